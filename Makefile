@@ -1,0 +1,57 @@
+# Everything goes through CMake presets; this file only names the usual journeys.
+JOBS ?= $(shell nproc)
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help run test bench bench-peers format format-check lint sanitize clean bootstrap bootstrap-lint build
+
+FOLDERS = $(wildcard include src cli tests benchmarks examples)
+SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c')
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+bootstrap:
+	@scripts/bootstrap
+
+bootstrap-lint:
+	@scripts/bootstrap --lint
+
+build: bootstrap
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS)
+
+run: build  ## Build, then solve every worked example
+	@shopt -s nullglob; files=(examples/*.json); \
+	if (($${#files[@]} == 0)); then echo "run: there is no examples/*.json"; exit 1; fi; \
+	for file in "$${files[@]}"; do printf '\n== %s\n' "$$file"; build/release/rapt solve "$$file"; done
+
+test: build  ## Build, then run all tests
+	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
+
+bench: build  ## Measure every mechanism against this machine's matrix-multiply rate
+	@build/release/rapt bench
+
+bench-peers: build  ## Measure PyTorch beside Rapt, in a virtual environment of its own
+	@if [[ -x benchmarks/peers/run ]]; then benchmarks/peers/run; \
+	else echo "bench-peers: the comparison lives in benchmarks/peers, which is not there yet"; fi
+
+format: bootstrap-lint  ## Rewrite the sources in the project's format
+	@clang-format -i $(SOURCES)
+
+format-check: bootstrap-lint  ## Fail where `make format` would change something
+	@clang-format --dry-run --Werror $(SOURCES)
+
+lint: bootstrap-lint  ## Run clang-tidy over the library and the tool
+	@cmake --preset release --log-level=WARNING
+	@scripts/lint build/release $(JOBS)
+
+sanitize: bootstrap  ## Run the tests under the address, undefined and thread sanitizers
+	@cmake --preset asan --log-level=WARNING && cmake --build --preset asan -j $(JOBS)
+	@ctest --test-dir build/asan --output-on-failure --no-tests=error -L sanitize -j $(JOBS)
+	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan -j $(JOBS)
+	@ctest --test-dir build/tsan --output-on-failure --no-tests=error -L threads -j 1
+
+clean:  ## Remove everything that was built
+	@rm -rf build

@@ -1,0 +1,119 @@
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/attend_job.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+#include "rapt/threads.h"
+#include "tensor/files.h"
+#include "tensor/npy.h"
+
+namespace rapt::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Arrays are [S,D], [H,S,D] or [B,H,S,D]. Writes out.npy (out_1.npy … for further value sets), lse.npy and, when\n"
+    "asked, weights.npy; entropy.npy argmax.npy position.npy covariance.npy; dq.npy dk.npy dv.npy (dv_1.npy …)\n"
+    "dbias.npy d_PARAM.npy. Nothing is written where anything fails.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --score alibi --param m=0.5,0.25 --causal top_left --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy --out result\n";
+
+// The type that the file has.
+ElementType stored_type(const Array& array) {
+  return array.type() == ElementType::bf16 ? ElementType::f32 : array.type();
+}
+
+void print_json(const AttendArguments& arguments, const AttendResult& result) {
+  nlohmann::ordered_json summary;
+  summary["mechanism"] = result.mechanism;
+  summary["normalizer"] = result.normalizer;
+  summary["dtype"] = name_of(result.dtype);
+  summary["isa"] = name_of(active_isa());
+  summary["threads"] = result.threads;
+  summary["seconds"] = result.seconds;
+  summary["directory"] = arguments.out;
+  summary["files"] = nlohmann::ordered_json::array();
+  for (const NamedArray& array : result.arrays)
+    summary["files"].push_back({{"name", array.name + ".npy"},
+                                {"shape", array.value.shape()},
+                                {"dtype", name_of(stored_type(array.value))}});
+  // A directory's name need not be UTF-8.
+  std::cout << summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+}
+
+void print_summary(const AttendArguments& arguments, const AttendResult& result) {
+  std::cout << result.mechanism << ", " << result.normalizer << ", " << name_of(result.dtype) << ", "
+            << name_of(active_isa()) << ", " << result.threads << (result.threads == 1 ? " thread: " : " threads: ")
+            << format_seconds(result.seconds) << "\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const NamedArray& array : result.arrays)
+    rows.push_back({(std::filesystem::path(arguments.out) / (array.name + ".npy")).string(),
+                    name_of(stored_type(array.value)), to_string(array.value.shape())});
+  std::cout << format_table(rows);
+}
+
+void run(const AttendArguments& arguments) {
+  const AttendResult result = run_attend(arguments);
+  StagedFiles files;
+  files.make_directory(arguments.out);
+  for (const NamedArray& array : result.arrays)
+    stage_npy(files, std::filesystem::path(arguments.out) / (array.name + ".npy"), array.value);
+  files.commit();
+  if (arguments.json) print_json(arguments, result);
+  else print_summary(arguments, result);
+}
+
+}  // namespace
+
+void add_attend(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("attend", "Attention over .npy arrays, forward and backward");
+  // Lives as long as the callback that holds it.
+  auto arguments = std::make_shared<AttendArguments>();
+  AttendArguments& a = *arguments;
+  const auto option = [verb](const char* name, auto& target, const char* help, const char* takes) {
+    return verb->add_option(name, target, help)->type_name(takes)->check(value_given());
+  };
+
+  option("--q", a.q, "Queries [.., Sq, Dq]", "Q.npy")->required();
+  option("--k", a.k, "Keys [.., Sk, Dk]; the heads may be fewer than those of q", "K.npy")->required();
+  option("--v", a.v, "Values [.., Sk, Dv]; again for each further value set", "V.npy")->required();
+  option("--out", a.out, "Directory for the results; made where it is missing", "DIR")->required();
+
+  option("--score", a.score, "Mechanism, see rapt list [scaled_dot]", "NAME");
+  option("--param", a.parameters, "A parameter of the mechanism", "NAME=FILE.npy|NUMBER[,NUMBER...]");
+  option("--scale", a.scale, "In place of 1/√Dk, or of 1 where the formula has none", "X");
+  option("--softcap", a.softcap, "c > 0: the score becomes c·tanh(score/c)", "X");
+  option("--normalize", a.normalize, "How scores become weights [softmax]", "softmax|argmax");
+  option("--bias", a.bias, "Added to the scores [.., Sq or 1, Sk]", "B.npy");
+
+  option("--causal", a.causal, "Hide later keys; which corner the diagonal starts from", "top_left|bottom_right");
+  option("--window", a.window, "Query i sees keys i−L … i+R; -1: no limit", "L,R");
+  option("--key-lengths", a.key_lengths, "Keys in use, for each batch or for all", "N,...");
+  option("--query-starts", a.query_starts, "Packed sequences: 0, further starts, the end", "N,...");
+  option("--key-starts", a.key_starts, "The same for keys", "N,...");
+  option("--mask", a.mask, "bool [.., Sq or 1, Sk]; true = attend", "M.npy");
+
+  verb->add_flag("--weights", a.weights, "Write the weights");
+  option("--weights-head", a.weights_head, "Only those of one batch and head", "B,H");
+  option("--weights-rows", a.weights_rows, "Only those of rows A up to B", "A:B");
+  verb->add_flag("--stats", a.stats, "Write entropy, arg-max, expected position and its covariance of each row");
+  option("--top-k", a.top_k, "With --stats: write the largest weights and where they are", "N");
+  option("--grid", a.grid, "With --stats: the keys lie on a grid", "R,C");
+  option("--grad", a.grad, "Gradient of the loss by out; one for each --v. Goes backward", "GO.npy");
+
+  option("--dtype", a.dtype, "Type to compute in [the widest of the inputs]", "f32|f64|bf16|f16");
+  option("--threads", a.threads, "Threads [all processors]", "N");
+  option("--path", a.path, "generic: without specialised paths [auto]", "auto|generic");
+  verb->add_flag("--reference", a.reference, "The naive path, which stores all scores; for checking");
+  verb->add_flag("--json", a.json, "Print the summary as JSON");
+  verb->footer(kFooter);
+  verb->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace rapt::cli

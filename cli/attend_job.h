@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rapt/dtype.h"
+#include "tensor/array.h"
+
+namespace rapt::cli {
+
+// The arguments of `rapt attend` as they were given; an empty text is one that was not.
+struct AttendArguments {
+  std::string q;
+  std::string k;
+  std::vector<std::string> v;
+  std::string out;
+  std::string score = "scaled_dot";
+  std::vector<std::string> parameters;
+  std::string scale;
+  std::string softcap;
+  std::string normalize = "softmax";
+  std::string causal;
+  std::string window;
+  std::string key_lengths;
+  std::string query_starts;
+  std::string key_starts;
+  std::string mask;
+  std::string bias;
+  std::vector<std::string> grad;
+  std::string dtype;
+  std::string threads;
+  std::string path = "auto";
+  std::string top_k;
+  std::string grid;
+  std::string weights_head;
+  std::string weights_rows;
+  bool weights = false;
+  bool stats = false;
+  bool reference = false;
+  bool json = false;
+};
+
+// An array that will become NAME.npy.
+struct NamedArray {
+  std::string name;
+  Array value;
+};
+
+struct AttendResult {
+  std::vector<NamedArray> arrays;
+  std::string mechanism;
+  std::string normalizer;
+  Dtype dtype = Dtype::f32;
+  int threads = 1;
+  double seconds = 0;
+};
+
+// Reads the files, attends and, when asked, goes backward. Writes nothing.
+AttendResult run_attend(const AttendArguments& arguments);
+
+}  // namespace rapt::cli

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "cli/parameters.h"
+#include "cli/verbs.h"
+#include "rapt/registry.h"
+
+namespace rapt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Item {
+  const char* name;
+  const char* formula;
+  const char* option;
+};
+
+constexpr std::array kNormalisers{
+    Item{"softmax", "exp(score) / Σ exp(score)", "--normalize softmax"},
+    Item{"argmax", "1 at the first largest score, 0 elsewhere; no gradient to the scores", "--normalize argmax"},
+};
+
+constexpr std::array kMasks{
+    Item{"causal top_left", "j ≤ i", "--causal top_left"},
+    Item{"causal bottom_right", "j ≤ i + Sk − Sq", "--causal bottom_right"},
+    Item{"window", "i − L ≤ j ≤ i + R; -1: no limit", "--window L,R"},
+    Item{"key_lengths", "j < length of the batch", "--key-lengths N,…"},
+    Item{"packed", "query and key of the same sequence", "--query-starts N,… --key-starts N,…"},
+    Item{"dense", "mask[i,j]; true = attend", "--mask M.npy"},
+};
+
+// Mechanisms that know where a key lies from the query.
+constexpr std::array<std::string_view, 7> kRelative{"alibi",     "t5",       "shaw",      "transformer_xl",
+                                                    "quadratic", "gaussian", "learned_2d"};
+
+constexpr const char* kFooter =
+    "Shapes: H heads (H? = per head, or without it shared), Sq Sk rows, Dq Dk dimensions of queries and keys, A free,\n"
+    "R C rows and columns of the grid.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt list\n"
+    "  rapt list --json\n";
+
+std::string number_text(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", value);
+  return text.data();
+}
+
+Json parameters_json(const MechanismInfo& info) {
+  Json list = Json::array();
+  for (const ParameterSpec& spec : info.parameters)
+    list.push_back({{"name", spec.name},
+                    {"shape", shape_text(spec)},
+                    {"required", spec.required},
+                    {"about", role_text(spec)}});
+  if (info.grid)
+    list.push_back({{"name", "grid"}, {"shape", "rows,cols"}, {"required", true}, {"about", "how the positions lie"}});
+  return list;
+}
+
+Json settings_json(const MechanismInfo& info) {
+  Json list = Json::array();
+  for (const SettingSpec& spec : info.settings)
+    list.push_back({{"name", spec.name}, {"default", spec.value}, {"low", spec.low}, {"high", spec.high}});
+  return list;
+}
+
+bool is_relative(const MechanismInfo& info) {
+  return std::find(kRelative.begin(), kRelative.end(), info.name) != kRelative.end();
+}
+
+Json items_json(std::span<const Item> items) {
+  Json list = Json::array();
+  for (const Item& item : items)
+    list.push_back({{"name", item.name}, {"formula", item.formula}, {"option", item.option}, {"parameters", Json::array()}});
+  return list;
+}
+
+Json all_json() {
+  Json all;
+  all["mechanisms"] = Json::array();
+  all["normalisers"] = items_json(kNormalisers);
+  all["masks"] = items_json(kMasks);
+  all["encodings"] = Json::array();
+  all["tasks"] = Json::array();
+  for (const MechanismInfo* info : all_mechanisms()) {
+    const Json entry{{"name", info->name},
+                     {"formula", info->formula},
+                     {"parameters", parameters_json(*info)},
+                     {"settings", settings_json(*info)}};
+    all["mechanisms"].push_back(entry);
+    if (is_relative(*info)) all["encodings"].push_back(entry);
+  }
+  return all;
+}
+
+using Table = std::vector<std::vector<std::string>>;
+
+void print_mechanisms() {
+  Table rows{{"mechanism", "score", "parameters (* may be left out)"}};
+  for (const MechanismInfo* info : all_mechanisms()) {
+    std::string takes;
+    const auto add = [&takes](const std::string& text) { takes += (takes.empty() ? "" : ", ") + text; };
+    for (const ParameterSpec& spec : info->parameters)
+      add(std::string(spec.name) + (spec.required ? "" : "*") + " " + shape_text(spec));
+    if (info->grid) add("grid=rows,cols");
+    for (const SettingSpec& spec : info->settings) add(std::string(spec.name) + "=" + number_text(spec.value));
+    rows.push_back({std::string(info->name), std::string(info->formula), takes});
+  }
+  std::cout << format_table(rows) << "\n";
+}
+
+void print_parameters() {
+  Table rows{{"parameter", "of", "what it is"}};
+  for (const MechanismInfo* info : all_mechanisms())
+    for (const ParameterSpec& spec : info->parameters)
+      rows.push_back({std::string(spec.name) + " " + shape_text(spec), std::string(info->name), role_text(spec)});
+  std::cout << format_table(rows) << "\n";
+}
+
+void print_items(const char* title, std::span<const Item> items) {
+  Table rows{{title, "formula", "option"}};
+  for (const Item& item : items) rows.push_back({item.name, item.formula, item.option});
+  std::cout << format_table(rows) << "\n";
+}
+
+void print_tables() {
+  print_mechanisms();
+  print_parameters();
+  print_items("normaliser", kNormalisers);
+  print_items("mask", kMasks);
+  std::string names;
+  for (const MechanismInfo* info : all_mechanisms())
+    if (is_relative(*info)) names += (names.empty() ? "" : ", ") + std::string(info->name);
+  std::cout << "encodings, as mechanisms: " << names << "\n";
+}
+
+}  // namespace
+
+void add_list(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("list", "Mechanisms, normalisers, masks, encodings, tasks");
+  auto json = std::make_shared<bool>(false);
+  verb->add_flag("--json", *json, "Print JSON");
+  verb->footer(kFooter);
+  verb->callback([json] {
+    if (*json) std::cout << all_json().dump(2) << "\n";
+    else print_tables();
+  });
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "rapt/dtype.h"
+#include "rapt/error.h"
+
+// What the verbs share to read their arguments. `argument` names it in errors, as in "attend: --window".
+namespace rapt::cli {
+
+// Throws "ARGUMENT: got 'TEXT'; takes TAKES".
+[[noreturn]] void refuse(std::string_view argument, std::string_view text, std::string_view takes);
+
+// "1,2,3": whole numbers, at least one.
+std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes);
+
+// As many whole numbers as asked for: a pair with count = 2.
+std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes,
+                                         std::size_t count);
+
+// "0.5,-1e3": finite numbers; none where the text is something else.
+std::optional<std::vector<double>> try_numbers(std::string_view text);
+
+// One finite number.
+double parse_number(std::string_view argument, std::string_view text, std::string_view takes);
+
+// From 1 to kMaxThreads.
+inline constexpr int kMaxThreads = 1024;
+int parse_threads(std::string_view argument, std::string_view text);
+
+Dtype parse_dtype(std::string_view argument, std::string_view text);
+
+// "NAME=VALUE", neither part empty.
+std::pair<std::string, std::string> parse_assignment(std::string_view argument, std::string_view text);
+
+template <class T>
+using Choices = std::initializer_list<std::pair<std::string_view, T>>;
+
+// The choice of that name; the error lists all names.
+template <class T>
+T parse_choice(std::string_view argument, std::string_view text, Choices<T> choices) {
+  std::string names;
+  for (const auto& [name, value] : choices) {
+    if (name == text) return value;
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  refuse(argument, text, names);
+}
+
+// Refuses an empty value, and one that looks like the next option: "--out --stats" has lost its directory.
+CLI::Validator value_given();
+
+// The text on one line, without control characters, for messages.
+std::string one_line(std::string_view text);
+
+// "1.5 GB"; "3.2 ms".
+std::string format_bytes(double bytes);
+std::string format_seconds(double seconds);
+
+// Rows of cells, the columns aligned; the last cell of a row is not padded. Counts UTF-8 characters.
+std::string format_table(const std::vector<std::vector<std::string>>& rows, std::string_view indent = "");
+
+// What this process may use: the machine's available memory, or less where a control group says so.
+std::uint64_t available_memory();
+
+}  // namespace rapt::cli

@@ -1,0 +1,49 @@
+#include "cli/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "cli/options.h"
+
+namespace rapt::cli {
+
+Progress::Progress(std::string label, std::int64_t total)
+    : label_(std::move(label)),
+      total_(std::max<std::int64_t>(total, 1)),
+      on_terminal_(::isatty(STDERR_FILENO) != 0),
+      started_(Clock::now()) {}
+
+Progress::~Progress() { clear(); }
+
+void Progress::update(std::int64_t done, const std::string& note) {
+  if (!on_terminal_) return;
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  constexpr std::int64_t kWidth = 30;
+  const Clock::time_point now = Clock::now();
+  if (drawn_ && done < total_ && now - last_ < kPause) return;
+  last_ = now;
+  drawn_ = true;
+  const std::int64_t filled = std::clamp<std::int64_t>(done, 0, total_) * kWidth / total_;
+  const double elapsed = std::chrono::duration<double>(now - started_).count();
+  std::string line = label_ + " [" + std::string(static_cast<std::size_t>(filled), '#') +
+                     std::string(static_cast<std::size_t>(kWidth - filled), '.') + "] " + std::to_string(done) + "/" +
+                     std::to_string(total_);
+  if (done > 0 && done < total_)
+    line += ", " + format_seconds(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) + " left";
+  if (!note.empty()) line += "  " + note;
+  // Carriage return, then erase to the end of the line.
+  std::fprintf(stderr, "\r%s\x1b[K", line.c_str());
+  std::fflush(stderr);
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  std::fprintf(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  drawn_ = false;
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,97 @@
+#include "cli/run.h"
+
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include "cli/options.h"
+#include "cli/verbs.h"
+#include "rapt/error.h"
+
+#ifndef RAPT_VERSION
+#define RAPT_VERSION "unknown"
+#endif
+
+namespace rapt::cli {
+namespace {
+
+constexpr int kBadInput = 2;
+
+constexpr const char* kFooter =
+    "rapt VERB --help explains a verb. Exit: 0 done, 1 the check it made failed, 2 bad input.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt list\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --score cosine --param tau=8 --weights --stats --out result\n";
+
+std::string verb_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + verb->get_name();
+  return names;
+}
+
+// CLI11 says only that something was not expected; say what is.
+void check_verb(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2) throw Error("no verb is given; takes one of " + verb_names(app) + " (see rapt --help)");
+  const std::string first = argv[1];
+  if (first.starts_with("-")) return;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (verb->get_name() == first) return;
+  throw Error("there is no verb '" + first + "'; takes one of " + verb_names(app));
+}
+
+std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {
+  const auto parsed = app.get_subcommands();
+  if (parsed.empty()) return error.what();
+  return parsed.front()->get_name() + ": " + error.what() + " (see rapt " + parsed.front()->get_name() + " --help)";
+}
+
+int fail(const std::string& message) {
+  std::cerr << "rapt: " << one_line(message) << std::endl;
+  return kBadInput;
+}
+
+int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    check_verb(app, argc, argv);
+    app.parse(argc, argv);
+    return 0;
+  } catch (const ExitStatus& status) {
+    return status.code;
+  } catch (const CLI::ParseError& error) {
+    // Help and version come this way too.
+    if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
+    return fail(parse_message(app, error));
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory");
+  } catch (const std::exception& error) {
+    return fail(error.what());
+  }
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  try {
+    CLI::App app("Attention: every mechanism as one fused kernel, forward and backward", "rapt");
+    app.set_version_flag("--version", std::string("rapt ") + RAPT_VERSION, "Print the version");
+    app.set_help_flag("-h,--help", "Print this help");
+    app.require_subcommand(1);
+    app.footer(kFooter);
+#define RAPT_ADD_VERB(name) add_##name(app);
+    RAPT_VERBS(RAPT_ADD_VERB)
+#undef RAPT_ADD_VERB
+    const int status = parse_and_run(app, argc, argv);
+    // A full disk behind stdout must not look like success.
+    std::cout.flush();
+    if (status != kBadInput && !std::cout) return fail("cannot write to the standard output");
+    return status;
+  } catch (const std::exception& error) {
+    return fail(error.what());
+  }
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,113 @@
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/solve_print.h"
+#include "cli/verbs.h"
+#include "pictures/heatmap.h"
+#include "tensor/files.h"
+
+namespace rapt::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "The file is described in docs/solve.md. Exit 1: a number of its \"expect\" does not agree.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt solve examples/001_1_2_one_head.json\n"
+    "  rapt solve examples/001_1_3_two_heads.json --markdown --precision 4\n"
+    "  rapt solve examples/004_c_argmax.json --vectors\n"
+    "  rapt solve examples/003_d_1_large_alpha.json --plot pictures";
+
+struct SolveArguments {
+  std::string file;
+  std::string plot;
+  std::string precision;
+  bool json = false;
+  bool markdown = false;
+  bool vectors = false;
+};
+
+int precision_of(const SolveArguments& arguments, const WorkedProblem& problem) {
+  if (arguments.precision.empty()) return problem.precision.value_or(8);
+  constexpr const char* kTakes = "a number of digits from 0 to 17";
+  const std::int64_t digits = parse_integers("solve: --precision", arguments.precision, kTakes, 1).front();
+  if (digits < 0 || digits > 17) refuse("solve: --precision", arguments.precision, kTakes);
+  return static_cast<int>(digits);
+}
+
+std::vector<std::string> labels_of(const std::vector<std::string>& labels, const std::vector<std::int64_t>& rows) {
+  std::vector<std::string> result;
+  for (const std::int64_t row : rows)
+    result.push_back(labels.empty() ? std::to_string(row + 1) : labels[static_cast<std::size_t>(row)]);
+  return result;
+}
+
+// All pictures appear, or none.
+std::vector<std::string> write_plots(const std::string& directory, const WorkedProblem& problem, const Solution& solution) {
+  if (solution.maps.empty()) throw Error("solve: --plot: " + problem.file + " has no attention map to draw");
+  StagedFiles files;
+  files.make_directory(directory);
+  std::vector<std::string> names;
+  const std::string stem = std::filesystem::path(problem.file).stem().string();
+  for (const AttentionMap& map : solution.maps) {
+    pictures::HeatMap picture;
+    picture.title = (problem.title.empty() ? stem : problem.title) + (map.title.empty() ? "" : ", " + map.title);
+    picture.rows = map.weights.rows;
+    picture.cols = map.weights.cols;
+    picture.values = map.weights.data;
+    picture.row_labels = labels_of(problem.query_labels, map.rows);
+    picture.col_labels = problem.key_labels;
+    picture.row_title = "query";
+    picture.col_title = "key";
+    picture.low = 0;
+    picture.high = 1;
+    names.push_back((std::filesystem::path(directory) / (stem + "_" + map.name + ".svg")).string());
+    files.add(names.back(), pictures::heat_map_svg(picture));
+  }
+  files.commit();
+  return names;
+}
+
+void run_solve(const SolveArguments& arguments) {
+  if (arguments.json && arguments.markdown) throw Error("solve: --json and --markdown: choose one");
+  const WorkedProblem problem = read_problem(arguments.file);
+  const PrintOptions options{precision_of(arguments, problem), arguments.vectors || problem.vector_form};
+  const Solution solution = solve(problem);
+  const std::vector<Comparison> comparisons = compare(problem, solution);
+  std::string text;
+  nlohmann::ordered_json json;
+  if (arguments.json) json = to_json(problem, solution, comparisons, options);
+  else if (arguments.markdown) text = print_markdown(problem, solution, comparisons, options);
+  else text = print_text(problem, solution, comparisons, options);
+
+  std::vector<std::string> plots;
+  if (!arguments.plot.empty()) plots = write_plots(arguments.plot, problem, solution);
+  if (arguments.json) {
+    if (!plots.empty()) json["plots"] = plots;
+    // A file's name need not be UTF-8.
+    text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+  std::cout << text;
+  if (!arguments.json)
+    for (const std::string& name : plots) std::cerr << "wrote " << one_line(name) << "\n";
+  if (!all_agree(comparisons)) throw ExitStatus{1};
+}
+
+}  // namespace
+
+void add_solve(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("solve", "A worked example, every intermediate printed");
+  auto arguments = std::make_shared<SolveArguments>();
+  verb->add_option("file", arguments->file, "The example, JSON (docs/solve.md)")->required()->check(value_given());
+  verb->add_option("--plot", arguments->plot, "Write each head's attention map there, as SVG")->check(value_given());
+  verb->add_option("--precision", arguments->precision, "Digits after the point (8, or what the file says)")->check(value_given());
+  verb->add_flag("--json", arguments->json, "Print JSON, all digits");
+  verb->add_flag("--markdown", arguments->markdown, "Print Markdown with LaTeX matrices");
+  verb->add_flag("--vectors", arguments->vectors, "Write e_ij, a_ij and z_i one by one, with no matrix product");
+  verb->footer(kFooter);
+  verb->callback([arguments] { run_solve(*arguments); });
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cli/solve_problem.h"
+
+namespace rapt::cli {
+
+// One head's queries, keys and values, projected.
+struct HeadInputs {
+  Matrix q, k;
+  std::vector<Matrix> v;  // may be none: then only the weights are wanted
+};
+
+struct HeadResult {
+  Matrix scores;   // of the mechanism alone
+  Matrix logits;   // after softcap, bias and mask; −∞ where hidden
+  Matrix weights;
+  std::vector<Matrix> out;
+  bool changed = false;  // whether anything lies between the scores and the logits
+};
+
+// All through rapt::attend in f64, except softmax over columns, which no attention does and which is computed here.
+HeadResult attend_head(const WorkedProblem& problem, const ProblemHead& head, const HeadInputs& inputs,
+                       std::optional<double> scale);
+
+}  // namespace rapt::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace rapt::cli {
+
+// How the numbers of one table are written, so that they line up.
+struct NumberFormat {
+  bool scientific = false;
+  int decimals = 8;
+
+  std::string text(double x) const;
+  std::string latex(double x) const;
+};
+
+// Fixed point with the digits that the numbers need, up to `decimals`; scientific where fixed point would lose them.
+// `small_counts`: a number far below the largest is no rounding error but a result, as in weights.
+NumberFormat choose_format(std::span<const double> numbers, int decimals, bool small_counts);
+
+// One number by itself, without zeros at its end.
+std::string plain_number(double x, int decimals, bool small_counts);
+
+// How many columns of a terminal a UTF-8 text takes, for the signs that are used here.
+std::size_t width_of(const std::string& text);
+std::string pad_left(const std::string& text, std::size_t width);
+std::string pad_right(const std::string& text, std::size_t width);
+
+}  // namespace rapt::cli

@@ -1,0 +1,406 @@
+#include "cli/solve_problem.h"
+
+#include <algorithm>
+#include <set>
+
+#include "rapt/error.h"
+#include "rapt/registry.h"
+
+namespace rapt::cli {
+namespace {
+
+// Every number is printed: more rows than this is not a worked example.
+constexpr std::int64_t kMaxTokens = 512;
+
+std::string shape_text(const Matrix& m) { return std::to_string(m.rows) + " × " + std::to_string(m.cols); }
+
+// The matrix as x W takes it, [in, out], whatever the file's convention is.
+Projection read_projection(const JsonNode& node, const std::string& weight, const std::string& bias, bool columns) {
+  Projection result;
+  if (const auto w = node.find(weight)) result.weight = columns ? transpose(w->matrix()) : w->matrix();
+  if (const auto b = node.find(bias)) {
+    if (!result.given()) b->fail("a bias needs its matrix " + weight);
+    const std::vector<double> numbers = b->numbers();
+    result.bias = reshape(numbers, 1, static_cast<std::int64_t>(numbers.size()));
+    if (result.bias.cols != result.weight.cols)
+      b->fail("takes " + std::to_string(result.weight.cols) + " numbers, as " + weight + " has outputs; got " +
+              std::to_string(numbers.size()));
+  }
+  return result;
+}
+
+int depth_of(const nlohmann::json& value) {
+  if (value.is_object()) return 2;
+  if (!value.is_array()) return 0;
+  return 1 + (value.empty() ? 0 : depth_of(value.front()));
+}
+
+Matrix read_of_rank(const JsonNode& node, int rank) {
+  const int depth = depth_of(node.value());
+  if (depth != rank) {
+    static constexpr const char* kNames[] = {"a number", "a list of numbers", "a matrix"};
+    node.fail(std::string("takes ") + kNames[rank] + " for each head");
+  }
+  if (rank == 0) return Matrix(1, 1, node.number());
+  return node.matrix();
+}
+
+const ParameterSpec* find_parameter(const MechanismInfo& mechanism, const std::string& name) {
+  for (const ParameterSpec& spec : mechanism.parameters)
+    if (spec.name == name) return &spec;
+  return nullptr;
+}
+
+bool is_setting(const MechanismInfo& mechanism, const std::string& name) {
+  return std::any_of(mechanism.settings.begin(), mechanism.settings.end(),
+                     [&](const SettingSpec& spec) { return spec.name == name; });
+}
+
+// `head` is −1 in a head's own object; otherwise a value may be a list with an entry for each of the heads.
+void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& head, std::int64_t index) {
+  node.require_object();
+  for (const auto& [name, unused] : node.value().items()) {
+    const JsonNode value = node.at(name);
+    if (is_setting(*problem.mechanism, name)) {
+      if (index > 0) continue;
+      if (index < 0) value.fail("is the same for all heads: give it in the file's own \"parameters\"");
+      problem.settings.push_back({name, value.number()});
+      continue;
+    }
+    const ParameterSpec* spec = find_parameter(*problem.mechanism, name);
+    if (!spec) {
+      std::string known;
+      for (const ParameterSpec& p : problem.mechanism->parameters) known += (known.empty() ? "" : ", ") + std::string(p.name);
+      for (const SettingSpec& s : problem.mechanism->settings) known += (known.empty() ? "" : ", ") + std::string(s.name);
+      value.fail("the score " + std::string(problem.mechanism->name) + " takes " +
+                 (known.empty() ? "no parameters" : "the parameters " + known));
+    }
+    Matrix numbers;
+    if (index >= 0 && depth_of(value.value()) == spec->rank() + 1) {
+      const std::vector<JsonNode> items = value.items();
+      if (items.size() != problem.heads.size())
+        value.fail("has " + std::to_string(items.size()) + " entries for " + std::to_string(problem.heads.size()) + " heads");
+      numbers = read_of_rank(items[static_cast<std::size_t>(index)], spec->rank());
+    } else {
+      numbers = read_of_rank(value, spec->rank());
+    }
+    std::erase_if(head.parameters, [&](const NamedMatrix& p) { return p.name == name; });
+    head.parameters.push_back({name, std::move(numbers)});
+  }
+}
+
+void read_bias(const JsonNode& node, ProblemHead& head) {
+  head.scalar_bias = node.value().is_number();
+  head.bias = head.scalar_bias ? Matrix(1, 1, node.number()) : node.matrix();
+}
+
+void read_score(const JsonNode& root, WorkedProblem& problem) {
+  const auto score = root.find("score");
+  try {
+    problem.mechanism = &mechanism(score ? score->text() : "scaled_dot");
+  } catch (const Error& e) {
+    score->fail(e.what());
+  }
+  if (const auto scale = root.find("scale")) {
+    if (scale->value().is_number()) problem.scale = scale->number();
+    else if (scale->value() == "none") problem.scale = 1;
+    else if (scale->value() != "sqrt") scale->fail("takes \"sqrt\", \"none\" or a number that multiplies the scores");
+    else if (!problem.mechanism->scaled) scale->fail("\"sqrt\": the score " + std::string(problem.mechanism->name) + " has no √Dk; use scaled_dot, or a number");
+  }
+  if (const auto softcap = root.find("softcap")) {
+    problem.softcap = softcap->number();
+    if (problem.softcap <= 0) softcap->fail("takes a number above 0");
+  }
+  if (const auto normalize = root.find("normalize")) {
+    const std::string name = normalize->text();
+    if (name != "softmax" && name != "argmax") normalize->fail("takes softmax or argmax, got " + name);
+    problem.normalizer = name == "argmax" ? Normalizer::argmax : Normalizer::softmax;
+  }
+  if (const auto axis = root.find("softmax_axis")) {
+    const std::string name = axis->text();
+    if (name != "rows" && name != "columns") axis->fail("takes rows or columns, got " + name);
+    problem.axis = name == "columns" ? SoftmaxAxis::columns : SoftmaxAxis::rows;
+    if (problem.axis == SoftmaxAxis::columns && problem.normalizer == Normalizer::argmax)
+      axis->fail("columns are normalised by softmax only");
+  }
+  if (const auto causal = root.find("causal")) {
+    const std::string name = causal->text();
+    if (name != "top_left" && name != "bottom_right") causal->fail("takes top_left or bottom_right, got " + name);
+    problem.causal = name == "top_left" ? Causal::top_left : Causal::bottom_right;
+  }
+  if (const auto window = root.find("window")) {
+    const std::vector<std::int64_t> sizes = window->integers(-1, kMaxTokens);
+    if (sizes.size() != 2) window->fail("takes [left, right], −1 for no limit");
+    problem.window = Window{sizes[0], sizes[1]};
+  }
+  if (const auto grid = root.find("grid")) {
+    const std::vector<std::int64_t> sizes = grid->integers(1, kMaxTokens);
+    if (sizes.size() != 2) grid->fail("takes [rows, columns]");
+    if (sizes[0] * sizes[1] > kMaxTokens) grid->fail("has more than " + std::to_string(kMaxTokens) + " positions");
+    problem.grid = {sizes[0], sizes[1]};
+  }
+  if (problem.mechanism->grid && problem.grid[0] == 0)
+    root.fail("the score " + std::string(problem.mechanism->name) + " needs \"grid\": [rows, columns]");
+}
+
+// A mask of true and false, or of ones and zeros.
+Matrix read_mask(const JsonNode& node) {
+  nlohmann::json numbers = node.value();
+  if (numbers.is_array())
+    for (nlohmann::json& row : numbers)
+      if (row.is_array())
+        for (nlohmann::json& cell : row)
+          if (cell.is_boolean()) cell = cell.get<bool>() ? 1 : 0;
+  if (depth_of(numbers) != 2) node.fail("takes a matrix of true (attend) and false");
+  for (const nlohmann::json& row : numbers)
+    for (const nlohmann::json& cell : row)
+      if (cell != 0 && cell != 1) node.fail("takes true (attend) and false, or 1 and 0");
+  Matrix result;
+  for (const nlohmann::json& row : numbers) {
+    if (result.rows == 0) result.cols = static_cast<std::int64_t>(row.size());
+    if (static_cast<std::int64_t>(row.size()) != result.cols) node.fail("rows of unequal length");
+    for (const nlohmann::json& cell : row) result.data.push_back(cell.get<double>());
+    ++result.rows;
+  }
+  return result;
+}
+
+void read_inputs(const JsonNode& root, WorkedProblem& problem) {
+  if (root.has("X") && root.has("h")) root.at("h").fail("X and h are two names for the input: give one");
+  if (root.has("h")) problem.input_name = "h";
+  if (const auto x = root.find(problem.input_name)) problem.x = x->matrix();
+  if (const auto q = root.find("q")) problem.q = q->matrix();
+  if (const auto k = root.find("k")) problem.k = k->matrix();
+  if (const auto v = root.find("v")) problem.v = v->matrix();
+  for (const char* name : {"X", "h", "q", "k", "v"})
+    if (const auto node = root.find(name); node && node->matrix().rows > kMaxTokens)
+      node->fail("has more than " + std::to_string(kMaxTokens) + " rows");
+}
+
+void read_heads(const JsonNode& root, WorkedProblem& problem) {
+  std::vector<JsonNode> nodes;
+  if (const auto list = root.find("heads")) {
+    nodes = list->items();
+    for (const char* name : {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"})
+      if (root.has(name)) root.at(name).fail("belongs into a head, since the file has \"heads\"");
+    for (const JsonNode& node : nodes) node.allow_only({"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "parameters", "bias"});
+  } else {
+    nodes = {root};
+  }
+  problem.heads.resize(nodes.size());
+  for (std::size_t h = 0; h < nodes.size(); ++h) {
+    ProblemHead& head = problem.heads[h];
+    head.query = read_projection(nodes[h], "W_Q", "b_Q", problem.columns);
+    head.key = read_projection(nodes[h], "W_K", "b_K", problem.columns);
+    head.value = read_projection(nodes[h], "W_V", "b_V", problem.columns);
+    if (const auto parameters = root.find("parameters")) read_parameters(*parameters, problem, head, static_cast<std::int64_t>(h));
+    if (const auto bias = root.find("bias")) read_bias(*bias, head);
+    if (!root.has("heads")) continue;
+    if (const auto parameters = nodes[h].find("parameters")) read_parameters(*parameters, problem, head, -1);
+    if (const auto bias = nodes[h].find("bias")) read_bias(*bias, head);
+  }
+  problem.output = read_projection(root, "W_O", "b_O", problem.columns);
+}
+
+void check_projection(const JsonNode& root, const std::string& where, const Matrix& input, const Projection& projection) {
+  if (projection.given() && projection.weight.rows != input.cols)
+    root.fail(where + ": takes inputs of length " + std::to_string(projection.weight.rows) + ", but the vectors have " +
+              std::to_string(input.cols));
+}
+
+void check_bias(const JsonNode& root, const std::string& where, ProblemHead& head, std::int64_t queries, std::int64_t keys) {
+  if (head.bias.empty()) return;
+  if (head.scalar_bias) head.bias = Matrix(1, keys, head.bias(0, 0));
+  if (head.bias.cols != keys || (head.bias.rows != 1 && head.bias.rows != queries))
+    root.fail(where + "bias: is " + shape_text(head.bias) + "; takes a number, 1 × " + std::to_string(keys) + " or " +
+              std::to_string(queries) + " × " + std::to_string(keys));
+}
+
+void check_mask(const JsonNode& root, const WorkedProblem& problem, std::int64_t queries, std::int64_t keys) {
+  const Matrix& mask = problem.mask;
+  if (mask.empty()) return;
+  if (mask.cols != keys || (mask.rows != 1 && mask.rows != queries))
+    root.at("mask").fail("is " + shape_text(mask) + "; takes " + std::to_string(queries) + " × " + std::to_string(keys));
+}
+
+// Fills q, k, v from x, and zeros where the score reads positions only; then checks every size.
+void check_attention(const JsonNode& root, WorkedProblem& problem) {
+  if (problem.q.empty()) problem.q = problem.x;
+  if (problem.k.empty()) problem.k = problem.x;
+  if (problem.v.empty()) problem.v = problem.x;
+  if (problem.q.empty() && problem.k.empty() && problem.mechanism->grid) {
+    problem.q = Matrix(problem.grid[0] * problem.grid[1], 1);
+    problem.k = problem.q;
+  }
+  if (problem.q.empty() || problem.k.empty()) root.fail("needs the input: X, h, or q and k");
+  if (!problem.v.empty() && problem.v.rows != problem.k.rows)
+    root.fail("v: has " + std::to_string(problem.v.rows) + " rows where k has " + std::to_string(problem.k.rows));
+  const bool listed = root.has("heads");
+  std::int64_t joined = 0;
+  for (std::size_t h = 0; h < problem.heads.size(); ++h) {
+    const std::string where = listed ? "heads[" + std::to_string(h) + "]." : "";
+    ProblemHead& head = problem.heads[h];
+    check_projection(root, where + "W_Q", problem.q, head.query);
+    check_projection(root, where + "W_K", problem.k, head.key);
+    if (problem.v.empty() && head.value.given()) root.fail(where + "W_V: there is no X or v to project");
+    if (!problem.v.empty()) check_projection(root, where + "W_V", problem.v, head.value);
+    check_bias(root, where, head, problem.q.rows, problem.k.rows);
+    joined += head.value.given() ? head.value.weight.cols : problem.v.cols;
+  }
+  if (problem.output.given() && problem.v.empty()) root.fail("W_O: there is no X or v to attend to");
+  if (problem.output.given() && problem.output.weight.rows != joined)
+    root.fail("W_O: takes inputs of length " + std::to_string(problem.output.weight.rows) + ", but the heads give " +
+              std::to_string(joined));
+  const std::int64_t width = problem.output.given() ? problem.output.weight.cols : joined;
+  if (problem.residual && (problem.x.rows != problem.q.rows || problem.x.cols != width))
+    root.at("residual").fail("the result is " + std::to_string(problem.q.rows) + " × " + std::to_string(width) +
+                             ", the input " + (problem.x.empty() ? "is not given" : shape_text(problem.x)));
+  check_mask(root, problem, problem.q.rows, problem.k.rows);
+}
+
+void read_shared(const JsonNode& root, WorkedProblem& problem) {
+  Shared shared;
+  const auto column = [](const JsonNode& node) {
+    const Matrix m = node.matrix();
+    return node.value().is_array() && !node.value().front().is_array() ? transpose(m) : m;
+  };
+  shared.skip = column(root.at("x_s"));
+  const std::int64_t positions = shared.skip.rows;
+  const std::int64_t channels = shared.skip.cols;
+  if (positions > kMaxTokens) root.at("x_s").fail("has more than " + std::to_string(kMaxTokens) + " positions");
+  const JsonNode values = root.at("values");
+  values.require_object();
+  if (values.value().empty()) values.fail("needs a value input for at least one task");
+  const std::vector<JsonNode> heads = root.at("heads").items();
+  for (const auto& [name, unused] : values.value().items()) {
+    Shared::Task task{name, column(values.at(name)), {}};
+    if (task.input.rows != positions)
+      values.at(name).fail("has " + std::to_string(task.input.rows) + " positions where x_s has " + std::to_string(positions));
+    if (const auto output = root.find("W_" + name)) {
+      task.output = column(*output);
+      const std::int64_t joined = static_cast<std::int64_t>(heads.size()) * task.input.cols;
+      if (task.output.rows != joined)
+        output->fail("is " + shape_text(task.output) + "; the " + std::to_string(heads.size()) + " heads give " +
+                     std::to_string(joined) + " columns");
+    }
+    shared.tasks.push_back(std::move(task));
+  }
+  if (const auto flag = root.find("normalize_inputs")) shared.standardize_inputs = flag->boolean();
+  const auto square = [&](const JsonNode& node) {
+    const Matrix m = node.matrix();
+    if (m.rows != positions || m.cols != positions)
+      node.fail("is " + shape_text(m) + "; W @ x takes " + std::to_string(positions) + " × " + std::to_string(positions));
+    return m;
+  };
+  problem.heads.resize(heads.size());
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    heads[h].allow_only({"W_qk", "bias", "parameters"}, "W_v");
+    ProblemHead& head = problem.heads[h];
+    head.shared_map = square(heads[h].at("W_qk"));
+    for (const Shared::Task& task : shared.tasks) head.value_maps.push_back(square(heads[h].at("W_v" + task.name)));
+    if (const auto bias = root.find("bias")) read_bias(*bias, head);
+    if (const auto bias = heads[h].find("bias")) read_bias(*bias, head);
+    if (const auto parameters = root.find("parameters")) read_parameters(*parameters, problem, head, static_cast<std::int64_t>(h));
+    if (const auto parameters = heads[h].find("parameters")) read_parameters(*parameters, problem, head, -1);
+    check_bias(root, "heads[" + std::to_string(h) + "].", head, positions, positions);
+  }
+  for (const Shared::Task& task : shared.tasks) {
+    const std::int64_t width = task.output.empty() ? static_cast<std::int64_t>(heads.size()) * task.input.cols : task.output.cols;
+    if (problem.residual && width != task.input.cols)
+      root.at("residual").fail("task " + task.name + ": the result has " + std::to_string(width) + " columns, the input " +
+                               std::to_string(task.input.cols));
+  }
+  if (shared.standardize_inputs) {
+    const auto varies = [](const Matrix& m) { return std::set<double>(m.data.begin(), m.data.end()).size() > 1; };
+    if (!varies(shared.skip)) root.at("x_s").fail("all numbers are equal: their standard deviation is 0");
+    for (const Shared::Task& task : shared.tasks)
+      if (!varies(task.input)) values.at(task.name).fail("all numbers are equal: their standard deviation is 0");
+  }
+  problem.q = Matrix(positions, channels);
+  problem.k = problem.q;
+  check_mask(root, problem, positions, positions);
+  problem.shared = std::move(shared);
+}
+
+void read_limit(const JsonNode& node, WorkedProblem& problem) {
+  node.allow_only({"parameter", "values"});
+  Limit limit{node.at("parameter").text(), node.at("values").numbers()};
+  if (limit.values.size() > 64) node.at("values").fail("takes at most 64 values");
+  const ParameterSpec* spec = find_parameter(*problem.mechanism, limit.parameter);
+  if (limit.parameter != "scale" && (!spec || spec->rank() != 0))
+    node.at("parameter").fail("takes scale, or a parameter of the score " + std::string(problem.mechanism->name) +
+                              " that is one number for each head; got " + limit.parameter);
+  problem.limit = std::move(limit);
+}
+
+void read_shown_rows(const JsonNode& root, WorkedProblem& problem) {
+  if (const auto queries = root.find("queries")) {
+    problem.queries = queries->integers(1, problem.q.rows);
+    for (std::int64_t& row : problem.queries) --row;
+  }
+  const auto labels = [&](const char* key, std::int64_t count, std::vector<std::string>& target) {
+    const auto node = root.find(key);
+    if (!node) return;
+    target = node->texts();
+    if (static_cast<std::int64_t>(target.size()) != count)
+      node->fail("has " + std::to_string(target.size()) + " labels for " + std::to_string(count) + " rows");
+  };
+  if (root.has("labels")) {
+    labels("labels", problem.q.rows, problem.query_labels);
+    labels("labels", problem.k.rows, problem.key_labels);
+  }
+  labels("query_labels", problem.q.rows, problem.query_labels);
+  labels("key_labels", problem.k.rows, problem.key_labels);
+}
+
+}  // namespace
+
+WorkedProblem read_problem(const std::string& file) {
+  const nlohmann::json json = read_json_file("solve", file);
+  const JsonNode root("solve", file, json);
+  root.require_object();
+  WorkedProblem problem;
+  problem.file = file;
+  const bool shared = root.has("x_s");
+  root.allow_only({"title", "source", "precision", "form", "vectors", "queries", "labels", "query_labels", "key_labels",
+                   "X", "h", "q", "k", "v", "heads", "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "W_O", "b_O", "residual",
+                   "score", "parameters", "scale", "softcap", "normalize", "softmax_axis", "causal", "window", "mask",
+                   "bias", "grid", "limit", "count", "expect", "x_s", "values", "normalize_inputs"},
+                  shared ? "W_" : "");
+  if (const auto title = root.find("title")) problem.title = title->text();
+  if (const auto source = root.find("source")) problem.source = source->text();
+  if (const auto precision = root.find("precision")) problem.precision = static_cast<int>(precision->integer(0, 17));
+  if (const auto form = root.find("form")) {
+    if (form->text() != "matrices" && form->text() != "vectors") form->fail("takes matrices or vectors, got " + form->text());
+    problem.vector_form = form->text() == "vectors";
+  }
+  if (const auto vectors = root.find("vectors")) {
+    if (vectors->text() != "rows" && vectors->text() != "columns") vectors->fail("takes rows (x W) or columns (W x), got " + vectors->text());
+    problem.columns = vectors->text() == "columns";
+  }
+  if (const auto residual = root.find("residual")) problem.residual = residual->boolean();
+  if (const auto layer = root.find("count")) problem.layer = read_layer(*layer);
+
+  const auto given = [&](const char* name) { return root.has(name); };
+  constexpr const char* kInputs[] = {"X", "h", "q", "k", "v", "score", "heads", "grid"};
+  if (!shared && (given("values") || given("normalize_inputs"))) root.fail("shared attention needs x_s, the skip connection");
+  if (shared || !problem.layer || std::any_of(std::begin(kInputs), std::end(kInputs), given)) {
+    read_score(root, problem);
+    if (const auto mask = root.find("mask")) problem.mask = read_mask(*mask);
+    if (shared) {
+      for (const char* name : {"X", "h", "q", "k", "v", "W_O", "b_O", "limit", "form"})
+        if (given(name)) root.at(name).fail("is not used together with x_s");
+      read_shared(root, problem);
+    } else {
+      read_inputs(root, problem);
+      read_heads(root, problem);
+      check_attention(root, problem);
+      if (const auto limit = root.find("limit")) read_limit(*limit, problem);
+    }
+    read_shown_rows(root, problem);
+  }
+  if (const auto expect = root.find("expect")) problem.expectations = read_expectations(*expect);
+  return problem;
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/count_layer.h"
+#include "cli/solve_matrix.h"
+#include "rapt/attend.h"
+
+namespace rapt::cli {
+
+// Along what the weights add up to 1. Attention normalises rows; document 000's helper normalises columns.
+enum class SoftmaxAxis : std::uint8_t { rows, columns };
+
+// x W + b, or the input itself where no matrix is given. W is stored [in, out] in either convention.
+struct Projection {
+  Matrix weight;
+  Matrix bias;  // one row
+
+  bool given() const { return !weight.empty(); }
+};
+
+struct NamedMatrix {
+  std::string name;
+  Matrix value;
+};
+
+struct ProblemHead {
+  Projection query, key, value;
+  std::vector<NamedMatrix> parameters;  // of the mechanism, for this head alone
+  Matrix bias;                          // added to the scores: [Sq|1, Sk]
+  bool scalar_bias = false;             // given as one number; filled in when the sizes are known
+
+  // Shared attention: W @ x, where x has one row for each position.
+  Matrix shared_map;               // W_qk
+  std::vector<Matrix> value_maps;  // W_vNAME, in the order of Shared::tasks
+};
+
+// One map of weights from x_s for the values of several tasks; document 000.
+struct Shared {
+  struct Task {
+    std::string name;
+    Matrix input;   // x_NAME: [positions, channels]
+    Matrix output;  // W_NAME: [heads·channels, channels]
+  };
+  Matrix skip;  // x_s
+  std::vector<Task> tasks;
+  bool standardize_inputs = false;
+};
+
+// The weights for each of several values of one parameter.
+struct Limit {
+  std::string parameter;
+  std::vector<double> values;
+};
+
+// A number as it is printed somewhere, and how far off ours may be to agree to its last digit.
+struct PrintedNumber {
+  std::string text;
+  double value = 0;
+  double tolerance = 0;
+};
+
+struct Expectation {
+  std::string id;  // of the step
+  std::vector<std::vector<PrintedNumber>> rows;
+};
+
+struct WorkedProblem {
+  std::string file;
+  std::string title;
+  std::string source;
+  std::optional<int> precision;
+  bool vector_form = false;  // "form": "vectors"
+  bool columns = false;      // "vectors": "columns": q_i = W h_i
+  std::string input_name = "X";
+  std::vector<std::int64_t> queries;  // the rows to show, from 0; empty: all
+  std::vector<std::string> query_labels, key_labels;
+
+  Matrix x, q, k, v;  // x stands for each of q, k, v that is not given
+  std::vector<ProblemHead> heads;
+  Projection output;  // W_O, b_O
+  bool residual = false;
+
+  const MechanismInfo* mechanism = nullptr;
+  std::vector<NamedNumber> settings;
+  std::array<std::int64_t, 2> grid{};
+  std::optional<double> scale;
+  double softcap = 0;
+  Normalizer normalizer = Normalizer::softmax;
+  SoftmaxAxis axis = SoftmaxAxis::rows;
+  Causal causal = Causal::none;
+  std::optional<Window> window;
+  Matrix mask;  // nonzero = attend
+
+  std::optional<Shared> shared;
+  std::optional<Limit> limit;
+  std::optional<Layer> layer;  // "count"
+  std::vector<Expectation> expectations;
+
+  bool has_attention() const { return !heads.empty(); }
+};
+
+// Throws rapt::Error, naming the file and the key, for whatever does not fit.
+WorkedProblem read_problem(const std::string& file);
+
+std::vector<Expectation> read_expectations(const JsonNode& node);
+
+}  // namespace rapt::cli

@@ -1,0 +1,8 @@
+file(GLOB rapt_benchmark_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/benchmarks/*.cc")
+if(rapt_benchmark_sources)
+  find_package(benchmark CONFIG REQUIRED)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
+  add_executable(rapt_benchmarks ${rapt_benchmark_sources})
+  target_link_libraries(rapt_benchmarks PRIVATE rapt::rapt rapt_private benchmark::benchmark_main PkgConfig::openblas)
+endif()

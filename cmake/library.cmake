@@ -1,0 +1,40 @@
+find_package(Threads REQUIRED)
+find_package(hwy CONFIG REQUIRED)
+
+# Compile flags of each SIMD target, chosen so that Highway's static target is the one of that name.
+set(rapt_flags_sse4 -march=x86-64-v2 -maes -mpclmul)
+set(rapt_flags_avx2 -march=x86-64-v3 -maes -mpclmul)
+set(rapt_flags_avx512 -march=x86-64-v4 -maes -mpclmul)
+set(rapt_flags_portable "")
+
+set(rapt_include_dirs "${PROJECT_SOURCE_DIR}/include" "${rapt_generated}/include")
+set(rapt_private_include_dirs "${PROJECT_SOURCE_DIR}/src" "${rapt_generated}/private")
+
+file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/kernels/cpu/*.cc")
+file(GLOB_RECURSE rapt_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cc")
+list(REMOVE_ITEM rapt_sources ${rapt_kernel_sources})
+list(FILTER rapt_sources EXCLUDE REGEX "/src/kernels/cpu/")
+
+# Tests of private code need the same view of the tree as the library itself.
+add_library(rapt_private INTERFACE)
+target_include_directories(rapt_private INTERFACE ${rapt_private_include_dirs})
+target_link_libraries(rapt_private INTERFACE rapt_options)
+
+set(rapt_object_libraries "")
+foreach(target IN LISTS RAPT_TARGETS)
+  add_library(rapt_${target} OBJECT ${rapt_kernel_sources} ${rapt_program_sources})
+  target_compile_definitions(rapt_${target} PRIVATE HWY_COMPILE_ONLY_STATIC RAPT_TARGET=${target})
+  target_compile_options(rapt_${target} PRIVATE ${rapt_flags_${target}})
+  target_include_directories(rapt_${target} PRIVATE ${rapt_include_dirs})
+  target_link_libraries(rapt_${target} PRIVATE rapt_private hwy::hwy Threads::Threads)
+  list(APPEND rapt_object_libraries $<TARGET_OBJECTS:rapt_${target}>)
+endforeach()
+
+add_library(rapt ${rapt_sources} ${rapt_registry_source} ${rapt_object_libraries})
+add_library(rapt::rapt ALIAS rapt)
+target_compile_features(rapt PUBLIC cxx_std_20)
+target_include_directories(rapt PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                       $<BUILD_INTERFACE:${rapt_generated}/include>
+                                       $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(rapt PRIVATE $<BUILD_INTERFACE:rapt_private> hwy::hwy Threads::Threads)
+set_target_properties(rapt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

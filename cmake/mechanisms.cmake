@@ -1,0 +1,65 @@
+# Reads src/mechanisms/registry.txt and writes what follows from it into the build tree.
+set(rapt_registry "${PROJECT_SOURCE_DIR}/src/mechanisms/registry.txt")
+set(rapt_generated "${PROJECT_BINARY_DIR}/generated")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${rapt_registry}")
+
+# The SIMD targets: names of rapt::Isa and of the namespaces their code lies in.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(rapt_known_targets sse4 avx2 avx512)
+else()
+  set(rapt_known_targets portable)
+endif()
+set(RAPT_TARGETS "${rapt_known_targets}" CACHE STRING "SIMD targets to compile: some of ${rapt_known_targets}")
+foreach(target IN LISTS RAPT_TARGETS)
+  if(NOT target IN_LIST rapt_known_targets)
+    message(FATAL_ERROR "RAPT_TARGETS: '${target}' is not a target of this platform; it has: ${rapt_known_targets}")
+  endif()
+endforeach()
+if(NOT RAPT_TARGETS)
+  message(FATAL_ERROR "RAPT_TARGETS is empty; this platform has: ${rapt_known_targets}")
+endif()
+
+include(registry)
+rapt_read_registry("${rapt_registry}" rapt_mechanisms)
+
+set(rapt_program_sources "")
+set(registry_includes "")
+set(registry_programs "")
+set(registry_definitions "")
+set(registry_entries "")
+set(builtin_declarations "")
+set(target_list "")
+
+foreach(name IN LISTS rapt_mechanisms)
+  rapt_struct_name("${name}" struct)
+  set(source "${rapt_generated}/programs/${name}.cc")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/programs.cc.in" "${source}" @ONLY)
+  list(APPEND rapt_program_sources "${source}")
+
+  set(slots "")
+  foreach(target IN LISTS RAPT_TARGETS)
+    string(APPEND slots "\n    {Isa::${target}, &${target}::programs_${name}},")
+  endforeach()
+  string(APPEND registry_includes "#include \"mechanisms/${name}.h\"\n")
+  string(APPEND registry_programs "const Programs& programs_${name}();\n")
+  string(APPEND registry_entries "      make_entry<mechanisms::${struct}>(builtin::${name}()),\n")
+  string(APPEND builtin_declarations "const MechanismInfo& ${name}();\n")
+  string(APPEND registry_definitions "const MechanismInfo& ${name}() {
+  static const MechanismInfo info = make_info<mechanisms::${struct}>(\"${name}\", {${slots}
+  });
+  return info;
+}
+
+")
+endforeach()
+
+set(registry_targets "")
+foreach(target IN LISTS RAPT_TARGETS)
+  string(APPEND registry_targets "namespace rapt::${target} {\n${registry_programs}}  // namespace rapt::${target}\n\n")
+  string(APPEND target_list " X(${target})")
+endforeach()
+
+set(rapt_registry_source "${rapt_generated}/registry.cc")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/registry.cc.in" "${rapt_registry_source}" @ONLY)
+configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/mechanisms.h.in" "${rapt_generated}/include/rapt/mechanisms.h" @ONLY)
+configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/targets.h.in" "${rapt_generated}/private/kernels/targets.h" @ONLY)

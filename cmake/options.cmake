@@ -1,0 +1,34 @@
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
+endif()
+
+if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(RAPT_CCACHE ccache)
+  mark_as_advanced(RAPT_CCACHE)
+  if(RAPT_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${RAPT_CCACHE}")
+    set(CMAKE_C_COMPILER_LAUNCHER "${RAPT_CCACHE}")
+  endif()
+endif()
+
+# What every target of Rapt is compiled with. Kernels ask for fused multiply-adds themselves: with contraction off the
+# same source gives the same bits at every optimisation level.
+add_library(rapt_options INTERFACE)
+target_compile_features(rapt_options INTERFACE cxx_std_20)
+target_compile_options(rapt_options INTERFACE -ffp-contract=off -Wall -Wextra -Wshadow)
+# GCC 12 warns about overlapping memory in plain string additions, wrongly.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(rapt_options INTERFACE -Wno-restrict)
+endif()
+if(RAPT_WERROR)
+  target_compile_options(rapt_options INTERFACE -Werror)
+endif()
+if(RAPT_SANITIZE)
+  set(rapt_sanitize_flags -fsanitize=${RAPT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(rapt_options INTERFACE ${rapt_sanitize_flags})
+  target_link_options(rapt_options INTERFACE ${rapt_sanitize_flags})
+endif()

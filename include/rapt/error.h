@@ -1,0 +1,13 @@
+#pragma once
+
+#include <stdexcept>
+
+namespace rapt {
+
+// Thrown for bad input. The message names the operation, the argument, what it got and what it takes.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace rapt

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "rapt/view.h"
+
+namespace rapt {
+
+// Which diagonal a causal mask follows when there are more keys than queries, or fewer.
+// top_left: query i sees keys j ≤ i. bottom_right: the last query sees the last key, j ≤ i + Sk − Sq.
+enum class Causal : std::uint8_t { none, top_left, bottom_right };
+
+// Query i sees keys from i − left to i + right (shifted by Sk − Sq under bottom_right). Negative: no limit.
+struct Window {
+  std::int64_t left = -1;
+  std::int64_t right = -1;
+};
+
+// A dense mask of bytes, nonzero = attend. Each of the first three sizes may be 1 to repeat.
+struct BoolView {
+  const std::uint8_t* data = nullptr;
+  Shape shape{};
+  Shape strides{};
+
+  explicit operator bool() const { return data != nullptr; }
+};
+
+// What a query may see. All parts are combined by "and"; a mask left out hides nothing. True = attend.
+struct Mask {
+  Causal causal = Causal::none;
+  std::optional<Window> window;
+  std::vector<std::int64_t> key_lengths;  // one per batch: keys at and after it are hidden
+
+  // Packed batches of sequences of unequal length, laid end to end: sequence s has the queries
+  // [query_starts[s], query_starts[s+1]) and sees only its own keys. Causal and window count from its start.
+  std::vector<std::int64_t> query_starts;
+  std::vector<std::int64_t> key_starts;
+
+  BoolView dense;
+};
+
+}  // namespace rapt

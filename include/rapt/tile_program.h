@@ -1,0 +1,346 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "rapt/mechanism.h"
+
+// Runs a mechanism's hooks over one tile of scores. Tiles are stored keys × queries, so that the queries lie in the
+// lanes of vectors and everything along a row of weights is vertical.
+namespace rapt {
+
+// How a lane type is loaded, stored and summed. Plain numbers are lane types of one lane; SIMD types specialise this.
+template <class V>
+struct Lanes {
+  using Scalar = V;
+  static constexpr int count = 1;
+  RAPT_FN static V load(const V* p) { return *p; }
+  RAPT_FN static void store(V v, V* p) { *p = v; }
+  RAPT_FN static V iota(V start) { return start; }
+  RAPT_FN static V sum(V v) { return v; }
+};
+
+// One slot's numbers for every pair of a tile: row(j)[column].
+template <class T>
+struct RelativeRows {
+  const T* base = nullptr;
+  T* grad = nullptr;
+  std::ptrdiff_t stride = 0;
+  const std::int32_t* coordinate = nullptr;  // of each key; null: the key's place in the tile
+
+  RAPT_FN std::ptrdiff_t at(int key) const { return (coordinate ? coordinate[key] : key) * stride; }
+};
+
+template <class T>
+struct ScoreTile {
+  const void* object = nullptr;
+  T* scores = nullptr;     // [keys][stride]; forward: raw → score; backward: ∂score → ∂raw
+  const T* raw = nullptr;  // backward: the raw scores
+  int keys = 0;
+  int columns = 0;  // queries, padded to a multiple of every lane count
+  int stride = 0;
+  std::int64_t first_query = 0;
+  std::int64_t first_key = 0;
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t queries_total = 0;
+  std::int64_t keys_total = 0;
+  T scale = 1;
+  std::span<const double> settings;
+  const T* values = nullptr;                  // [slots]: this head's numbers where the role is value
+  RelativeRows<T> relative[kMaxSlots];        // the other slots
+  double* value_grads = nullptr;              // [slots], added to
+  const T* query_row = nullptr;               // [columns], grid coordinates
+  const T* query_col = nullptr;
+  const T* key_row = nullptr;  // [keys]
+  const T* key_col = nullptr;
+};
+
+// Raw scores by pair(): queries transposed [dim][stride], keys [keys][key_stride].
+template <class T>
+struct PairTile {
+  const void* object = nullptr;
+  const T* queries = nullptr;
+  const T* key_rows = nullptr;
+  const T* weights = nullptr;  // [dim], or null: all 1
+  T* scores = nullptr;         // [keys][stride], written
+  const T* grad = nullptr;     // [keys][stride]
+  T* grad_queries = nullptr;   // [dim][stride], added to
+  T* grad_keys = nullptr;      // [keys][grad_key_stride], added to
+  double* grad_weights = nullptr;  // [dim], added to; may be null
+  int dim = 0;
+  int keys = 0;
+  int columns = 0;
+  int stride = 0;
+  std::ptrdiff_t key_stride = 0;
+  std::ptrdiff_t grad_key_stride = 0;
+};
+
+namespace detail {
+
+template <class M> concept HasParameters = requires { M::parameters; };
+template <class M> concept HasSettings = requires { M::settings; };
+template <class M> concept HasForm = requires(const M& m, const double* p) { m.template form<double>(p); };
+template <class M> concept HasScore = requires(const M& m, float x, const float* p, const At<float>& at) { m.score(x, p, at); };
+template <class M> concept HasPair = requires(const M& m, float x) { m.pair(x, x, x); };
+template <class M> concept HasVisible = requires(const M& m, const At<float>& at) { m.visible(at); };
+template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
+template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };
+template <class M> concept HasUsesContent = requires(const M& m, std::span<const double> s) { m.uses_content(s); };
+
+template <class M>
+constexpr int slot_count() {
+  int count = 0;
+  if constexpr (HasParameters<M>)
+    for (const ParameterSpec& p : M::parameters) count += p.slots();
+  return count;
+}
+
+template <class M>
+constexpr bool slot_is_relative(int slot) {
+  if constexpr (HasParameters<M>)
+    for (const ParameterSpec& p : M::parameters) {
+      if (slot < p.slots()) return p.role != Role::value;
+      slot -= p.slots();
+    }
+  return false;
+}
+
+template <class M>
+constexpr bool has_grid() {
+  if constexpr (requires { M::grid; }) return M::grid;
+  return false;
+}
+
+template <class M>
+RAPT_FN const M& hooks(const void* object) {
+  return *static_cast<const M*>(object);
+}
+
+template <class M, class N, class P, class V>
+RAPT_FN N evaluate(const M& m, N raw, const P& p, const At<V>& at) {
+  if constexpr (HasForm<M> && !HasScore<M>) {
+    const QuadraticForm<N> f = m.template form<N>(p);
+    return ((f.row_row * at.row + f.row) * at.row + (f.col_col * at.col + f.col) * at.col +
+            f.row_col * (at.row * at.col) + f.constant) * at.scale;
+  } else {
+    return m.score(raw, p, at);
+  }
+}
+
+template <class M, class V, class T>
+RAPT_FN At<V> at_origin(const ScoreTile<T>& tile) {
+  At<V> at{};
+  at.scale = V(tile.scale);
+  at.batch = tile.batch;
+  at.head = tile.head;
+  at.queries = tile.queries_total;
+  at.keys = tile.keys_total;
+  at.settings = tile.settings;
+  return at;
+}
+
+template <class M, class V, class T>
+RAPT_FN void move_to(At<V>& at, const ScoreTile<T>& tile, int key, int column) {
+  at.i = Lanes<V>::iota(static_cast<T>(tile.first_query + column));
+  at.j = V(static_cast<T>(tile.first_key + key));
+  if constexpr (has_grid<M>()) {
+    at.row = V(tile.key_row[key]) - Lanes<V>::load(tile.query_row + column);
+    at.col = V(tile.key_col[key]) - Lanes<V>::load(tile.query_col + column);
+  }
+}
+
+template <class M, class V>
+void score_tile(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
+  constexpr int kSlots = slot_count<M>();
+  const M& m = hooks<M>(tile.object);
+  auto at = at_origin<M, V>(tile);
+  V p[kSlots + 1];
+  for (int s = 0; s < kSlots; ++s)
+    if (!slot_is_relative<M>(s)) p[s] = V(tile.values[s]);
+  for (int j = 0; j < tile.keys; ++j) {
+    auto* row = tile.scores + static_cast<std::ptrdiff_t>(j) * tile.stride;
+    for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
+      move_to<M>(at, tile, j, c);
+      for (int s = 0; s < kSlots; ++s)
+        if (slot_is_relative<M>(s)) p[s] = Lanes<V>::load(tile.relative[s].base + tile.relative[s].at(j) + c);
+      Lanes<V>::store(evaluate<M, V>(m, Lanes<V>::load(row + c), p, at), row + c);
+    }
+  }
+}
+
+template <class M, class V>
+void score_tile_backward(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
+  constexpr int kSlots = slot_count<M>();
+  using N = Dual<V, kSlots + 1>;
+  const M& m = hooks<M>(tile.object);
+  auto at = at_origin<M, V>(tile);
+  V sums[kSlots + 1];
+  N p[kSlots + 1];
+  for (int s = 0; s < kSlots; ++s) {
+    sums[s] = V(0);
+    if (!slot_is_relative<M>(s)) p[s] = N::variable(V(tile.values[s]), s + 1);
+  }
+  for (int j = 0; j < tile.keys; ++j) {
+    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(j) * tile.stride;
+    for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
+      move_to<M>(at, tile, j, c);
+      for (int s = 0; s < kSlots; ++s)
+        if (slot_is_relative<M>(s))
+          p[s] = N::variable(Lanes<V>::load(tile.relative[s].base + tile.relative[s].at(j) + c), s + 1);
+      const N y = evaluate<M, N>(m, N::variable(Lanes<V>::load(tile.raw + row + c), 0), p, at);
+      const V grad = Lanes<V>::load(tile.scores + row + c);
+      // A hidden pair has no gradient, whatever its derivative is (it may be infinite).
+      const auto live = !(grad == V(0));
+      Lanes<V>::store(where(live, grad * y.d[0], V(0)), tile.scores + row + c);
+      for (int s = 0; s < kSlots; ++s) {
+        const V g = where(live, grad * y.d[s + 1], V(0));
+        if (slot_is_relative<M>(s)) {
+          auto* target = tile.relative[s].grad + tile.relative[s].at(j) + c;
+          Lanes<V>::store(Lanes<V>::load(target) + g, target);
+        } else {
+          sums[s] = sums[s] + g;
+        }
+      }
+    }
+  }
+  for (int s = 0; s < kSlots; ++s)
+    if (!slot_is_relative<M>(s)) tile.value_grads[s] += static_cast<double>(Lanes<V>::sum(sums[s]));
+}
+
+template <class M, class V>
+void hide_tile(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
+  using T = typename Lanes<V>::Scalar;
+  const M& m = hooks<M>(tile.object);
+  auto at = at_origin<M, V>(tile);
+  const V hidden(-std::numeric_limits<T>::infinity());
+  for (int j = 0; j < tile.keys; ++j)
+    for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
+      move_to<M>(at, tile, j, c);
+      T* score = tile.scores + static_cast<std::ptrdiff_t>(j) * tile.stride + c;
+      Lanes<V>::store(where(m.visible(at), Lanes<V>::load(score), hidden), score);
+    }
+}
+
+template <class M, class V>
+void raw_tile(const PairTile<typename Lanes<V>::Scalar>& tile) {
+  const M& m = hooks<M>(tile.object);
+  for (int j = 0; j < tile.keys; ++j) {
+    const auto* key = tile.key_rows + j * tile.key_stride;
+    for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
+      V sum(0);
+      for (int d = 0; d < tile.dim; ++d) {
+        const V q = Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c);
+        sum = sum + m.pair(q, V(key[d]), tile.weights ? V(tile.weights[d]) : V(1));
+      }
+      Lanes<V>::store(sum, tile.scores + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
+    }
+  }
+}
+
+template <class M, class V>
+void raw_tile_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
+  using N = Dual<V, 3>;
+  const M& m = hooks<M>(tile.object);
+  for (int d = 0; d < tile.dim; ++d) {
+    const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(d) * tile.stride;
+    const N w = N::variable(tile.weights ? V(tile.weights[d]) : V(1), 2);
+    V weight_sum(0);
+    for (int j = 0; j < tile.keys; ++j) {
+      const N k = N::variable(V(tile.key_rows[j * tile.key_stride + d]), 1);
+      V key_sum(0);
+      for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
+        const V grad = Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
+        const auto live = !(grad == V(0));
+        const N y = m.pair(N::variable(Lanes<V>::load(tile.queries + line + c), 0), k, w);
+        auto* q = tile.grad_queries + line + c;
+        Lanes<V>::store(Lanes<V>::load(q) + where(live, grad * y.d[0], V(0)), q);
+        key_sum = key_sum + where(live, grad * y.d[1], V(0));
+        weight_sum = weight_sum + where(live, grad * y.d[2], V(0));
+      }
+      tile.grad_keys[j * tile.grad_key_stride + d] += Lanes<V>::sum(key_sum);
+    }
+    if (tile.grad_weights) tile.grad_weights[d] += static_cast<double>(Lanes<V>::sum(weight_sum));
+  }
+}
+
+template <class M, class V>
+void fast_prepare(typename Lanes<V>::Scalar* values, std::int64_t count) {
+  std::int64_t n = 0;
+  for (; n + Lanes<V>::count <= count; n += Lanes<V>::count)
+    Lanes<V>::store(M{}.fast_prepare(Lanes<V>::load(values + n)), values + n);
+  for (; n < count; ++n) values[n] = M{}.fast_prepare(values[n]);
+}
+
+}  // namespace detail
+
+// The hooks of M over the lane type V.
+template <class M, class V>
+TileProgram<typename Lanes<V>::Scalar> make_program() {
+  TileProgram<typename Lanes<V>::Scalar> program;
+  if constexpr (detail::HasForm<M> || detail::HasScore<M>) {
+    program.score = &detail::score_tile<M, V>;
+    program.score_backward = &detail::score_tile_backward<M, V>;
+  }
+  if constexpr (detail::HasVisible<M>) program.hide = &detail::hide_tile<M, V>;
+  if constexpr (detail::HasPair<M>) {
+    program.raw = &detail::raw_tile<M, V>;
+    program.raw_backward = &detail::raw_tile_backward<M, V>;
+  }
+  if constexpr (requires { M::fast_limit; }) {
+    program.fast_raw = &M::template fast_raw<V>;
+    program.fast_raw_backward = &M::template fast_raw_backward<V>;
+    program.fast_prepare = &detail::fast_prepare<M, V>;
+  }
+  return program;
+}
+
+template <class M>
+MechanismInfo make_mechanism(std::string_view name) {
+  MechanismInfo info;
+  info.name = name;
+  if constexpr (requires { M::formula; }) info.formula = M::formula;
+  if constexpr (detail::HasParameters<M>) info.parameters = M::parameters;
+  if constexpr (detail::HasSettings<M>) info.settings = M::settings;
+  info.slots = detail::slot_count<M>();
+  static_assert(detail::slot_count<M>() <= kMaxSlots, "a mechanism reads at most kMaxSlots numbers a pair");
+  if constexpr (requires { M::scaled; }) info.scaled = M::scaled;
+  info.grid = detail::has_grid<M>();
+  if constexpr (requires { M::unit_rows; }) info.unit_rows = M::unit_rows;
+  if constexpr (requires { M::fast_limit; }) info.fast_limit = M::fast_limit;
+  info.scalar = {make_program<M, float>(), make_program<M, double>()};
+  if constexpr (detail::HasIndex<M>) {
+    info.has_index = true;
+    info.index = [](const void* object, std::int64_t offset, const TableShape& shape) {
+      return detail::hooks<M>(object).index(offset, shape);
+    };
+  }
+  info.uses_content = [](const void* object, std::span<const double> settings) {
+    if constexpr (detail::HasUsesContent<M>) return detail::hooks<M>(object).uses_content(settings);
+    static_cast<void>(object);
+    static_cast<void>(settings);
+    return !detail::HasForm<M>;
+  };
+  if constexpr (detail::HasVisibleTile<M>)
+    info.visible_tile = [](const void* object, const TileRange& range) {
+      return detail::hooks<M>(object).visible_tile(range);
+    };
+  if constexpr (detail::HasForm<M>)
+    info.form = [](const void* object, const double* slots, double* coefficients, double (*derivatives)[kMaxSlots]) {
+      constexpr int kSlots = detail::slot_count<M>();
+      using N = Dual<double, kSlots + 1>;
+      N p[kSlots + 1];
+      for (int s = 0; s < kSlots; ++s) p[s] = N::variable(slots[s], s);
+      const QuadraticForm<N> f = detail::hooks<M>(object).template form<N>(p);
+      const N all[6] = {f.constant, f.row, f.col, f.row_row, f.col_col, f.row_col};
+      for (int c = 0; c < 6; ++c) {
+        coefficients[c] = all[c].value;
+        for (int s = 0; s < kSlots; ++s) derivatives[c][s] = all[c].d[s];
+      }
+    };
+  return info;
+}
+
+}  // namespace rapt

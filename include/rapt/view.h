@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+#include "rapt/dtype.h"
+
+namespace rapt {
+
+using Shape = std::array<std::int64_t, 4>;
+
+// A read-only array over the caller's memory. Strides are counted in elements; a stride of 0 repeats.
+struct ConstView {
+  const void* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  Shape shape{};
+  Shape strides{};
+
+  explicit operator bool() const { return data != nullptr; }
+};
+
+struct View {
+  void* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  Shape shape{};
+  Shape strides{};
+
+  explicit operator bool() const { return data != nullptr; }
+  operator ConstView() const { return {data, dtype, shape, strides}; }
+};
+
+// Contiguous strides of a shape, last dimension fastest.
+Shape contiguous_strides(const Shape& shape);
+
+// One to four sizes, aligned to the right: {S, D} is [1, 1, S, D]. More sizes, or none, throw.
+Shape right_aligned(std::initializer_list<std::int64_t> sizes);
+
+std::string to_string(const Shape& shape);
+std::int64_t element_count(const Shape& shape);
+
+// A contiguous array: view(data, {batch, heads, sequence, dim}), or fewer sizes, aligned to the right.
+template <class T>
+  requires is_storable<T>
+View view(T* data, std::initializer_list<std::int64_t> sizes) {
+  const Shape shape = right_aligned(sizes);
+  return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
+}
+
+template <class T>
+  requires is_storable<T>
+ConstView view(const T* data, std::initializer_list<std::int64_t> sizes) {
+  const Shape shape = right_aligned(sizes);
+  return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
+}
+
+// An array stored [batch, sequence, heads, dim], seen as [batch, heads, sequence, dim] without a copy.
+template <class T>
+auto view_bshd(T* data, std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t dim) {
+  auto result = view(data, {batch, heads, sequence, dim});
+  result.strides = {sequence * heads * dim, dim, heads * dim, 1};
+  return result;
+}
+
+}  // namespace rapt

@@ -1,0 +1,267 @@
+#include "kernels/cpu/entry.h"
+#include "kernels/cpu/scores.h"
+
+// Gradients from one chunk of keys: every block of queries is scored again from its row sums, tile by tile.
+namespace rapt::RAPT_TARGET {
+namespace {
+
+// Keys of a chunk: its rows, values and both gradients stay in the second-level cache.
+template <class T>
+std::int64_t chunk_keys(const HeadTask<T>& head) {
+  std::int64_t width = 2 * padded<T>(head.dim);
+  for (int s = 0; s < head.sets; ++s) width += 2 * padded<T>(head.value_dim[s]);
+  const std::int64_t fit = (std::int64_t{512} << 10) / (width * static_cast<std::int64_t>(sizeof(T)));
+  const std::int64_t tiles = fit / kTileKeys;
+  return kTileKeys * (tiles < 1 ? 1 : (tiles > 16 ? 16 : tiles));
+}
+
+template <class T>
+class BackwardChunk {
+ public:
+  BackwardChunk(Arena& arena, const BackwardTask<T>& task)
+      : task_(task), head_(*task.head), scores_(arena, head_, true) {
+    const std::int64_t keys = chunk_keys(head_);
+    dim_pad_ = scores_.dim_pad();
+    keys_ = arena.take<T>(keys * dim_pad_);
+    dk_ = arena.take<T>(keys * dim_pad_);
+    dq_ = arena.take<T>(kColumns<T> * dim_pad_);
+    if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * kColumns<T>);
+    if (scores_.has_relative_vectors()) dr_ = arena.take<T>(kColumns<T> * scores_.relative_pad());
+    tile_ = arena.take<T>(kTileKeys * kColumns<T>);
+    grad_tile_ = arena.take<T>(kTileKeys * kColumns<T>);
+    for (T** row : {&max_, &inverse_, &delta_}) *row = arena.take<T>(kColumns<T>);
+    values_ = arena.take<T*>(head_.sets);
+    dv_ = arena.take<T*>(head_.sets);
+    grad_rows_ = arena.take<T*>(head_.sets);
+    grad_columns_ = arena.take<T*>(head_.sets);
+    value_stride_ = arena.take<std::ptrdiff_t>(head_.sets);
+    for (int s = 0; s < head_.sets; ++s) {
+      const std::int64_t pad = padded<T>(head_.value_dim[s]);
+      T* pieces[4] = {arena.take<T>(keys * pad), arena.take<T>(keys * pad), arena.take<T>(kColumns<T> * pad),
+                      arena.take<T>(head_.value_dim[s] * kColumns<T>)};
+      if (!values_) continue;
+      values_[s] = pieces[0];
+      dv_[s] = pieces[1];
+      grad_rows_[s] = pieces[2];
+      grad_columns_[s] = pieces[3];
+      value_stride_[s] = pad;
+    }
+  }
+
+  void run() {
+    load_chunk();
+    const std::int64_t blocks = (head_.queries + kColumns<T> - 1) / kColumns<T>;
+    for (std::int64_t n = 0; n < blocks; ++n) {
+      if (task_.enter_block) task_.enter_block(task_.order, n);
+      const bool touched = run_block(n);
+      if (task_.begin_block) task_.begin_block(task_.order, n);
+      if (touched) add_query_gradients(n);
+      if (task_.end_block) task_.end_block(task_.order, n);
+    }
+    task_.finish(task_.order, dk_, dim_pad_, dv_, value_stride_);
+  }
+
+ private:
+  void load_chunk() {
+    finite_ = true;
+    if (head_.content) {
+      load_rows(head_.k, task_.first_key, task_.count, head_.dim, keys_, dim_pad_);
+      finite_ = all_finite(keys_, task_.count * dim_pad_);
+    }
+    for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] = 0;
+    for (int s = 0; s < head_.sets; ++s) {
+      load_rows(head_.v[s], task_.first_key, task_.count, head_.value_dim[s], values_[s], value_stride_[s]);
+      finite_ = finite_ && all_finite(values_[s], task_.count * value_stride_[s]);
+      for (std::int64_t n = 0; n < task_.count * value_stride_[s]; ++n) dv_[s][n] = 0;
+    }
+  }
+
+  bool load_queries(std::int64_t first, int count) {
+    scores_.set_queries(first, count);
+    const std::int64_t stop = task_.first_key + task_.count;
+    if (scores_.first_key() >= stop || scores_.last_key() <= task_.first_key) return false;
+    block_finite_ = finite_ && all_finite(scores_.q_rows(), kColumns<T> * dim_pad_);
+    for (int s = 0; s < head_.sets; ++s) {
+      const std::int64_t pad = value_stride_[s];
+      load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
+      for (std::int64_t n = count * pad; n < kColumns<T> * pad; ++n) grad_rows_[s][n] = 0;
+      block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
+      transpose_rows(grad_rows_[s], pad, count, head_.value_dim[s], T(1), grad_columns_[s], kColumns<T>);
+    }
+    const bool hard = head_.normalizer == Normalizer::argmax;
+    for (int c = 0; c < kColumns<T>; ++c) {
+      const bool real = c < count;
+      max_[c] = real ? task_.row_max[first + c] : T(0);
+      const T sum = real ? task_.row_sum[first + c] : T(0);
+      inverse_[c] = hard ? (real ? sum : T(-1)) : (sum == T(0) ? T(0) : T(1) / sum);
+      delta_[c] = real && task_.delta ? task_.delta[first + c] : T(0);
+    }
+    for (std::int64_t n = 0; n < kColumns<T> * dim_pad_; ++n) dq_[n] = 0;
+    if (dq_columns_)
+      for (std::int64_t n = 0; n < head_.dim * kColumns<T>; ++n) dq_columns_[n] = 0;
+    if (dr_)
+      for (std::int64_t n = 0; n < kColumns<T> * scores_.relative_pad(); ++n) dr_[n] = 0;
+    return true;
+  }
+
+  bool run_block(std::int64_t block) {
+    const std::int64_t first = block * kColumns<T>;
+    const int count = static_cast<int>(head_.queries - first < kColumns<T> ? head_.queries - first : kColumns<T>);
+    if (!load_queries(first, count)) return false;
+    scores_.begin_block_backward();
+    for (std::int64_t j = 0; j < task_.count; j += kTileKeys) {
+      const int keys = static_cast<int>(task_.count - j < kTileKeys ? task_.count - j : kTileKeys);
+      if (scores_.visible(task_.first_key + j, keys) == Visible::none) continue;
+      run_tile(j, keys);
+    }
+    scores_.end_block_backward(dr_);
+    return true;
+  }
+
+  void multiply(const ProductArgs<T>& args) const {
+    if (block_finite_) product<T>(args);
+    else careful_product<T>(args);
+  }
+
+  void run_tile(std::int64_t offset, int keys) {
+    const std::int64_t first = task_.first_key + offset;
+    if (head_.normalizer == Normalizer::argmax) {
+      for (int j = 0; j < keys; ++j)
+        for (int c = 0; c < kColumns<T>; ++c) {
+          const T chosen = inverse_[c];
+          tile_[j * kColumns<T> + c] = chosen != chosen ? chosen : T(chosen == static_cast<T>(first + j) ? 1 : 0);
+        }
+    } else {
+      scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_);
+      clamp_if_needed(keys);
+      weights_from_scores(tile_, keys, kColumns<T>, max_, inverse_);
+    }
+    if (task_.want_dv)
+      for (int s = 0; s < head_.sets; ++s)
+        multiply({.m = keys, .n = value_stride_[s], .k = kColumns<T>, .a = tile_, .a_row = kColumns<T>, .a_col = 1,
+                  .b = grad_rows_[s], .b_row = value_stride_[s], .c = dv_[s] + offset * value_stride_[s],
+                  .c_row = value_stride_[s], .accumulate = true});
+    if (!task_.want_score || head_.normalizer == Normalizer::argmax) return;
+    for (int s = 0; s < head_.sets; ++s)
+      product<T>({.m = keys, .n = kColumns<T>, .k = head_.value_dim[s], .a = values_[s] + offset * value_stride_[s],
+                  .a_row = value_stride_[s], .a_col = 1, .b = grad_columns_[s], .b_row = kColumns<T>, .c = grad_tile_,
+                  .c_row = kColumns<T>, .accumulate = s > 0});
+    score_gradient(keys);
+    scores_.tile_backward(grad_tile_, task_.dbias, task_.dbias_stride, task_.dbias_first, dr_, task_.value_grads);
+    if (head_.content) content_gradient(offset, keys);
+  }
+
+  void clamp_if_needed(int keys) {
+    bool huge = false;
+    for (int c = 0; c < kColumns<T>; ++c) huge = huge || max_[c] >= kLargest<T>;
+    if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * kColumns<T>);
+  }
+
+  // P∘(dP − Δ); a pair without weight has no gradient, whatever its values are.
+  void score_gradient(int keys) {
+    const Tag<T> tag;
+    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+      const Vec<T> delta = hn::LoadU(tag, delta_ + c);
+      for (int j = 0; j < keys; ++j) {
+        const Vec<T> p = hn::LoadU(tag, tile_ + j * kColumns<T> + c);
+        T* g = grad_tile_ + j * kColumns<T> + c;
+        const Vec<T> ds = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
+        hn::StoreU(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), ds), tag, g);
+      }
+    }
+  }
+
+  void content_gradient(std::int64_t offset, int keys) {
+    T* dk = dk_ + offset * dim_pad_;
+    const T* k = keys_ + offset * dim_pad_;
+    if (head_.program->raw) {
+      PairTile<T> pairs = scores_.pair_tile(keys, k, dim_pad_);
+      pairs.grad = grad_tile_;
+      pairs.grad_queries = dq_columns_;
+      pairs.grad_keys = dk;
+      pairs.grad_key_stride = dim_pad_;
+      pairs.grad_weights = task_.pair_weight_grads;
+      (head_.fast ? head_.program->fast_raw_backward : head_.program->raw_backward)(pairs);
+      return;
+    }
+    if (task_.want_dk)
+      multiply({.m = keys, .n = dim_pad_, .k = kColumns<T>, .a = grad_tile_, .a_row = kColumns<T>, .a_col = 1,
+                .b = scores_.q_rows(), .b_row = dim_pad_, .c = dk, .c_row = dim_pad_, .accumulate = true});
+    if (task_.dq)
+      multiply({.m = kColumns<T>, .n = dim_pad_, .k = keys, .a = grad_tile_, .a_row = 1, .a_col = kColumns<T>, .b = k,
+                .b_row = dim_pad_, .c = dq_, .c_row = dim_pad_, .accumulate = true});
+  }
+
+  void add_query_gradients(std::int64_t block) {
+    const std::int64_t first = block * kColumns<T>;
+    const T factor = scores_.folds_scale() ? head_.scale : T(1);
+    for (int c = 0; c < scores_.count(); ++c) {
+      if (task_.dq) {
+        T* to = task_.dq + (first + c) * task_.dq_stride;
+        if (dq_columns_)
+          for (int d = 0; d < head_.dim; ++d) to[d] += dq_columns_[d * kColumns<T> + c];
+        else
+          for (int d = 0; d < head_.dim; ++d) to[d] += dq_[c * dim_pad_ + d] * factor;
+      }
+      if (task_.dq_relative && dr_) {
+        T* to = task_.dq_relative + (first + c) * task_.dq_relative_stride;
+        const T* from = dr_ + c * scores_.relative_pad();
+        for (int d = 0; d < head_.relative_dim; ++d) to[d] += from[d];
+      }
+    }
+  }
+
+  const BackwardTask<T>& task_;
+  const HeadTask<T>& head_;
+  Scores<T> scores_;
+  std::int64_t dim_pad_ = 0;
+  bool finite_ = true, block_finite_ = true;
+  T* keys_ = nullptr;        // [count][dim_pad]
+  T* dk_ = nullptr;
+  T* dq_ = nullptr;          // [kColumns][dim_pad]
+  T* dq_columns_ = nullptr;  // [dim][kColumns], for mechanisms with their own pair()
+  T* dr_ = nullptr;          // [kColumns][relative_pad]
+  T* tile_ = nullptr;        // weights
+  T* grad_tile_ = nullptr;   // their gradients, then the scores'
+  T* max_ = nullptr;
+  T* inverse_ = nullptr;     // 1/sum; under argmax the chosen key
+  T* delta_ = nullptr;
+  T** values_ = nullptr;
+  T** dv_ = nullptr;
+  T** grad_rows_ = nullptr;
+  T** grad_columns_ = nullptr;
+  std::ptrdiff_t* value_stride_ = nullptr;
+};
+
+template <class T>
+std::size_t backward_workspace_of(const BackwardTask<T>& task) {
+  Arena arena(nullptr);
+  const BackwardChunk<T> chunk(arena, task);
+  return arena.used();
+}
+
+template <class T>
+void backward_of(const BackwardTask<T>& task) {
+  Arena arena(task.workspace);
+  BackwardChunk<T>(arena, task).run();
+}
+
+template <class T>
+std::int64_t backward_keys_of(const HeadTask<T>& head) {
+  return chunk_keys(head);
+}
+
+}  // namespace
+
+template <class T>
+void fill_backward(Kernels<T>& kernels) {
+  kernels.backward_rows = kColumns<T>;
+  kernels.backward_keys = &backward_keys_of<T>;
+  kernels.backward_workspace = &backward_workspace_of<T>;
+  kernels.backward = &backward_of<T>;
+}
+
+template void fill_backward(Kernels<float>&);
+template void fill_backward(Kernels<double>&);
+
+}  // namespace rapt::RAPT_TARGET

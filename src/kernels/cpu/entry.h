@@ -1,0 +1,10 @@
+#pragma once
+
+#include "kernels/cpu/kernels.h"
+
+namespace rapt::RAPT_TARGET {
+
+template <class T> void fill_forward(Kernels<T>& kernels);
+template <class T> void fill_backward(Kernels<T>& kernels);
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,319 @@
+#include <cmath>
+
+#include "kernels/cpu/entry.h"
+#include "kernels/cpu/statistics.h"
+
+// One block of queries against all keys it sees: scores, running softmax and output, a tile at a time.
+namespace rapt::RAPT_TARGET {
+namespace {
+
+template <class T>
+class ForwardBlock {
+ public:
+  ForwardBlock(Arena& arena, const ForwardTask<T>& task)
+      : task_(task), head_(*task.head), scores_(arena, head_, false), statistics_(arena, task.statistics) {
+    tile_ = arena.take<T>(kTileKeys * kColumns<T>);
+    if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * kColumns<T>);
+    for (T** row : {&max_, &sum_, &old_max_, &old_sum_, &correction_}) *row = arena.take<T>(kColumns<T>);
+    chosen_ = arena.take<std::int64_t>(kColumns<T>);
+    outputs_ = arena.take<T*>(head_.sets);
+    std::int64_t widest = kTileKeys;
+    for (int s = 0; s < head_.sets; ++s) {
+      T* output = arena.take<T>(head_.value_dim[s] * kColumns<T>);
+      if (outputs_) outputs_[s] = output;
+      widest = head_.value_dim[s] > widest ? head_.value_dim[s] : widest;
+    }
+    line_ = arena.take<T>(widest);
+    key_tile_ = arena.take<T>(kTileKeys * scores_.dim_pad());
+    value_tile_ = arena.take<T>(kTileKeys * padded<T>(widest));
+  }
+
+  void run() {
+    scores_.set_queries(task_.first_query, static_cast<int>(task_.count));
+    if (head_.normalizer == Normalizer::argmax) {
+      choose();
+      write_chosen();
+    } else {
+      // A NaN may come from 0·∞ in the values of a hidden key: such blocks are done again, skipping what has no weight.
+      if (!attend(false)) attend(true);
+      write_averages();
+    }
+    write_rows();
+    statistics_.finish(task_.first_query, static_cast<int>(task_.count), max_, sum_,
+                       head_.normalizer == Normalizer::argmax);
+    for (const WeightsTask* w = task_.weights; w; w = w->next) write_weights(*w);
+  }
+
+ private:
+  // The rows of k as they lie, or converted.
+  const T* key_rows(std::int64_t first, int keys, std::ptrdiff_t& stride) {
+    if (!head_.content) return key_tile_;
+    return rows_of(head_.k, first, keys, head_.dim, key_tile_, scores_.dim_pad(), stride);
+  }
+
+  static const T* rows_of(const MatrixRef& matrix, std::int64_t first, int rows, std::int64_t dim, T* buffer,
+                          std::int64_t buffer_stride, std::ptrdiff_t& stride) {
+    if (matrix.dtype == dtype_of<T>()) {
+      stride = matrix.stride;
+      return static_cast<const T*>(matrix.data) + first * matrix.stride;
+    }
+    stride = buffer_stride;
+    load_rows(matrix, first, rows, dim, buffer, buffer_stride);
+    return buffer;
+  }
+
+  void score(std::int64_t first, int keys) {
+    std::ptrdiff_t stride = 0;
+    const T* rows = key_rows(first, keys, stride);
+    scores_.tile(first, keys, rows, stride, tile_);
+  }
+
+  template <class F>
+  void for_each_tile(F&& f) {
+    for (std::int64_t j = scores_.first_key(); j < scores_.last_key(); j += kTileKeys) {
+      const int keys = static_cast<int>(scores_.last_key() - j < kTileKeys ? scores_.last_key() - j : kTileKeys);
+      if (scores_.visible(j, keys) == Visible::none) continue;
+      score(j, keys);
+      f(j, keys);
+    }
+  }
+
+  void reset() {
+    for (int c = 0; c < kColumns<T>; ++c) {
+      max_[c] = -kInfinity<T>;
+      sum_[c] = 0;
+      chosen_[c] = -1;
+    }
+    statistics_.reset();
+  }
+
+  // Returns false where an output is not finite.
+  bool attend(bool careful) {
+    reset();
+    for (int s = 0; s < head_.sets; ++s)
+      for (std::int64_t n = 0; n < head_.value_dim[s] * kColumns<T>; ++n) outputs_[s][n] = 0;
+    for_each_tile([&](std::int64_t j, int keys) {
+      normalize(j, keys);
+      for (int s = 0; s < head_.sets && task_.out; ++s) add_values(s, j, keys, careful);
+    });
+    bool finite = true;
+    for (int s = 0; s < head_.sets; ++s) finite = finite && all_finite(outputs_[s], head_.value_dim[s] * kColumns<T>);
+    return finite;
+  }
+
+  void normalize(std::int64_t first, int keys) {
+    const Tag<T> tag;
+    if (kept_)
+      for (int c = 0; c < kColumns<T>; ++c) {
+        old_max_[c] = max_[c];
+        old_sum_[c] = sum_[c];
+      }
+    bool moved = false;
+    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+      const Vec<T> before = hn::LoadU(tag, max_ + c);
+      Vec<T> top = before;
+      for (int j = 0; j < keys; ++j) top = hn::Max(hn::LoadU(tag, tile_ + j * kColumns<T> + c), top);
+      if (!hn::AllFalse(tag, hn::Gt(top, hn::Set(tag, kLargest<T>)))) {
+        clamp_scores(tile_, static_cast<std::int64_t>(keys) * kColumns<T>);
+        top = hn::Min(top, hn::Set(tag, kLargest<T>));
+      }
+      const Vec<T> shift = shift_of<T>(top);
+      const Vec<T> correction = exp_weight(hn::Sub(before, shift));
+      if (!hn::AllTrue(tag, hn::Eq(before, top))) moved = true;
+      hn::StoreU(top, tag, max_ + c);
+      hn::StoreU(correction, tag, correction_ + c);
+      if (kept_)
+        for (int j = 0; j < keys; ++j)
+          hn::StoreU(hn::LoadU(tag, tile_ + j * kColumns<T> + c), tag, kept_ + j * kColumns<T> + c);
+      Vec<T> sum = hn::Mul(hn::LoadU(tag, sum_ + c), correction);
+      T* s = tile_ + c;
+      for (int j = 0; j < keys; ++j, s += kColumns<T>) {
+        const Vec<T> w = exp_weight(hn::Sub(hn::LoadU(tag, s), shift));
+        sum = hn::Add(sum, w);
+        hn::StoreU(w, tag, s);
+      }
+      hn::StoreU(sum, tag, sum_ + c);
+    }
+    if (moved) rescale();
+    statistics_.add(first, keys, kept_, tile_, old_max_, max_, old_sum_, correction_);
+  }
+
+  void rescale() {
+    const Tag<T> tag;
+    for (int s = 0; s < head_.sets; ++s)
+      for (std::int64_t d = 0; d < head_.value_dim[s]; ++d)
+        for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+          T* o = outputs_[s] + d * kColumns<T> + c;
+          hn::StoreU(hn::Mul(hn::LoadU(tag, o), hn::LoadU(tag, correction_ + c)), tag, o);
+        }
+  }
+
+  void add_values(int set, std::int64_t first, int keys, bool careful) {
+    std::ptrdiff_t stride = 0;
+    const std::int64_t dim = head_.value_dim[set];
+    const T* rows = rows_of(head_.v[set], first, keys, dim, value_tile_, padded<T>(dim), stride);
+    T* output = outputs_[set];
+    if (careful) {
+      for (int j = 0; j < keys; ++j)
+        for (int c = 0; c < kColumns<T>; ++c) {
+          const T w = tile_[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c];
+          if (w == T(0)) continue;
+          for (std::int64_t d = 0; d < dim; ++d) output[d * kColumns<T> + c] += w * rows[j * stride + d];
+        }
+      return;
+    }
+    product<T>({.m = dim, .n = kColumns<T>, .k = keys, .a = rows, .a_row = 1, .a_col = stride, .b = tile_,
+                .b_row = kColumns<T>, .c = output, .c_row = kColumns<T>, .accumulate = true});
+  }
+
+  void write_averages() {
+    if (!task_.out) return;
+    for (int s = 0; s < head_.sets; ++s)
+      for (int c = 0; c < task_.count; ++c) {
+        const T inverse = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
+        for (std::int64_t d = 0; d < head_.value_dim[s]; ++d) line_[d] = outputs_[s][d * kColumns<T> + c] * inverse;
+        store_row(line_, head_.value_dim[s], task_.out[s], task_.first_query + c);
+      }
+  }
+
+  // Hard attention: the first largest score, without an exponential. sum becomes the chosen key, −1 for none, NaN for a NaN.
+  void choose() {
+    const Tag<T> tag;
+    reset();
+    for (int c = 0; c < kColumns<T>; ++c) {
+      old_max_[c] = -kInfinity<T>;
+      correction_[c] = 1;
+      old_sum_[c] = 0;
+    }
+    for_each_tile([&](std::int64_t first, int keys) {
+      for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+        Vec<T> best = hn::LoadU(tag, max_ + c);
+        Vec<T> place = hn::Set(tag, T(-1));
+        for (int j = 0; j < keys; ++j) {
+          const Vec<T> s = hn::LoadU(tag, tile_ + j * kColumns<T> + c);
+          // A NaN is taken and then kept: no number is larger than it.
+          const auto better = hn::And(hn::Not(hn::Le(s, best)), hn::Eq(best, best));
+          best = hn::IfThenElse(better, s, best);
+          place = hn::IfThenElse(better, hn::Set(tag, static_cast<T>(j)), place);
+        }
+        hn::StoreU(best, tag, max_ + c);
+        hn::StoreU(place, tag, correction_ + c);
+      }
+      for (int c = 0; c < kColumns<T>; ++c)
+        if (correction_[c] >= T(0)) chosen_[c] = first + static_cast<std::int64_t>(correction_[c]);
+      if (kept_) {
+        for (int c = 0; c < kColumns<T>; ++c) correction_[c] = 1;
+        for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * kColumns<T>; ++n) kept_[n] = 0;
+        statistics_.add(first, keys, tile_, kept_, max_, max_, old_sum_, correction_);
+      }
+    });
+    for (int c = 0; c < kColumns<T>; ++c) sum_[c] = max_[c] != max_[c] ? max_[c] : static_cast<T>(chosen_[c]);
+  }
+
+  void write_chosen() {
+    if (!task_.out) return;
+    for (int s = 0; s < head_.sets; ++s)
+      for (int c = 0; c < task_.count; ++c) {
+        const std::int64_t dim = head_.value_dim[s];
+        if (chosen_[c] >= 0) load_row(head_.v[s], chosen_[c], dim, line_);
+        for (std::int64_t d = 0; d < dim; ++d)
+          line_[d] = sum_[c] != sum_[c] ? sum_[c] : (chosen_[c] < 0 ? T(0) : line_[d]);
+        store_row(line_, dim, task_.out[s], task_.first_query + c);
+      }
+  }
+
+  void write_rows() {
+    const bool hard = head_.normalizer == Normalizer::argmax;
+    for (int c = 0; c < task_.count; ++c) {
+      const std::int64_t i = task_.first_query + c;
+      if (task_.row_max) {
+        task_.row_max[i] = max_[c];
+        task_.row_sum[i] = sum_[c];
+      }
+      if (task_.lse.data) {
+        line_[0] = hard ? max_[c] : (sum_[c] == T(0) ? -kInfinity<T> : max_[c] + std::log(sum_[c]));
+        store_row(line_, 1, task_.lse, i);
+      }
+    }
+    // From here on a row's sum only says whether it has any weight.
+    if (hard)
+      for (int c = 0; c < kColumns<T>; ++c) sum_[c] = chosen_[c] < 0 ? T(0) : T(1);
+  }
+
+  // A second pass over the scores of the rows asked for, now that their sums are known.
+  void write_weights(const WeightsTask& wanted) {
+    const std::int64_t begin = wanted.row_begin > task_.first_query ? wanted.row_begin : task_.first_query;
+    const std::int64_t stop = task_.first_query + task_.count;
+    const std::int64_t end = wanted.row_end < stop ? wanted.row_end : stop;
+    if (begin >= end) return;
+    for (int n = 0; n < kTileKeys; ++n) line_[n] = 0;
+    for (std::int64_t i = begin; i < end; ++i)
+      for (std::int64_t j = 0; j < head_.keys; j += kTileKeys) write_strip(wanted, i, j, head_.keys - j);
+    for (int c = 0; c < kColumns<T>; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
+    const bool hard = head_.normalizer == Normalizer::argmax;
+    for_each_tile([&](std::int64_t first, int keys) {
+      if (!hard) {
+        clamp_scores(tile_, static_cast<std::int64_t>(keys) * kColumns<T>);
+        weights_from_scores(tile_, keys, kColumns<T>, max_, correction_);
+      }
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t c = i - task_.first_query;
+        for (int j = 0; j < keys; ++j) line_[j] = hard ? T(chosen_[c] == first + j ? 1 : 0) : tile_[j * kColumns<T> + c];
+        write_strip(wanted, i, first, keys);
+      }
+    });
+  }
+
+  void write_strip(const WeightsTask& wanted, std::int64_t row, std::int64_t first, std::int64_t keys) {
+    MatrixRef to = wanted.out;
+    to.data = static_cast<char*>(to.data) + first * static_cast<std::int64_t>(size_of(to.dtype));
+    store_row(line_, keys < kTileKeys ? keys : kTileKeys, to, row - wanted.row_begin);
+  }
+
+  const ForwardTask<T>& task_;
+  const HeadTask<T>& head_;
+  Scores<T> scores_;
+  RowStatistics<T> statistics_;
+  T* tile_ = nullptr;  // [kTileKeys][kColumns]: scores, then weights
+  T* kept_ = nullptr;  // the scores, where statistics want both
+  T* max_ = nullptr;
+  T* sum_ = nullptr;
+  T* old_max_ = nullptr;
+  T* old_sum_ = nullptr;
+  T* correction_ = nullptr;
+  std::int64_t* chosen_ = nullptr;
+  T** outputs_ = nullptr;  // [sets]: [value_dim][kColumns], not yet divided by the sum
+  T* line_ = nullptr;
+  T* key_tile_ = nullptr;
+  T* value_tile_ = nullptr;
+};
+
+template <class T>
+std::size_t forward_workspace_of(const ForwardTask<T>& task) {
+  Arena arena(nullptr);
+  const ForwardBlock<T> block(arena, task);
+  return arena.used();
+}
+
+template <class T>
+void forward_of(const ForwardTask<T>& task) {
+  Arena arena(task.workspace);
+  ForwardBlock<T>(arena, task).run();
+}
+
+}  // namespace
+
+template <class T>
+void fill_forward(Kernels<T>& kernels) {
+  kernels.pad = kLanes<T>;
+  kernels.forward_rows = kColumns<T>;
+  kernels.product = &product<T>;
+  kernels.load_rows = &load_rows<T>;
+  kernels.forward_workspace = &forward_workspace_of<T>;
+  kernels.forward = &forward_of<T>;
+}
+
+template void fill_forward(Kernels<float>&);
+template void fill_forward(Kernels<double>&);
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <hwy/highway.h>
+#include <hwy/contrib/math/math-inl.h>
+
+#include <type_traits>
+
+#include "rapt/tile_program.h"
+
+// SIMD vectors as numbers, so that hooks run on them. Everything is in the target's own namespace.
+namespace rapt::RAPT_TARGET {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T> using Tag = hn::ScalableTag<T>;
+template <class T> using Vec = hn::Vec<Tag<T>>;
+
+template <class T>
+struct Condition {
+  hn::Mask<Tag<T>> mask;
+
+  RAPT_FN Condition operator!() const { return {hn::Not(mask)}; }
+  friend RAPT_FN Condition operator&&(Condition a, Condition b) { return {hn::And(a.mask, b.mask)}; }
+  friend RAPT_FN Condition operator||(Condition a, Condition b) { return {hn::Or(a.mask, b.mask)}; }
+};
+
+template <class T>
+struct Lane {
+  Vec<T> v;
+
+  Lane() = default;
+  RAPT_FN Lane(Vec<T> x) : v(x) {}
+  template <class A>
+    requires std::is_arithmetic_v<A>
+  RAPT_FN Lane(A x) : v(hn::Set(Tag<T>(), static_cast<T>(x))) {}
+
+  friend RAPT_FN Lane operator+(Lane a, Lane b) { return hn::Add(a.v, b.v); }
+  friend RAPT_FN Lane operator-(Lane a, Lane b) { return hn::Sub(a.v, b.v); }
+  friend RAPT_FN Lane operator*(Lane a, Lane b) { return hn::Mul(a.v, b.v); }
+  friend RAPT_FN Lane operator/(Lane a, Lane b) { return hn::Div(a.v, b.v); }
+  RAPT_FN Lane operator-() const { return hn::Neg(v); }
+  friend RAPT_FN Condition<T> operator<(Lane a, Lane b) { return {hn::Lt(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator>(Lane a, Lane b) { return {hn::Gt(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator<=(Lane a, Lane b) { return {hn::Le(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator>=(Lane a, Lane b) { return {hn::Ge(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator==(Lane a, Lane b) { return {hn::Eq(a.v, b.v)}; }
+};
+
+template <class T> RAPT_FN Lane<T> where(Condition<T> c, Lane<T> a, Lane<T> b) {
+  return hn::IfThenElse(c.mask, a.v, b.v);
+}
+template <class T> RAPT_FN Lane<T> abs(Lane<T> x) { return hn::Abs(x.v); }
+template <class T> RAPT_FN Lane<T> min(Lane<T> a, Lane<T> b) { return hn::Min(a.v, b.v); }
+template <class T> RAPT_FN Lane<T> max(Lane<T> a, Lane<T> b) { return hn::Max(a.v, b.v); }
+template <class T> RAPT_FN Lane<T> sqrt(Lane<T> x) { return hn::Sqrt(x.v); }
+template <class T> RAPT_FN Lane<T> floor(Lane<T> x) { return hn::Floor(x.v); }
+template <class T> RAPT_FN Lane<T> exp(Lane<T> x) { return hn::Exp(Tag<T>(), x.v); }
+template <class T> RAPT_FN Lane<T> log(Lane<T> x) { return hn::Log(Tag<T>(), x.v); }
+template <class T> RAPT_FN Lane<T> tanh(Lane<T> x) { return hn::Tanh(Tag<T>(), x.v); }
+template <class T> RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) { return hn::MulAdd(a.v, b.v, c.v); }
+
+// One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.
+RAPT_FN Lane<float> reciprocal(Lane<float> x) {
+  const Vec<float> r = hn::ApproximateReciprocal(x.v);
+  return hn::MulAdd(r, hn::NegMulAdd(r, x.v, hn::Set(Tag<float>(), 1.0F)), r);
+}
+RAPT_FN Lane<double> reciprocal(Lane<double> x) { return Lane<double>(1) / x; }
+
+}  // namespace rapt::RAPT_TARGET
+
+namespace rapt {
+
+template <class T>
+struct Lanes<RAPT_TARGET::Lane<T>> {
+  using Scalar = T;
+  using V = RAPT_TARGET::Lane<T>;
+  static constexpr int count = static_cast<int>(RAPT_TARGET::hn::MaxLanes(RAPT_TARGET::Tag<T>()));
+  RAPT_FN static V load(const T* p) { return RAPT_TARGET::hn::LoadU(RAPT_TARGET::Tag<T>(), p); }
+  RAPT_FN static void store(V v, T* p) { RAPT_TARGET::hn::StoreU(v.v, RAPT_TARGET::Tag<T>(), p); }
+  RAPT_FN static V iota(T start) { return RAPT_TARGET::hn::Iota(RAPT_TARGET::Tag<T>(), start); }
+  RAPT_FN static T sum(V v) {
+    return RAPT_TARGET::hn::GetLane(RAPT_TARGET::hn::SumOfLanes(RAPT_TARGET::Tag<T>(), v.v));
+  }
+};
+
+}  // namespace rapt

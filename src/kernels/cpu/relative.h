@@ -1,0 +1,252 @@
+#pragma once
+
+#include "kernels/cpu/rows.h"
+
+// The slots of a score that depend on the offset between key and query: tables of numbers, and queries times tables of
+// vectors. A tile of keys × queries touches keys + queries − 1 offsets, so each product is made once an offset.
+namespace rapt::RAPT_TARGET {
+
+// In each group of vectors: to[j][c] = from[j + columns − 1 − c][c]. Works in place from the last row backwards
+// by moving lanes whose number has bit n set by 2^n rows.
+template <class T>
+void shear(T* rows, int keys, int columns) {
+  const Tag<T> tag;
+  const int total = keys + columns - 1;
+  for (int c0 = 0; c0 < columns; c0 += kLanes<T>) {
+    // Lane l of this vector needs a shift of columns − 1 − c0 − l: the common part first, then the lanes' own.
+    const int common = columns - c0 - kLanes<T>;
+    T* base = rows + static_cast<std::ptrdiff_t>(common) * columns + c0;
+    const int live = total - common;
+    for (int step = 1; step < kLanes<T>; step *= 2) {
+      // Lanes with the bit clear lie further down by `step`.
+      const auto lane = hn::Iota(hn::RebindToSigned<Tag<T>>(), 0);
+      const auto bit = hn::And(lane, hn::Set(hn::RebindToSigned<Tag<T>>(), step));
+      const auto moves = hn::RebindMask(tag, hn::Eq(bit, hn::Zero(hn::RebindToSigned<Tag<T>>())));
+      for (int j = 0; j + step < live; ++j) {
+        T* here = base + static_cast<std::ptrdiff_t>(j) * columns;
+        const Vec<T> far = hn::LoadU(tag, here + static_cast<std::ptrdiff_t>(step) * columns);
+        hn::StoreU(hn::IfThenElse(moves, far, hn::LoadU(tag, here)), tag, here);
+      }
+    }
+    if (common > 0)
+      for (int j = 0; j < keys; ++j) {
+        const T* from = base + static_cast<std::ptrdiff_t>(j) * columns;
+        hn::StoreU(hn::LoadU(tag, from), tag, rows + static_cast<std::ptrdiff_t>(j) * columns + c0);
+      }
+  }
+}
+
+// The reverse: to[j + columns − 1 − c][c] = from[j][c], zero elsewhere.
+template <class T>
+void unshear(const T* from, int keys, int columns, T* to) {
+  const std::int64_t total = static_cast<std::int64_t>(keys + columns - 1) * columns;
+  for (std::int64_t n = 0; n < total; ++n) to[n] = 0;
+  for (int j = 0; j < keys; ++j)
+    for (int c = 0; c < columns; ++c)
+      to[static_cast<std::ptrdiff_t>(j + columns - 1 - c) * columns + c] = from[static_cast<std::ptrdiff_t>(j) * columns + c];
+}
+
+// One slot over one block of queries.
+template <class T>
+class RelativeSlot {
+ public:
+  // Memory for tiles of at most `keys` keys. `backward`: for gradients too.
+  void allocate(Arena& arena, const HeadTask<T>& head, const RelativeTable<T>& table, int keys, int columns, bool backward) {
+    head_ = &head;
+    table_ = &table;
+    columns_ = columns;
+    dim_pad_ = padded<T>(head.relative_dim);
+    const bool vectors = table.role == Role::relative_vector;
+    const std::int64_t offsets = keys + columns - 1;
+    const std::int64_t rows = table.along == Along::position ? offsets : coordinates();
+    values_ = arena.take<T>((vectors || table.along != Along::position ? rows * columns : offsets) + kLanes<T>);
+    if (vectors && table.along == Along::position) gathered_ = arena.take<T>(offsets * dim_pad_);
+    if (backward) {
+      grads_ = arena.take<T>((vectors || table.along != Along::position ? rows * columns : offsets) + kLanes<T>);
+      if (vectors && table.along == Along::position) {
+        spread_ = arena.take<T>(offsets * columns);
+        row_grads_ = arena.take<T>(offsets * dim_pad_);
+      }
+    }
+  }
+
+  // q_rows [columns][dim_pad] and transposed [dim][columns]; query_coordinate of each column on this slot's axis.
+  void set_queries(std::int64_t first, const T* q_rows, const T* q_columns, const T* query_row, const T* query_col) {
+    first_query_ = first;
+    q_rows_ = q_rows;
+    q_columns_ = q_columns;
+    axis_ = table_->along == Along::grid_row ? query_row : query_col;
+    if (table_->along != Along::position) fill_grid();
+  }
+
+  void fill(std::int64_t first_key, int keys, const std::int32_t* key_coordinate, RelativeRows<T>& out) {
+    if (table_->along != Along::position) {
+      out.base = values_;
+      out.grad = grads_;
+      out.stride = columns_;
+      out.coordinate = key_coordinate;
+      return;
+    }
+    first_key_ = first_key;
+    keys_ = keys;
+    if (table_->role == Role::relative_value) {
+      // Row j is the same list moved by one: numbers lie by descending offset.
+      for (int x = 0; x < keys + columns_ - 1; ++x) values_[x] = table_->table[row_of(first_key + keys - 1 - first_query_ - x)];
+      out.base = values_ + (keys - 1);
+      out.grad = grads_ ? grads_ + (keys - 1) : nullptr;
+      out.stride = -1;
+      return;
+    }
+    const std::int64_t lowest = first_key - first_query_ - (columns_ - 1);
+    constant_ = row_of(lowest) == row_of(first_key + keys - 1 - first_query_) && is_constant(lowest, keys + columns_ - 1);
+    const int rows = constant_ ? 1 : keys + columns_ - 1;
+    const T* source = gather(lowest, rows);
+    product<T>({.m = rows, .n = columns_, .k = head_->relative_dim, .a = source, .a_row = source_stride_, .a_col = 1,
+                .b = q_columns_, .b_row = columns_, .c = values_, .c_row = columns_, .accumulate = false});
+    if (!constant_) shear(values_, keys, columns_);
+    out.base = values_;
+    out.grad = grads_;
+    out.stride = constant_ ? 0 : columns_;
+  }
+
+  // Before a tile (or, on a grid, before a block of queries): no gradient yet.
+  void clear_grads(bool block) {
+    if (!grads_ || block != (table_->along != Along::position)) return;
+    std::int64_t count = keys_ + columns_ - 1;
+    if (table_->along != Along::position) count = coordinates() * columns_;
+    else if (table_->role == Role::relative_vector) count = constant_ ? columns_ : static_cast<std::int64_t>(keys_) * columns_;
+    for (std::int64_t n = 0; n < count; ++n) grads_[n] = 0;
+  }
+
+  // After a tile: its gradients go to the table and to dq_rows [columns][dim_pad].
+  void finish_tile(T* dq_rows) {
+    if (table_->along != Along::position) return;
+    if (table_->role == Role::relative_value) {
+      if (!table_->value_grad) return;
+      for (int x = 0; x < keys_ + columns_ - 1; ++x)
+        table_->value_grad[row_of(first_key_ + keys_ - 1 - first_query_ - x)] += static_cast<double>(grads_[x]);
+      return;
+    }
+    const std::int64_t lowest = first_key_ - first_query_ - (columns_ - 1);
+    const int rows = constant_ ? 1 : keys_ + columns_ - 1;
+    const T* spread = grads_;
+    if (!constant_) {
+      unshear(grads_, keys_, columns_, spread_);
+      spread = spread_;
+    }
+    for (int r = 0; r < rows; ++r) copy_table_row(row_of(lowest + r), gathered_ + r * dim_pad_);
+    if (dq_rows)
+      product<T>({.m = columns_, .n = dim_pad_, .k = rows, .a = spread, .a_row = 1, .a_col = columns_, .b = gathered_,
+                  .b_row = dim_pad_, .c = dq_rows, .c_row = dim_pad_, .accumulate = true});
+    if (!table_->grad) return;
+    product<T>({.m = rows, .n = dim_pad_, .k = columns_, .a = spread, .a_row = columns_, .a_col = 1, .b = q_rows_,
+                .b_row = dim_pad_, .c = row_grads_, .c_row = dim_pad_, .accumulate = false});
+    for (int r = 0; r < rows; ++r) add_table_grad(row_of(lowest + r), row_grads_ + r * dim_pad_);
+  }
+
+  // After a block of queries, on a grid: the same.
+  void finish_block(int count, T* dq_rows) {
+    if (table_->along == Along::position) return;
+    for (int c = 0; c < count; ++c)
+      for (std::int64_t u = 0; u < coordinates(); ++u) {
+        const T g = grads_[u * columns_ + c];
+        if (g == T(0)) continue;
+        const std::int64_t row = row_of(u - static_cast<std::int64_t>(axis_[c]));
+        if (table_->role == Role::relative_value) {
+          if (table_->value_grad) table_->value_grad[row] += static_cast<double>(g);
+          continue;
+        }
+        const T* vector = table_->table + row * head_->relative_dim;
+        const T* q = q_rows_ + c * dim_pad_;
+        if (dq_rows)
+          for (int d = 0; d < head_->relative_dim; ++d) dq_rows[c * dim_pad_ + d] += g * vector[d];
+        if (table_->grad) {
+          T* target = table_->grad + row * head_->relative_dim;
+          for (int d = 0; d < head_->relative_dim; ++d) target[d] += g * q[d];
+        }
+      }
+  }
+
+ private:
+  std::int64_t coordinates() const { return table_->along == Along::grid_row ? head_->grid_rows : head_->grid_cols; }
+
+  // Offsets past the ends belong to queries or keys that are only padding.
+  std::int64_t row_of(std::int64_t offset) const {
+    const bool position = table_->along == Along::position;
+    const std::int64_t low = position ? 1 - head_->queries : 1 - coordinates();
+    const std::int64_t high = position ? head_->keys - 1 : coordinates() - 1;
+    const std::int64_t inside = offset < low ? low : (offset > high ? high : offset);
+    return table_->index[inside + table_->zero];
+  }
+
+  bool is_constant(std::int64_t lowest, std::int64_t count) const {
+    const std::int64_t row = row_of(lowest);
+    for (std::int64_t n = 1; n < count; ++n)
+      if (row_of(lowest + n) != row) return false;
+    return true;
+  }
+
+  void copy_table_row(std::int64_t row, T* to) const {
+    const T* from = table_->table + row * head_->relative_dim;
+    for (int d = 0; d < head_->relative_dim; ++d) to[d] = from[d];
+    for (std::int64_t d = head_->relative_dim; d < dim_pad_; ++d) to[d] = 0;
+  }
+
+  void add_table_grad(std::int64_t row, const T* from) const {
+    T* to = table_->grad + row * head_->relative_dim;
+    for (int d = 0; d < head_->relative_dim; ++d) to[d] += from[d];
+  }
+
+  // The table's rows for these offsets: as they lie, where they follow each other, else copied.
+  const T* gather(std::int64_t lowest, int rows) {
+    const std::int64_t highest = lowest + rows - 1;
+    if (rows == 1 || (table_->identity && lowest >= 1 - head_->queries && highest <= head_->keys - 1)) {
+      source_stride_ = head_->relative_dim;
+      return table_->table + row_of(lowest) * head_->relative_dim;
+    }
+    source_stride_ = dim_pad_;
+    for (int r = 0; r < rows; ++r) copy_table_row(row_of(lowest + r), gathered_ + r * dim_pad_);
+    return gathered_;
+  }
+
+  // On a grid a query meets few coordinates: its numbers for all of them are made once a block.
+  void fill_grid() {
+    const Tag<T> tag;
+    for (int c = 0; c < columns_; ++c)
+      for (std::int64_t u = 0; u < coordinates(); ++u) {
+        const std::int64_t row = row_of(u - static_cast<std::int64_t>(axis_[c]));
+        if (table_->role == Role::relative_value) {
+          values_[u * columns_ + c] = table_->table[row];
+          continue;
+        }
+        const T* a = table_->table + row * head_->relative_dim;
+        const T* b = q_rows_ + c * dim_pad_;
+        Vec<T> sum = hn::Zero(tag);
+        int d = 0;
+        for (; d + kLanes<T> <= head_->relative_dim; d += kLanes<T>)
+          sum = hn::MulAdd(hn::LoadU(tag, a + d), hn::LoadU(tag, b + d), sum);
+        T rest = hn::GetLane(hn::SumOfLanes(tag, sum));
+        for (; d < head_->relative_dim; ++d) rest += a[d] * b[d];
+        values_[u * columns_ + c] = rest;
+      }
+  }
+
+  const HeadTask<T>* head_ = nullptr;
+  const RelativeTable<T>* table_ = nullptr;
+  int columns_ = 0;
+  std::int64_t dim_pad_ = 0;
+  std::int64_t first_query_ = 0, first_key_ = 0;
+  int keys_ = 0;
+  bool constant_ = false;
+  const T* q_rows_ = nullptr;
+  const T* q_columns_ = nullptr;
+  const T* axis_ = nullptr;
+  T* values_ = nullptr;     // what the score reads
+  T* grads_ = nullptr;      // the same shape
+  T* gathered_ = nullptr;   // [offsets][dim_pad]
+  T* spread_ = nullptr;     // [offsets][columns]
+  T* row_grads_ = nullptr;  // [offsets][dim_pad]
+  std::ptrdiff_t source_stride_ = 0;
+};
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,133 @@
+#pragma once
+
+#include "kernels/cpu/product.h"
+
+// Moving rows between storage and tiles.
+namespace rapt::RAPT_TARGET {
+
+template <class T>
+inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T* HWY_RESTRICT dst) {
+  const std::int64_t start = row * src.stride;
+  std::int64_t n = 0;
+  if (src.dtype == dtype_of<T>()) {
+    const T* p = static_cast<const T*>(src.data) + start;
+    const Tag<T> tag;
+    for (; n + kLanes<T> <= dim; n += kLanes<T>) hn::StoreU(hn::LoadU(tag, p + n), tag, dst + n);
+    for (; n < dim; ++n) dst[n] = p[n];
+    return;
+  }
+  switch (src.dtype) {
+    case Dtype::f32: {
+      const float* p = static_cast<const float*>(src.data) + start;
+      for (; n < dim; ++n) dst[n] = static_cast<T>(p[n]);
+      return;
+    }
+    case Dtype::f64: {
+      const double* p = static_cast<const double*>(src.data) + start;
+      for (; n < dim; ++n) dst[n] = static_cast<T>(p[n]);
+      return;
+    }
+    case Dtype::bf16: {
+      const std::uint16_t* p = static_cast<const std::uint16_t*>(src.data) + start;
+      if constexpr (std::is_same_v<T, float>) {
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        const hn::Rebind<std::uint32_t, Tag<float>> wide;
+        for (; n + kLanes<T> <= dim; n += kLanes<T>) {
+          const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, p + n)));
+          hn::StoreU(hn::BitCast(Tag<float>(), bits), Tag<float>(), dst + n);
+        }
+      }
+      for (; n < dim; ++n) dst[n] = static_cast<T>(to_float(BFloat16{p[n]}));
+      return;
+    }
+    case Dtype::f16: {
+      const std::uint16_t* p = static_cast<const std::uint16_t*>(src.data) + start;
+      if constexpr (std::is_same_v<T, float>) {
+        const hn::Rebind<hwy::float16_t, Tag<float>> half;
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        for (; n + kLanes<T> <= dim; n += kLanes<T>)
+          hn::StoreU(hn::PromoteTo(Tag<float>(), hn::BitCast(half, hn::LoadU(narrow, p + n))), Tag<float>(), dst + n);
+      }
+      for (; n < dim; ++n) dst[n] = static_cast<T>(to_float(Float16{p[n]}));
+      return;
+    }
+  }
+}
+
+template <class T>
+inline void store_row(const T* HWY_RESTRICT src, std::int64_t dim, const MatrixRef& dst, std::int64_t row) {
+  const std::int64_t start = row * dst.stride;
+  switch (dst.dtype) {
+    case Dtype::f32: {
+      float* p = static_cast<float*>(dst.data) + start;
+      for (std::int64_t n = 0; n < dim; ++n) p[n] = static_cast<float>(src[n]);
+      return;
+    }
+    case Dtype::f64: {
+      double* p = static_cast<double*>(dst.data) + start;
+      for (std::int64_t n = 0; n < dim; ++n) p[n] = static_cast<double>(src[n]);
+      return;
+    }
+    case Dtype::bf16: {
+      BFloat16* p = static_cast<BFloat16*>(dst.data) + start;
+      for (std::int64_t n = 0; n < dim; ++n) p[n] = to_bfloat16(static_cast<float>(src[n]));
+      return;
+    }
+    case Dtype::f16: {
+      Float16* p = static_cast<Float16*>(dst.data) + start;
+      for (std::int64_t n = 0; n < dim; ++n) p[n] = to_float16(static_cast<float>(src[n]));
+      return;
+    }
+  }
+}
+
+template <class T>
+void load_rows(const MatrixRef& src, std::int64_t first, std::int64_t rows, std::int64_t dim, T* dst,
+               std::ptrdiff_t dst_stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    T* target = dst + r * dst_stride;
+    load_row(src, first + r, dim, target);
+    for (std::int64_t n = dim; n < dst_stride; ++n) target[n] = 0;
+  }
+}
+
+// dst[n][r] = src[r][n] · factor, for r < rows; the columns past them are zero.
+template <class T>
+void transpose_rows(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t dim, T factor, T* dst,
+                    std::ptrdiff_t columns) {
+  constexpr std::int64_t kBlock = 8;
+  for (std::int64_t r0 = 0; r0 < columns; r0 += kBlock)
+    for (std::int64_t n = 0; n < dim; ++n)
+      for (std::int64_t r = r0; r < r0 + kBlock && r < columns; ++r)
+        dst[n * columns + r] = r < rows ? src[r * src_stride + n] * factor : T(0);
+}
+
+template <class T>
+RAPT_FN bool all_finite(const T* values, std::int64_t count) {
+  const Tag<T> tag;
+  Vec<T> sum = hn::Zero(tag);
+  std::int64_t n = 0;
+  for (; n + kLanes<T> <= count; n += kLanes<T>) sum = hn::MulAdd(hn::LoadU(tag, values + n), hn::Zero(tag), sum);
+  T rest = hn::GetLane(hn::SumOfLanes(tag, sum));
+  for (; n < count; ++n) rest += values[n] * T(0);
+  return rest == T(0);
+}
+
+// Gives out aligned pieces of one block of memory; with a null block it only counts.
+class Arena {
+ public:
+  RAPT_FN explicit Arena(char* block) : block_(block) {}
+  template <class T>
+  RAPT_FN T* take(std::int64_t count) {
+    T* piece = block_ ? reinterpret_cast<T*>(block_ + used_) : nullptr;
+    used_ += static_cast<std::size_t>(round_up(count * static_cast<std::int64_t>(sizeof(T)), 64));
+    return piece;
+  }
+  RAPT_FN std::size_t used() const { return used_; }
+
+ private:
+  char* block_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace rapt::RAPT_TARGET

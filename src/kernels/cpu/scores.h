@@ -1,0 +1,319 @@
+#pragma once
+
+#include "kernels/cpu/relative.h"
+#include "kernels/cpu/weights.h"
+
+// The scores of one tile, keys × queries, in the order: raw, score, softcap, bias, masks. Forward and backward share it.
+namespace rapt::RAPT_TARGET {
+
+// Queries of a tile: four vectors, so that a key read once serves them all.
+template <class T> inline constexpr int kColumns = 4 * kLanes<T> < 16 ? 16 : 4 * kLanes<T>;
+inline constexpr int kTileKeys = 64;
+
+template <class T>
+class Scores {
+ public:
+  Scores(Arena& arena, const HeadTask<T>& head, bool backward) : head_(head) {
+    dim_pad_ = padded<T>(head.dim);
+    relative_pad_ = padded<T>(head.relative_dim);
+    q_rows_ = arena.take<T>(kColumns<T> * dim_pad_);
+    q_columns_ = arena.take<T>(head.dim * kColumns<T>);
+    begin_ = arena.take<std::int64_t>(kColumns<T>);
+    end_ = arena.take<std::int64_t>(kColumns<T>);
+    low_ = arena.take<T>(kColumns<T>);
+    high_ = arena.take<T>(kColumns<T>);
+    strip_ = arena.take<T>(kTileKeys);
+    if (backward && needs_raw_copy()) raw_ = arena.take<T>(kTileKeys * kColumns<T>);
+    if (backward && head.softcap > 0) capped_ = arena.take<T>(kTileKeys * kColumns<T>);
+    if (has_relative_vectors()) {
+      r_rows_ = arena.take<T>(kColumns<T> * relative_pad_);
+      r_columns_ = arena.take<T>(head.relative_dim * kColumns<T>);
+    }
+    if (head.grid) {
+      query_row_ = arena.take<T>(kColumns<T>);
+      query_col_ = arena.take<T>(kColumns<T>);
+      key_row_ = arena.take<T>(kTileKeys);
+      key_col_ = arena.take<T>(kTileKeys);
+      key_row_index_ = arena.take<std::int32_t>(kTileKeys);
+      key_col_index_ = arena.take<std::int32_t>(kTileKeys);
+    }
+    for (int s = 0; s < head.slots; ++s)
+      if (head.relative[s].table) slots_[s].allocate(arena, head, head.relative[s], kTileKeys, kColumns<T>, backward);
+  }
+
+  // The plain product with the scale folded into the queries: no hook touches the scores.
+  bool folds_scale() const { return !head_.program->score && !head_.program->raw; }
+  bool needs_raw_copy() const { return head_.program->score != nullptr; }
+  bool has_relative_vectors() const {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table && head_.relative[s].role == Role::relative_vector) return true;
+    return false;
+  }
+
+  void set_queries(std::int64_t first, int count) {
+    first_query_ = first;
+    count_ = count;
+    const T factor = folds_scale() ? head_.scale : T(1);
+    load_rows(head_.q, first, count, head_.dim, q_rows_, dim_pad_);
+    clear_rows(q_rows_, dim_pad_);
+    if (factor != T(1))
+      for (std::int64_t n = 0; n < count * dim_pad_; ++n) q_rows_[n] *= factor;
+    transpose_rows(q_rows_, dim_pad_, count, head_.dim, T(1), q_columns_, kColumns<T>);
+    if (r_rows_) {
+      load_rows(head_.q_relative, first, count, head_.relative_dim, r_rows_, relative_pad_);
+      clear_rows(r_rows_, relative_pad_);
+      transpose_rows(r_rows_, relative_pad_, count, head_.relative_dim, T(1), r_columns_, kColumns<T>);
+    }
+    head_.ranges(head_.visibility, head_.b, first, count, begin_, end_);
+    first_key_ = head_.keys;
+    last_key_ = 0;
+    full_begin_ = 0;
+    full_end_ = head_.keys;
+    for (int c = 0; c < count; ++c) {
+      if (begin_[c] < end_[c]) {
+        first_key_ = begin_[c] < first_key_ ? begin_[c] : first_key_;
+        last_key_ = end_[c] > last_key_ ? end_[c] : last_key_;
+      }
+      full_begin_ = begin_[c] > full_begin_ ? begin_[c] : full_begin_;
+      full_end_ = end_[c] < full_end_ ? end_[c] : full_end_;
+    }
+    for (int c = count; c < kColumns<T>; ++c) {
+      begin_[c] = begin_[count - 1];
+      end_[c] = end_[count - 1];
+    }
+    if (head_.grid)
+      for (int c = 0; c < kColumns<T>; ++c) {
+        const std::int64_t i = c < count ? first + c : first + count - 1;
+        query_row_[c] = static_cast<T>(i / head_.grid_cols);
+        query_col_[c] = static_cast<T>(i % head_.grid_cols);
+      }
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].set_queries(first, r_rows_, r_columns_, query_row_, query_col_);
+  }
+
+  // The keys that any query of the block sees: [first_key, last_key).
+  std::int64_t first_key() const { return first_key_; }
+  std::int64_t last_key() const { return last_key_; }
+
+  Visible visible(std::int64_t first, int keys) const {
+    if (first >= last_key_ || first + keys <= first_key_) return Visible::none;
+    if (!head_.visible_tile) return Visible::some;
+    return head_.visible_tile(head_.object, {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
+  }
+
+  // scores [keys][kColumns] of the keys first … first+keys−1, whose rows are given.
+  void tile(std::int64_t first, int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) {
+    tile_first_ = first;
+    tile_keys_ = keys;
+    const std::int64_t count = static_cast<std::int64_t>(keys) * kColumns<T>;
+    if (!head_.content) {
+      for (std::int64_t n = 0; n < count; ++n) scores[n] = 0;
+    } else if (head_.program->raw) {
+      PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
+      pairs.scores = scores;
+      (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
+    } else {
+      product<T>({.m = keys, .n = kColumns<T>, .k = head_.dim, .a = key_rows, .a_row = key_stride, .a_col = 1,
+                  .b = q_columns_, .b_row = kColumns<T>, .c = scores, .c_row = kColumns<T>, .accumulate = false});
+    }
+    if (head_.program->score) {
+      if (raw_)
+        for (std::int64_t n = 0; n < count; ++n) raw_[n] = scores[n];
+      head_.program->score(score_tile(scores));
+    } else if (head_.program->raw && head_.scale != T(1)) {
+      for (std::int64_t n = 0; n < count; ++n) scores[n] *= head_.scale;
+    }
+    if (head_.softcap > 0) cap(scores, count);
+    if (head_.bias.data) add_bias(scores);
+    hide(scores);
+  }
+
+  // ∂scores → ∂raw in place, with the gradients of bias and slots. dr_rows [kColumns][relative_pad] is added to.
+  void tile_backward(T* grads, T* dbias, std::ptrdiff_t dbias_stride, std::int64_t dbias_first, T* dr_rows, double* value_grads) {
+    const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * kColumns<T>;
+    if (dbias) add_bias_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
+    if (head_.softcap > 0)
+      for (std::int64_t n = 0; n < count; ++n) grads[n] *= T(1) - capped_[n] * capped_[n];
+    if (!head_.program->score) {
+      if (head_.program->raw && head_.scale != T(1))
+        for (std::int64_t n = 0; n < count; ++n) grads[n] *= head_.scale;
+      return;
+    }
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].clear_grads(false);
+    ScoreTile<T> tile = score_tile(grads);
+    tile.raw = raw_;
+    tile.value_grads = value_grads;
+    head_.program->score_backward(tile);
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].finish_tile(dr_rows);
+  }
+
+  void begin_block_backward() {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].clear_grads(true);
+  }
+  void end_block_backward(T* dr_rows) {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].finish_block(count_, dr_rows);
+  }
+
+  PairTile<T> pair_tile(int keys, const T* key_rows, std::ptrdiff_t key_stride) const {
+    PairTile<T> pairs;
+    pairs.object = head_.object;
+    pairs.queries = q_columns_;
+    pairs.key_rows = key_rows;
+    pairs.weights = head_.pair_weights;
+    pairs.dim = head_.dim;
+    pairs.keys = keys;
+    pairs.columns = kColumns<T>;
+    pairs.stride = kColumns<T>;
+    pairs.key_stride = key_stride;
+    return pairs;
+  }
+
+  const T* q_rows() const { return q_rows_; }
+  std::int64_t dim_pad() const { return dim_pad_; }
+  std::int64_t relative_pad() const { return relative_pad_; }
+  int count() const { return count_; }
+
+ private:
+  void clear_rows(T* rows, std::int64_t stride) const {
+    for (std::int64_t n = count_ * stride; n < kColumns<T> * stride; ++n) rows[n] = 0;
+  }
+
+  ScoreTile<T> score_tile(T* scores) {
+    ScoreTile<T> tile;
+    tile.object = head_.object;
+    tile.scores = scores;
+    tile.keys = tile_keys_;
+    tile.columns = kColumns<T>;
+    tile.stride = kColumns<T>;
+    tile.first_query = first_query_;
+    tile.first_key = tile_first_;
+    tile.batch = head_.b;
+    tile.head = head_.h;
+    tile.queries_total = head_.queries;
+    tile.keys_total = head_.keys;
+    tile.scale = head_.scale;
+    tile.settings = std::span<const double>(head_.settings, static_cast<std::size_t>(head_.settings_count));
+    tile.values = head_.values;
+    if (head_.grid && grid_first_ != tile_first_) {
+      grid_first_ = tile_first_;
+      for (int j = 0; j < kTileKeys; ++j) {
+        const std::int64_t key = tile_first_ + j < head_.keys ? tile_first_ + j : head_.keys - 1;
+        key_row_index_[j] = static_cast<std::int32_t>(key / head_.grid_cols);
+        key_col_index_[j] = static_cast<std::int32_t>(key % head_.grid_cols);
+        key_row_[j] = static_cast<T>(key_row_index_[j]);
+        key_col_[j] = static_cast<T>(key_col_index_[j]);
+      }
+    }
+    tile.query_row = query_row_;
+    tile.query_col = query_col_;
+    tile.key_row = key_row_;
+    tile.key_col = key_col_;
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) {
+        // The backward call reuses what the forward call of the same tile filled.
+        if (filled_first_[s] != tile_first_ || filled_query_[s] != first_query_) {
+          const std::int32_t* axis = head_.relative[s].along == Along::grid_row ? key_row_index_ : key_col_index_;
+          slots_[s].fill(tile_first_, tile_keys_, axis, rows_[s]);
+          filled_first_[s] = tile_first_;
+          filled_query_[s] = first_query_;
+        }
+        tile.relative[s] = rows_[s];
+      }
+    return tile;
+  }
+
+  void cap(T* scores, std::int64_t count) {
+    const Tag<T> tag;
+    const Vec<T> cap = hn::Set(tag, head_.softcap);
+    const Vec<T> inverse = hn::Set(tag, T(1) / head_.softcap);
+    for (std::int64_t n = 0; n < count; n += kLanes<T>) {
+      const Vec<T> t = hn::Tanh(tag, hn::Mul(hn::LoadU(tag, scores + n), inverse));
+      if (capped_) hn::StoreU(t, tag, capped_ + n);
+      hn::StoreU(hn::Mul(t, cap), tag, scores + n);
+    }
+  }
+
+  void add_bias(T* scores) {
+    for (int c = 0; c < count_; ++c) {
+      if (c == 0 || head_.bias.stride != 0) {
+        MatrixRef row = head_.bias;
+        row.data = static_cast<char*>(row.data) +
+                   ((first_query_ + c) * head_.bias.stride + tile_first_) * static_cast<std::int64_t>(size_of(row.dtype));
+        load_row(row, 0, tile_keys_, strip_);
+      }
+      for (int j = 0; j < tile_keys_; ++j) scores[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c] += strip_[j];
+    }
+  }
+
+  void add_bias_grad(const T* grads, T* dbias, std::ptrdiff_t stride) const {
+    for (int c = 0; c < count_; ++c) {
+      T* row = dbias + (first_query_ + c) * stride;
+      for (int j = 0; j < tile_keys_; ++j) row[j] += grads[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c];
+    }
+  }
+
+  void hide(T* scores) {
+    if (head_.program->hide) head_.program->hide(score_tile(scores));
+    if (head_.mask)
+      for (int c = 0; c < count_; ++c) {
+        const std::uint8_t* row = head_.mask + (first_query_ + c) * head_.mask_row + tile_first_;
+        for (int j = 0; j < tile_keys_; ++j)
+          if (!row[j]) scores[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c] = -kInfinity<T>;
+      }
+    if (tile_first_ >= full_begin_ && tile_first_ + tile_keys_ <= full_end_) return;
+    // Places within the tile are small, so they are exact in any type.
+    for (int c = 0; c < kColumns<T>; ++c) {
+      low_[c] = static_cast<T>(begin_[c] < tile_first_ ? 0 : (begin_[c] - tile_first_ > kTileKeys ? kTileKeys : begin_[c] - tile_first_));
+      high_[c] = static_cast<T>(end_[c] < tile_first_ ? 0 : (end_[c] - tile_first_ > kTileKeys ? kTileKeys : end_[c] - tile_first_));
+    }
+    const Tag<T> tag;
+    const Vec<T> hidden = hn::Set(tag, -kInfinity<T>);
+    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+      const Vec<T> low = hn::LoadU(tag, low_ + c);
+      const Vec<T> high = hn::LoadU(tag, high_ + c);
+      for (int j = 0; j < tile_keys_; ++j) {
+        T* s = scores + static_cast<std::ptrdiff_t>(j) * kColumns<T> + c;
+        const Vec<T> place = hn::Set(tag, static_cast<T>(j));
+        const auto seen = hn::And(hn::Ge(place, low), hn::Lt(place, high));
+        hn::StoreU(hn::IfThenElse(seen, hn::LoadU(tag, s), hidden), tag, s);
+      }
+    }
+  }
+
+  const HeadTask<T>& head_;
+  std::int64_t dim_pad_ = 0, relative_pad_ = 0;
+  std::int64_t first_query_ = -1;
+  int count_ = 0;
+  std::int64_t first_key_ = 0, last_key_ = 0;    // some query sees them
+  std::int64_t full_begin_ = 0, full_end_ = 0;   // every query sees them
+  std::int64_t tile_first_ = 0;
+  int tile_keys_ = 0;
+  std::int64_t grid_first_ = -1;
+  T* q_rows_ = nullptr;     // [kColumns][dim_pad]
+  T* q_columns_ = nullptr;  // [dim][kColumns]
+  T* r_rows_ = nullptr;
+  T* r_columns_ = nullptr;
+  std::int64_t* begin_ = nullptr;
+  std::int64_t* end_ = nullptr;
+  T* low_ = nullptr;
+  T* high_ = nullptr;
+  T* strip_ = nullptr;
+  T* raw_ = nullptr;
+  T* capped_ = nullptr;
+  T* query_row_ = nullptr;
+  T* query_col_ = nullptr;
+  T* key_row_ = nullptr;
+  T* key_col_ = nullptr;
+  std::int32_t* key_row_index_ = nullptr;
+  std::int32_t* key_col_index_ = nullptr;
+  RelativeSlot<T> slots_[kMaxSlots];
+  RelativeRows<T> rows_[kMaxSlots];
+  std::int64_t filled_first_[kMaxSlots] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  std::int64_t filled_query_[kMaxSlots] = {-1, -1, -1, -1, -1, -1, -1, -1};
+};
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <limits>
+
+#include "kernels/cpu/rows.h"
+
+// From scores to weights: the exponential and what a row's running maximum needs.
+namespace rapt::RAPT_TARGET {
+
+template <class T> inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T> inline constexpr T kLargest = std::numeric_limits<T>::max();
+
+// e^x for x ≤ 0, exactly 0 for −∞ and below the smallest normal number; NaN stays.
+RAPT_FN Vec<float> exp_weight(Vec<float> x) {
+  const Tag<float> tag;
+  const hn::RebindToSigned<Tag<float>> int_tag;
+  const Vec<float> log2e = hn::Set(tag, 1.44269504F);
+  const Vec<float> floor = hn::Set(tag, -87.3F);
+  // Where x is hidden or tiny the power is computed for a harmless x and then dropped.
+  const auto tiny = hn::Lt(x, floor);
+  const Vec<float> safe = hn::IfThenElse(tiny, floor, x);
+  const Vec<float> n = hn::Round(hn::Mul(safe, log2e));
+  // x − n·ln2 in two steps keeps all digits.
+  Vec<float> r = hn::NegMulAdd(n, hn::Set(tag, 0.693359375F), safe);
+  r = hn::NegMulAdd(n, hn::Set(tag, -2.12194440e-4F), r);
+  Vec<float> p = hn::Set(tag, 1.9875691500e-4F);
+  p = hn::MulAdd(p, r, hn::Set(tag, 1.3981999507e-3F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 8.3334519073e-3F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 4.1665795894e-2F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 1.6666665459e-1F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 5.0000001201e-1F));
+  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, hn::Set(tag, 1.0F)));
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(int_tag, n), hn::Set(int_tag, 127)));
+  return hn::IfThenZeroElse(tiny, hn::Mul(p, hn::BitCast(tag, power)));
+}
+
+RAPT_FN Vec<double> exp_weight(Vec<double> x) {
+  const Tag<double> tag;
+  const Vec<double> floor = hn::Set(tag, -708.0);
+  const auto tiny = hn::Lt(x, floor);
+  return hn::IfThenZeroElse(tiny, hn::Exp(tag, hn::IfThenElse(tiny, floor, x)));
+}
+
+// What to subtract: the maximum, or 0 where the row has seen nothing.
+template <class T>
+RAPT_FN Vec<T> shift_of(Vec<T> row_max) {
+  const Tag<T> tag;
+  return hn::IfThenZeroElse(hn::Eq(row_max, hn::Set(tag, -kInfinity<T>)), row_max);
+}
+
+// Scores of +∞ become the largest number: such keys share all the weight.
+template <class T>
+void clamp_scores(T* scores, std::int64_t count) {
+  const Tag<T> tag;
+  const Vec<T> top = hn::Set(tag, kLargest<T>);
+  for (std::int64_t n = 0; n < count; n += kLanes<T>) {
+    const Vec<T> s = hn::LoadU(tag, scores + n);
+    hn::StoreU(hn::IfThenElse(hn::Gt(s, top), top, s), tag, scores + n);
+  }
+}
+
+// scores [keys][columns] → weights e^{score − max} · factor, in place.
+template <class T>
+void weights_from_scores(T* scores, int keys, int columns, const T* row_max, const T* factor) {
+  const Tag<T> tag;
+  for (int c = 0; c < columns; c += kLanes<T>) {
+    const Vec<T> shift = shift_of<T>(hn::LoadU(tag, row_max + c));
+    const Vec<T> f = hn::LoadU(tag, factor + c);
+    T* s = scores + c;
+    for (int j = 0; j < keys; ++j, s += columns)
+      hn::StoreU(hn::Mul(exp_weight(hn::Sub(hn::LoadU(tag, s), shift)), f), tag, s);
+  }
+}
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/problem.h"
+#include "kernels/visibility.h"
+
+namespace rapt {
+
+// Memory aligned for vectors, not initialised.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes = 0)
+      : data_(bytes == 0 ? nullptr : std::aligned_alloc(64, (bytes + 127) / 64 * 64), &std::free), bytes_(bytes) {
+    if (bytes != 0 && !data_) throw std::bad_alloc();
+  }
+  template <class T>
+  T* as() const { return static_cast<T*>(data_.get()); }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  std::unique_ptr<void, void (*)(void*)> data_;
+  std::size_t bytes_;
+};
+
+// One batch and head of a wave, ready for the tiles. Where the mechanism maps queries or keys first, the mapped rows and
+// their gradients are here too.
+template <class T>
+struct Head {
+  std::int64_t b = 0, h = 0;
+  HeadTask<T> task;
+  std::vector<MatrixRef> v;
+  T* mapped_q = nullptr;         // [queries][HeadWaves::inner_pad]
+  T* mapped_k = nullptr;         // [keys][inner_pad]
+  T* mapped_relative = nullptr;  // [queries][relative_pad]
+};
+
+// Prepares heads in waves, so that mapped rows take a bounded amount of memory however many heads there are.
+template <class T>
+class HeadWaves {
+ public:
+  HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward);
+
+  bool maps_q() const { return maps_q_; }
+  bool maps_k() const { return maps_k_; }
+  bool maps_relative() const { return maps_relative_; }
+  bool fast() const { return fast_; }
+  std::int64_t inner_pad() const { return inner_pad_; }
+  std::int64_t relative_pad() const { return relative_pad_; }
+  std::int64_t wave_size() const { return wave_size_; }
+  const std::vector<std::int64_t>& value_dims() const { return value_dims_; }
+
+  // The heads first … first+count−1 of the order given (pairs b·heads + h).
+  std::vector<Head<T>> prepare(const std::vector<std::int64_t>& order, std::int64_t first, std::int64_t count);
+
+  // The same without rows: only what the size of a workspace depends on.
+  HeadTask<T> prototype() const;
+
+ private:
+  void relative_indices();
+  void fill(Head<T>& head) const;
+  void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
+  void prepare_fast(std::vector<Head<T>>& heads) const;
+
+  const Problem& problem_;
+  const Kernels<T>& kernels_;
+  Visibility visibility_;
+  std::vector<std::int64_t> value_dims_;
+  std::vector<std::vector<std::int32_t>> indices_;  // one for each parameter
+  std::vector<std::int64_t> zeros_;
+  std::vector<char> identities_;
+  bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;
+  std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
+  std::int64_t wave_size_ = 0;
+  Buffer mapped_;
+};
+
+// W [rows][cols] as [rows][pad], or transposed as [cols][pad].
+template <class T>
+std::vector<T> padded_copy(const T* w, std::int64_t rows, std::int64_t cols, std::int64_t pad, bool transposed);
+
+}  // namespace rapt

@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include "kernels/gradient_sink.h"
+#include "kernels/head_waves.h"
+#include "kernels/map_gradients.h"
+#include "kernels/parallel.h"
+#include "kernels/storage.h"
+
+// The backward pass: which task adds what, where, and in which order. The order is fixed by the shapes alone, so the
+// result has the same bits on any number of threads.
+namespace rapt {
+namespace {
+
+constexpr std::int64_t kTableBytes = std::int64_t{16} << 20;  // private copies of shared tables' gradients
+constexpr std::int64_t kLargeTable = 4096;                    // rows from which a table of numbers is treated like one of vectors
+
+// Among the heads of a wave: how many share a head's matrix of an operand, and which of them it is.
+struct Sharing {
+  std::vector<std::int64_t> place, rank, count;
+  std::int64_t places = 0;
+
+  template <class T>
+  Sharing(const std::vector<Head<T>>& wave, const Operand& operand) {
+    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> seen;  // slice → place, count
+    for (const Head<T>& head : wave) {
+      auto [it, fresh] = seen.try_emplace(operand.slice(head.b, head.h), places, 0);
+      if (fresh) ++places;
+      place.push_back(it->second.first);
+      rank.push_back(it->second.second++);
+    }
+    for (const Head<T>& head : wave) count.push_back(seen[operand.slice(head.b, head.h)].second);
+  }
+};
+
+template <class T>
+class Backward {
+ public:
+  Backward(const Problem& p, const std::vector<Operand>& out, const std::vector<Operand>& grad_out, const Saved::Rows& rows,
+           const Gradients& gradients)
+      : p_(p),
+        kernels_(active_kernels<T>()),
+        heads_(p, kernels_, true),
+        out_(out),
+        grad_out_(grad_out),
+        rows_(const_cast<Saved::Rows&>(rows)),
+        gradients_(gradients),
+        dq_(gradients.q, p.q.group),
+        dk_(gradients.k, p.k.group),
+        dbias_(gradients.bias, p.bias.group) {
+    for (std::size_t s = 0; s < p.v.size(); ++s) dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group);
+    for (const ParameterValue& value : p.parameters) parameters_.emplace_back(value, find(value), p.heads);
+    for (const Sink<T>& v : dv_) want_dv_ = want_dv_ || v.wanted();
+    for (const ParameterSink<T>& s : parameters_) want_score_ = want_score_ || s.wanted();
+    want_score_ = (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted()) && p.normalizer == Normalizer::softmax;
+    prototype_ = heads_.prototype();
+    chunk_ = kernels_.backward_keys(prototype_);
+    chunks_ = (p.keys + chunk_ - 1) / chunk_;
+    blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
+    serial_ = false;
+    for (const ParameterSink<T>& s : parameters_)
+      serial_ = serial_ || (s.wanted() && (s.role() == Role::relative_vector || (s.role() == Role::relative_value && s.rows() > kLargeTable)));
+  }
+
+  void run() {
+    if (want_score_) row_products();
+    const std::int64_t total = p_.batch * p_.heads;
+    const std::vector<std::int64_t> order = head_order();
+    if (want_score_ || want_dv_)
+      for (std::int64_t start = 0; start < total; start += heads_.wave_size())
+        run_wave(order, start, std::min(heads_.wave_size(), total - start));
+    dq_.finish();
+    dk_.finish();
+    dbias_.finish();
+    for (Sink<T>& v : dv_) v.finish();
+    for (ParameterSink<T>& s : parameters_) s.finish();
+  }
+
+ private:
+  View find(const ParameterValue& value) const {
+    for (const NamedGradient& g : gradients_.parameters)
+      if (g.name == value.spec->name) return g.value;
+    return {};
+  }
+
+  // Σ out∘grad_out of every row, over all value sets.
+  void row_products() {
+    const std::int64_t total = p_.batch * p_.heads;
+    delta_.resize(static_cast<std::size_t>(total * p_.queries));
+    std::int64_t widest = 1;
+    for (const Operand& v : p_.v) widest = std::max(widest, v.dim);
+    constexpr std::int64_t kRows = 64;
+    const std::int64_t blocks = (p_.queries + kRows - 1) / kRows;
+    parallel_for(total * blocks, p_.threads, [&](std::int64_t n, int) {
+      std::vector<T> o(static_cast<std::size_t>(widest)), g(static_cast<std::size_t>(widest));
+      const std::int64_t b = n / blocks / p_.heads, h = n / blocks % p_.heads;
+      const std::int64_t first = n % blocks * kRows;
+      for (std::int64_t i = first; i < std::min(first + kRows, p_.queries); ++i) {
+        double sum = 0;
+        for (std::size_t s = 0; s < p_.v.size(); ++s) {
+          load_row(out_[s].at(b, h), i, p_.v[s].dim, o.data());
+          load_row(grad_out_[s].at(b, h), i, p_.v[s].dim, g.data());
+          for (std::int64_t d = 0; d < p_.v[s].dim; ++d)
+            sum += static_cast<double>(o[static_cast<std::size_t>(d)]) * static_cast<double>(g[static_cast<std::size_t>(d)]);
+        }
+        delta_[static_cast<std::size_t>((b * p_.heads + h) * p_.queries + i)] = static_cast<T>(sum);
+      }
+    });
+  }
+
+  // Heads that share keys or values side by side. Where tables have gradients per head, all batches of a head together.
+  std::vector<std::int64_t> head_order() const {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(p_.batch * p_.heads));
+    std::iota(order.begin(), order.end(), 0);
+    if (serial_ && tables_per_head())
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return unit_of(a) < unit_of(b); });
+    return order;
+  }
+
+  bool tables_per_head() const {
+    bool all = true;
+    for (const ParameterSink<T>& s : parameters_)
+      if (s.wanted() && s.is_table()) all = all && s.per_head();
+    return all;
+  }
+
+  // Serial tasks take whole units, so that heads that share keys and values never wait for another task.
+  std::int64_t unit_of(std::int64_t head) const {
+    std::int64_t group = p_.k.group;
+    for (const Operand& v : p_.v) group = std::max(group, v.group);
+    const std::int64_t h = head % p_.heads, b = head / p_.heads;
+    return tables_per_head() ? h / group : (b * p_.heads + h) / group;
+  }
+
+  struct Item {
+    std::size_t head = 0;
+    std::int64_t chunk = 0;
+    std::size_t slot = 0;  // whose private parameter gradients it adds to
+  };
+
+  // What the kernel calls back with.
+  struct Order {
+    Backward* self = nullptr;
+    const Head<T>* head = nullptr;
+    Item item;
+    std::int64_t query_ordinal = 0;
+    std::vector<T> bias_strip;
+  };
+
+  void run_wave(const std::vector<std::int64_t>& order, std::int64_t start, std::int64_t count) {
+    wave_ = heads_.prepare(order, start, count);
+    q_sharing_ = Sharing(wave_, p_.q);
+    k_sharing_ = Sharing(wave_, p_.k);
+    v_sharing_.clear();
+    for (const Operand& v : p_.v) v_sharing_.emplace_back(wave_, v);
+    bias_sharing_.reset();
+    if (dbias_.wanted()) bias_sharing_ = Sharing(wave_, p_.bias);
+    query_turns_ = std::make_unique<Turns>(q_sharing_->places * blocks_);
+    key_turns_ = std::make_unique<Turns>(k_sharing_->places * chunks_);
+    value_turns_.clear();
+    for (const Sharing& s : v_sharing_) value_turns_.push_back(std::make_unique<Turns>(s.places * chunks_));
+    if (bias_sharing_) bias_turns_ = std::make_unique<Turns>(bias_sharing_->places * blocks_ * chunks_);
+    map_gradients_ = std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
+
+    std::vector<std::vector<Item>> tasks;
+    if (serial_) serial_tasks(order, start, count, tasks);
+    else
+      for (std::int64_t c = 0; c < chunks_; ++c)
+        for (std::int64_t n = 0; n < count; ++n) tasks.push_back({{static_cast<std::size_t>(n), c, tasks.size()}});
+    for (ParameterSink<T>& s : parameters_) s.begin_wave(tasks.size());
+
+    const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, static_cast<std::int64_t>(tasks.size())));
+    BackwardTask<T> sample;
+    sample.head = &prototype_;
+    while (static_cast<int>(workspaces_.size()) < workers) workspaces_.emplace_back(kernels_.backward_workspace(sample));
+    parallel_for(static_cast<std::int64_t>(tasks.size()), workers, [&](std::int64_t n, int worker) {
+      for (const Item& item : tasks[static_cast<std::size_t>(n)]) run_item(item, workspaces_[static_cast<std::size_t>(worker)]);
+    });
+    for (ParameterSink<T>& s : parameters_) s.end_wave();
+    map_gradients_->run(dq_, dk_, q_sharing_->places == count && k_sharing_->places == count);
+  }
+
+  // One task for each part of the units, its heads and their chunks one after the other.
+  void serial_tasks(const std::vector<std::int64_t>& order, std::int64_t start, std::int64_t count,
+                    std::vector<std::vector<Item>>& tasks) const {
+    std::vector<std::int64_t> units;
+    for (std::int64_t n = 0; n < count; ++n) units.push_back(unit_of(order[static_cast<std::size_t>(start + n)]));
+    std::vector<std::int64_t> distinct = units;
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    std::int64_t parts = static_cast<std::int64_t>(distinct.size());
+    if (!tables_per_head()) {
+      std::int64_t bytes = 1;
+      for (const ParameterSink<T>& s : parameters_)
+        if (s.wanted() && s.is_table()) bytes += s.private_bytes();
+      parts = std::clamp<std::int64_t>(kTableBytes / bytes, 1, parts);
+    }
+    tasks.resize(static_cast<std::size_t>(parts));
+    for (std::int64_t n = 0; n < count; ++n) {
+      const auto unit = std::lower_bound(distinct.begin(), distinct.end(), units[static_cast<std::size_t>(n)]) - distinct.begin();
+      const auto part = static_cast<std::size_t>(unit * parts / static_cast<std::int64_t>(distinct.size()));
+      for (std::int64_t c = 0; c < chunks_; ++c) tasks[part].push_back({static_cast<std::size_t>(n), c, part});
+    }
+  }
+
+  void run_item(const Item& item, const Buffer& workspace) {
+    const Head<T>& head = wave_[item.head];
+    HeadTask<T> head_task = head.task;
+    Order order;
+    order.self = this;
+    order.head = &head;
+    order.item = item;
+    const Sharing& qs = *q_sharing_;
+    // Tasks of a serial wave run head by head, others chunk by chunk.
+    order.query_ordinal = serial_ ? qs.rank[item.head] * chunks_ + item.chunk : item.chunk * qs.count[item.head] + qs.rank[item.head];
+
+    BackwardTask<T> task;
+    task.head = &head_task;
+    task.first_key = item.chunk * chunk_;
+    task.count = std::min(chunk_, p_.keys - task.first_key);
+    std::vector<MatrixRef> grad_out;
+    for (const Operand& g : grad_out_) grad_out.push_back(g.at(head.b, head.h));
+    task.grad_out = grad_out.data();
+    const std::int64_t row = (head.b * p_.heads + head.h) * p_.queries;
+    task.row_max = rows_.max<T>() + row;
+    task.row_sum = rows_.sum<T>() + row;
+    task.delta = delta_.empty() ? nullptr : delta_.data() + row;
+    task.order = &order;
+    task.begin_block = [](void* o, std::int64_t block) { static_cast<Order*>(o)->self->begin_block(*static_cast<Order*>(o), block); };
+    task.end_block = [](void* o, std::int64_t block) { static_cast<Order*>(o)->self->end_block(*static_cast<Order*>(o), block); };
+    task.finish = [](void* o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) {
+      static_cast<Order*>(o)->self->finish_item(*static_cast<Order*>(o), dk, dk_stride, dv, dv_stride);
+    };
+    map_gradients_->targets(item.head, head, dq_, task);
+    task.want_dk = dk_.wanted() || map_gradients_->wants_k();
+    task.want_dv = want_dv_;
+    task.want_score = want_score_;
+    if (dbias_.wanted()) {
+      if (p_.bias.rows == 1 && p_.queries > 1) {
+        order.bias_strip.assign(static_cast<std::size_t>(task.count), T(0));
+        task.dbias = order.bias_strip.data();
+        task.dbias_first = task.first_key;
+      } else {
+        task.dbias = dbias_.at(head.b, head.h);
+        task.dbias_stride = dbias_.row_stride();
+        task.enter_block = [](void* o, std::int64_t block) { static_cast<Order*>(o)->self->enter_block(*static_cast<Order*>(o), block); };
+      }
+    }
+    double value_grads[kMaxSlots] = {};
+    task.value_grads = value_grads;
+    for (std::size_t n = 0; n < parameters_.size(); ++n)
+      parameters_[n].bind(p_.parameters[n].first_slot, item.slot, head.h, head_task, task);
+    task.workspace = workspace.as<char>();
+    kernels_.backward(task);
+    for (std::size_t n = 0; n < parameters_.size(); ++n)
+      parameters_[n].add_values(p_.parameters[n].first_slot, item.slot, head.h, value_grads);
+  }
+
+  std::int64_t bias_place(const Order& o, std::int64_t block) const {
+    return (bias_sharing_->place[o.item.head] * blocks_ + block) * chunks_ + o.item.chunk;
+  }
+
+  void enter_block(const Order& o, std::int64_t block) { bias_turns_->wait(bias_place(o, block), bias_sharing_->rank[o.item.head]); }
+
+  void begin_block(const Order& o, std::int64_t block) {
+    query_turns_->wait(q_sharing_->place[o.item.head] * blocks_ + block, o.query_ordinal);
+  }
+
+  void end_block(const Order& o, std::int64_t block) {
+    query_turns_->done(q_sharing_->place[o.item.head] * blocks_ + block);
+    if (dbias_.wanted() && o.bias_strip.empty()) bias_turns_->done(bias_place(o, block));
+  }
+
+  void finish_item(const Order& o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) {
+    const std::size_t n = o.item.head;
+    const std::int64_t first = o.item.chunk * chunk_;
+    const std::int64_t count = std::min(chunk_, p_.keys - first);
+    if (T* mapped = map_gradients_->mapped_dk(n)) {
+      add_rows(dk, dk_stride, count, p_.inner, mapped + first * heads_.inner_pad(), heads_.inner_pad());
+    } else if (dk_.wanted() && p_.uses_content) {
+      const std::int64_t place = k_sharing_->place[n] * chunks_ + o.item.chunk;
+      key_turns_->wait(place, k_sharing_->rank[n]);
+      add_rows(dk, dk_stride, count, p_.key_dim, dk_.at(o.head->b, o.head->h) + first * dk_.row_stride(), dk_.row_stride());
+      key_turns_->done(place);
+    }
+    for (std::size_t s = 0; s < dv_.size(); ++s) {
+      if (!dv_[s].wanted()) continue;
+      const std::int64_t place = v_sharing_[s].place[n] * chunks_ + o.item.chunk;
+      value_turns_[s]->wait(place, v_sharing_[s].rank[n]);
+      add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(o.head->b, o.head->h) + first * dv_[s].row_stride(), dv_[s].row_stride());
+      value_turns_[s]->done(place);
+    }
+    if (!o.bias_strip.empty()) {
+      const std::int64_t place = bias_place(o, 0);
+      bias_turns_->wait(place, bias_sharing_->rank[n]);
+      add_rows(o.bias_strip.data(), count, 1, count, dbias_.at(o.head->b, o.head->h) + first, 0);
+      bias_turns_->done(place);
+    }
+  }
+
+  static void add_rows(const T* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t dim, T* to, std::ptrdiff_t to_stride) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t d = 0; d < dim; ++d) to[r * to_stride + d] += from[r * from_stride + d];
+  }
+
+  const Problem& p_;
+  const Kernels<T>& kernels_;
+  HeadWaves<T> heads_;
+  const std::vector<Operand>& out_;
+  const std::vector<Operand>& grad_out_;
+  Saved::Rows& rows_;
+  const Gradients& gradients_;
+  Sink<T> dq_, dk_, dbias_;
+  std::vector<Sink<T>> dv_;
+  std::vector<ParameterSink<T>> parameters_;
+  bool want_dv_ = false, want_score_ = false, serial_ = false;
+  HeadTask<T> prototype_;
+  std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
+  std::vector<T> delta_;
+  std::vector<Buffer> workspaces_;
+
+  // Of the wave that runs now.
+  std::vector<Head<T>> wave_;
+  std::optional<Sharing> q_sharing_, k_sharing_, bias_sharing_;
+  std::vector<Sharing> v_sharing_;
+  std::unique_ptr<Turns> query_turns_, key_turns_, bias_turns_;
+  std::vector<std::unique_ptr<Turns>> value_turns_;
+  std::unique_ptr<MapGradients<T>> map_gradients_;
+};
+
+}  // namespace
+
+void tiled_backward(const Problem& problem, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
+                    const Saved::Rows& rows, const Gradients& gradients) {
+  if (problem.is_double) Backward<double>(problem, out, grad_out, rows, gradients).run();
+  else Backward<float>(problem, out, grad_out, rows, gradients).run();
+}
+
+}  // namespace rapt

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "rapt/mechanism.h"
+
+namespace rapt::mechanisms {
+
+// Differences are squared one by one: ‖q‖² + ‖k‖² − 2 q·k would lose the small distances of large vectors.
+struct Distance {
+  static constexpr std::string_view formula = "−γ ‖q−k‖²";
+  static constexpr std::array parameters{ParameterSpec{.name = "gamma"}};
+
+  template <class N>
+  constexpr N pair(N q, N k, N) const {
+    const N difference = q - k;
+    return difference * difference;
+  }
+
+  template <class N, class P, class At>
+  constexpr N score(N raw, const P& p, const At& at) const {
+    return -p[0] * (raw * at.scale);
+  }
+};
+
+}  // namespace rapt::mechanisms

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "rapt/mechanism.h"
+
+namespace rapt::mechanisms {
+
+struct Dot {
+  static constexpr std::string_view formula = "q·k";
+};
+
+}  // namespace rapt::mechanisms

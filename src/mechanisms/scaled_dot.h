@@ -1,0 +1,12 @@
+#pragma once
+
+#include "rapt/mechanism.h"
+
+namespace rapt::mechanisms {
+
+struct ScaledDot {
+  static constexpr std::string_view formula = "q·k / √Dk";
+  static constexpr bool scaled = true;
+};
+
+}  // namespace rapt::mechanisms

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "rapt/mechanism.h"
+
+namespace rapt::mechanisms {
+
+// The four terms are two products: (q+u)·k and (q+v)·r.
+struct TransformerXl {
+  static constexpr std::string_view formula = "(q·k + q·r + u·k + v·r)/√Dk, r = r[j−i+Sq−1]";
+  static constexpr bool scaled = true;
+  static constexpr std::array parameters{
+      ParameterSpec{.name = "r", .role = Role::relative_vector, .sizes = {kPositions, kKeyDim}},
+      ParameterSpec{.name = "u", .role = Role::query_shift, .heads = Heads::required, .sizes = {kKeyDim}},
+      ParameterSpec{.name = "v", .role = Role::relative_query_shift, .heads = Heads::required, .sizes = {kKeyDim}},
+  };
+
+  constexpr std::int64_t index(std::int64_t offset, const TableShape& table) const {
+    return offset + table.queries - 1;
+  }
+
+  template <class N, class P, class At>
+  constexpr N score(N raw, const P& p, const At& at) const {
+    return (raw + p[0]) * at.scale;
+  }
+};
+
+}  // namespace rapt::mechanisms

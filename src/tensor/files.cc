@@ -1,0 +1,133 @@
+#include "tensor/files.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "rapt/error.h"
+
+namespace rapt {
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using FilePointer = std::unique_ptr<std::FILE, Close>;
+
+Error file_error(const char* operation, const fs::path& path, const std::string& why) {
+  return Error(std::string(operation) + " '" + path.string() + "': " + why);
+}
+
+// Hidden, unique within this process and among running ones.
+fs::path temporary_name(const fs::path& target) {
+  static std::atomic<unsigned> counter{0};
+  return target.parent_path() / (".rapt-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
+}
+
+void write_parts(const fs::path& path, const fs::path& shown, std::initializer_list<std::span<const std::byte>> parts) {
+  // "x": never over a file that is already there.
+  FilePointer file(std::fopen(path.c_str(), "wbx"));
+  if (!file) throw file_error("write", shown, std::strerror(errno));
+  bool good = true;
+  int reason = 0;
+  for (const std::span<const std::byte> part : parts) {
+    if (!good || part.empty()) continue;
+    good = std::fwrite(part.data(), 1, part.size(), file.get()) == part.size();
+    if (!good) reason = errno;
+  }
+  // A full disk may show only when the last bytes are flushed.
+  if (std::fclose(file.release()) != 0 && good) {
+    good = false;
+    reason = errno;
+  }
+  if (!good) {
+    std::remove(path.c_str());
+    throw file_error("write", shown, std::strerror(reason));
+  }
+}
+
+}  // namespace
+
+std::uint64_t regular_file_size(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) throw file_error("read", path, error ? error.message() : "there is no such file");
+  if (fs::is_directory(status)) throw file_error("read", path, "it is a directory; takes a file");
+  if (!fs::is_regular_file(status)) throw file_error("read", path, "it is a device or a pipe; takes a file");
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) throw file_error("read", path, error.message());
+  return size;
+}
+
+std::string read_file(const fs::path& path, std::uint64_t limit) {
+  const std::uint64_t size = regular_file_size(path);
+  if (size > limit)
+    throw file_error("read", path,
+                     "it has " + std::to_string(size) + " bytes; takes at most " + std::to_string(limit));
+  const FilePointer file(std::fopen(path.c_str(), "rb"));
+  if (!file) throw file_error("read", path, std::strerror(errno));
+  std::string bytes(size, '\0');
+  const std::size_t got = std::fread(bytes.data(), 1, bytes.size(), file.get());
+  if (std::ferror(file.get())) throw file_error("read", path, std::strerror(errno));
+  bytes.resize(got);
+  return bytes;
+}
+
+StagedFiles::~StagedFiles() {
+  std::error_code ignored;
+  for (const Entry& entry : entries_) fs::remove(entry.temporary, ignored);
+  // Only empty directories go: remove() refuses the others.
+  for (auto path = made_directories_.rbegin(); path != made_directories_.rend(); ++path) fs::remove(*path, ignored);
+}
+
+void StagedFiles::make_directory(const fs::path& path) {
+  if (path.empty()) throw Error("make directory: the name is empty");
+  fs::path current;
+  for (const fs::path& part : path) {
+    current /= part;
+    std::error_code error;
+    if (fs::is_directory(current, error)) continue;
+    if (!fs::create_directory(current, error))
+      throw file_error("make directory", path,
+                       error ? error.message() : "'" + current.string() + "' exists and is not a directory");
+    made_directories_.push_back(current);
+  }
+}
+
+void StagedFiles::add(const fs::path& path, std::initializer_list<std::span<const std::byte>> parts) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) throw file_error("write", path, "it is a directory");
+  Entry entry{temporary_name(path), path};
+  entries_.reserve(entries_.size() + 1);
+  write_parts(entry.temporary, path, parts);
+  entries_.push_back(std::move(entry));
+}
+
+void StagedFiles::add(const fs::path& path, std::string_view text) {
+  add(path, {std::as_bytes(std::span(text.data(), text.size()))});
+}
+
+void StagedFiles::commit() {
+  for (const Entry& entry : entries_) {
+    std::error_code error;
+    fs::rename(entry.temporary, entry.target, error);
+    if (error) throw file_error("write", entry.target, error.message());
+  }
+  entries_.clear();
+  made_directories_.clear();
+}
+
+void write_file(const fs::path& path, std::string_view bytes) {
+  StagedFiles files;
+  files.add(path, bytes);
+  files.commit();
+}
+
+}  // namespace rapt

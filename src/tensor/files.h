@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rapt {
+
+// Larger files than this are not text that a person wrote.
+inline constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 28;
+
+// The whole of a regular file. Throws rapt::Error where it cannot be read or is larger than the limit.
+std::string read_file(const std::filesystem::path& path, std::uint64_t limit = kTextLimit);
+
+// The size of a regular file; throws for what is missing, a directory or a device.
+std::uint64_t regular_file_size(const std::filesystem::path& path);
+
+// Several files that appear together: each is written under a temporary name beside its place, and commit() renames
+// them all. Without a commit the temporaries, and the directories made for them, are removed.
+class StagedFiles {
+ public:
+  StagedFiles() = default;
+  ~StagedFiles();
+  StagedFiles(const StagedFiles&) = delete;
+  StagedFiles& operator=(const StagedFiles&) = delete;
+
+  // Makes the directory and its parents where they are missing.
+  void make_directory(const std::filesystem::path& path);
+
+  // The parts one after the other.
+  void add(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> parts);
+  void add(const std::filesystem::path& path, std::string_view text);
+
+  void commit();
+
+ private:
+  struct Entry {
+    std::filesystem::path temporary;
+    std::filesystem::path target;
+  };
+  std::vector<Entry> entries_;
+  std::vector<std::filesystem::path> made_directories_;
+};
+
+// One file, written under a temporary name and renamed: readers see the old one or the new one, never a half.
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace rapt

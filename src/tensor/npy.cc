@@ -1,0 +1,383 @@
+#include "tensor/npy.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <istream>
+#include <limits>
+#include <streambuf>
+
+#include "rapt/error.h"
+
+namespace rapt {
+namespace {
+
+constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr std::uint64_t kHeaderLimit = 1 << 20;
+constexpr std::size_t kMaxRank = 32;
+constexpr const char* kTakes = "takes bool, i1 i2 i4 i8, u1 u2 u4 u8, f2 f4 f8";
+
+struct Header {
+  ElementType type = ElementType::f32;
+  bool big_endian = false;
+  bool fortran_order = false;
+  std::vector<std::int64_t> shape;
+};
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  std::string result = "'";
+  for (const char c : text.substr(0, kShown)) result += c >= ' ' && c <= '~' ? c : '?';
+  return result + (text.size() > kShown ? "…'" : "'");
+}
+
+ElementType parse_descr(std::string_view descr, bool* big_endian) {
+  struct Known {
+    std::string_view code;
+    ElementType type;
+  };
+  static constexpr std::array kKnown{
+      Known{"b1", ElementType::boolean}, Known{"i1", ElementType::i8},  Known{"i2", ElementType::i16},
+      Known{"i4", ElementType::i32},     Known{"i8", ElementType::i64}, Known{"u1", ElementType::u8},
+      Known{"u2", ElementType::u16},     Known{"u4", ElementType::u32}, Known{"u8", ElementType::u64},
+      Known{"f2", ElementType::f16},     Known{"f4", ElementType::f32}, Known{"f8", ElementType::f64},
+  };
+  const std::string_view orders = "<>|=";
+  if (descr.size() == 3 && orders.find(descr[0]) != std::string_view::npos) {
+    const bool native_big = std::endian::native == std::endian::big;
+    *big_endian = descr[0] == '>' || (descr[0] != '<' && native_big);
+    for (const Known& known : kKnown)
+      if (known.code == descr.substr(1)) return known.type;
+  }
+  throw Error("the element type is " + quoted(descr) + "; " + kTakes);
+}
+
+// Reads the one Python expression that a header is: a dict of 'descr', 'fortran_order' and 'shape'. One pass.
+class HeaderParser {
+ public:
+  explicit HeaderParser(std::string_view text) : text_(text) {}
+
+  Header parse() {
+    Header header;
+    bool seen_descr = false;
+    bool seen_order = false;
+    bool seen_shape = false;
+    expect('{');
+    while (!take('}')) {
+      const std::string_view key = string();
+      expect(':');
+      if (key == "descr") {
+        once(seen_descr, key);
+        if (peek() == '[' || peek() == '(') throw Error(std::string("the elements are structured; ") + kTakes);
+        header.type = parse_descr(string(), &header.big_endian);
+      } else if (key == "fortran_order") {
+        once(seen_order, key);
+        header.fortran_order = boolean();
+      } else if (key == "shape") {
+        once(seen_shape, key);
+        header.shape = tuple();
+      } else {
+        fail("has the unknown key " + quoted(key));
+      }
+      if (!take(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skip_space();
+    if (at_ < text_.size()) fail("has something after the closing brace");
+    if (!seen_descr || !seen_order || !seen_shape) fail("misses a key; takes descr, fortran_order and shape");
+    return header;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error("the header " + what + " (character " + std::to_string(at_) + ")");
+  }
+
+  void once(bool& seen, std::string_view key) const {
+    if (seen) fail("has the key " + quoted(key) + " twice");
+    seen = true;
+  }
+
+  void skip_space() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
+  }
+
+  char peek() {
+    skip_space();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  bool take(char c) {
+    if (peek() != c || at_ >= text_.size()) return false;
+    ++at_;
+    return true;
+  }
+
+  void expect(char c) {
+    if (!take(c)) fail(std::string("is not a Python dict: '") + c + "' expected");
+  }
+
+  std::string_view string() {
+    const char quote = peek();
+    if (quote != '\'' && quote != '"') fail("is not a Python dict: a string expected");
+    const std::size_t end = text_.find(quote, at_ + 1);
+    if (end == std::string_view::npos) fail("has a string without an end");
+    const std::string_view value = text_.substr(at_ + 1, end - at_ - 1);
+    if (value.find('\\') != std::string_view::npos) fail("has an escape in a string");
+    at_ = end + 1;
+    return value;
+  }
+
+  bool boolean() {
+    skip_space();
+    for (const std::string_view word : {std::string_view("True"), std::string_view("False")})
+      if (text_.substr(at_).starts_with(word)) {
+        at_ += word.size();
+        return word == "True";
+      }
+    fail("has no True or False for fortran_order");
+  }
+
+  std::int64_t size() {
+    if (peek() == '-') fail("has a negative size in its shape");
+    const std::size_t begin = at_;
+    std::int64_t value = 0;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
+      const std::int64_t digit = text_[at_] - '0';
+      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("has a size above 2⁶³ in its shape");
+      value = value * 10 + digit;
+      ++at_;
+    }
+    if (at_ == begin) fail("has something other than whole numbers in its shape");
+    if (text_[begin] == '0' && at_ > begin + 1) fail("has a size with a leading zero in its shape");
+    // Python 2 wrote long integers so.
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;
+    return value;
+  }
+
+  std::vector<std::int64_t> tuple() {
+    std::vector<std::int64_t> shape;
+    expect('(');
+    while (!take(')')) {
+      if (shape.size() == kMaxRank) fail("has more than " + std::to_string(kMaxRank) + " dimensions");
+      shape.push_back(size());
+      if (take(',')) continue;
+      if (shape.size() == 1) fail("has a shape that is not a tuple: ',' expected");
+      expect(')');
+      break;
+    }
+    return shape;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+template <class Word>
+Word swapped(Word word) {
+  auto bytes = std::bit_cast<std::array<std::byte, sizeof(Word)>>(word);
+  std::reverse(bytes.begin(), bytes.end());
+  return std::bit_cast<Word>(bytes);
+}
+
+// Calls with the unsigned integer that is as wide as an element.
+template <class F>
+void with_word(std::size_t size, F&& f) {
+  switch (size) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    default: return f(std::uint64_t{});
+  }
+}
+
+void swap_bytes(Array& array) {
+  with_word(size_of(array.type()), [&]<class Word>(Word) {
+    for (std::int64_t n = 0; n < array.count(); ++n) {
+      std::byte* at = array.data() + static_cast<std::size_t>(n) * sizeof(Word);
+      Word word;
+      std::memcpy(&word, at, sizeof word);
+      word = swapped(word);
+      std::memcpy(at, &word, sizeof word);
+    }
+  });
+}
+
+// From columns first to rows first.
+Array from_fortran_order(const Array& source) {
+  Array result(source.type(), source.shape());
+  const std::size_t rank = source.shape().size();
+  std::vector<std::int64_t> stride(rank, 1);
+  for (std::size_t n = 1; n < rank; ++n) stride[n] = stride[n - 1] * source.shape()[n - 1];
+  std::vector<std::int64_t> index(rank, 0);
+  const std::size_t size = size_of(source.type());
+  std::int64_t from = 0;
+  for (std::int64_t to = 0; to < source.count(); ++to) {
+    std::memcpy(result.data() + static_cast<std::size_t>(to) * size,
+                source.data() + static_cast<std::size_t>(from) * size, size);
+    for (std::size_t n = rank; n-- > 0;) {
+      from += stride[n];
+      if (++index[n] < source.shape()[n]) break;
+      from -= stride[n] * index[n];
+      index[n] = 0;
+    }
+  }
+  return result;
+}
+
+class Reader {
+ public:
+  Reader(std::istream& in, std::uint64_t size) : in_(in), left_(size) {}
+
+  std::uint64_t left() const { return left_; }
+
+  void read(void* to, std::uint64_t count, const char* what) {
+    if (count > left_ || !in_.read(static_cast<char*>(to), static_cast<std::streamsize>(count)))
+      throw Error(std::string("it ends within the ") + what);
+    left_ -= count;
+  }
+
+ private:
+  std::istream& in_;
+  std::uint64_t left_;
+};
+
+Header read_header(Reader& reader) {
+  std::array<char, 8> start{};
+  reader.read(start.data(), start.size(), "first 8 bytes");
+  if (std::string_view(start.data(), kMagic.size()) != kMagic)
+    throw Error("it does not start as a .npy file does; takes files that numpy.save wrote");
+  const int major = static_cast<unsigned char>(start[6]);
+  const int minor = static_cast<unsigned char>(start[7]);
+  if (major < 1 || major > 3 || minor != 0)
+    throw Error("the format version is " + std::to_string(major) + "." + std::to_string(minor) +
+                "; takes 1.0, 2.0, 3.0");
+  std::array<unsigned char, 4> length_bytes{};
+  reader.read(length_bytes.data(), major == 1 ? 2 : 4, "header's length");
+  std::uint64_t length = 0;
+  for (std::size_t n = 0; n < 4; ++n) length |= static_cast<std::uint64_t>(length_bytes[n]) << (8 * n);
+  if (length > reader.left())
+    throw Error("the header has " + std::to_string(length) + " bytes but only " + std::to_string(reader.left()) +
+                " are left");
+  if (length > kHeaderLimit)
+    throw Error("the header has " + std::to_string(length) + " bytes; takes at most " + std::to_string(kHeaderLimit));
+  std::string text(length, '\0');
+  reader.read(text.data(), length, "header");
+  return HeaderParser(text).parse();
+}
+
+Array read_array(std::istream& in, std::uint64_t size) {
+  Reader reader(in, size);
+  const Header header = read_header(reader);
+  const std::size_t element_size = size_of(header.type);
+  const std::int64_t count = checked_count(header.shape, element_size);
+  // Checked against the file before anything of the claimed size is allocated.
+  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * element_size;
+  if (bytes != reader.left())
+    throw Error("shape " + to_string(header.shape) + " of " + name_of(header.type) + " needs " + std::to_string(bytes) +
+                " bytes of data but " + std::to_string(reader.left()) + " follow the header");
+  Array array(header.type, header.shape);
+  reader.read(array.data(), bytes, "data");
+  const bool native_big = std::endian::native == std::endian::big;
+  if (header.big_endian != native_big) swap_bytes(array);
+  if (header.type == ElementType::boolean)
+    for (std::int64_t n = 0; n < count; ++n) array.data()[n] = std::byte{array.data()[n] != std::byte{0}};
+  if (header.fortran_order && array.rank() > 1) return from_fortran_order(array);
+  return array;
+}
+
+Array read_named(std::istream& in, std::uint64_t size, const std::string& name) {
+  try {
+    return read_array(in, size);
+  } catch (const Error& error) {
+    throw Error("read '" + name + "': " + error.what());
+  }
+}
+
+struct MemoryBuffer : std::streambuf {
+  explicit MemoryBuffer(std::string_view bytes) {
+    // Never written to: a get area is all that a streambuf over constant bytes has.
+    char* begin = const_cast<char*>(bytes.data());
+    setg(begin, begin, begin + bytes.size());
+  }
+};
+
+std::string header_text(const Array& array) {
+  std::string dict = std::string("{'descr': '") + npy_descr(array.type()) + "', 'fortran_order': False, 'shape': (";
+  for (std::size_t n = 0; n < array.shape().size(); ++n) {
+    if (n > 0) dict += ", ";
+    dict += std::to_string(array.shape()[n]);
+  }
+  dict += array.rank() == 1 ? ",), }" : "), }";
+  // The data starts at a multiple of 64 bytes.
+  const std::size_t unpadded = kMagic.size() + 4 + dict.size() + 1;
+  dict.append((64 - unpadded % 64) % 64, ' ');
+  dict += '\n';
+  if (dict.size() > 0xffff) throw Error("write npy: shape " + to_string(array.shape()) + " has too many dimensions");
+  std::string text(kMagic);
+  text += '\x01';
+  text += '\0';
+  text += static_cast<char>(dict.size() & 0xff);
+  text += static_cast<char>(dict.size() >> 8);
+  return text + dict;
+}
+
+}  // namespace
+
+const char* npy_descr(ElementType type) {
+  switch (type) {
+    case ElementType::boolean: return "|b1";
+    case ElementType::i8: return "|i1";
+    case ElementType::i16: return "<i2";
+    case ElementType::i32: return "<i4";
+    case ElementType::i64: return "<i8";
+    case ElementType::u8: return "|u1";
+    case ElementType::u16: return "<u2";
+    case ElementType::u32: return "<u4";
+    case ElementType::u64: return "<u8";
+    case ElementType::f16: return "<f2";
+    case ElementType::bf16:
+    case ElementType::f32: return "<f4";
+    case ElementType::f64: return "<f8";
+  }
+  return "";
+}
+
+Array read_npy(const std::filesystem::path& path) {
+  const std::uint64_t size = regular_file_size(path);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error("read '" + path.string() + "': " + std::strerror(errno));
+  return read_named(in, size, path.string());
+}
+
+Array parse_npy(std::string_view bytes, const std::string& name) {
+  MemoryBuffer buffer(bytes);
+  std::istream in(&buffer);
+  return read_named(in, bytes.size(), name);
+}
+
+void stage_npy(StagedFiles& files, const std::filesystem::path& path, const Array& array) {
+  if (array.type() == ElementType::bf16) return stage_npy(files, path, array.to(ElementType::f32));
+  const std::string header = header_text(array);
+  const std::span<const std::byte> header_bytes = std::as_bytes(std::span(header));
+  if constexpr (std::endian::native == std::endian::big) {
+    Array little = array;
+    swap_bytes(little);
+    files.add(path, {header_bytes, {little.data(), little.bytes()}});
+  } else {
+    files.add(path, {header_bytes, {array.data(), array.bytes()}});
+  }
+}
+
+void write_npy(const std::filesystem::path& path, const Array& array) {
+  StagedFiles files;
+  stage_npy(files, path, array);
+  files.commit();
+}
+
+}  // namespace rapt

@@ -1,0 +1,100 @@
+// Memory stays linear in the length of the sequence: measured as the pages that a call touches.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "support/call.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RAPT_SANITIZED 1
+#else
+#define RAPT_SANITIZED 0
+#endif
+
+namespace {
+
+using support::Int;
+
+// Kilobytes of one line of /proc/self/status, or −1.
+long status_line(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == name + ":") {
+      long value = 0;
+      status >> value;
+      return value;
+    }
+  return -1;
+}
+
+// Makes the peak start again from what is in use now.
+bool reset_peak() {
+  std::ofstream clear("/proc/self/clear_refs");
+  clear << "5" << std::flush;
+  return clear.good();
+}
+
+class MemorySlow : public testing::TestWithParam<std::string> {};
+
+TEST_P(MemorySlow, ForwardAndBackwardStayLinear) {
+  if (RAPT_SANITIZED) GTEST_SKIP() << "sanitizers keep freed memory";
+  const Int length = 4096, dim = 32;
+  support::CaseSpec s;
+  s.mechanism = GetParam();
+  s.dtype = rapt::Dtype::f32;
+  s.heads = 1;
+  s.queries = s.keys = length;
+  s.key_dim = dim;
+  s.value_dims = {dim};
+  support::Call call(make_case(s));
+  const Int n = call.described().spec.queries;
+  std::vector<float> out(static_cast<std::size_t>(n * dim)), lse(static_cast<std::size_t>(n)), entropy(lse), position(lse);
+  std::vector<float> dq(out), dk(out), dv(out);
+  rapt::Saved saved;
+  rapt::Outputs outputs;
+  outputs.out = {rapt::view(out.data(), {1, 1, n, dim})};
+  outputs.lse = rapt::view(lse.data(), {1, 1, n, 1});
+  outputs.statistics.entropy = rapt::view(entropy.data(), {1, 1, n, 1});
+  outputs.statistics.position = rapt::view(position.data(), {1, 1, n, 1});
+  outputs.saved = &saved;
+  rapt::Gradients gradients;
+  gradients.q = rapt::view(dq.data(), {1, 1, n, dim});
+  gradients.k = rapt::view(dk.data(), {1, 1, n, dim});
+  gradients.v = {rapt::view(dv.data(), {1, 1, n, dim})};
+  std::vector<support::Buffer> parameter_gradients;
+  for (const rapt::NamedView& p : call.options.score.parameters)
+    parameter_gradients.emplace_back(rapt::Dtype::f32, p.value.shape);
+  for (std::size_t p = 0; p < parameter_gradients.size(); ++p)
+    gradients.parameters.push_back({call.options.score.parameters[p].name, parameter_gradients[p].view()});
+  call.options.threads = 2;
+
+  if (!reset_peak()) GTEST_SKIP() << "the peak of memory cannot be measured here";
+  const long before = status_line("VmRSS");
+  rapt::attend(call.inputs, outputs, call.options);
+  rapt::attend_backward(call.inputs, {outputs.out[0]}, {call.grad_out[0]}, &saved, gradients, call.options);
+  const long used_kb = status_line("VmHWM") - before;
+  ASSERT_GE(before, 0);
+  // A matrix of scores takes 64 MB. Thirty rows of all inputs and a few MB of work space for each thread do not.
+  const long bound_kb = static_cast<long>(30 * n * dim * 4 / 1024) + 2 * 4096;
+  EXPECT_LT(used_kb, bound_kb);
+  EXPECT_LT(bound_kb, n * n * 4 / 1024 / 2);
+}
+
+std::string mechanism_of(const testing::TestParamInfo<std::string>& mechanism) { return mechanism.param; }
+
+INSTANTIATE_TEST_SUITE_P(Registry, MemorySlow, testing::ValuesIn(support::registered_names()), mechanism_of);
+
+// The measurement itself: a block of 64 MB must show.
+TEST(MemoryPeakSlow, TheMeasurementSeesAMatrix) {
+  if (RAPT_SANITIZED || !reset_peak()) GTEST_SKIP();
+  const long before = status_line("VmRSS");
+  {
+    std::vector<char> block(64 << 20, 1);
+    ASSERT_EQ(block[12345], 1);
+  }
+  EXPECT_GT(status_line("VmHWM") - before, 60 << 10);
+}
+
+}  // namespace

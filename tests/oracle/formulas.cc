@@ -1,0 +1,446 @@
+#include "oracle/formulas.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace oracle {
+namespace {
+
+template <class T>
+T dot(const T* a, const T* b, Int n) {
+  T sum(0);
+  for (Int d = 0; d < n; ++d) sum += a[d] * b[d];
+  return sum;
+}
+
+// y += g·x
+template <class T>
+void add(T* y, T g, const T* x, Int n) {
+  for (Int d = 0; d < n; ++d) y[d] += g * x[d];
+}
+
+// x [rows, in] · w [in, out]
+template <class T>
+Matrix<T> product(const Matrix<T>& x, const Matrix<T>& w) {
+  Matrix<T> y(x.rows, w.cols);
+  for (Int r = 0; r < x.rows; ++r)
+    for (Int c = 0; c < w.cols; ++c) {
+      T sum(0);
+      for (Int d = 0; d < x.cols; ++d) sum += x.at(r, d) * w.at(d, c);
+      y.at(r, c) = sum;
+    }
+  return y;
+}
+
+// The reverse of y = x·w: dx += dy·wᵀ, dw += xᵀ·dy.
+template <class T>
+void product_reverse(const Matrix<T>& x, const Matrix<T>& w, const Matrix<T>& dy, Matrix<T>& dx, Matrix<T>& dw) {
+  for (Int r = 0; r < x.rows; ++r)
+    for (Int d = 0; d < x.cols; ++d) {
+      dx.at(r, d) += dot(dy.row(r), w.row(d), w.cols);
+      add(dw.row(d), x.at(r, d), dy.row(r), w.cols);
+    }
+}
+
+// s · q·k
+template <class T>
+class Dot : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+  T score(Int i, Int j) const override {
+    return this->head_.scale * dot(this->head_.q.row(i), this->head_.k.row(j), this->head_.k.cols);
+  }
+  void reverse(Int i, Int j, T g) override {
+    Head<T>& h = this->head_;
+    add(h.dq.row(i), g * h.scale, h.k.row(j), h.k.cols);
+    add(h.dk.row(j), g * h.scale, h.q.row(i), h.k.cols);
+  }
+};
+
+// s · q W k
+template <class T>
+class Bilinear : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+  void prepare() override {
+    projected_ = product(this->head_.q, this->parameter("W"));
+    d_projected_ = Matrix<T>(projected_.rows, projected_.cols);
+  }
+  T score(Int i, Int j) const override {
+    return this->head_.scale * dot(projected_.row(i), this->head_.k.row(j), projected_.cols);
+  }
+  void reverse(Int i, Int j, T g) override {
+    Head<T>& h = this->head_;
+    add(d_projected_.row(i), g * h.scale, h.k.row(j), h.k.cols);
+    add(h.dk.row(j), g * h.scale, projected_.row(i), h.k.cols);
+  }
+  void finish() override {
+    product_reverse(this->head_.q, this->parameter("W"), d_projected_, this->head_.dq, this->gradient("W"));
+  }
+
+ private:
+  Matrix<T> projected_, d_projected_;
+};
+
+// s · w · tanh(q Wq + k Wk); an absent matrix is the identity.
+template <class T>
+class Additive : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+  void prepare() override {
+    a_ = this->has("Wq") ? product(this->head_.q, this->parameter("Wq")) : this->head_.q;
+    b_ = this->has("Wk") ? product(this->head_.k, this->parameter("Wk")) : this->head_.k;
+    da_ = Matrix<T>(a_.rows, a_.cols);
+    db_ = Matrix<T>(b_.rows, b_.cols);
+  }
+  T score(Int i, Int j) const override {
+    const T* w = this->parameter("w").row(0);
+    T sum(0);
+    for (Int d = 0; d < a_.cols; ++d) sum += w[d] * std::tanh(a_.at(i, d) + b_.at(j, d));
+    return this->head_.scale * sum;
+  }
+  void reverse(Int i, Int j, T g) override {
+    const T* w = this->parameter("w").row(0);
+    T* dw = this->gradient("w").row(0);
+    const T gs = g * this->head_.scale;
+    for (Int d = 0; d < a_.cols; ++d) {
+      const T t = std::tanh(a_.at(i, d) + b_.at(j, d));
+      const T slope = gs * w[d] * (T(1) - t * t);
+      da_.at(i, d) += slope;
+      db_.at(j, d) += slope;
+      dw[d] += gs * t;
+    }
+  }
+  void finish() override {
+    Head<T>& h = this->head_;
+    if (this->has("Wq")) product_reverse(h.q, this->parameter("Wq"), da_, h.dq, this->gradient("Wq"));
+    else add(h.dq.data.data(), T(1), da_.data.data(), static_cast<Int>(da_.data.size()));
+    if (this->has("Wk")) product_reverse(h.k, this->parameter("Wk"), db_, h.dk, this->gradient("Wk"));
+    else add(h.dk.data.data(), T(1), db_.data.data(), static_cast<Int>(db_.data.size()));
+  }
+
+ private:
+  Matrix<T> a_, b_, da_, db_;
+};
+
+// s · τ q·k / (‖q‖‖k‖); 0 when either has no length.
+template <class T>
+class Cosine : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+  void prepare() override {
+    q_length_ = lengths(this->head_.q);
+    k_length_ = lengths(this->head_.k);
+  }
+  T score(Int i, Int j) const override { return this->head_.scale * tau() * cosine(i, j); }
+  void reverse(Int i, Int j, T g) override {
+    Head<T>& h = this->head_;
+    const T gs = g * h.scale;
+    const T c = cosine(i, j);
+    this->gradient("tau").at(0, 0) += gs * c;
+    const T nq = q_length_[i];
+    const T nk = k_length_[j];
+    if (nq == T(0) || nk == T(0)) return;
+    // ∂c/∂q = (k/‖k‖ − c q/‖q‖)/‖q‖, and the same with q and k exchanged.
+    const T gt = gs * tau();
+    for (Int d = 0; d < h.k.cols; ++d) {
+      const T uq = h.q.at(i, d) / nq;
+      const T uk = h.k.at(j, d) / nk;
+      h.dq.at(i, d) += gt * (uk - c * uq) / nq;
+      h.dk.at(j, d) += gt * (uq - c * uk) / nk;
+    }
+  }
+
+ private:
+  static std::vector<T> lengths(const Matrix<T>& x) {
+    std::vector<T> result;
+    for (Int r = 0; r < x.rows; ++r) result.push_back(std::sqrt(dot(x.row(r), x.row(r), x.cols)));
+    return result;
+  }
+  T tau() const { return this->parameter("tau").at(0, 0); }
+  T cosine(Int i, Int j) const {
+    if (q_length_[i] == T(0) || k_length_[j] == T(0)) return T(0);
+    return dot(this->head_.q.row(i), this->head_.k.row(j), this->head_.k.cols) / (q_length_[i] * k_length_[j]);
+  }
+
+  std::vector<T> q_length_, k_length_;
+};
+
+// −s γ ‖q−k‖²
+template <class T>
+class Distance : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+  T score(Int i, Int j) const override { return -this->head_.scale * gamma() * squared(i, j); }
+  void reverse(Int i, Int j, T g) override {
+    Head<T>& h = this->head_;
+    const T gs = g * h.scale;
+    this->gradient("gamma").at(0, 0) -= gs * squared(i, j);
+    for (Int d = 0; d < h.k.cols; ++d) {
+      const T slope = -T(2) * gs * gamma() * (h.q.at(i, d) - h.k.at(j, d));
+      h.dq.at(i, d) += slope;
+      h.dk.at(j, d) -= slope;
+    }
+  }
+
+ private:
+  T gamma() const { return this->parameter("gamma").at(0, 0); }
+  T squared(Int i, Int j) const {
+    T sum(0);
+    for (Int d = 0; d < this->head_.k.cols; ++d) {
+      const T x = this->head_.q.at(i, d) - this->head_.k.at(j, d);
+      sum += x * x;
+    }
+    return sum;
+  }
+};
+
+// s q·k − m·|i−j|
+template <class T>
+class Alibi : public Dot<T> {
+ public:
+  using Dot<T>::Dot;
+  T score(Int i, Int j) const override {
+    return Dot<T>::score(i, j) - this->parameter("m").at(0, 0) * T(std::abs(i - j));
+  }
+  void reverse(Int i, Int j, T g) override {
+    Dot<T>::reverse(i, j, g);
+    this->gradient("m").at(0, 0) -= g * T(std::abs(i - j));
+  }
+};
+
+// s q·k + table[bucket(j−i)]
+template <class T>
+class T5 : public Dot<T> {
+ public:
+  using Dot<T>::Dot;
+  T score(Int i, Int j) const override { return Dot<T>::score(i, j) + this->parameter("table").at(0, bucket(i, j)); }
+  void reverse(Int i, Int j, T g) override {
+    Dot<T>::reverse(i, j, g);
+    this->gradient("table").at(0, bucket(i, j)) += g;
+  }
+
+ private:
+  Int bucket(Int i, Int j) const {
+    const auto found = this->head_.settings.find("max_distance");
+    const double max_distance = found == this->head_.settings.end() ? 128 : found->second;
+    return t5_bucket(j - i, this->parameter("table").cols, max_distance);
+  }
+};
+
+// s q·(k + a[clip(j−i,±c)+c])
+template <class T>
+class Shaw : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+  T score(Int i, Int j) const override {
+    const Head<T>& h = this->head_;
+    const T* a = this->parameter("a").row(place(i, j));
+    T sum(0);
+    for (Int d = 0; d < h.k.cols; ++d) sum += h.q.at(i, d) * (h.k.at(j, d) + a[d]);
+    return h.scale * sum;
+  }
+  void reverse(Int i, Int j, T g) override {
+    Head<T>& h = this->head_;
+    const Int n = h.k.cols;
+    const T gs = g * h.scale;
+    add(h.dq.row(i), gs, h.k.row(j), n);
+    add(h.dq.row(i), gs, this->parameter("a").row(place(i, j)), n);
+    add(h.dk.row(j), gs, h.q.row(i), n);
+    add(this->gradient("a").row(place(i, j)), gs, h.q.row(i), n);
+  }
+
+ private:
+  Int place(Int i, Int j) const {
+    const Int c = (this->parameter("a").rows - 1) / 2;
+    return std::clamp(j - i, -c, c) + c;
+  }
+};
+
+// s (q·k + q·r + u·k + v·r), r = r[j−i+Sq−1]
+template <class T>
+class TransformerXl : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+  T score(Int i, Int j) const override {
+    const Head<T>& h = this->head_;
+    const Int n = h.k.cols;
+    const T* r = this->parameter("r").row(place(i, j));
+    return h.scale * (dot(h.q.row(i), h.k.row(j), n) + dot(h.q.row(i), r, n) +
+                      dot(this->parameter("u").row(0), h.k.row(j), n) + dot(this->parameter("v").row(0), r, n));
+  }
+  void reverse(Int i, Int j, T g) override {
+    Head<T>& h = this->head_;
+    const Int n = h.k.cols;
+    const T gs = g * h.scale;
+    const T* r = this->parameter("r").row(place(i, j));
+    T* dr = this->gradient("r").row(place(i, j));
+    add(h.dq.row(i), gs, h.k.row(j), n);
+    add(h.dq.row(i), gs, r, n);
+    add(h.dk.row(j), gs, h.q.row(i), n);
+    add(h.dk.row(j), gs, this->parameter("u").row(0), n);
+    add(dr, gs, h.q.row(i), n);
+    add(dr, gs, this->parameter("v").row(0), n);
+    add(this->gradient("u").row(0), gs, h.k.row(j), n);
+    add(this->gradient("v").row(0), gs, r, n);
+  }
+
+ private:
+  Int place(Int i, Int j) const { return j - i + this->head_.q.rows - 1; }
+};
+
+// δ = key − query on a grid whose positions run along its rows.
+template <class T>
+class OnGrid : public Formula<T> {
+ public:
+  using Formula<T>::Formula;
+
+ protected:
+  Int row_offset(Int i, Int j) const { return j / this->head_.grid[1] - i / this->head_.grid[1]; }
+  Int col_offset(Int i, Int j) const { return j % this->head_.grid[1] - i % this->head_.grid[1]; }
+};
+
+// −s α(‖δ‖² − 2 δ·Δ)
+template <class T>
+class Quadratic : public OnGrid<T> {
+ public:
+  using OnGrid<T>::OnGrid;
+  T score(Int i, Int j) const override { return -this->head_.scale * alpha() * bracket(i, j); }
+  void reverse(Int i, Int j, T g) override {
+    const T gs = g * this->head_.scale;
+    this->gradient("alpha").at(0, 0) -= gs * bracket(i, j);
+    this->gradient("center").at(0, 0) += T(2) * gs * alpha() * T(this->row_offset(i, j));
+    this->gradient("center").at(0, 1) += T(2) * gs * alpha() * T(this->col_offset(i, j));
+  }
+
+ private:
+  T alpha() const { return this->parameter("alpha").at(0, 0); }
+  T bracket(Int i, Int j) const {
+    const T x = T(this->row_offset(i, j));
+    const T y = T(this->col_offset(i, j));
+    const Matrix<T>& center = this->parameter("center");
+    return x * x + y * y - T(2) * (x * center.at(0, 0) + y * center.at(0, 1));
+  }
+};
+
+// −s ½ ‖Γ(δ−Δ)‖²
+template <class T>
+class Gaussian : public OnGrid<T> {
+ public:
+  using OnGrid<T>::OnGrid;
+  T score(Int i, Int j) const override {
+    const Terms t = terms(i, j);
+    return -this->head_.scale * T(0.5) * (t.u * t.u + t.v * t.v);
+  }
+  void reverse(Int i, Int j, T g) override {
+    const Terms t = terms(i, j);
+    const Matrix<T>& gamma = this->parameter("gamma");
+    const T du = -g * this->head_.scale * t.u;
+    const T dv = -g * this->head_.scale * t.v;
+    Matrix<T>& dgamma = this->gradient("gamma");
+    dgamma.at(0, 0) += du * t.x;
+    dgamma.at(0, 1) += du * t.y;
+    dgamma.at(1, 0) += dv * t.x;
+    dgamma.at(1, 1) += dv * t.y;
+    this->gradient("center").at(0, 0) -= du * gamma.at(0, 0) + dv * gamma.at(1, 0);
+    this->gradient("center").at(0, 1) -= du * gamma.at(0, 1) + dv * gamma.at(1, 1);
+  }
+
+ private:
+  struct Terms {
+    T x, y, u, v;
+  };
+  Terms terms(Int i, Int j) const {
+    const Matrix<T>& center = this->parameter("center");
+    const Matrix<T>& gamma = this->parameter("gamma");
+    const T x = T(this->row_offset(i, j)) - center.at(0, 0);
+    const T y = T(this->col_offset(i, j)) - center.at(0, 1);
+    return {x, y, gamma.at(0, 0) * x + gamma.at(0, 1) * y, gamma.at(1, 0) * x + gamma.at(1, 1) * y};
+  }
+};
+
+// s q·(row[δ₁+R−1] + col[δ₂+C−1] + c·k)
+template <class T>
+class Learned2d : public OnGrid<T> {
+ public:
+  using OnGrid<T>::OnGrid;
+  T score(Int i, Int j) const override {
+    const Head<T>& h = this->head_;
+    const T* row = this->parameter("row").row(row_place(i, j));
+    const T* col = this->parameter("col").row(col_place(i, j));
+    T sum(0);
+    for (Int d = 0; d < h.k.cols; ++d) sum += h.q.at(i, d) * (row[d] + col[d] + content() * h.k.at(j, d));
+    return h.scale * sum;
+  }
+  void reverse(Int i, Int j, T g) override {
+    Head<T>& h = this->head_;
+    const Int n = h.k.cols;
+    const T gs = g * h.scale;
+    add(h.dq.row(i), gs, this->parameter("row").row(row_place(i, j)), n);
+    add(h.dq.row(i), gs, this->parameter("col").row(col_place(i, j)), n);
+    add(h.dq.row(i), gs * content(), h.k.row(j), n);
+    add(h.dk.row(j), gs * content(), h.q.row(i), n);
+    add(this->gradient("row").row(row_place(i, j)), gs, h.q.row(i), n);
+    add(this->gradient("col").row(col_place(i, j)), gs, h.q.row(i), n);
+  }
+
+ private:
+  Int row_place(Int i, Int j) const { return this->row_offset(i, j) + this->head_.grid[0] - 1; }
+  Int col_place(Int i, Int j) const { return this->col_offset(i, j) + this->head_.grid[1] - 1; }
+  T content() const {
+    const auto found = this->head_.settings.find("content");
+    return found == this->head_.settings.end() ? T(0) : T(found->second);
+  }
+};
+
+}  // namespace
+
+const std::vector<std::string>& formula_names() {
+  static const std::vector<std::string> names = {"dot",   "scaled_dot", "bilinear",       "additive",  "cosine",
+                                                 "distance", "alibi",   "t5",             "shaw",      "transformer_xl",
+                                                 "quadratic", "gaussian", "learned_2d"};
+  return names;
+}
+
+bool knows(const std::string& name) {
+  return std::find(formula_names().begin(), formula_names().end(), name) != formula_names().end();
+}
+
+bool divides_by_root(const std::string& name) {
+  for (const char* scaled : {"scaled_dot", "alibi", "t5", "shaw", "transformer_xl", "learned_2d"})
+    if (name == scaled) return true;
+  return false;
+}
+
+Int t5_bucket(Int offset, Int buckets, double max_distance) {
+  const Int half = buckets / 2;
+  const Int first = offset > 0 ? half : 0;
+  const Int distance = std::abs(offset);
+  const Int exact = half / 2;
+  if (distance < exact) return first + distance;
+  const double ratio = std::log(double(distance) / double(exact)) / std::log(max_distance / double(exact));
+  return first + std::min(exact + Int(ratio * double(half - exact)), half - 1);
+}
+
+template <class T>
+std::unique_ptr<Formula<T>> make_formula(const std::string& name, Head<T>& head) {
+  if (name == "dot" || name == "scaled_dot") return std::make_unique<Dot<T>>(head);
+  if (name == "bilinear") return std::make_unique<Bilinear<T>>(head);
+  if (name == "additive") return std::make_unique<Additive<T>>(head);
+  if (name == "cosine") return std::make_unique<Cosine<T>>(head);
+  if (name == "distance") return std::make_unique<Distance<T>>(head);
+  if (name == "alibi") return std::make_unique<Alibi<T>>(head);
+  if (name == "t5") return std::make_unique<T5<T>>(head);
+  if (name == "shaw") return std::make_unique<Shaw<T>>(head);
+  if (name == "transformer_xl") return std::make_unique<TransformerXl<T>>(head);
+  if (name == "quadratic") return std::make_unique<Quadratic<T>>(head);
+  if (name == "gaussian") return std::make_unique<Gaussian<T>>(head);
+  if (name == "learned_2d") return std::make_unique<Learned2d<T>>(head);
+  throw std::invalid_argument("the oracle has no formula " + name);
+}
+
+template std::unique_ptr<Formula<float>> make_formula<float>(const std::string&, Head<float>&);
+template std::unique_ptr<Formula<double>> make_formula<double>(const std::string&, Head<double>&);
+
+}  // namespace oracle

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "oracle/problem.h"
+
+// The score of one query and one key, and its reverse, for every mechanism: written from the table of formulas.
+// T is double for the oracle and float for the naive evaluation that error bounds are measured against.
+namespace oracle {
+
+template <class T>
+struct Matrix {
+  Int rows = 0;
+  Int cols = 0;
+  std::vector<T> data;
+
+  Matrix() = default;
+  Matrix(Int r, Int c) : rows(r), cols(c), data(static_cast<std::size_t>(r * c), T(0)) {}
+  T* row(Int r) { return data.data() + r * cols; }
+  const T* row(Int r) const { return data.data() + r * cols; }
+  T& at(Int r, Int c) { return data[static_cast<std::size_t>(r * cols + c)]; }
+  T at(Int r, Int c) const { return data[static_cast<std::size_t>(r * cols + c)]; }
+};
+
+// What one batch and head reads, and the gradients of it.
+template <class T>
+struct Head {
+  Matrix<T> q, k;
+  Matrix<T> dq, dk;
+  std::map<std::string, Matrix<T>> parameters, gradients;
+  std::map<std::string, double> settings;
+  std::array<Int, 2> grid{};
+  T scale = T(1);
+};
+
+template <class T>
+class Formula {
+ public:
+  explicit Formula(Head<T>& head) : head_(head) {}
+  virtual ~Formula() = default;
+  virtual void prepare() {}
+  virtual T score(Int i, Int j) const = 0;
+  // Adds the gradients of g · score(i, j).
+  virtual void reverse(Int i, Int j, T g) = 0;
+  virtual void finish() {}
+
+ protected:
+  const Matrix<T>& parameter(const char* name) const { return head_.parameters.at(name); }
+  Matrix<T>& gradient(const char* name) { return head_.gradients.at(name); }
+  bool has(const char* name) const { return head_.parameters.count(name) != 0; }
+
+  Head<T>& head_;
+};
+
+// Names of the table, in its order.
+const std::vector<std::string>& formula_names();
+bool knows(const std::string& name);
+// Whether the formula divides by √Dk.
+bool divides_by_root(const std::string& name);
+
+template <class T>
+std::unique_ptr<Formula<T>> make_formula(const std::string& name, Head<T>& head);
+
+// T5's bucket of a key `offset` after the query.
+Int t5_bucket(Int offset, Int buckets, double max_distance);
+
+}  // namespace oracle

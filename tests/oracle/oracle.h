@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "oracle/problem.h"
+
+// Attention by its definition, one row at a time, with the whole matrix of weights kept. It shares no code with the
+// library: what both agree on, two independent writings agree on.
+namespace oracle {
+
+// Arithmetic of the evaluation: `exact` is double; `single` is a naive evaluation in float, the yardstick of error bounds.
+enum class Precision { exact, single };
+
+struct Forward {
+  std::vector<Array> out;  // [B, H, Sq, Dv] each
+  Array lse;               // [B, H, Sq, 1]
+  Array scores;            // [B, H, Sq, Sk], −inf where hidden
+  Array weights;           // [B, H, Sq, Sk]
+};
+
+// Facts about each row of weights. Positions have one coordinate, or two on a grid.
+struct Statistics {
+  Array entropy;            // [B, H, Sq, 1]
+  std::vector<Int> argmax;  // B·H·Sq; −1 where nothing is visible
+  Array position;           // [B, H, Sq, 1 or 2]
+  Array covariance;         // [B, H, Sq, 1 or 4]
+  std::vector<Int> top_indices;
+  Array top_weights;        // [B, H, Sq, top_k]
+};
+
+struct Gradients {
+  Array q;
+  Array k;
+  std::vector<Array> v;
+  Array bias;  // empty without a bias
+  std::map<std::string, Array> parameters;
+};
+
+bool visible(const Problem& problem, Int batch, Int head, Int i, Int j);
+
+Forward forward(const Problem& problem, Precision precision = Precision::exact);
+
+Statistics statistics(const Forward& forward, int top_k, std::array<Int, 2> grid = {});
+
+// Reverse formulas. With `stored_out` the row sums Σ dO∘out are taken from it, as a backward pass does that is handed
+// outputs rounded to a small type.
+Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision = Precision::exact,
+                   const std::vector<Array>* stored_out = nullptr);
+
+// Central differences of Σ out∘grad_out: slow, but derived from nothing beyond forward().
+Gradients finite_differences(const Problem& problem, const std::vector<Array>& grad_out, double step = 1e-5);
+
+}  // namespace oracle

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "oracle/oracle.h"
+#include "rapt/attend.h"
+#include "rapt/registry.h"
+#include "rapt/threads.h"
+#include "support/buffer.h"
+
+// One description of a problem drives every test: it makes inputs for any registered mechanism from its specification.
+namespace support {
+
+using oracle::Int;
+
+enum class MaskKind {
+  none,
+  top_left,
+  bottom_right,
+  window,               // both sides limited
+  window_left,          // only the left side
+  window_bottom_right,  // with causal bottom_right: the window is shifted
+  key_lengths,
+  packed,
+  packed_top_left,
+  packed_bottom_right,
+  dense,                // with rows that see nothing
+  dense_shared,         // one row of mask for all
+  everything,           // all that combine
+};
+
+enum class BiasKind { none, full, per_head, per_batch, per_key, per_head_key };
+
+// high: every setting at the top of its range, where that is a number one can use; else the default.
+enum class Settings { defaults, high };
+
+std::vector<MaskKind> all_masks();
+std::vector<BiasKind> all_biases();
+const char* label(MaskKind mask);
+const char* label(BiasKind bias);
+
+struct CaseSpec {
+  std::string mechanism = "scaled_dot";
+  rapt::Dtype dtype = rapt::Dtype::f64;
+  Int batch = 1;
+  Int heads = 2;
+  Int key_heads = 0;  // 0: heads
+  Int queries = 17;
+  Int keys = 17;
+  Int query_dim = 0;  // 0: key_dim; kept only where the mechanism maps its queries
+  Int key_dim = 8;
+  std::vector<Int> value_dims = {8};
+  MaskKind mask = MaskKind::none;
+  BiasKind bias = BiasKind::none;
+  double softcap = 0;
+  std::optional<double> scale;
+  rapt::Normalizer normalizer = rapt::Normalizer::softmax;
+  bool per_head = true;             // parameters whose heads are optional
+  bool optional_parameters = true;  // give those that may be left out
+  Settings settings = Settings::high;
+  Layout layout = Layout::bhsd;
+  std::uint64_t seed = 1;
+};
+
+// Readable, and a valid test name.
+std::string describe(const CaseSpec& spec);
+
+// Numbers that are the same on every platform.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u) {}
+  std::uint64_t bits();
+  double uniform(double low, double high);
+  double normal();
+  Int below(Int bound) { return static_cast<Int>(bits() % static_cast<std::uint64_t>(bound)); }
+
+ private:
+  std::uint64_t state_;
+};
+
+oracle::Array random_array(const oracle::Sizes& shape, Random& random, rapt::Dtype dtype, double size = 1);
+
+// The problem, its numbers already rounded to the storage type, with a gradient for each output.
+struct Case {
+  CaseSpec spec;
+  oracle::Problem problem;
+  std::vector<oracle::Array> grad_out;
+  const rapt::MechanismInfo* mechanism = nullptr;
+};
+
+Case make_case(const CaseSpec& spec);
+// A problem given number by number; the gradients of its outputs are random.
+Case make_case(const oracle::Problem& problem, rapt::Dtype dtype);
+
+// The shape that the library takes a parameter in, [heads?, sizes…] aligned to the right.
+rapt::Shape library_shape(const rapt::ParameterSpec& spec, const oracle::Array& value);
+
+std::vector<std::string> registered_names();
+
+// Runs on one SIMD target, and goes back.
+class IsaScope {
+ public:
+  explicit IsaScope(rapt::Isa isa) : before_(rapt::active_isa()) { rapt::set_isa(isa); }
+  ~IsaScope() { rapt::set_isa(before_); }
+  IsaScope(const IsaScope&) = delete;
+  IsaScope& operator=(const IsaScope&) = delete;
+
+ private:
+  rapt::Isa before_;
+};
+
+}  // namespace support

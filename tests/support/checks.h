@@ -1,0 +1,26 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "support/call.h"
+#include "support/compare.h"
+
+// What the tests of forward and backward have in common: one case, every SIMD target and path, against the oracle.
+namespace support {
+
+// Outputs, lse, weights and statistics.
+void check_forward(const CaseSpec& spec);
+// Every gradient, with and without the saved row sums.
+void check_backward(const CaseSpec& spec);
+
+using MechanismAndType = std::tuple<std::string, rapt::Dtype>;
+std::string mechanism_and_type(const testing::TestParamInfo<MechanismAndType>& parameters);
+std::string mechanism_name(const testing::TestParamInfo<std::string>& mechanism);
+
+const std::vector<rapt::Dtype>& all_dtypes();
+
+}  // namespace support

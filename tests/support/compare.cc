@@ -1,0 +1,215 @@
+#include "support/compare.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/storage.h"
+
+namespace support {
+namespace {
+
+using oracle::Array;
+using testing::AssertionFailure;
+using testing::AssertionResult;
+using testing::AssertionSuccess;
+
+constexpr double kFloatStep = 1.1920929e-7;
+
+// The size of ∂L/∂weight before anything cancels: gradients are differences of such numbers.
+double gradient_size(const Case& c) {
+  double size = 1e-30;
+  for (std::size_t n = 0; n < c.grad_out.size(); ++n) {
+    const Array& g = c.grad_out[n];
+    const double value = largest(c.problem.v[n]);
+    const Int dim = g.shape[3];
+    for (std::size_t row = 0; row < g.data.size() / std::size_t(dim); ++row) {
+      double sum = 0;
+      for (Int d = 0; d < dim; ++d) sum += std::abs(g.data[row * std::size_t(dim) + std::size_t(d)]) * value;
+      size = std::max(size, sum);
+    }
+  }
+  return size;
+}
+
+AssertionResult named(const std::string& name, const AssertionResult& result) {
+  if (result) return result;
+  return AssertionFailure() << name << ": " << result.message();
+}
+
+Array rounded(const Array& x, rapt::Dtype dtype) {
+  Array y = x;
+  for (double& e : y.data) e = round_to(dtype, e);
+  return y;
+}
+
+}  // namespace
+
+double largest(const Array& x) {
+  double result = 0;
+  for (double e : x.data)
+    if (std::isfinite(e)) result = std::max(result, std::abs(e));
+  return result;
+}
+
+double largest_difference(const Array& a, const Array& b) {
+  double result = 0;
+  for (std::size_t n = 0; n < a.data.size(); ++n) {
+    const double difference = std::abs(a.data[n] - b.data[n]);
+    if (std::isfinite(difference)) result = std::max(result, difference);
+  }
+  return result;
+}
+
+double rounding_of(rapt::Dtype dtype) {
+  switch (dtype) {
+    case rapt::Dtype::f64: return 1e-12;
+    case rapt::Dtype::f32: return 2e-5;
+    case rapt::Dtype::bf16: return 1e-2;
+    case rapt::Dtype::f16: return 2e-3;
+  }
+  return 0;
+}
+
+AssertionResult close(const Array& got, const Array& want, const Array* naive, const Bound& bound) {
+  if (got.shape != want.shape || got.data.size() != want.data.size()) return AssertionFailure() << "sizes differ";
+  const double size = std::max(largest(want), bound.size);
+  double allowed = 1e-11 * size;
+  if (bound.dtype != rapt::Dtype::f64) allowed = 2 * largest_difference(*naive, want) + 4 * kFloatStep * size;
+  for (std::size_t n = 0; n < want.data.size(); ++n) {
+    const double x = got.data[n];
+    const double y = want.data[n];
+    if (std::isnan(x) && std::isnan(y)) continue;
+    if (x == y) continue;
+    double limit = allowed;
+    if (bound.dtype == rapt::Dtype::bf16 || bound.dtype == rapt::Dtype::f16)
+      limit += half_step(bound.dtype, std::abs(y) + allowed);
+    if (!(std::abs(x - y) <= limit))
+      return AssertionFailure() << "element " << n << " is " << x << ", not " << y << ": off by " << std::abs(x - y)
+                                << ", allowed " << limit << " (" << label(bound.dtype) << ")";
+  }
+  return AssertionSuccess();
+}
+
+Expected::Expected(const Case& c, bool with_backward) : case_(c) {
+  const bool low = c.spec.dtype != rapt::Dtype::f64;
+  exact_ = oracle::forward(c.problem);
+  if (low) naive_ = oracle::forward(c.problem, oracle::Precision::single);
+  if (!with_backward) return;
+  gradient_size_ = gradient_size(c);
+  exact_gradients_ = oracle::backward(c.problem, c.grad_out);
+  if (!low) return;
+  // A backward pass is handed the outputs as they were stored.
+  std::vector<Array> stored;
+  for (const Array& out : naive_.out) stored.push_back(rounded(out, c.spec.dtype));
+  naive_gradients_ = oracle::backward(c.problem, c.grad_out, oracle::Precision::single, &stored);
+}
+
+AssertionResult Expected::matches(const ForwardResult& got) const {
+  const rapt::Dtype dtype = case_.spec.dtype, compute = compute_type(dtype);
+  const bool low = dtype != rapt::Dtype::f64;
+  if (!got.damage.empty()) return AssertionFailure() << got.damage;
+  for (std::size_t n = 0; n < exact_.out.size(); ++n) {
+    const Bound bound{dtype, largest(case_.problem.v[n])};
+    const auto result = close(got.out[n], exact_.out[n], low ? &naive_.out[n] : nullptr, bound);
+    if (!result) return named("out " + std::to_string(n), result);
+  }
+  if (!got.lse.empty()) {
+    const auto result = close(got.lse, exact_.lse, &naive_.lse, {compute, largest(exact_.scores)});
+    if (!result) return named("lse", result);
+  }
+  if (!got.weights.empty()) {
+    const auto result = close(got.weights, exact_.weights, &naive_.weights, {compute, 1});
+    if (!result) return named("weights", result);
+  }
+  return matches(got.statistics);
+}
+
+AssertionResult Expected::matches(const oracle::Statistics& got) const {
+  if (got.entropy.empty() && got.top_weights.empty()) return AssertionSuccess();
+  const rapt::Dtype compute = compute_type(case_.spec.dtype);
+  const int top = got.top_weights.empty() ? 0 : static_cast<int>(got.top_weights.shape[3]);
+  const std::array<Int, 2> grid = !got.position.empty() && got.position.shape[3] == 2 ? case_.problem.grid : std::array<Int, 2>{};
+  const oracle::Statistics want = oracle::statistics(exact_, top, grid);
+  const oracle::Statistics naive = oracle::statistics(compute == rapt::Dtype::f64 ? exact_ : naive_, top, grid);
+  const Int keys = exact_.weights.shape[3];
+  const double length = double(keys);
+  if (!got.entropy.empty()) {
+    AssertionResult result = close(got.entropy, want.entropy, &naive.entropy, {compute, largest(exact_.scores)});
+    if (!result) return named("entropy", result);
+    result = close(got.position, want.position, &naive.position, {compute, length});
+    if (!result) return named("position", result);
+    result = close(got.covariance, want.covariance, &naive.covariance, {compute, length * length});
+    if (!result) return named("covariance", result);
+  }
+  // Two weights that the precision cannot tell apart may come in either order.
+  const double tie = compute == rapt::Dtype::f64 ? 1e-13 : 1e-6;
+  const auto same_place = [&](std::size_t row, Int a, Int b) {
+    if (a == b) return true;
+    if (a < 0 || b < 0 || a >= keys || b >= keys) return false;
+    const double* w = exact_.weights.data.data() + static_cast<Int>(row) * keys;
+    return std::abs(w[a] - w[b]) <= tie;
+  };
+  for (std::size_t row = 0; row < got.argmax.size(); ++row)
+    if (!same_place(row, got.argmax[row], want.argmax[row]))
+      return AssertionFailure() << "argmax of row " << row << " is " << got.argmax[row] << ", not " << want.argmax[row];
+  if (top == 0) return AssertionSuccess();
+  for (std::size_t n = 0; n < got.top_indices.size(); ++n)
+    if (!same_place(n / std::size_t(top), got.top_indices[n], want.top_indices[n]))
+      return AssertionFailure() << "top index " << n << " is " << got.top_indices[n] << ", not " << want.top_indices[n];
+  return named("top weights", close(got.top_weights, want.top_weights, &naive.top_weights, {compute, 1}));
+}
+
+AssertionResult Expected::matches(const BackwardResult& got) const {
+  const rapt::Dtype dtype = case_.spec.dtype;
+  if (!got.damage.empty()) return AssertionFailure() << got.damage;
+  const Bound bound{dtype, gradient_size_};
+  const auto check = [&](const std::string& name, const Array& x, const Array& want, const Array& naive) {
+    if (x.empty()) return AssertionSuccess();
+    return named("gradient of " + name, close(x, want, &naive, bound));
+  };
+  const oracle::Gradients& g = got.gradients;
+  AssertionResult result = check("q", g.q, exact_gradients_.q, naive_gradients_.q);
+  if (result) result = check("k", g.k, exact_gradients_.k, naive_gradients_.k);
+  for (std::size_t n = 0; n < g.v.size() && result; ++n) {
+    const Array none;
+    result = check("v" + std::to_string(n), g.v[n], exact_gradients_.v[n], naive_gradients_.v.empty() ? none : naive_gradients_.v[n]);
+  }
+  if (result) result = check("bias", g.bias, exact_gradients_.bias, naive_gradients_.bias);
+  for (const auto& [name, value] : g.parameters) {
+    if (!result) break;
+    const auto naive = naive_gradients_.parameters.find(name);
+    const Array none;
+    result = check(name, value, exact_gradients_.parameters.at(name), naive == naive_gradients_.parameters.end() ? none : naive->second);
+  }
+  return result;
+}
+
+AssertionResult agree(const Array& a, const Array& b, double tolerance, double size) {
+  if (a.shape != b.shape) return AssertionFailure() << "sizes differ";
+  const double allowed = tolerance * std::max(size, std::max(largest(a), largest(b)));
+  for (std::size_t n = 0; n < a.data.size(); ++n) {
+    const double x = a.data[n];
+    const double y = b.data[n];
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if (!(std::abs(x - y) <= allowed))
+      return AssertionFailure() << "element " << n << ": " << x << " and " << y << " differ by " << std::abs(x - y)
+                                << ", allowed " << allowed;
+  }
+  return AssertionSuccess();
+}
+
+AssertionResult agree(const oracle::Gradients& a, const oracle::Gradients& b, double tolerance) {
+  double size = std::max(largest(a.q), largest(a.k));
+  for (const Array& v : a.v) size = std::max(size, largest(v));
+  for (const auto& entry : a.parameters) size = std::max(size, largest(entry.second));
+  size = std::max(1e-30, 0.01 * size);
+  AssertionResult result = named("q", agree(a.q, b.q, tolerance, size));
+  if (result) result = named("k", agree(a.k, b.k, tolerance, size));
+  for (std::size_t n = 0; n < a.v.size() && result; ++n) result = named("v", agree(a.v[n], b.v[n], tolerance, size));
+  if (result) result = named("bias", agree(a.bias, b.bias, tolerance, size));
+  for (const auto& [name, value] : a.parameters)
+    if (result) result = named(name, agree(value, b.parameters.at(name), tolerance, size));
+  return result;
+}
+
+}  // namespace support
