@@ -7,6 +7,7 @@
 #include "cli/attend_job.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "rapt/error.h"
 #include "rapt/threads.h"
 #include "tensor/files.h"
 #include "tensor/npy.h"
@@ -59,6 +60,10 @@ void print_summary(const AttendArguments& arguments, const AttendResult& result)
 }
 
 void run(const AttendArguments& arguments) {
+  // Long work should not end at a name that was wrong from the start.
+  std::error_code ignored;
+  if (std::filesystem::exists(arguments.out, ignored) && !std::filesystem::is_directory(arguments.out, ignored))
+    throw Error("attend: --out: '" + arguments.out + "' is a file; takes a directory");
   const AttendResult result = run_attend(arguments);
   StagedFiles files;
   files.make_directory(arguments.out);

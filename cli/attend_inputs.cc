@@ -20,20 +20,34 @@ Dtype default_dtype(const std::vector<const Array*>& arrays) {
   return Dtype::f16;
 }
 
-// Bytes of 0 and 1 from booleans, or from whole numbers that are 0 or 1.
-Array to_boolean(const std::string& path, const Array& array) {
-  if (is_float(array.type()))
-    throw Error("attend: --mask '" + path + "': got " + name_of(array.type()) +
-                "; takes bool, true = attend (numbers that are added to the scores go to --bias)");
-  Array result(ElementType::boolean, array.shape());
-  const Array numbers = array.to(ElementType::f64);
-  const std::span<bool> target = result.as<bool>();
-  const std::span<const double> source = numbers.as<double>();
+template <class T>
+void take_flags(const std::string& path, const Array& array, std::span<bool> flags) {
+  const std::span<const T> source = array.as<T>();
   for (std::size_t n = 0; n < source.size(); ++n) {
-    if (source[n] != 0 && source[n] != 1)
-      throw Error("attend: --mask '" + path + "': got the number " + std::to_string(static_cast<std::int64_t>(source[n])) +
+    if (source[n] != T(0) && source[n] != T(1))
+      throw Error("attend: --mask '" + path + "': got the number " + std::to_string(source[n]) +
                   "; takes bool, or whole numbers 0 and 1");
-    target[n] = source[n] != 0;
+    flags[n] = source[n] != T(0);
+  }
+}
+
+// Booleans as they are; whole numbers where all are 0 or 1.
+Array to_boolean(const std::string& path, Array array) {
+  if (array.type() == ElementType::boolean) return array;
+  Array result(ElementType::boolean, array.shape());
+  const std::span<bool> flags = result.as<bool>();
+  switch (array.type()) {
+    case ElementType::i8: take_flags<std::int8_t>(path, array, flags); break;
+    case ElementType::i16: take_flags<std::int16_t>(path, array, flags); break;
+    case ElementType::i32: take_flags<std::int32_t>(path, array, flags); break;
+    case ElementType::i64: take_flags<std::int64_t>(path, array, flags); break;
+    case ElementType::u8: take_flags<std::uint8_t>(path, array, flags); break;
+    case ElementType::u16: take_flags<std::uint16_t>(path, array, flags); break;
+    case ElementType::u32: take_flags<std::uint32_t>(path, array, flags); break;
+    case ElementType::u64: take_flags<std::uint64_t>(path, array, flags); break;
+    default:
+      throw Error("attend: --mask '" + path + "': got " + name_of(array.type()) +
+                  "; takes bool, true = attend (numbers that are added to the scores go to --bias)");
   }
   return result;
 }
@@ -100,14 +114,14 @@ void AttendInputs::read_arrays(const AttendArguments& arguments) {
   number_type = dtype == Dtype::f64 ? ElementType::f64 : ElementType::f32;
   for (const Array* array : arrays) rank = std::max(rank, array->rank());
   const ElementType type = element_type(dtype);
-  q = q.to(type);
-  k = k.to(type);
-  for (Array& array : v) array = array.to(type);
+  q = std::move(q).to(type);
+  k = std::move(k).to(type);
+  for (Array& array : v) array = std::move(array).to(type);
   if (arguments.bias.empty()) return;
   bias = read_input("--bias", arguments.bias, 2, 4);
   if (bias.type() == ElementType::boolean)
     throw Error("attend: --bias '" + arguments.bias + "': got bool; takes numbers (true = attend goes to --mask)");
-  bias = bias.to(number_type);
+  bias = std::move(bias).to(number_type);
 }
 
 void AttendInputs::find_sizes() {

@@ -155,7 +155,7 @@ void print_layer(const Layer& layer, const LayerCount& counted) {
 void print_model(const Model& model, const std::vector<LayerCount>& counts) {
   if (!model.title.empty()) std::cout << model.title << "\n\n";
   for (std::size_t n = 0; n < counts.size(); ++n) {
-    std::cout << (n ? "\n" : "") << layer_title(model.layers[n], n + 1) << "\n";
+    std::cout << (n ? "\n\n" : "") << layer_title(model.layers[n], n + 1) << "\n";
     print_layer(model.layers[n], counts[n]);
   }
   const Totals totals = total_of(model.layers, counts);

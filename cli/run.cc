@@ -37,7 +37,8 @@ std::string verb_names(const CLI::App& app) {
 void check_verb(const CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2) throw Error("no verb is given; takes one of " + verb_names(app) + " (see rapt --help)");
   const std::string first = argv[1];
-  if (first.starts_with("-")) return;
+  if (first == "-h" || first == "--help" || first == "--version") return;
+  if (first.starts_with("-")) throw Error("got '" + first + "' before a verb; takes a verb, --help or --version");
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     if (verb->get_name() == first) return;
   throw Error("there is no verb '" + first + "'; takes one of " + verb_names(app));

@@ -35,11 +35,13 @@ bool visible(const Matrix& mask, std::int64_t i, std::int64_t j) {
   return mask.empty() || mask(mask.rows == 1 ? 0 : i, j) != 0;
 }
 
-// With one visible key, the largest score of a row is that key's score: real scores of every mechanism, with no rounding.
+// With one visible key, the largest score of a row is that key's score: real scores of every mechanism. The reference
+// path scales after the product, as the formula is written; the fast ones scale the queries first.
 Matrix scores_of(const HeadInputs& inputs, const Matrix& mask, AttendOptions options) {
   const std::int64_t queries = inputs.q.rows;
   const std::int64_t keys = inputs.k.rows;
   options.normalizer = Normalizer::argmax;
+  options.path = Path::reference;
   Matrix result(queries, keys);
   const Matrix no_values(keys, 1);
   Matrix unused(queries, 1);

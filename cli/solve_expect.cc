@@ -77,6 +77,25 @@ Comparison compare_count(const WorkedProblem& problem, const Step& step, const E
   return {step.id, 1, 1, printed.text, ours, number, exact};
 }
 
+void compare_step(const WorkedProblem& problem, const Step& step, const Expectation& expectation, std::vector<Comparison>& result) {
+  if (step.kind == StepKind::count) {
+    result.push_back(compare_count(problem, step, expectation));
+    return;
+  }
+  const Matrix& m = step.value;
+  auto rows = static_cast<std::int64_t>(expectation.rows.size());
+  auto cols = static_cast<std::int64_t>(expectation.rows.front().size());
+  std::vector<PrintedNumber> numbers;
+  for (const auto& row : expectation.rows) numbers.insert(numbers.end(), row.begin(), row.end());
+  // A list of numbers may stand for a column.
+  if (rows == 1 && m.cols == 1) std::swap(rows, cols);
+  if (rows != m.rows || cols != m.cols)
+    fail(problem, expectation.id, "is " + std::to_string(rows) + " × " + std::to_string(cols) + " where the step is " +
+                                      std::to_string(m.rows) + " × " + std::to_string(m.cols));
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < cols; ++j) result.push_back(compare_number(step, numbers[m.place(i, j)], i, j, m(i, j)));
+}
+
 }  // namespace
 
 std::vector<Expectation> read_expectations(const JsonNode& node) {
@@ -98,32 +117,16 @@ std::vector<Expectation> read_expectations(const JsonNode& node) {
 }
 
 std::vector<Comparison> compare(const WorkedProblem& problem, const Solution& solution) {
-  std::vector<Comparison> result;
-  for (const Expectation& expectation : problem.expectations) {
-    const Step* step = solution.find(expectation.id);
-    if (!step) {
+  for (const Expectation& expectation : problem.expectations)
+    if (!solution.find(expectation.id)) {
       std::string known;
-      for (const Step& s : solution.steps) known += (known.empty() ? "" : ", ") + s.id;
+      for (const Step& step : solution.steps) known += (known.empty() ? "" : ", ") + step.id;
       fail(problem, expectation.id, "there is no such step; the steps are " + known);
     }
-    if (step->kind == StepKind::count) {
-      result.push_back(compare_count(problem, *step, expectation));
-      continue;
-    }
-    const Matrix& m = step->value;
-    auto rows = static_cast<std::int64_t>(expectation.rows.size());
-    auto cols = static_cast<std::int64_t>(expectation.rows.front().size());
-    std::vector<PrintedNumber> numbers;
-    for (const auto& row : expectation.rows) numbers.insert(numbers.end(), row.begin(), row.end());
-    // A list of numbers may stand for a column.
-    if (rows == 1 && m.cols == 1) std::swap(rows, cols);
-    if (rows != m.rows || cols != m.cols)
-      fail(problem, expectation.id, "is " + std::to_string(rows) + " × " + std::to_string(cols) + " where the step is " +
-                                        std::to_string(m.rows) + " × " + std::to_string(m.cols));
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < cols; ++j)
-        result.push_back(compare_number(*step, numbers[m.place(i, j)], i, j, m(i, j)));
-  }
+  std::vector<Comparison> result;
+  for (const Step& step : solution.steps)
+    for (const Expectation& expectation : problem.expectations)
+      if (expectation.id == step.id) compare_step(problem, step, expectation, result);
   return result;
 }
 

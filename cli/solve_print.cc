@@ -223,8 +223,8 @@ nlohmann::ordered_json to_json(const WorkedProblem& problem, const Solution& sol
   result["title"] = problem.title;
   result["source"] = problem.source;
   result["notes"] = solution.notes;
-  nlohmann::ordered_json& steps = result["steps"] = nlohmann::ordered_json::array();
-  nlohmann::ordered_json& values = result["values"] = nlohmann::ordered_json::object();
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  nlohmann::ordered_json values = nlohmann::ordered_json::object();
   for (const Step& step : solution.steps) {
     nlohmann::ordered_json entry{{"id", step.id}, {"section", step.section}, {"symbol", step.symbol.text}, {"formula", step.formula.text}};
     if (step.kind == StepKind::count) {
@@ -241,20 +241,24 @@ nlohmann::ordered_json to_json(const WorkedProblem& problem, const Solution& sol
     }
     steps.push_back(std::move(entry));
   }
+  result["steps"] = std::move(steps);
+  result["values"] = std::move(values);
   if (options.vectors) {
-    nlohmann::ordered_json& lines = result["vectors"] = nlohmann::ordered_json::array();
+    nlohmann::ordered_json lines = nlohmann::ordered_json::array();
     for (const VectorLine& line : vector_lines(problem, solution, options.precision)) {
       std::string text = line.left.text;
       for (const Notation& part : line.parts) text += " = " + part.text;
       lines.push_back(std::move(text));
     }
+    result["vectors"] = std::move(lines);
   }
   if (!comparisons.empty()) {
-    nlohmann::ordered_json& list = result["expect"] = nlohmann::ordered_json::array();
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Comparison& c : comparisons) {
       nlohmann::ordered_json ours = std::isfinite(c.value) ? nlohmann::ordered_json(c.value) : nlohmann::ordered_json();
       list.push_back({{"id", c.id}, {"row", c.row}, {"column", c.col}, {"printed", c.printed}, {"ours", ours}, {"agrees", c.agrees}});
     }
+    result["expect"] = std::move(list);
     result["agrees"] = all_agree(comparisons);
   }
   return result;

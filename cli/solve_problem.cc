@@ -10,7 +10,7 @@ namespace rapt::cli {
 namespace {
 
 // Every number is printed: more rows than this is not a worked example.
-constexpr std::int64_t kMaxTokens = 512;
+constexpr std::int64_t kMaxTokens = 256;
 
 std::string shape_text(const Matrix& m) { return std::to_string(m.rows) + " × " + std::to_string(m.cols); }
 

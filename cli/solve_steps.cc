@@ -137,11 +137,16 @@ void add_layer_count(const Layer& layer, Solution& solution) {
   };
   const Quantity& parameters = counted.parameters;
   whole("parameters", "parameters", parameters.symbols() + " = " + parameters.numbers(), parameters.value());
-  whole("multiply_adds", "multiply-adds", "all stages", counted.multiply_add_total);
+  const auto listed = [](const std::vector<Stage>& stages) {
+    std::string text;
+    for (const Stage& stage : stages) text += (text.empty() ? "" : " + ") + std::to_string(stage.quantity.value()) + " (" + stage.name + ")";
+    return text;
+  };
+  whole("multiply_adds", "multiply-adds", listed(counted.multiply_adds), counted.multiply_add_total);
   whole("exponentials", "exponentials", counted.exponentials.symbols() + " = " + counted.exponentials.numbers(),
         counted.exponentials.value());
-  whole("naive_bytes", "bytes, score matrix stored", "all arrays", counted.naive_total);
-  whole("fused_bytes", "bytes, fused", "all arrays", counted.fused_total);
+  whole("naive_bytes", "bytes, score matrix stored", listed(counted.naive_bytes), counted.naive_total);
+  whole("fused_bytes", "bytes, fused", listed(counted.fused_bytes), counted.fused_total);
   for (const Growth& growth : counted.growth)
     if (growth.encoding == layer.encoding) solution.notes.push_back(growth.what + ": " + growth.order);
   solution.count = std::move(counted);

@@ -78,8 +78,9 @@ class VectorWriter {
     if (name == "dot" || name == "scaled_dot") {
       Notation sum;
       for (std::int64_t d = 0; d < q.cols; ++d) {
-        sum.text += (d ? " + " : "") + number(q(i, d)) + "·" + number(k(j, d));
-        sum.latex += (d ? " + " : "") + number_latex(q(i, d)) + " \\cdot " + number_latex(k(j, d));
+        const auto factor = [](const std::string& x, bool leads) { return x.starts_with('-') && !leads ? "(" + x + ")" : x; };
+        sum.text += (d ? " + " : "") + factor(number(q(i, d)), d == 0) + "·" + factor(number(k(j, d)), false);
+        sum.latex += (d ? " + " : "") + factor(number_latex(q(i, d)), d == 0) + " \\cdot " + factor(number_latex(k(j, d)), false);
       }
       parts.push_back(scaled({qi.text + "·" + kj.text, qi.latex + " \\cdot " + kj.latex}, k.cols));
       if (q.cols <= kMaxTerms) parts.push_back(scaled(sum, k.cols));

@@ -55,11 +55,13 @@ class GridPass {
 
   void add(const Layout<T>& layout, const GridWeights<T>& w, Direction direction, const Outlier& outlier) {
     const auto weight = [&](const std::vector<T>& a, std::int64_t size, std::int64_t to, std::int64_t from) {
-      return static_cast<double>(a[static_cast<std::size_t>(direction == Direction::to_queries ? to * size + from : from * size + to)]);
+      const std::int64_t place = direction == Direction::to_queries ? to * size + from : from * size + to;
+      return static_cast<double>(a[static_cast<std::size_t>(place)]);
     };
     for (std::int64_t r = 0; r < layout.rows; ++r)
       for (std::int64_t c = 0; c < layout.cols; ++c) {
-        const T both = without_denormals<T>(weight(w.row, layout.rows, r, outlier.r) * weight(w.col, layout.cols, c, outlier.c));
+        const double row = weight(w.row, layout.rows, r, outlier.r), col = weight(w.col, layout.cols, c, outlier.c);
+        const T both = without_denormals<T>(row * col);
         if (both == T(0)) continue;
         T* target = layout.at(sum_, r, c);
         for (std::int64_t d = 0; d < layout.width; ++d) target[d] += both * outlier.values[static_cast<std::size_t>(d)];

@@ -112,6 +112,7 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.grid_rows = p.grid[0];
   task.grid_cols = p.grid[1];
   task.softcap = static_cast<T>(p.softcap);
+  if (p.bias) task.bias = p.bias.at(0, 0);
   task.normalizer = p.normalizer;
   task.visibility = &visibility_;
   task.ranges = [](const void* visibility, std::int64_t b, std::int64_t first, int count, std::int64_t* begin, std::int64_t* end) {

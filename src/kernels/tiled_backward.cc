@@ -95,20 +95,15 @@ class Backward {
     for (const Operand& v : p_.v) widest = std::max(widest, v.dim);
     constexpr std::int64_t kRows = 64;
     const std::int64_t blocks = (p_.queries + kRows - 1) / kRows;
-    parallel_for(total * blocks, p_.threads, [&](std::int64_t n, int) {
-      std::vector<T> o(static_cast<std::size_t>(widest)), g(static_cast<std::size_t>(widest));
+    const std::int64_t buffer_size = 2 * (widest + kernels_.pad);
+    std::vector<T> buffers(static_cast<std::size_t>(buffer_size * p_.threads));
+    parallel_for(total * blocks, p_.threads, [&](std::int64_t n, int worker) {
       const std::int64_t b = n / blocks / p_.heads, h = n / blocks % p_.heads;
       const std::int64_t first = n % blocks * kRows;
-      for (std::int64_t i = first; i < std::min(first + kRows, p_.queries); ++i) {
-        double sum = 0;
-        for (std::size_t s = 0; s < p_.v.size(); ++s) {
-          load_row(out_[s].at(b, h), i, p_.v[s].dim, o.data());
-          load_row(grad_out_[s].at(b, h), i, p_.v[s].dim, g.data());
-          for (std::int64_t d = 0; d < p_.v[s].dim; ++d)
-            sum += static_cast<double>(o[static_cast<std::size_t>(d)]) * static_cast<double>(g[static_cast<std::size_t>(d)]);
-        }
-        delta_[static_cast<std::size_t>((b * p_.heads + h) * p_.queries + i)] = static_cast<T>(sum);
-      }
+      T* sums = delta_.data() + (b * p_.heads + h) * p_.queries + first;
+      for (std::size_t s = 0; s < p_.v.size(); ++s)
+        kernels_.row_products(out_[s].at(b, h), grad_out_[s].at(b, h), first, std::min(kRows, p_.queries - first), p_.v[s].dim,
+                              buffers.data() + worker * buffer_size, sums);
     });
   }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "rapt/error.h"
 
@@ -169,7 +170,12 @@ void Array::require(ElementType type) const {
   if (type != type_) throw Error(std::string("array: elements are ") + name_of(type_) + ", not " + name_of(type));
 }
 
-Array Array::to(ElementType target) const {
+Array Array::to(ElementType target) && {
+  if (target == type_) return std::move(*this);
+  return std::as_const(*this).to(target);
+}
+
+Array Array::to(ElementType target) const& {
   if (target == type_) return *this;
   Array result(target, shape_);
   switch (target) {

@@ -73,7 +73,8 @@ class Array {
   template <class T> std::span<const T> as() const;
 
   // The same numbers, rounded once to a floating-point type, ties to even.
-  Array to(ElementType target) const;
+  Array to(ElementType target) const&;
+  Array to(ElementType target) &&;  // without a copy where the type is right already
 
   // The same numbers in another shape of as many elements.
   void reshape(std::vector<std::int64_t> shape);

@@ -236,7 +236,7 @@ TEST_F(CliErrors, AFullOutputIsAnError) {
 
 // Random arguments, many of them sensible: never a crash, never more or less than one line of error.
 TEST_F(CliErrors, RandomArgumentsNeverCrash) {
-  const Words options{"--q",      "--k",           "--v",         "--out",          "--score",        "--param",        "--scale",
+  const Words options{"--q",      "--k",           "--v",         "--score",        "--param",        "--scale",
                       "--softcap", "--normalize",  "--bias",      "--causal",       "--window",       "--key-lengths",  "--query-starts",
                       "--key-starts", "--mask",    "--weights",   "--weights-head", "--weights-rows", "--stats",        "--top-k",
                       "--grid",   "--grad",        "--dtype",     "--threads",      "--path",         "--reference",    "--json",

@@ -156,9 +156,18 @@ Forward run_forward(const Problem& p) {
   return f;
 }
 
+enum class Terms { signed_values, sizes };
+
 template <class T>
-Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, const std::vector<Array>* stored_out) {
+void make_absolute(Matrix<T>& m) {
+  for (T& e : m.data) e = std::abs(e);
+}
+
+template <class T>
+Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, const std::vector<Array>* stored_out,
+                       Terms terms = Terms::signed_values) {
   const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
+  const bool sizes = terms == Terms::sizes;
   Gradients g;
   g.q = Array(p.q.shape);
   g.k = Array(p.k.shape);
@@ -168,7 +177,16 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
 
   for (Int b = 0; b < B; ++b)
     for (Int h = 0; h < H; ++h) {
+      Head<T> scored = make_head<T>(p, b, h);
+      const auto scores = make_formula<T>(p.mechanism, scored);
+      scores->prepare();
+      // The weights come from the true numbers; sizes are then propagated through absolute ones.
       Head<T> head = make_head<T>(p, b, h);
+      if (sizes) {
+        make_absolute(head.q);
+        make_absolute(head.k);
+        for (auto& entry : head.parameters) make_absolute(entry.second);
+      }
       const auto formula = make_formula<T>(p.mechanism, head);
       formula->prepare();
       std::vector<Matrix<T>> values, d_values, d_outs, outs;
@@ -177,9 +195,10 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
         d_values.emplace_back(values[n].rows, values[n].cols);
         d_outs.push_back(slice<T>(grad_out[n], b, h, B, H));
         if (stored_out) outs.push_back(slice<T>((*stored_out)[n], b, h, B, H));
+        if (sizes) make_absolute(values[n]), make_absolute(d_outs[n]);
       }
       for (Int i = 0; i < Sq; ++i) {
-        const Row<T> row = evaluate_row<T>(p, *formula, b, h, i);
+        const Row<T> row = evaluate_row<T>(p, *scores, b, h, i);
         std::vector<T> d_weights(std::size_t(Sk), T(0));
         T mean(0);
         for (Int j = 0; j < Sk; ++j) {
@@ -201,7 +220,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
         for (Int j = 0; j < Sk; ++j) {
           const T w = row.weights[std::size_t(j)];
           if (w == T(0)) continue;
-          T d_score = w * (d_weights[std::size_t(j)] - mean);
+          T d_score = w * (d_weights[std::size_t(j)] + (sizes ? mean : -mean));
           if (!p.bias.empty()) {
             double& target = g.bias.data[std::size_t(bias_place(p, b, h, i, j))];
             target = double(T(target) + d_score);
@@ -282,6 +301,10 @@ Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, P
                    const std::vector<Array>* stored_out) {
   return precision == Precision::exact ? run_backward<double>(problem, grad_out, stored_out)
                                        : run_backward<float>(problem, grad_out, stored_out);
+}
+
+Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out) {
+  return run_backward<double>(problem, grad_out, nullptr, Terms::sizes);
 }
 
 Statistics statistics(const Forward& f, int top_k, std::array<Int, 2> grid) {

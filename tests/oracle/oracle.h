@@ -48,6 +48,9 @@ Statistics statistics(const Forward& forward, int top_k, std::array<Int, 2> grid
 Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision = Precision::exact,
                    const std::vector<Array>* stored_out = nullptr);
 
+// How large each gradient would be if nothing in its sums cancelled: what rounding errors are measured against.
+Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out);
+
 // Central differences of Σ out∘grad_out: slow, but derived from nothing beyond forward().
 Gradients finite_differences(const Problem& problem, const std::vector<Array>& grad_out, double step = 1e-5);
 

@@ -40,8 +40,7 @@ class Expected {
 
   Case case_;
   oracle::Forward exact_, naive_;
-  oracle::Gradients exact_gradients_, naive_gradients_;
-  double gradient_size_ = 1;
+  oracle::Gradients exact_gradients_, naive_gradients_, gradient_sizes_;
 };
 
 // Every element equal to within `tolerance` of the largest, or of `size`: for results that come from two paths.

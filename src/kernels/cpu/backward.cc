@@ -86,7 +86,7 @@ class BackwardChunk {
       load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
       for (std::int64_t n = count * pad; n < kColumns<T> * pad; ++n) grad_rows_[s][n] = 0;
       block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
-      transpose_rows(grad_rows_[s], pad, count, head_.value_dim[s], T(1), grad_columns_[s], kColumns<T>);
+      transpose(grad_rows_[s], pad, kColumns<T>, head_.value_dim[s], grad_columns_[s], kColumns<T>);
     }
     const bool hard = head_.normalizer == Normalizer::argmax;
     for (int c = 0; c < kColumns<T>; ++c) {
@@ -194,14 +194,12 @@ class BackwardChunk {
 
   void add_query_gradients(std::int64_t block) {
     const std::int64_t first = block * kColumns<T>;
+    if (dq_columns_) transpose(dq_columns_, kColumns<T>, head_.dim, kColumns<T>, dq_, dim_pad_);
     const T factor = scores_.folds_scale() ? head_.scale : T(1);
     for (int c = 0; c < scores_.count(); ++c) {
       if (task_.dq) {
         T* to = task_.dq + (first + c) * task_.dq_stride;
-        if (dq_columns_)
-          for (int d = 0; d < head_.dim; ++d) to[d] += dq_columns_[d * kColumns<T> + c];
-        else
-          for (int d = 0; d < head_.dim; ++d) to[d] += dq_[c * dim_pad_ + d] * factor;
+        for (int d = 0; d < head_.dim; ++d) to[d] += dq_[c * dim_pad_ + d] * factor;
       }
       if (task_.dq_relative && dr_) {
         T* to = task_.dq_relative + (first + c) * task_.dq_relative_stride;

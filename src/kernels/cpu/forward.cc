@@ -168,12 +168,25 @@ class ForwardBlock {
 
   void write_averages() {
     if (!task_.out) return;
-    for (int s = 0; s < head_.sets; ++s)
-      for (int c = 0; c < task_.count; ++c) {
-        const T inverse = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
-        for (std::int64_t d = 0; d < head_.value_dim[s]; ++d) line_[d] = outputs_[s][d * kColumns<T> + c] * inverse;
-        store_row(line_, head_.value_dim[s], task_.out[s], task_.first_query + c);
+    const Tag<T> tag;
+    for (int c = 0; c < kColumns<T>; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
+    for (int s = 0; s < head_.sets; ++s) {
+      const std::int64_t dim = head_.value_dim[s];
+      for (std::int64_t d = 0; d < dim; ++d)
+        for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+          T* o = outputs_[s] + d * kColumns<T> + c;
+          hn::StoreU(hn::Mul(hn::LoadU(tag, o), hn::LoadU(tag, correction_ + c)), tag, o);
+        }
+      if (task_.out[s].dtype == dtype_of<T>()) {
+        T* to = static_cast<T*>(task_.out[s].data) + task_.first_query * task_.out[s].stride;
+        transpose(outputs_[s], kColumns<T>, dim, task_.count, to, task_.out[s].stride);
+        continue;
       }
+      for (int c = 0; c < task_.count; ++c) {
+        for (std::int64_t d = 0; d < dim; ++d) line_[d] = outputs_[s][d * kColumns<T> + c];
+        store_row(line_, dim, task_.out[s], task_.first_query + c);
+      }
+    }
   }
 
   // Hard attention: the first largest score, without an exponential. sum becomes the chosen key, −1 for none, NaN for a NaN.
@@ -289,6 +302,19 @@ class ForwardBlock {
 };
 
 template <class T>
+void row_products(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim, T* buffer, T* sums) {
+  const Tag<T> tag;
+  const std::int64_t pad = padded<T>(dim);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    load_rows(a, first + r, 1, dim, buffer, pad);
+    load_rows(b, first + r, 1, dim, buffer + pad, pad);
+    Vec<T> sum = hn::Zero(tag);
+    for (std::int64_t d = 0; d < pad; d += kLanes<T>) sum = hn::MulAdd(hn::LoadU(tag, buffer + d), hn::LoadU(tag, buffer + pad + d), sum);
+    sums[r] += hn::GetLane(hn::SumOfLanes(tag, sum));
+  }
+}
+
+template <class T>
 std::size_t forward_workspace_of(const ForwardTask<T>& task) {
   Arena arena(nullptr);
   const ForwardBlock<T> block(arena, task);
@@ -309,6 +335,7 @@ void fill_forward(Kernels<T>& kernels) {
   kernels.forward_rows = kColumns<T>;
   kernels.product = &product<T>;
   kernels.load_rows = &load_rows<T>;
+  kernels.row_products = &row_products<T>;
   kernels.forward_workspace = &forward_workspace_of<T>;
   kernels.forward = &forward_of<T>;
 }

@@ -155,6 +155,9 @@ struct Kernels {
   // dst[rows][dst_stride] = src, the padding zero.
   void (*load_rows)(const MatrixRef& src, std::int64_t first, std::int64_t rows, std::int64_t dim, T* dst,
                     std::ptrdiff_t dst_stride) = nullptr;
+  // sums[r] += Σ_d a[first+r][d]·b[first+r][d]; the buffer holds two padded rows.
+  void (*row_products)(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim,
+                       T* buffer, T* sums) = nullptr;
   std::size_t (*forward_workspace)(const ForwardTask<T>&) = nullptr;
   void (*forward)(const ForwardTask<T>&) = nullptr;
   std::int64_t (*backward_keys)(const HeadTask<T>&) = nullptr;

@@ -91,15 +91,39 @@ void load_rows(const MatrixRef& src, std::int64_t first, std::int64_t rows, std:
   }
 }
 
-// dst[n][r] = src[r][n] · factor, for r < rows; the columns past them are zero.
+// dst[c][r] = src[r][c] for r < rows and c < cols, by blocks that fit 128-bit registers.
+RAPT_FN void transpose_block(const float* src, std::ptrdiff_t src_stride, float* dst, std::ptrdiff_t dst_stride) {
+  const hn::FixedTag<float, 4> tag;
+  const hn::FixedTag<double, 2> pair;
+  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
+  const auto c = hn::LoadU(tag, src + 2 * src_stride), d = hn::LoadU(tag, src + 3 * src_stride);
+  const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b)), ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
+  const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d)), cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab0, cd0)), tag, dst);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab0, cd0)), tag, dst + dst_stride);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1)), tag, dst + 2 * dst_stride);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab1, cd1)), tag, dst + 3 * dst_stride);
+}
+RAPT_FN void transpose_block(const double* src, std::ptrdiff_t src_stride, double* dst, std::ptrdiff_t dst_stride) {
+  const hn::FixedTag<double, 2> tag;
+  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
+  hn::StoreU(hn::InterleaveLower(tag, a, b), tag, dst);
+  hn::StoreU(hn::InterleaveUpper(tag, a, b), tag, dst + dst_stride);
+}
+
 template <class T>
-void transpose_rows(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t dim, T factor, T* dst,
-                    std::ptrdiff_t columns) {
-  constexpr std::int64_t kBlock = 8;
-  for (std::int64_t r0 = 0; r0 < columns; r0 += kBlock)
-    for (std::int64_t n = 0; n < dim; ++n)
-      for (std::int64_t r = r0; r < r0 + kBlock && r < columns; ++r)
-        dst[n * columns + r] = r < rows ? src[r * src_stride + n] * factor : T(0);
+void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst, std::ptrdiff_t dst_stride) {
+  constexpr std::int64_t kBlock = 16 / sizeof(T);
+  std::int64_t r = 0;
+  for (; r + kBlock <= rows; r += kBlock) {
+    std::int64_t c = 0;
+    for (; c + kBlock <= cols; c += kBlock)
+      transpose_block(src + r * src_stride + c, src_stride, dst + c * dst_stride + r, dst_stride);
+    for (; c < cols; ++c)
+      for (std::int64_t n = r; n < r + kBlock; ++n) dst[c * dst_stride + n] = src[n * src_stride + c];
+  }
+  for (; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
 }
 
 template <class T>

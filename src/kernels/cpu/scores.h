@@ -22,7 +22,12 @@ class Scores {
     end_ = arena.take<std::int64_t>(kColumns<T>);
     low_ = arena.take<T>(kColumns<T>);
     high_ = arena.take<T>(kColumns<T>);
-    strip_ = arena.take<T>(kTileKeys);
+    if (head.bias.data) {
+      strip_ = arena.take<T>(kTileKeys * kColumns<T>);
+      turned_ = arena.take<T>(kTileKeys * kColumns<T>);
+      if (turned_)
+        for (int n = 0; n < kTileKeys * kColumns<T>; ++n) turned_[n] = 0;
+    }
     if (backward && needs_raw_copy()) raw_ = arena.take<T>(kTileKeys * kColumns<T>);
     if (backward && head.softcap > 0) capped_ = arena.take<T>(kTileKeys * kColumns<T>);
     if (has_relative_vectors()) {
@@ -58,11 +63,11 @@ class Scores {
     clear_rows(q_rows_, dim_pad_);
     if (factor != T(1))
       for (std::int64_t n = 0; n < count * dim_pad_; ++n) q_rows_[n] *= factor;
-    transpose_rows(q_rows_, dim_pad_, count, head_.dim, T(1), q_columns_, kColumns<T>);
+    transpose(q_rows_, dim_pad_, kColumns<T>, head_.dim, q_columns_, kColumns<T>);
     if (r_rows_) {
       load_rows(head_.q_relative, first, count, head_.relative_dim, r_rows_, relative_pad_);
       clear_rows(r_rows_, relative_pad_);
-      transpose_rows(r_rows_, relative_pad_, count, head_.relative_dim, T(1), r_columns_, kColumns<T>);
+      transpose(r_rows_, relative_pad_, kColumns<T>, head_.relative_dim, r_columns_, kColumns<T>);
     }
     head_.ranges(head_.visibility, head_.b, first, count, begin_, end_);
     first_key_ = head_.keys;
@@ -237,22 +242,46 @@ class Scores {
     }
   }
 
-  void add_bias(T* scores) {
-    for (int c = 0; c < count_; ++c) {
-      if (c == 0 || head_.bias.stride != 0) {
-        MatrixRef row = head_.bias;
-        row.data = static_cast<char*>(row.data) +
-                   ((first_query_ + c) * head_.bias.stride + tile_first_) * static_cast<std::int64_t>(size_of(row.dtype));
-        load_row(row, 0, tile_keys_, strip_);
-      }
-      for (int j = 0; j < tile_keys_; ++j) scores[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c] += strip_[j];
-    }
+  const T* bias_row(int column) {
+    MatrixRef row = head_.bias;
+    row.data = static_cast<char*>(row.data) +
+               ((first_query_ + column) * head_.bias.stride + tile_first_) * static_cast<std::int64_t>(size_of(row.dtype));
+    if (row.dtype == dtype_of<T>()) return static_cast<const T*>(row.data);
+    load_row(row, 0, tile_keys_, strip_ + column * kTileKeys);
+    return strip_ + column * kTileKeys;
   }
 
-  void add_bias_grad(const T* grads, T* dbias, std::ptrdiff_t stride) const {
+  void add_bias(T* scores) {
+    const Tag<T> tag;
+    if (head_.bias.stride == 0) {
+      const T* row = bias_row(0);
+      for (int j = 0; j < tile_keys_; ++j)
+        for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+          T* s = scores + j * kColumns<T> + c;
+          hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::Set(tag, row[j])), tag, s);
+        }
+      return;
+    }
+    // Rows of the bias lie along the keys, the tile's along the queries.
+    const T* first = bias_row(0);
+    std::ptrdiff_t stride = head_.bias.stride;
+    if (head_.bias.dtype != dtype_of<T>()) {
+      stride = kTileKeys;
+      for (int c = 1; c < count_; ++c) bias_row(c);
+    }
+    transpose(first, stride, count_, tile_keys_, turned_, kColumns<T>);
+    for (int j = 0; j < tile_keys_; ++j)
+      for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+        T* s = scores + j * kColumns<T> + c;
+        hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::LoadU(tag, turned_ + j * kColumns<T> + c)), tag, s);
+      }
+  }
+
+  void add_bias_grad(const T* grads, T* dbias, std::ptrdiff_t stride) {
+    transpose(grads, kColumns<T>, tile_keys_, count_, turned_, kTileKeys);
     for (int c = 0; c < count_; ++c) {
       T* row = dbias + (first_query_ + c) * stride;
-      for (int j = 0; j < tile_keys_; ++j) row[j] += grads[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c];
+      for (int j = 0; j < tile_keys_; ++j) row[j] += turned_[c * kTileKeys + j];
     }
   }
 
@@ -301,7 +330,8 @@ class Scores {
   std::int64_t* end_ = nullptr;
   T* low_ = nullptr;
   T* high_ = nullptr;
-  T* strip_ = nullptr;
+  T* strip_ = nullptr;   // rows of the bias, converted
+  T* turned_ = nullptr;  // and transposed
   T* raw_ = nullptr;
   T* capped_ = nullptr;
   T* query_row_ = nullptr;

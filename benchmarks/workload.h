@@ -1,0 +1,106 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rapt/attend.h"
+#include "tensor/array.h"
+
+// What is measured: one problem of a given shape with its arrays, for any mechanism of the registry.
+namespace rapt::bench {
+
+enum class Direction : std::uint8_t { forward, backward };
+const char* name_of(Direction direction);
+
+struct Sizes {
+  std::int64_t batch = 1, heads = 8, keys = 1024, dim = 64;
+};
+
+// What a forward call is asked for besides its outputs.
+enum class Extra : std::uint8_t { none, weights, statistics };
+
+struct Spec {
+  std::string name;  // of the row
+  std::string mechanism = "scaled_dot";
+  Sizes sizes;
+  std::int64_t queries = 0;  // 0: as many as keys
+  Dtype dtype = Dtype::f32;
+  Causal causal = Causal::none;
+  std::optional<Window> window;
+  double softcap = 0;
+  bool bias = false;
+  Normalizer normalizer = Normalizer::softmax;
+  int value_sets = 1;
+  Extra extra = Extra::none;
+  Path path = Path::automatic;
+  bool axis_aligned = false;  // of a 2×2 matrix only the diagonal: such a score factorises
+
+  std::int64_t query_count() const { return queries > 0 ? queries : sizes.keys; }
+  // Pairs that the masks leave, over all batches and heads.
+  double visible_pairs() const;
+};
+
+// The most square grid of that many positions.
+std::array<std::int64_t, 2> grid_of(std::int64_t positions);
+
+class Workload {
+ public:
+  struct Parameter {
+    std::string name;
+    Array value;
+    Array grad;
+  };
+
+  Workload(const Spec& spec, int threads);
+
+  // The same numbers in f64.
+  Workload in_double() const;
+
+  void forward(Path path);
+  // From the outputs of the last forward pass; `saved` hands its row sums over.
+  void backward(Path path);
+  // Makes the gradients' arrays and runs the forward pass that backward() starts from.
+  void prepare_backward(Path path);
+
+  Inputs inputs() const;
+  AttendOptions options(Path path) const;
+  // Whether scores use q·k, and whether the specialised path of grids is taken.
+  bool uses_content() const;
+  bool factorizes() const;
+
+  // Inputs, outputs, gradients and parameters.
+  std::size_t bytes() const;
+
+  // Multiply-adds × 2 of the products that the formula needs on visible pairs.
+  double flops(Direction direction) const;
+
+  struct Named {
+    std::string name;
+    const Array* array;
+  };
+  // What the last call of that direction wrote.
+  std::vector<Named> results(Direction direction) const;
+
+  Spec spec;
+  int threads;
+  Array q, k, bias;
+  std::vector<Array> v, out, grad_out;
+  Array lse, weights, entropy, position;
+  std::vector<std::int64_t> argmax;
+  Array dq, dk, dbias;
+  std::vector<Array> dv;
+  std::vector<Parameter> parameters;
+
+ private:
+  void add_parameters();
+  ElementType number_type() const;
+  Outputs outputs();
+
+  Saved saved_;
+  bool has_saved_ = false;
+};
+
+}  // namespace rapt::bench

@@ -1,0 +1,192 @@
+#ifndef RAPT_C_H
+#define RAPT_C_H
+
+/* Rapt for C99, and for languages that call C. Functions that return int give RAPT_OK or another status of enum
+ * rapt_status, never an exception; rapt_last_error() says what was wrong. Calls may run on several threads at once. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RAPT_VERSION_MAJOR 0
+#define RAPT_VERSION_MINOR 1
+#define RAPT_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define RAPT_C_API __attribute__((visibility("default")))
+#else
+#define RAPT_C_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum rapt_status {
+  RAPT_OK = 0,
+  RAPT_BAD_INPUT = 2, /* a shape, a name, a number or a pointer that cannot be; nothing was computed */
+  RAPT_FAILED = 3     /* no memory, or an error of the library's own */
+};
+
+enum rapt_dtype { RAPT_F32 = 0, RAPT_F64 = 1, RAPT_BF16 = 2, RAPT_F16 = 3, RAPT_BOOL = 4 /* bytes, for masks only */ };
+
+enum rapt_normalizer { RAPT_SOFTMAX = 0, RAPT_ARGMAX = 1 };
+
+enum rapt_causal { RAPT_CAUSAL_NONE = 0, RAPT_CAUSAL_TOP_LEFT = 1, RAPT_CAUSAL_BOTTOM_RIGHT = 2 };
+
+enum rapt_path { RAPT_PATH_AUTOMATIC = 0, RAPT_PATH_GENERIC = 1, RAPT_PATH_REFERENCE = 2 };
+
+/* An array in the caller's memory. Strides count elements; the last one is 1. Data NULL: no array. Inputs are only read. */
+typedef struct rapt_array {
+  void* data;
+  int32_t dtype; /* enum rapt_dtype */
+  int64_t shape[4];
+  int64_t strides[4];
+} rapt_array;
+
+/* A parameter of a mechanism, or where its gradient goes. Shapes are aligned to the right: [H] is [1, 1, 1, H]. */
+typedef struct rapt_parameter {
+  const char* name;
+  rapt_array value;
+} rapt_parameter;
+
+typedef struct rapt_setting {
+  const char* name;
+  double value;
+} rapt_setting;
+
+/* The structs below grow at their end in later versions. All zeros but struct_size = sizeof the struct, as the *_init
+ * functions write them, means: defaults, and nothing asked for. */
+
+typedef struct rapt_options {
+  size_t struct_size;
+  const char* score; /* NULL: scaled_dot */
+  const rapt_parameter* parameters;
+  size_t parameter_count;
+  const rapt_setting* settings;
+  size_t setting_count;
+  int64_t grid[2];   /* rows, columns; for mechanisms that have a grid */
+  double scale;      /* read where has_scale is not 0; else 1/sqrt(Dk), or 1 where the formula has none */
+  int32_t has_scale;
+  int32_t normalizer; /* enum rapt_normalizer */
+  double softcap;     /* c > 0: the score becomes c tanh(score/c) */
+  rapt_array bias;    /* [B|1, H|1, Sq|1, Sk], added after the softcap */
+  rapt_array mask;    /* RAPT_BOOL, the same shapes; nonzero = attend. Masks combine by "and" */
+  int32_t causal;     /* enum rapt_causal */
+  int32_t has_window;
+  int64_t window_left; /* read where has_window is not 0; negative: no limit */
+  int64_t window_right;
+  const int64_t* key_lengths; /* one, or one for each batch */
+  size_t key_length_count;
+  const int64_t* query_starts; /* packed sequences: start_count numbers each, from 0 to Sq and to Sk */
+  const int64_t* key_starts;
+  size_t start_count;
+  int32_t threads; /* 0: the default */
+  int32_t path;    /* enum rapt_path */
+} rapt_options;
+
+/* q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], and v_count value sets [B,Hk,Sk,Dv] under one map of weights. */
+typedef struct rapt_inputs {
+  size_t struct_size;
+  rapt_array q;
+  rapt_array k;
+  const rapt_array* v;
+  size_t v_count;
+} rapt_inputs;
+
+/* The weights of some rows of one head: out is [1, 1, row_end - row_begin, Sk]. */
+typedef struct rapt_weights_request {
+  int64_t batch;
+  int64_t head;
+  int64_t row_begin;
+  int64_t row_end;
+  rapt_array out;
+} rapt_weights_request;
+
+/* Facts about each row of weights, contiguous [B,H,Sq] and what follows; arrays are RAPT_F64 for f64 inputs, else RAPT_F32. */
+typedef struct rapt_statistics {
+  size_t struct_size;
+  rapt_array entropy;   /* in nats */
+  int64_t* argmax;      /* first key of largest weight; -1 where nothing is visible */
+  rapt_array position;  /* expected key position; on a grid [.., 2]: row, column */
+  rapt_array covariance; /* of that position; on a grid [.., 2, 2] */
+  int32_t top_k;
+  int64_t* top_indices;   /* [.., top_k], largest first */
+  rapt_array top_weights; /* [.., top_k] */
+  int64_t grid[2];        /* rows, columns of the keys; 0, 0: positions are 0 to Sk - 1 */
+} rapt_statistics;
+
+/* What the backward pass needs of the forward pass: two numbers a row. */
+typedef struct rapt_saved rapt_saved;
+
+typedef struct rapt_outputs {
+  size_t struct_size;
+  const rapt_array* out; /* one for each value set, [B,H,Sq,Dv] */
+  size_t out_count;
+  rapt_array lse; /* [B,H,Sq,1]: log of the sum of exp(score) */
+  const rapt_weights_request* weights;
+  size_t weights_count;
+  const rapt_statistics* statistics;
+  rapt_saved* saved; /* filled for rapt_attend_backward */
+} rapt_outputs;
+
+/* Where gradients go; each has the shape of what it belongs to. Data NULL: not computed. */
+typedef struct rapt_gradients {
+  size_t struct_size;
+  rapt_array q;
+  rapt_array k;
+  const rapt_array* v;
+  size_t v_count;
+  rapt_array bias;
+  const rapt_parameter* parameters;
+  size_t parameter_count;
+} rapt_gradients;
+
+/* struct_size is sizeof the struct as the caller knows it: rapt_options_init(&options, sizeof options). */
+RAPT_C_API void rapt_options_init(rapt_options* options, size_t struct_size);
+RAPT_C_API void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size);
+RAPT_C_API void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size);
+RAPT_C_API void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size);
+RAPT_C_API void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size);
+
+/* A contiguous [batch, heads, sequence, dim]; and one stored [batch, sequence, heads, dim], seen in the same order. */
+RAPT_C_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence, int64_t dim);
+RAPT_C_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads, int64_t dim);
+
+/* NULL where there is no memory. Freeing NULL does nothing. */
+RAPT_C_API rapt_saved* rapt_saved_create(void);
+RAPT_C_API void rapt_saved_free(rapt_saved* saved);
+
+/* out = normalize(score(q, k)) v. Options NULL: scaled dot-product attention. */
+RAPT_C_API int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_array* v, const rapt_array* out,
+                           const rapt_options* options);
+
+/* The same with several value sets, and with all other outputs. */
+RAPT_C_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options);
+
+/* Gradients of a loss, from the forward pass's outputs and the loss's gradient of each: inputs->v_count arrays both.
+ * With saved NULL the row sums are computed again. */
+RAPT_C_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
+                                    const rapt_saved* saved, const rapt_gradients* gradients, const rapt_options* options);
+
+/* What was wrong in this thread's last call that gives a status; "" where it gave RAPT_OK. Valid until the next one. */
+RAPT_C_API const char* rapt_last_error(void);
+
+RAPT_C_API const char* rapt_version(void); /* "0.1.0" */
+
+/* NULL past the end. */
+RAPT_C_API size_t rapt_mechanism_count(void);
+RAPT_C_API const char* rapt_mechanism_name(size_t index);
+RAPT_C_API const char* rapt_mechanism_formula(size_t index);
+
+/* The SIMD target in use: "sse4", "avx2", "avx512" or "portable"; "" where the processor runs none of this build's. */
+RAPT_C_API const char* rapt_isa(void);
+
+/* How many threads work where the options do not say. */
+RAPT_C_API int rapt_set_threads(int32_t threads);
+RAPT_C_API int32_t rapt_threads(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RAPT_C_H */

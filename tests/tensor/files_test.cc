@@ -1,0 +1,83 @@
+#include "tensor/files.h"
+
+#include <fstream>
+#include <iterator>
+
+#include <gtest/gtest.h>
+
+#include "rapt/error.h"
+#include "tests/tensor/temporary_directory.h"
+
+namespace rapt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+auto count_in(const fs::path& path) { return std::distance(fs::directory_iterator(path), fs::directory_iterator()); }
+
+TEST(Files, WriteThenRead) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "x.txt";
+  const std::string text("a\0b\n", 4);
+  write_file(path, text);
+  EXPECT_EQ(read_file(path), text);
+  write_file(path, "");
+  EXPECT_EQ(read_file(path), "");
+  EXPECT_EQ(count_in(directory.path()), 1);
+}
+
+TEST(Files, ReadingHasALimit) {
+  const TemporaryDirectory directory;
+  write_file(directory / "x", "12345");
+  EXPECT_EQ(read_file(directory / "x", 5), "12345");
+  EXPECT_THROW(read_file(directory / "x", 4), Error);
+  EXPECT_THROW(read_file(directory / "missing"), Error);
+  EXPECT_THROW(read_file(directory.path()), Error);
+  EXPECT_THROW(read_file("/dev/zero"), Error);
+}
+
+TEST(Files, NothingAppearsBeforeTheCommit) {
+  const TemporaryDirectory directory;
+  write_file(directory / "a", "old");
+  StagedFiles files;
+  files.make_directory(directory / "deep/er");
+  files.add(directory / "a", "new");
+  files.add(directory / "deep/er/b", "new");
+  EXPECT_EQ(read_file(directory / "a"), "old");
+  EXPECT_FALSE(fs::exists(directory / "deep/er/b"));
+  files.commit();
+  EXPECT_EQ(read_file(directory / "a"), "new");
+  EXPECT_EQ(read_file(directory / "deep/er/b"), "new");
+  EXPECT_EQ(count_in(directory.path()), 2);
+  EXPECT_EQ(count_in(directory / "deep/er"), 1);
+}
+
+TEST(Files, WithoutACommitNothingIsLeft) {
+  const TemporaryDirectory directory;
+  fs::create_directory(directory / "kept");
+  {
+    StagedFiles files;
+    files.make_directory(directory / "kept/made/below");
+    files.add(directory / "kept/made/below/a", "text");
+    files.add(directory / "kept/b", "text");
+    EXPECT_THROW(files.add(directory / "missing/c", "text"), Error);
+    EXPECT_THROW(files.add(directory / "kept", "text"), Error);
+  }
+  EXPECT_EQ(count_in(directory.path()), 1);
+  EXPECT_EQ(count_in(directory / "kept"), 0);
+}
+
+TEST(Files, DirectoriesThatCannotBe) {
+  const TemporaryDirectory directory;
+  write_file(directory / "file", "x");
+  StagedFiles files;
+  EXPECT_THROW(files.make_directory(directory / "file"), Error);
+  EXPECT_THROW(files.make_directory(directory / "file/x"), Error);
+  EXPECT_THROW(files.make_directory(""), Error);
+  EXPECT_THROW(files.make_directory("/proc/none"), Error);
+  files.make_directory(directory / "made/");
+  EXPECT_TRUE(fs::is_directory(directory / "made"));
+}
+
+}  // namespace
+}  // namespace rapt::test
