@@ -125,7 +125,6 @@ void Workload::add_parameters() {
     if (p.heads != Heads::shared) shape.push_back(spec.sizes.heads);
     for (const int size : p.sizes)
       if (size != 0) shape.push_back(size_of_parameter(size, spec, p.role));
-    // A number for each head lies in the third dimension from the right.
     if (shape.empty()) shape.push_back(1);
     Parameter parameter{std::string(p.name), {}, {}};
     if (p.role == Role::value) {
@@ -184,11 +183,7 @@ Inputs Workload::inputs() const {
 AttendOptions Workload::options(Path path) const {
   AttendOptions options;
   options.score.mechanism = &rapt::mechanism(spec.mechanism);
-  for (const Parameter& p : parameters) {
-    ConstView value = p.value.view();
-    // Parameters of one number for each head are [heads], aligned to the right.
-    options.score.parameters.push_back({p.name, value});
-  }
+  for (const Parameter& p : parameters) options.score.parameters.push_back({p.name, p.value.view()});
   if (options.score.mechanism->grid) options.score.grid = grid_of(spec.sizes.keys);
   options.softcap = spec.softcap;
   if (bias) options.bias = bias.view();

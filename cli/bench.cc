@@ -1,23 +1,333 @@
-#include <chrono>
-#include <cstdio>
-#include <vector>
+#include <cmath>
+#include <iostream>
+#include <memory>
 
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/check.h"
+#include "benchmarks/growth.h"
+#include "benchmarks/memory.h"
+#include "benchmarks/rows.h"
+#include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/verbs.h"
-#include "rapt/attend.h"
+#include "rapt/registry.h"
+#include "rapt/threads.h"
 
 namespace rapt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Table = std::vector<std::vector<std::string>>;
+
+constexpr const char* kFooter =
+    "NAME is a mechanism (see rapt list) or a variant: causal, window256, short, decode, argmax, softcap, bias,\n"
+    "two_values, three_values, four_values, weights_one_head, statistics, bf16, f16, f64, quadratic_generic,\n"
+    "gaussian_axes. The first NAME may instead be\n"
+    "  memory   the peak of forward and backward of each mechanism; exits with 1 where more than 64 MiB are needed\n"
+    "           besides inputs, outputs and gradients\n"
+    "  growth   how the time grows as the sequence doubles\n"
+    "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
+    "GFLOP/s count the products of visible pairs: two forward, five backward. of sgemm: of OpenBLAS in the same run.\n"
+    "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. extra: memory besides inputs and outputs.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt bench\n"
+    "  rapt bench scaled_dot causal --shape 2,8,2048,64 --threads 4 --json\n"
+    "  rapt bench memory additive --shape 1,4,8192,64\n";
+
+struct BenchArguments {
+  std::vector<std::string> names;
+  std::vector<std::string> shapes;
+  std::string threads;
+  std::string direction = "both";
+  std::string dtype;
+  std::string repeat;
+  bool json = false;
+  bool quick = false;
+  bool no_naive = false;
+};
+
+bench::Sizes parse_shape(const std::string& text) {
+  const char* takes = "B,H,S,D: four whole numbers from 1";
+  const auto sizes = parse_integers("bench: --shape", text, takes, 4);
+  for (const std::int64_t size : sizes)
+    if (size < 1 || size > (std::int64_t{1} << 24)) refuse("bench: --shape", text, takes);
+  // Inputs, outputs and gradients of f32; more than the machine has would only end by a signal.
+  double bytes = 9 * 4;
+  for (const std::int64_t size : sizes) bytes *= static_cast<double>(size);
+  if (const auto memory = static_cast<double>(available_memory()); bytes > memory)
+    refuse("bench: --shape", text, "arrays that fit the " + format_bytes(memory) + " of memory left");
+  return {sizes[0], sizes[1], sizes[2], sizes[3]};
+}
+
+std::vector<bench::Direction> parse_direction(const std::string& text) {
+  using bench::Direction;
+  using List = std::vector<Direction>;
+  return parse_choice<List>("bench: --direction", text,
+                            {{"forward", List{Direction::forward}},
+                             {"backward", List{Direction::backward}},
+                             {"both", List{Direction::forward, Direction::backward}}});
+}
+
+bench::Plan make_plan(const BenchArguments& arguments) {
+  bench::Plan plan;
+  plan.names = arguments.names;
+  for (const std::string& text : arguments.shapes) plan.shapes.push_back(parse_shape(text));
+  plan.threads = arguments.threads.empty() ? default_threads() : parse_threads("bench: --threads", arguments.threads);
+  plan.directions = parse_direction(arguments.direction);
+  if (!arguments.dtype.empty()) plan.dtype = parse_dtype("bench: --dtype", arguments.dtype);
+  plan.naive = !arguments.no_naive;
+  plan.quick = arguments.quick;
+  if (plan.quick) {
+    plan.effort = {.least_runs = 3, .least_seconds = 0.02, .most_seconds = 1};
+    plan.naive_seconds = 0.2;
+  }
+  if (!arguments.repeat.empty()) {
+    const char* takes = "a whole number from 1 to 1000000";
+    const std::int64_t runs = parse_integers("bench: --repeat", arguments.repeat, takes, 1)[0];
+    if (runs < 1 || runs > 1'000'000) refuse("bench: --repeat", arguments.repeat, takes);
+    plan.effort = {.least_runs = static_cast<int>(runs), .least_seconds = 0, .most_seconds = 1e9};
+  }
+  return plan;
+}
+
+std::string text_of(double value, const char* format = "%.3g") {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+std::string text_of(const std::optional<double>& value, const char* format = "%.3g") {
+  return value ? text_of(*value, format) : "–";
+}
+
+template <class T>
+Json json_of(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+std::string shape_text(const bench::Spec& spec) {
+  const auto [batch, heads, keys, dim] = spec.sizes;
+  std::string text;
+  for (const std::int64_t size : {batch, heads, keys, dim}) text += (text.empty() ? "" : ",") + std::to_string(size);
+  return text;
+}
+
+Json shape_json(const bench::Spec& spec) { return {spec.sizes.batch, spec.sizes.heads, spec.sizes.keys, spec.sizes.dim}; }
+
+Json roofs_json(const bench::Roofs& roofs) {
+  return {{"fma_peak", roofs.fma_peak},
+          {"kernel_rate", roofs.kernel_rate},
+          {"sgemm_rate", roofs.sgemm_rate},
+          {"sgemm_size", roofs.sgemm_size},
+          {"copy_bandwidth", roofs.copy_bandwidth},
+          {"read_bandwidth", roofs.read_bandwidth}};
+}
+
+Json row_json(const bench::Measurement& m, const bench::Roofs& roofs, int threads) {
+  const bench::Spec& spec = m.row.spec;
+  return {{"name", spec.name},
+          {"mechanism", spec.mechanism},
+          {"direction", name_of(m.row.direction)},
+          {"shape", shape_json(spec)},
+          {"threads", threads},
+          {"isa", name_of(active_isa())},
+          {"seconds", m.seconds.median},
+          {"rate", m.rate},
+          {"sgemm_rate", m.sgemm_rate},
+          {"fraction", m.fraction},
+          {"naive_ratio", json_of(m.naive_ratio)},
+          {"peak_bytes", json_of(m.peak_bytes)},
+          {"unit", m.unit},
+          {"gflops", m.gflops},
+          {"spread", {m.seconds.low, m.seconds.high}},
+          {"runs", m.seconds.runs},
+          {"queries", spec.query_count()},
+          {"dtype", name_of(spec.dtype)},
+          {"kernel_rate", roofs.kernel_rate},
+          {"scaled_dot_ratio", json_of(m.scaled_dot_ratio)},
+          {"bandwidth", json_of(m.bandwidth)},
+          {"bandwidth_fraction", m.bandwidth ? Json(*m.bandwidth / roofs.read_bandwidth) : Json()}};
+}
+
+void print_roofs(const bench::Roofs& roofs, int threads) {
+  std::cout << name_of(active_isa()) << ", " << threads << (threads == 1 ? " thread" : " threads") << "\n";
+  const auto rate = [](double x) { return text_of(x, "%.1f") + " GFLOP/s"; };
+  const auto bytes = [](double x) { return text_of(x, "%.1f") + " GB/s"; };
+  const std::string size = std::to_string(roofs.sgemm_size);
+  std::cout << format_table({{"multiply-adds in registers", rate(roofs.fma_peak)},
+                             {"the engine's product in the first cache", rate(roofs.kernel_rate)},
+                             {"sgemm " + size + "³ of OpenBLAS", rate(roofs.sgemm_rate)},
+                             {"reading memory", bytes(roofs.read_bandwidth)},
+                             {"copying memory", bytes(roofs.copy_bandwidth)}})
+            << "\n";
+}
+
+std::vector<std::string> row_cells(const bench::Measurement& m, const bench::Roofs& roofs) {
+  const bench::Spread& s = m.seconds;
+  std::string rate = text_of(m.rate, "%.1f") + " " + m.unit;
+  if (m.bandwidth) rate += ", " + text_of(*m.bandwidth / roofs.read_bandwidth, "%.2f") + " of reading memory";
+  return {m.row.spec.name,
+          name_of(m.row.direction),
+          shape_text(m.row.spec),
+          format_seconds(s.median),
+          "±" + text_of(50 * (s.high - s.low) / s.median, "%.0f") + "%",
+          text_of(m.fraction, "%.2f"),
+          text_of(m.naive_ratio),
+          text_of(m.scaled_dot_ratio, "%.2f"),
+          m.peak_bytes ? format_bytes(static_cast<double>(*m.peak_bytes)) : "–",
+          rate};
+}
+
+void run_rows(const BenchArguments& arguments) {
+  const bench::Plan plan = make_plan(arguments);
+  const std::vector<bench::Row> rows = rows_of(plan);
+  bench::Sgemm sgemm(plan.quick ? 512 : 2048, plan.threads);
+  const bench::Roofs roofs = measure_roofs(sgemm, plan.threads);
+  Progress progress("bench", static_cast<std::int64_t>(rows.size()));
+  Json json = Json::array();
+  Table table{{"name", "direction", "shape", "time", "spread", "of sgemm", "naive", "scaled_dot", "extra", "rate"}};
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    progress.update(static_cast<std::int64_t>(n), rows[n].spec.name + " " + name_of(rows[n].direction));
+    try {
+      const bench::Measurement m = measure_row(rows[n], plan, sgemm);
+      if (arguments.json) json.push_back(row_json(m, roofs, plan.threads));
+      else table.push_back(row_cells(m, roofs));
+    } catch (const bench::WrongResult& wrong) {
+      progress.clear();
+      std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << " (shape " << shape_text(rows[n].spec) << ")\n";
+      throw ExitStatus{1};
+    }
+  }
+  progress.clear();
+  if (arguments.json) {
+    std::cout << Json{{"roofs", roofs_json(roofs)}, {"rows", json}}.dump(2) << "\n";
+    return;
+  }
+  print_roofs(roofs, plan.threads);
+  std::cout << format_table(table);
+}
+
+// The mechanisms among the names that follow `memory` or `growth`; all without a name.
+std::vector<bench::Spec> mechanism_specs(const BenchArguments& arguments, const bench::Plan& plan,
+                                         const bench::Sizes& sizes) {
+  std::vector<std::string> names(arguments.names.begin() + 1, arguments.names.end());
+  if (names.empty())
+    for (const MechanismInfo* info : all_mechanisms()) names.emplace_back(info->name);
+  std::vector<bench::Spec> specs;
+  for (const std::string& name : names)
+    for (const bench::Sizes& shape : plan.shapes.empty() ? std::vector{sizes} : plan.shapes) {
+      bench::Spec spec;
+      spec.name = spec.mechanism = mechanism(name).name;
+      spec.sizes = shape;
+      if (plan.dtype) spec.dtype = *plan.dtype;
+      specs.push_back(spec);
+    }
+  return specs;
+}
+
+void run_memory(const BenchArguments& arguments) {
+  const bench::Plan plan = make_plan(arguments);
+  const std::vector<bench::Spec> specs = mechanism_specs(arguments, plan, {1, 4, 32768, 64});
+  Progress progress("bench memory", static_cast<std::int64_t>(specs.size()));
+  Json rows = Json::array();
+  Table table{{"mechanism", "shape", "arrays", "peak", "extra", "at most 64 MiB", "time"}};
+  bool all_within = true;
+  for (std::size_t n = 0; n < specs.size(); ++n) {
+    progress.update(static_cast<std::int64_t>(n), specs[n].name);
+    const bench::MemoryUse use = bench::measure_memory(specs[n], plan.threads);
+    const bool within = use.extra_bytes() <= bench::kExtraLimit;
+    all_within = all_within && within;
+    rows.push_back({{"name", use.spec.name},
+                    {"mechanism", use.spec.mechanism},
+                    {"shape", shape_json(use.spec)},
+                    {"threads", plan.threads},
+                    {"isa", name_of(active_isa())},
+                    {"dtype", name_of(use.spec.dtype)},
+                    {"array_bytes", use.array_bytes},
+                    {"baseline_bytes", use.baseline_bytes},
+                    {"peak_bytes", use.peak_bytes},
+                    {"extra_bytes", use.extra_bytes()},
+                    {"limit_bytes", bench::kExtraLimit},
+                    {"within", within},
+                    {"seconds", use.seconds}});
+    const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
+    table.push_back({use.spec.name, shape_text(use.spec), bytes(use.array_bytes), bytes(use.peak_bytes - use.baseline_bytes),
+                     bytes(use.extra_bytes()), within ? "yes" : "NO", format_seconds(use.seconds)});
+  }
+  progress.clear();
+  if (arguments.json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  else std::cout << format_table(table);
+  if (!all_within) throw ExitStatus{1};
+}
+
+void run_growth(const BenchArguments& arguments) {
+  const bench::Plan plan = make_plan(arguments);
+  const std::vector<bench::Spec> specs = mechanism_specs(arguments, plan, {1, 8, 8192, 64});
+  const double budget = plan.quick ? 0.5 : 20;
+  Progress progress("bench growth", static_cast<std::int64_t>(specs.size() * plan.directions.size()));
+  Json rows = Json::array();
+  Table table{{"mechanism", "direction", "shape", "time", "× the half", "exponent"}};
+  std::int64_t done = 0;
+  for (const bench::Spec& spec : specs)
+    for (const bench::Direction direction : plan.directions) {
+      progress.update(done++, spec.name + " " + name_of(direction));
+      double before = 0;
+      for (const bench::GrowthPoint& point : measure_growth(spec, direction, plan.threads, budget)) {
+        bench::Spec at = spec;
+        at.sizes.keys = point.length;
+        std::optional<double> growth, exponent;
+        if (before > 0) growth = point.seconds.median / before, exponent = std::log2(*growth);
+        before = point.seconds.median;
+        rows.push_back({{"name", spec.name},
+                        {"mechanism", spec.mechanism},
+                        {"direction", name_of(direction)},
+                        {"shape", shape_json(at)},
+                        {"threads", plan.threads},
+                        {"isa", name_of(active_isa())},
+                        {"seconds", point.seconds.median},
+                        {"spread", {point.seconds.low, point.seconds.high}},
+                        {"growth", json_of(growth)},
+                        {"exponent", json_of(exponent)}});
+        table.push_back({spec.name, name_of(direction), shape_text(at), format_seconds(point.seconds.median),
+                         text_of(growth, "%.2f"), text_of(exponent, "%.2f")});
+      }
+    }
+  progress.clear();
+  if (arguments.json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  else std::cout << format_table(table);
+}
+
+void run_bench(const BenchArguments& arguments) {
+  const std::string first = arguments.names.empty() ? "" : arguments.names[0];
+  if (first == "memory") run_memory(arguments);
+  else if (first == "growth") run_growth(arguments);
+  else run_rows(arguments);
+}
+
+}  // namespace
 
 void add_bench(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("bench", "Speed and memory of every mechanism on this machine");
-  verb->footer("Example:\n  rapt bench\n");
-  verb->callback([] {
-    std::vector<float> q(8 * 1024 * 64, 0.1f), out(q.size());
-    const auto start = std::chrono::steady_clock::now();
-    attend(view(q.data(), {1, 8, 1024, 64}), view(q.data(), {1, 8, 1024, 64}), view(q.data(), {1, 8, 1024, 64}),
-           view(out.data(), {1, 8, 1024, 64}));
-    std::printf("scaled_dot 1,8,1024,64: %g s\n",
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  });
+  CLI::App* verb = app.add_subcommand("bench", "Speed and memory of every mechanism, against what this machine can do");
+  auto arguments = std::make_shared<BenchArguments>();
+  BenchArguments& a = *arguments;
+  verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, or growth, and then mechanisms");
+  // One value each time it is given: what follows may be a NAME.
+  verb->add_option("--shape", a.shapes, "B,H,S,D in place of each row's own; may be given again")
+      ->type_size(1)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(value_given());
+  verb->add_option("--threads", a.threads, "How many threads work; unless given, all processors")->check(value_given());
+  verb->add_option("--direction", a.direction, "forward, backward or both")->check(value_given());
+  verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->check(value_given());
+  verb->add_option("--repeat", a.repeat, "Exactly so many runs; unless given, at least 5 and half a second")->check(value_given());
+  verb->add_flag("--json", a.json, "Print JSON");
+  verb->add_flag("--quick", a.quick, "One small shape each and few runs: to see that it works, not how fast it is");
+  verb->add_flag("--no-naive", a.no_naive, "Leave the naive path out");
+  verb->footer(kFooter);
+  verb->callback([arguments] { run_bench(*arguments); });
 }
 
 }  // namespace rapt::cli

@@ -111,7 +111,8 @@ std::string bytes_text(std::int64_t bytes) {
 
 void add_stages(const std::vector<Stage>& stages, Table& rows) {
   for (const Stage& stage : stages)
-    rows.push_back({stage.name, std::to_string(stage.quantity.value()), stage.quantity.symbols() + " = " + stage.quantity.numbers()});
+    rows.push_back({stage.name, std::to_string(stage.quantity.value()),
+                    stage.quantity.symbols() + " = " + stage.quantity.numbers()});
 }
 
 std::string layer_title(const Layer& layer, std::size_t number) {
@@ -152,13 +153,12 @@ void print_layer(const Layer& layer, const LayerCount& counted) {
   std::cout << format_table(growth, "  ");
 }
 
-void print_model(const Model& model, const std::vector<LayerCount>& counts) {
+void print_model(const Model& model, const std::vector<LayerCount>& counts, const Totals& totals) {
   if (!model.title.empty()) std::cout << model.title << "\n\n";
   for (std::size_t n = 0; n < counts.size(); ++n) {
     std::cout << (n ? "\n\n" : "") << layer_title(model.layers[n], n + 1) << "\n";
     print_layer(model.layers[n], counts[n]);
   }
-  const Totals totals = total_of(model.layers, counts);
   if (totals.layers == 1) return;
   std::cout << "\ntotal of " << totals.layers << " layers\n"
             << format_table({{"parameters", std::to_string(totals.parameters)},
@@ -184,9 +184,17 @@ Json stages_json(const std::vector<Stage>& stages, std::int64_t total) {
 }
 
 Json layer_json(const Layer& layer, const LayerCount& counted) {
-  Json entry{{"name", layer.name}, {"repeat", layer.repeat}, {"encoding", name_of(layer.encoding)}, {"dtype", name_of(layer.dtype)},
-             {"batch", layer.batch}, {"heads", layer.heads}, {"tokens", layer.tokens}, {"din", layer.input_dim},
-             {"dhid", layer.hidden_dim}, {"do", layer.value_dim}, {"dout", layer.output_dim}};
+  Json entry{{"name", layer.name},
+             {"repeat", layer.repeat},
+             {"encoding", name_of(layer.encoding)},
+             {"dtype", name_of(layer.dtype)},
+             {"batch", layer.batch},
+             {"heads", layer.heads},
+             {"tokens", layer.tokens},
+             {"din", layer.input_dim},
+             {"dhid", layer.hidden_dim},
+             {"do", layer.value_dim},
+             {"dout", layer.output_dim}};
   entry["parameters"] = quantity_json(counted.parameters);
   entry["parameters"]["parts"] = stages_json(counted.parameter_parts, counted.parameters.value())["stages"];
   entry["multiply_adds"] = stages_json(counted.multiply_adds, counted.multiply_add_total);
@@ -199,17 +207,23 @@ Json layer_json(const Layer& layer, const LayerCount& counted) {
   entry["fused_bytes"] = stages_json(counted.fused_bytes, counted.fused_total);
   entry["growth"] = Json::array();
   for (const Growth& g : counted.growth)
-    entry["growth"].push_back({{"encoding", name_of(g.encoding)}, {"what", g.what}, {"order", g.order},
-                               {"numbers", g.terms.numbers()}, {"value", g.terms.value()}});
+    entry["growth"].push_back({{"encoding", name_of(g.encoding)},
+                               {"what", g.what},
+                               {"order", g.order},
+                               {"numbers", g.terms.numbers()},
+                               {"value", g.terms.value()}});
   return entry;
 }
 
-void print_json(const Model& model, const std::vector<LayerCount>& counts) {
+void print_json(const Model& model, const std::vector<LayerCount>& counts, const Totals& totals) {
   Json result{{"title", model.title}, {"layers", Json::array()}};
   for (std::size_t n = 0; n < counts.size(); ++n) result["layers"].push_back(layer_json(model.layers[n], counts[n]));
-  const Totals totals = total_of(model.layers, counts);
-  result["total"] = {{"layers", totals.layers}, {"parameters", totals.parameters}, {"multiply_adds", totals.multiply_adds},
-                     {"exponentials", totals.exponentials}, {"naive_bytes", totals.naive_bytes}, {"fused_bytes", totals.fused_bytes}};
+  result["total"] = {{"layers", totals.layers},
+                     {"parameters", totals.parameters},
+                     {"multiply_adds", totals.multiply_adds},
+                     {"exponentials", totals.exponentials},
+                     {"naive_bytes", totals.naive_bytes},
+                     {"fused_bytes", totals.fused_bytes}};
   std::cout << result.dump(2) << "\n";
 }
 
@@ -220,8 +234,9 @@ void run_count(const CountArguments& arguments, bool has_sizes) {
   else model = read_model(arguments.file);
   std::vector<LayerCount> counts;
   for (const Layer& layer : model.layers) counts.push_back(count(layer));
-  if (arguments.json) print_json(model, counts);
-  else print_model(model, counts);
+  const Totals totals = total_of(model.layers, counts);
+  if (arguments.json) print_json(model, counts, totals);
+  else print_model(model, counts, totals);
 }
 
 }  // namespace

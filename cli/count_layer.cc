@@ -26,7 +26,8 @@ std::int64_t total_of(const std::vector<Stage>& stages) {
 
 // The sizes of a layer under the names that document 003 gives them.
 struct Sizes {
-  Quantity batch, heads, tokens, input, hidden, value, output, position, rows, cols, offsets, width, bytes, compute_bytes;
+  Quantity batch, heads, tokens, input, hidden, value, output, position, rows, cols, offsets, width, bytes,
+      compute_bytes;
 
   explicit Sizes(const Layer& layer)
       : batch("B", layer.batch),
@@ -53,7 +54,8 @@ void count_parameters(const Layer& layer, const Sizes& n, LayerCount& result) {
   else parts.push_back({"W_q, W_k, W_v", n.heads * n.input * (2 * n.hidden + n.value)});
   parts.push_back({"W_out", n.heads * n.value * n.output});
   parts.push_back({"b_out", n.output});
-  if (layer.encoding == Encoding::relative) parts.push_back({"W̃_k, u, v", n.heads * (n.position * n.hidden + 2 * n.hidden)});
+  if (layer.encoding == Encoding::relative)
+    parts.push_back({"W̃_k, u, v", n.heads * (n.position * n.hidden + 2 * n.hidden)});
   if (by_position_only(layer.encoding)) parts.push_back({"α, Δ₁, Δ₂", 3 * n.heads});
   result.parameters = sum_of(parts);
 }
@@ -66,9 +68,7 @@ void count_work(const Layer& layer, const Sizes& n, LayerCount& result) {
   const Stage values{"projections: v", n.batch * n.tokens * n.heads * n.input * n.value};
   const Stage all{"projections: q, k, v", n.batch * n.tokens * n.heads * n.input * (2 * n.hidden + n.value)};
   switch (layer.encoding) {
-    case Encoding::absolute:
-      stages = {all, {"scores", pairs * n.hidden}, weighted};
-      break;
+    case Encoding::absolute: stages = {all, {"scores", pairs * n.hidden}, weighted}; break;
     case Encoding::relative:
       stages = {all,
                 {"projections: positions", n.heads * n.offsets * n.position * n.hidden},
@@ -77,9 +77,7 @@ void count_work(const Layer& layer, const Sizes& n, LayerCount& result) {
                 {"scores: v·r", n.heads * n.offsets * n.hidden},
                 weighted};
       break;
-    case Encoding::quadratic:
-      stages = {values, {"scores", 3 * pairs}, weighted};
-      break;
+    case Encoding::quadratic: stages = {values, {"scores", 3 * pairs}, weighted}; break;
     case Encoding::factorised:
       // The weights of a row of the grid and of a column serve every query there, and every batch.
       stages = {values,
@@ -93,7 +91,8 @@ void count_work(const Layer& layer, const Sizes& n, LayerCount& result) {
   if (!by_position_only(layer.encoding)) {
     const Quantity term = 2 * n.input * n.hidden + n.hidden;
     result.as_written = {{"scores as written: 4 terms, each q W_q W_kᵀ kᵀ", pairs * 4 * term},
-                         {"scores, projections computed once", 2 * n.batch * n.heads * n.tokens * n.input * n.hidden + pairs * n.hidden}};
+                         {"scores, projections computed once",
+                          2 * n.batch * n.heads * n.tokens * n.input * n.hidden + pairs * n.hidden}};
   }
 }
 
@@ -104,7 +103,8 @@ void count_bytes(const Layer& layer, const Sizes& n, LayerCount& result) {
   fused.push_back({"input", n.batch * n.tokens * n.input * n.bytes});
   if (by_position_only(layer.encoding)) fused.push_back({"v", rows * n.value * n.bytes});
   else fused.push_back({"q, k, v", rows * (2 * n.hidden + n.value) * n.bytes});
-  if (layer.encoding == Encoding::relative) fused.push_back({"projected positions", n.heads * n.offsets * n.hidden * n.bytes});
+  if (layer.encoding == Encoding::relative)
+    fused.push_back({"projected positions", n.heads * n.offsets * n.hidden * n.bytes});
   fused.push_back({"heads", rows * n.value * n.bytes});
   fused.push_back({"output", n.batch * n.tokens * n.output * n.bytes});
   result.naive_bytes = fused;
@@ -118,14 +118,16 @@ void count_growth(const Layer& layer, const Sizes& n, LayerCount& result) {
   const Quantity sums = square(n.tokens) * n.width;
   const Quantity maps = n.tokens * square(n.width);
   for (const Encoding encoding : {Encoding::absolute, Encoding::relative}) {
-    result.growth.push_back({encoding, "as written term by term", "O(N²D_x² + N²D_x + ND_x²)", square(n.tokens) * square(n.width) + sums + maps});
+    result.growth.push_back({encoding, "as written term by term", "O(N²D_x² + N²D_x + ND_x²)",
+                             square(n.tokens) * square(n.width) + sums + maps});
     result.growth.push_back({encoding, "projections computed once", "O(N²D_x + ND_x²)", sums + maps});
   }
   const Quantity three("D_p", 3);
-  result.growth.push_back({Encoding::quadratic, "D_p = 3 ≪ D_x", "O(N²D_p + N²D_x + ND_x²) = O(N²D_x + ND_x²)", square(n.tokens) * three + sums + maps});
+  result.growth.push_back({Encoding::quadratic, "D_p = 3 ≪ D_x", "O(N²D_p + N²D_x + ND_x²) = O(N²D_x + ND_x²)",
+                           square(n.tokens) * three + sums + maps});
   if (layer.on_grid())
-    result.growth.push_back({Encoding::factorised, "a pass along rows, one along columns", "O(N(rows + cols)D_x + ND_x²)",
-                             n.tokens * (n.rows + n.cols) * n.width + maps});
+    result.growth.push_back({Encoding::factorised, "a pass along rows, one along columns",
+                             "O(N(rows + cols)D_x + ND_x²)", n.tokens * (n.rows + n.cols) * n.width + maps});
 }
 
 }  // namespace
@@ -188,8 +190,11 @@ const char* name_of(Encoding encoding) {
 }
 
 Encoding parse_encoding(const std::string& argument, const std::string& name) {
-  return parse_choice<Encoding>(argument, name, {{"absolute", Encoding::absolute}, {"relative", Encoding::relative},
-                                                 {"quadratic", Encoding::quadratic}, {"factorised", Encoding::factorised}});
+  return parse_choice<Encoding>(argument, name,
+                                {{"absolute", Encoding::absolute},
+                                 {"relative", Encoding::relative},
+                                 {"quadratic", Encoding::quadratic},
+                                 {"factorised", Encoding::factorised}});
 }
 
 void complete(Layer& layer, const std::string& where) {
@@ -197,12 +202,14 @@ void complete(Layer& layer, const std::string& where) {
   if (layer.on_grid()) {
     const std::int64_t positions = checked_multiply(layer.grid[0], layer.grid[1]);
     if (layer.tokens != 0 && layer.tokens != positions)
-      fail("tokens: " + std::to_string(layer.tokens) + " do not fill a grid of " + std::to_string(positions) + " positions");
+      fail("tokens: " + std::to_string(layer.tokens) + " do not fill a grid of " + std::to_string(positions) +
+           " positions");
     layer.tokens = positions;
   }
   if (layer.tokens == 0) fail("needs tokens, or a grid");
   if (layer.input_dim == 0) fail("needs din, the length of the input vectors");
-  if (layer.hidden_dim == 0 && !by_position_only(layer.encoding)) fail("needs dhid, the length of each head's queries and keys");
+  if (layer.hidden_dim == 0 && !by_position_only(layer.encoding))
+    fail("needs dhid, the length of each head's queries and keys");
   if (layer.value_dim == 0) layer.value_dim = layer.hidden_dim;
   if (layer.value_dim == 0) fail("needs do, the length of each head's values");
   if (layer.output_dim == 0) layer.output_dim = layer.input_dim;
@@ -211,7 +218,8 @@ void complete(Layer& layer, const std::string& where) {
 }
 
 Layer read_layer(const JsonNode& node) {
-  node.allow_only({"name", "repeat", "heads", "din", "dhid", "do", "dout", "dp", "tokens", "grid", "batch", "encoding", "dtype"});
+  node.allow_only(
+      {"name", "repeat", "heads", "din", "dhid", "do", "dout", "dp", "tokens", "grid", "batch", "encoding", "dtype"});
   Layer layer;
   const auto size = [&](const char* key, std::int64_t& target) {
     if (const auto value = node.find(key)) target = value->integer(1, INT64_MAX);

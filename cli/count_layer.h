@@ -47,8 +47,8 @@ struct Layer {
   std::int64_t heads = 1;
   std::int64_t input_dim = 0;
   std::int64_t hidden_dim = 0;
-  std::int64_t value_dim = 0;   // D_o of each head; 0: as hidden_dim
-  std::int64_t output_dim = 0;  // 0: as input_dim
+  std::int64_t value_dim = 0;     // D_o of each head; 0: as hidden_dim
+  std::int64_t output_dim = 0;    // 0: as input_dim
   std::int64_t position_dim = 0;  // D_p of relative encodings; 0: as input_dim
   std::int64_t tokens = 0;
   std::array<std::int64_t, 2> grid{};  // rows, columns; {0,0}: a sequence

@@ -67,9 +67,7 @@ JsonNode::JsonNode(std::string verb, std::string file, const nlohmann::json& val
 JsonNode::JsonNode(const JsonNode& parent, const nlohmann::json& value, std::string path)
     : verb_(parent.verb_), file_(parent.file_), path_(std::move(path)), value_(&value) {}
 
-void JsonNode::fail(const std::string& what) const {
-  throw Error(where() + ": " + what);
-}
+void JsonNode::fail(const std::string& what) const { throw Error(where() + ": " + what); }
 
 std::string JsonNode::where() const { return verb_ + ": " + file_ + (path_.empty() ? "" : ": " + path_); }
 
@@ -128,10 +126,12 @@ double JsonNode::number() const {
 }
 
 std::int64_t JsonNode::integer(std::int64_t low, std::int64_t high) const {
-  const bool fits = value_->is_number_integer() &&
-                    (!value_->is_number_unsigned() || value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
+  const bool fits =
+      value_->is_number_integer() &&
+      (!value_->is_number_unsigned() || value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
   if (!fits || value_->get<std::int64_t>() < low || value_->get<std::int64_t>() > high)
-    fail("takes a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", got " + kind_of(*value_));
+    fail("takes a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", got " +
+         kind_of(*value_));
   return value_->get<std::int64_t>();
 }
 
@@ -179,7 +179,8 @@ Matrix JsonNode::matrix() const {
     const auto cols = static_cast<std::int64_t>(row.size());
     if (result.rows == 0) result.cols = cols;
     if (cols != result.cols)
-      item.fail("a row of " + std::to_string(cols) + " numbers where the rows before have " + std::to_string(result.cols));
+      item.fail("a row of " + std::to_string(cols) + " numbers where the rows before have " +
+                std::to_string(result.cols));
     result.data.insert(result.data.end(), row.begin(), row.end());
     ++result.rows;
   }

@@ -35,7 +35,7 @@ class JsonNode {
   bool boolean() const;
   double number() const;
   std::int64_t integer(std::int64_t low, std::int64_t high) const;
-  std::vector<double> numbers() const;             // a list of at least one number
+  std::vector<double> numbers() const;  // a list of at least one number
   std::vector<std::int64_t> integers(std::int64_t low, std::int64_t high) const;
   std::vector<std::string> texts() const;
   // [[…], …], or one row […]; {"ones": [r, c]}, {"zeros": [r, c]}, {"identity": n}.

@@ -45,7 +45,8 @@ std::vector<std::string> labels_of(const std::vector<std::string>& labels, const
 }
 
 // All pictures appear, or none.
-std::vector<std::string> write_plots(const std::string& directory, const WorkedProblem& problem, const Solution& solution) {
+std::vector<std::string> write_plots(const std::string& directory, const WorkedProblem& problem,
+                                     const Solution& solution) {
   if (solution.maps.empty()) throw Error("solve: --plot: " + problem.file + " has no attention map to draw");
   StagedFiles files;
   files.make_directory(directory);
@@ -102,7 +103,8 @@ void add_solve(CLI::App& app) {
   auto arguments = std::make_shared<SolveArguments>();
   verb->add_option("file", arguments->file, "The example, JSON (docs/solve.md)")->required()->check(value_given());
   verb->add_option("--plot", arguments->plot, "Write each head's attention map there, as SVG")->check(value_given());
-  verb->add_option("--precision", arguments->precision, "Digits after the point (8, or what the file says)")->check(value_given());
+  verb->add_option("--precision", arguments->precision, "Digits after the point (8, or what the file says)")
+      ->check(value_given());
   verb->add_flag("--json", arguments->json, "Print JSON, all digits");
   verb->add_flag("--markdown", arguments->markdown, "Print Markdown with LaTeX matrices");
   verb->add_flag("--vectors", arguments->vectors, "Write e_ij, a_ij and z_i one by one, with no matrix product");

@@ -14,8 +14,8 @@ struct HeadInputs {
 };
 
 struct HeadResult {
-  Matrix scores;   // of the mechanism alone
-  Matrix logits;   // after softcap, bias and mask; −∞ where hidden
+  Matrix scores;  // of the mechanism alone
+  Matrix logits;  // after softcap, bias and mask; −∞ where hidden
   Matrix weights;
   std::vector<Matrix> out;
   bool changed = false;  // whether anything lies between the scores and the logits

@@ -34,7 +34,8 @@ PrintedNumber read_number(const JsonNode& node, const std::string& text) {
     power += exponent;
   }
   // Half of the last digit, and room for the rounding of a number that lies exactly between two.
-  result.tolerance = 0.5 * std::pow(10.0, power) * (1 + 1e-6) + 4 * std::numeric_limits<double>::epsilon() * std::abs(result.value);
+  result.tolerance =
+      0.5 * std::pow(10.0, power) * (1 + 1e-6) + 4 * std::numeric_limits<double>::epsilon() * std::abs(result.value);
   return result;
 }
 
@@ -59,8 +60,12 @@ std::vector<PrintedNumber> read_row(const JsonNode& node) {
   throw Error("solve: " + problem.file + ": expect." + id + ": " + what);
 }
 
-Comparison compare_number(const Step& step, const PrintedNumber& printed, std::int64_t row, std::int64_t col, double ours) {
-  Comparison result{step.id, (step.rows.empty() ? row : step.rows[static_cast<std::size_t>(row)]) + 1, col + 1, printed.text, "", ours, false};
+Comparison compare_number(const Step& step, const PrintedNumber& printed, std::int64_t row, std::int64_t col,
+                          double ours) {
+  Comparison result{step.id, (step.rows.empty() ? row : step.rows[static_cast<std::size_t>(row)]) + 1,
+                    col + 1, printed.text,
+                    "",      ours,
+                    false};
   char text[40];
   const auto end = std::to_chars(text, text + sizeof text, ours, std::chars_format::general, 12).ptr;
   result.ours.assign(text, end);
@@ -77,7 +82,8 @@ Comparison compare_count(const WorkedProblem& problem, const Step& step, const E
   return {step.id, 1, 1, printed.text, ours, number, exact};
 }
 
-void compare_step(const WorkedProblem& problem, const Step& step, const Expectation& expectation, std::vector<Comparison>& result) {
+void compare_step(const WorkedProblem& problem, const Step& step, const Expectation& expectation,
+                  std::vector<Comparison>& result) {
   if (step.kind == StepKind::count) {
     result.push_back(compare_count(problem, step, expectation));
     return;
@@ -88,12 +94,14 @@ void compare_step(const WorkedProblem& problem, const Step& step, const Expectat
   std::vector<PrintedNumber> numbers;
   for (const auto& row : expectation.rows) numbers.insert(numbers.end(), row.begin(), row.end());
   // A list of numbers may stand for a column.
-  if (rows == 1 && m.cols == 1) std::swap(rows, cols);
+  if (rows == 1 && m.cols == 1 && cols == m.rows) std::swap(rows, cols);
   if (rows != m.rows || cols != m.cols)
-    fail(problem, expectation.id, "is " + std::to_string(rows) + " × " + std::to_string(cols) + " where the step is " +
-                                      std::to_string(m.rows) + " × " + std::to_string(m.cols));
+    fail(problem, expectation.id,
+         "is " + std::to_string(rows) + " × " + std::to_string(cols) + " where the step is " + std::to_string(m.rows) +
+             " × " + std::to_string(m.cols));
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < cols; ++j) result.push_back(compare_number(step, numbers[m.place(i, j)], i, j, m(i, j)));
+    for (std::int64_t j = 0; j < cols; ++j)
+      result.push_back(compare_number(step, numbers[m.place(i, j)], i, j, m(i, j)));
 }
 
 }  // namespace
@@ -107,8 +115,7 @@ std::vector<Expectation> read_expectations(const JsonNode& node) {
     const bool matrix = value.value().is_array() && !value.value().empty() && !value.value().front().is_number();
     if (matrix)
       for (const JsonNode& row : value.items()) expectation.rows.push_back(read_row(row));
-    else
-      expectation.rows.push_back(read_row(value));
+    else expectation.rows.push_back(read_row(value));
     for (const auto& row : expectation.rows)
       if (row.size() != expectation.rows.front().size()) value.fail("rows of unequal length");
     result.push_back(std::move(expectation));

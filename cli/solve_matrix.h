@@ -20,18 +20,16 @@ struct Matrix {
   std::size_t place(std::int64_t i, std::int64_t j) const { return static_cast<std::size_t>(i * cols + j); }
   double& operator()(std::int64_t i, std::int64_t j) { return data[place(i, j)]; }
   double operator()(std::int64_t i, std::int64_t j) const { return data[place(i, j)]; }
-  std::span<const double> row(std::int64_t i) const {
-    return {data.data() + i * cols, static_cast<std::size_t>(cols)};
-  }
+  std::span<const double> row(std::int64_t i) const { return {data.data() + i * cols, static_cast<std::size_t>(cols)}; }
 };
 
 // The sizes must fit; the callers have checked them.
 Matrix multiply(const Matrix& a, const Matrix& b);
 Matrix transpose(const Matrix& a);
-Matrix add(const Matrix& a, const Matrix& b);               // b may have one row: added to every row
-Matrix join_columns(const std::vector<Matrix>& parts);      // [a, b, …]
+Matrix add(const Matrix& a, const Matrix& b);           // b may have one row: added to every row
+Matrix join_columns(const std::vector<Matrix>& parts);  // [a, b, …]
 Matrix take_rows(const Matrix& a, std::span<const std::int64_t> rows);
 Matrix reshape(std::span<const double> numbers, std::int64_t rows, std::int64_t cols);
-Matrix standardize(const Matrix& a);                        // (x − mean) / std over all numbers, std divided by n
+Matrix standardize(const Matrix& a);  // (x − mean) / std over all numbers, std divided by n
 
 }  // namespace rapt::cli

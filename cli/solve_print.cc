@@ -33,7 +33,8 @@ std::vector<std::string> row_names(const WorkedProblem& problem, const Step& ste
   if (step.rows.empty() || (problem.queries.empty() && problem.query_labels.empty())) return names;
   for (const std::int64_t row : step.rows) {
     const auto place = static_cast<std::size_t>(row);
-    names.push_back(place < problem.query_labels.size() ? problem.query_labels[place] : "query " + std::to_string(row + 1));
+    names.push_back(place < problem.query_labels.size() ? problem.query_labels[place]
+                                                        : "query " + std::to_string(row + 1));
   }
   return names;
 }
@@ -96,7 +97,8 @@ std::string comparison_text(const std::vector<Comparison>& comparisons) {
               pad_left(c.ours, ours_width) + (c.agrees ? "  agrees\n" : "  DIFFERS\n");
     agreeing += c.agrees;
   }
-  return result + "\n" + std::to_string(agreeing) + " of " + std::to_string(comparisons.size()) + " printed numbers agree.\n";
+  return result + "\n" + std::to_string(agreeing) + " of " + std::to_string(comparisons.size()) +
+         " printed numbers agree.\n";
 }
 
 std::string title_of(const WorkedProblem& problem) { return problem.title.empty() ? problem.file : problem.title; }
@@ -135,20 +137,25 @@ std::string table_markdown(const Step& step, int precision) {
 std::string step_markdown(const Step& step, int precision) {
   if (step.kind == StepKind::count)
     return step.symbol.text + ": " + step.formula.text + " = **" + std::to_string(step.number) + "**\n\n";
-  if (step.kind == StepKind::table) return step.symbol.text + "; " + step.formula.text + "\n\n" + table_markdown(step, precision) + "\n";
+  if (step.kind == StepKind::table)
+    return step.symbol.text + "; " + step.formula.text + "\n\n" + table_markdown(step, precision) + "\n";
   std::string result = "$$\n" + step.symbol.latex;
   if (!step.formula.latex.empty()) result += " = " + step.formula.latex;
-  if (!step.rows.empty() && static_cast<std::int64_t>(step.rows.size()) == 1) result += " \\quad (\\text{query } " + std::to_string(step.rows[0] + 1) + ")";
-  if (is_omitted(step)) return result + " \\in \\mathbb{R}^{" + std::to_string(step.value.rows) + " \\times " + std::to_string(step.value.cols) + "}\n$$\n\n";
+  if (!step.rows.empty() && static_cast<std::int64_t>(step.rows.size()) == 1)
+    result += " \\quad (\\text{query } " + std::to_string(step.rows[0] + 1) + ")";
+  if (is_omitted(step))
+    return result + " \\in \\mathbb{R}^{" + std::to_string(step.value.rows) + " \\times " +
+           std::to_string(step.value.cols) + "}\n$$\n\n";
   return result + " = " + matrix_latex(step, precision) + "\n$$\n\n";
 }
 
 std::string comparison_markdown(const std::vector<Comparison>& comparisons) {
   if (comparisons.empty()) return "";
-  std::string result = "## Compared with the printed numbers\n\n| number | printed | ours | |\n| --- | ---: | ---: | --- |\n";
+  std::string result =
+      "## Compared with the printed numbers\n\n| number | printed | ours | |\n| --- | ---: | ---: | --- |\n";
   for (const Comparison& c : comparisons)
-    result += "| " + escaped(c.id) + "[" + std::to_string(c.row) + "," + std::to_string(c.col) + "] | " + c.printed + " | " +
-              c.ours + " | " + (c.agrees ? "agrees" : "**differs**") + " |\n";
+    result += "| " + escaped(c.id) + "[" + std::to_string(c.row) + "," + std::to_string(c.col) + "] | " + c.printed +
+              " | " + c.ours + " | " + (c.agrees ? "agrees" : "**differs**") + " |\n";
   return result;
 }
 
@@ -157,7 +164,8 @@ nlohmann::ordered_json rows_of(const Matrix& m) {
   for (std::int64_t i = 0; i < m.rows; ++i) {
     nlohmann::ordered_json row = nlohmann::ordered_json::array();
     // JSON has no −∞: a hidden pair's score is null.
-    for (const double x : m.row(i)) row.push_back(std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json());
+    for (const double x : m.row(i))
+      row.push_back(std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json());
     result.push_back(std::move(row));
   }
   return result;
@@ -165,8 +173,8 @@ nlohmann::ordered_json rows_of(const Matrix& m) {
 
 }  // namespace
 
-std::string print_text(const WorkedProblem& problem, const Solution& solution, const std::vector<Comparison>& comparisons,
-                       const PrintOptions& options) {
+std::string print_text(const WorkedProblem& problem, const Solution& solution,
+                       const std::vector<Comparison>& comparisons, const PrintOptions& options) {
   std::string result = title_of(problem) + "\n";
   if (!problem.source.empty()) result += problem.source + "\n";
   if (!solution.notes.empty()) result += "\n";
@@ -226,7 +234,8 @@ nlohmann::ordered_json to_json(const WorkedProblem& problem, const Solution& sol
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   nlohmann::ordered_json values = nlohmann::ordered_json::object();
   for (const Step& step : solution.steps) {
-    nlohmann::ordered_json entry{{"id", step.id}, {"section", step.section}, {"symbol", step.symbol.text}, {"formula", step.formula.text}};
+    nlohmann::ordered_json entry{
+        {"id", step.id}, {"section", step.section}, {"symbol", step.symbol.text}, {"formula", step.formula.text}};
     if (step.kind == StepKind::count) {
       values[step.id] = step.number;
     } else {
@@ -256,7 +265,12 @@ nlohmann::ordered_json to_json(const WorkedProblem& problem, const Solution& sol
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Comparison& c : comparisons) {
       nlohmann::ordered_json ours = std::isfinite(c.value) ? nlohmann::ordered_json(c.value) : nlohmann::ordered_json();
-      list.push_back({{"id", c.id}, {"row", c.row}, {"column", c.col}, {"printed", c.printed}, {"ours", ours}, {"agrees", c.agrees}});
+      list.push_back({{"id", c.id},
+                      {"row", c.row},
+                      {"column", c.col},
+                      {"printed", c.printed},
+                      {"ours", ours},
+                      {"agrees", c.agrees}});
     }
     result["expect"] = std::move(list);
     result["agrees"] = all_agree(comparisons);

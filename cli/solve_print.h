@@ -15,8 +15,8 @@ struct PrintOptions {
 };
 
 // All of a worked example. Every form ends with the comparison where the file has "expect".
-std::string print_text(const WorkedProblem& problem, const Solution& solution, const std::vector<Comparison>& comparisons,
-                       const PrintOptions& options);
+std::string print_text(const WorkedProblem& problem, const Solution& solution,
+                       const std::vector<Comparison>& comparisons, const PrintOptions& options);
 std::string print_markdown(const WorkedProblem& problem, const Solution& solution,
                            const std::vector<Comparison>& comparisons, const PrintOptions& options);
 nlohmann::ordered_json to_json(const WorkedProblem& problem, const Solution& solution,

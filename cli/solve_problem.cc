@@ -56,7 +56,7 @@ bool is_setting(const MechanismInfo& mechanism, const std::string& name) {
                      [&](const SettingSpec& spec) { return spec.name == name; });
 }
 
-// `head` is −1 in a head's own object; otherwise a value may be a list with an entry for each of the heads.
+// `index` is −1 in a head's own object; otherwise it counts the heads, and a value may be a list with an entry for each of the heads.
 void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& head, std::int64_t index) {
   node.require_object();
   for (const auto& [name, unused] : node.value().items()) {
@@ -70,8 +70,10 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
     const ParameterSpec* spec = find_parameter(*problem.mechanism, name);
     if (!spec) {
       std::string known;
-      for (const ParameterSpec& p : problem.mechanism->parameters) known += (known.empty() ? "" : ", ") + std::string(p.name);
-      for (const SettingSpec& s : problem.mechanism->settings) known += (known.empty() ? "" : ", ") + std::string(s.name);
+      for (const ParameterSpec& p : problem.mechanism->parameters)
+        known += (known.empty() ? "" : ", ") + std::string(p.name);
+      for (const SettingSpec& s : problem.mechanism->settings)
+        known += (known.empty() ? "" : ", ") + std::string(s.name);
       value.fail("the score " + std::string(problem.mechanism->name) + " takes " +
                  (known.empty() ? "no parameters" : "the parameters " + known));
     }
@@ -79,7 +81,8 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
     if (index >= 0 && depth_of(value.value()) == spec->rank() + 1) {
       const std::vector<JsonNode> items = value.items();
       if (items.size() != problem.heads.size())
-        value.fail("has " + std::to_string(items.size()) + " entries for " + std::to_string(problem.heads.size()) + " heads");
+        value.fail("has " + std::to_string(items.size()) + " entries for " + std::to_string(problem.heads.size()) +
+                   " heads");
       numbers = read_of_rank(items[static_cast<std::size_t>(index)], spec->rank());
     } else {
       numbers = read_of_rank(value, spec->rank());
@@ -96,37 +99,40 @@ void read_bias(const JsonNode& node, ProblemHead& head) {
 
 void read_score(const JsonNode& root, WorkedProblem& problem) {
   const auto score = root.find("score");
+  const std::string name = score ? score->text() : "scaled_dot";
   try {
-    problem.mechanism = &mechanism(score ? score->text() : "scaled_dot");
+    problem.mechanism = &mechanism(name);
   } catch (const Error& e) {
-    score->fail(e.what());
+    root.at("score").fail(e.what());
   }
   if (const auto scale = root.find("scale")) {
     if (scale->value().is_number()) problem.scale = scale->number();
     else if (scale->value() == "none") problem.scale = 1;
     else if (scale->value() != "sqrt") scale->fail("takes \"sqrt\", \"none\" or a number that multiplies the scores");
-    else if (!problem.mechanism->scaled) scale->fail("\"sqrt\": the score " + std::string(problem.mechanism->name) + " has no √Dk; use scaled_dot, or a number");
+    else if (!problem.mechanism->scaled)
+      scale->fail("\"sqrt\": the score " + std::string(problem.mechanism->name) +
+                  " has no √Dk; use scaled_dot, or a number");
   }
   if (const auto softcap = root.find("softcap")) {
     problem.softcap = softcap->number();
     if (problem.softcap <= 0) softcap->fail("takes a number above 0");
   }
   if (const auto normalize = root.find("normalize")) {
-    const std::string name = normalize->text();
-    if (name != "softmax" && name != "argmax") normalize->fail("takes softmax or argmax, got " + name);
-    problem.normalizer = name == "argmax" ? Normalizer::argmax : Normalizer::softmax;
+    const std::string kind = normalize->text();
+    if (kind != "softmax" && kind != "argmax") normalize->fail("takes softmax or argmax, got " + kind);
+    problem.normalizer = kind == "argmax" ? Normalizer::argmax : Normalizer::softmax;
   }
   if (const auto axis = root.find("softmax_axis")) {
-    const std::string name = axis->text();
-    if (name != "rows" && name != "columns") axis->fail("takes rows or columns, got " + name);
-    problem.axis = name == "columns" ? SoftmaxAxis::columns : SoftmaxAxis::rows;
+    const std::string along = axis->text();
+    if (along != "rows" && along != "columns") axis->fail("takes rows or columns, got " + along);
+    problem.axis = along == "columns" ? SoftmaxAxis::columns : SoftmaxAxis::rows;
     if (problem.axis == SoftmaxAxis::columns && problem.normalizer == Normalizer::argmax)
       axis->fail("columns are normalised by softmax only");
   }
   if (const auto causal = root.find("causal")) {
-    const std::string name = causal->text();
-    if (name != "top_left" && name != "bottom_right") causal->fail("takes top_left or bottom_right, got " + name);
-    problem.causal = name == "top_left" ? Causal::top_left : Causal::bottom_right;
+    const std::string corner = causal->text();
+    if (corner != "top_left" && corner != "bottom_right") causal->fail("takes top_left or bottom_right, got " + corner);
+    problem.causal = corner == "top_left" ? Causal::top_left : Causal::bottom_right;
   }
   if (const auto window = root.find("window")) {
     const std::vector<std::int64_t> sizes = window->integers(-1, kMaxTokens);
@@ -183,7 +189,8 @@ void read_heads(const JsonNode& root, WorkedProblem& problem) {
     nodes = list->items();
     for (const char* name : {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"})
       if (root.has(name)) root.at(name).fail("belongs into a head, since the file has \"heads\"");
-    for (const JsonNode& node : nodes) node.allow_only({"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "parameters", "bias"});
+    for (const JsonNode& node : nodes)
+      node.allow_only({"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "parameters", "bias"});
   } else {
     nodes = {root};
   }
@@ -193,7 +200,8 @@ void read_heads(const JsonNode& root, WorkedProblem& problem) {
     head.query = read_projection(nodes[h], "W_Q", "b_Q", problem.columns);
     head.key = read_projection(nodes[h], "W_K", "b_K", problem.columns);
     head.value = read_projection(nodes[h], "W_V", "b_V", problem.columns);
-    if (const auto parameters = root.find("parameters")) read_parameters(*parameters, problem, head, static_cast<std::int64_t>(h));
+    if (const auto parameters = root.find("parameters"))
+      read_parameters(*parameters, problem, head, static_cast<std::int64_t>(h));
     if (const auto bias = root.find("bias")) read_bias(*bias, head);
     if (!root.has("heads")) continue;
     if (const auto parameters = nodes[h].find("parameters")) read_parameters(*parameters, problem, head, -1);
@@ -202,13 +210,15 @@ void read_heads(const JsonNode& root, WorkedProblem& problem) {
   problem.output = read_projection(root, "W_O", "b_O", problem.columns);
 }
 
-void check_projection(const JsonNode& root, const std::string& where, const Matrix& input, const Projection& projection) {
+void check_projection(const JsonNode& root, const std::string& where, const Matrix& input,
+                      const Projection& projection) {
   if (projection.given() && projection.weight.rows != input.cols)
     root.fail(where + ": takes inputs of length " + std::to_string(projection.weight.rows) + ", but the vectors have " +
               std::to_string(input.cols));
 }
 
-void check_bias(const JsonNode& root, const std::string& where, ProblemHead& head, std::int64_t queries, std::int64_t keys) {
+void check_bias(const JsonNode& root, const std::string& where, ProblemHead& head, std::int64_t queries,
+                std::int64_t keys) {
   if (head.bias.empty()) return;
   if (head.scalar_bias) head.bias = Matrix(1, keys, head.bias(0, 0));
   if (head.bias.cols != keys || (head.bias.rows != 1 && head.bias.rows != queries))
@@ -220,7 +230,8 @@ void check_mask(const JsonNode& root, const WorkedProblem& problem, std::int64_t
   const Matrix& mask = problem.mask;
   if (mask.empty()) return;
   if (mask.cols != keys || (mask.rows != 1 && mask.rows != queries))
-    root.at("mask").fail("is " + shape_text(mask) + "; takes " + std::to_string(queries) + " × " + std::to_string(keys));
+    root.at("mask").fail("is " + shape_text(mask) + "; takes " + std::to_string(queries) + " × " +
+                         std::to_string(keys));
 }
 
 // Fills q, k, v from x, and zeros where the score reads positions only; then checks every size.
@@ -253,8 +264,9 @@ void check_attention(const JsonNode& root, WorkedProblem& problem) {
               std::to_string(joined));
   const std::int64_t width = problem.output.given() ? problem.output.weight.cols : joined;
   if (problem.residual && (problem.x.rows != problem.q.rows || problem.x.cols != width))
-    root.at("residual").fail("the result is " + std::to_string(problem.q.rows) + " × " + std::to_string(width) +
-                             ", the input " + (problem.x.empty() ? "is not given" : shape_text(problem.x)));
+    root.at("residual")
+        .fail("the result is " + std::to_string(problem.q.rows) + " × " + std::to_string(width) + ", the input " +
+              (problem.x.empty() ? "is not given" : shape_text(problem.x)));
   check_mask(root, problem, problem.q.rows, problem.k.rows);
 }
 
@@ -275,7 +287,8 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
   for (const auto& [name, unused] : values.value().items()) {
     Shared::Task task{name, column(values.at(name)), {}};
     if (task.input.rows != positions)
-      values.at(name).fail("has " + std::to_string(task.input.rows) + " positions where x_s has " + std::to_string(positions));
+      values.at(name).fail("has " + std::to_string(task.input.rows) + " positions where x_s has " +
+                           std::to_string(positions));
     if (const auto output = root.find("W_" + name)) {
       task.output = column(*output);
       const std::int64_t joined = static_cast<std::int64_t>(heads.size()) * task.input.cols;
@@ -289,7 +302,8 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
   const auto square = [&](const JsonNode& node) {
     const Matrix m = node.matrix();
     if (m.rows != positions || m.cols != positions)
-      node.fail("is " + shape_text(m) + "; W @ x takes " + std::to_string(positions) + " × " + std::to_string(positions));
+      node.fail("is " + shape_text(m) + "; W @ x takes " + std::to_string(positions) + " × " +
+                std::to_string(positions));
     return m;
   };
   problem.heads.resize(heads.size());
@@ -300,15 +314,18 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
     for (const Shared::Task& task : shared.tasks) head.value_maps.push_back(square(heads[h].at("W_v" + task.name)));
     if (const auto bias = root.find("bias")) read_bias(*bias, head);
     if (const auto bias = heads[h].find("bias")) read_bias(*bias, head);
-    if (const auto parameters = root.find("parameters")) read_parameters(*parameters, problem, head, static_cast<std::int64_t>(h));
+    if (const auto parameters = root.find("parameters"))
+      read_parameters(*parameters, problem, head, static_cast<std::int64_t>(h));
     if (const auto parameters = heads[h].find("parameters")) read_parameters(*parameters, problem, head, -1);
     check_bias(root, "heads[" + std::to_string(h) + "].", head, positions, positions);
   }
   for (const Shared::Task& task : shared.tasks) {
-    const std::int64_t width = task.output.empty() ? static_cast<std::int64_t>(heads.size()) * task.input.cols : task.output.cols;
+    const std::int64_t width =
+        task.output.empty() ? static_cast<std::int64_t>(heads.size()) * task.input.cols : task.output.cols;
     if (problem.residual && width != task.input.cols)
-      root.at("residual").fail("task " + task.name + ": the result has " + std::to_string(width) + " columns, the input " +
-                               std::to_string(task.input.cols));
+      root.at("residual")
+          .fail("task " + task.name + ": the result has " + std::to_string(width) + " columns, the input " +
+                std::to_string(task.input.cols));
   }
   if (shared.standardize_inputs) {
     const auto varies = [](const Matrix& m) { return std::set<double>(m.data.begin(), m.data.end()).size() > 1; };
@@ -328,8 +345,9 @@ void read_limit(const JsonNode& node, WorkedProblem& problem) {
   if (limit.values.size() > 64) node.at("values").fail("takes at most 64 values");
   const ParameterSpec* spec = find_parameter(*problem.mechanism, limit.parameter);
   if (limit.parameter != "scale" && (!spec || spec->rank() != 0))
-    node.at("parameter").fail("takes scale, or a parameter of the score " + std::string(problem.mechanism->name) +
-                              " that is one number for each head; got " + limit.parameter);
+    node.at("parameter")
+        .fail("takes scale, or a parameter of the score " + std::string(problem.mechanism->name) +
+              " that is one number for each head; got " + limit.parameter);
   problem.limit = std::move(limit);
 }
 
@@ -362,20 +380,59 @@ WorkedProblem read_problem(const std::string& file) {
   WorkedProblem problem;
   problem.file = file;
   const bool shared = root.has("x_s");
-  root.allow_only({"title", "source", "precision", "form", "vectors", "queries", "labels", "query_labels", "key_labels",
-                   "X", "h", "q", "k", "v", "heads", "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "W_O", "b_O", "residual",
-                   "score", "parameters", "scale", "softcap", "normalize", "softmax_axis", "causal", "window", "mask",
-                   "bias", "grid", "limit", "count", "expect", "x_s", "values", "normalize_inputs"},
+  root.allow_only({"title",
+                   "source",
+                   "precision",
+                   "form",
+                   "vectors",
+                   "queries",
+                   "labels",
+                   "query_labels",
+                   "key_labels",
+                   "X",
+                   "h",
+                   "q",
+                   "k",
+                   "v",
+                   "heads",
+                   "W_Q",
+                   "W_K",
+                   "W_V",
+                   "b_Q",
+                   "b_K",
+                   "b_V",
+                   "W_O",
+                   "b_O",
+                   "residual",
+                   "score",
+                   "parameters",
+                   "scale",
+                   "softcap",
+                   "normalize",
+                   "softmax_axis",
+                   "causal",
+                   "window",
+                   "mask",
+                   "bias",
+                   "grid",
+                   "limit",
+                   "count",
+                   "expect",
+                   "x_s",
+                   "values",
+                   "normalize_inputs"},
                   shared ? "W_" : "");
   if (const auto title = root.find("title")) problem.title = title->text();
   if (const auto source = root.find("source")) problem.source = source->text();
   if (const auto precision = root.find("precision")) problem.precision = static_cast<int>(precision->integer(0, 17));
   if (const auto form = root.find("form")) {
-    if (form->text() != "matrices" && form->text() != "vectors") form->fail("takes matrices or vectors, got " + form->text());
+    if (form->text() != "matrices" && form->text() != "vectors")
+      form->fail("takes matrices or vectors, got " + form->text());
     problem.vector_form = form->text() == "vectors";
   }
   if (const auto vectors = root.find("vectors")) {
-    if (vectors->text() != "rows" && vectors->text() != "columns") vectors->fail("takes rows (x W) or columns (W x), got " + vectors->text());
+    if (vectors->text() != "rows" && vectors->text() != "columns")
+      vectors->fail("takes rows (x W) or columns (W x), got " + vectors->text());
     problem.columns = vectors->text() == "columns";
   }
   if (const auto residual = root.find("residual")) problem.residual = residual->boolean();
@@ -383,7 +440,8 @@ WorkedProblem read_problem(const std::string& file) {
 
   const auto given = [&](const char* name) { return root.has(name); };
   constexpr const char* kInputs[] = {"X", "h", "q", "k", "v", "score", "heads", "grid"};
-  if (!shared && (given("values") || given("normalize_inputs"))) root.fail("shared attention needs x_s, the skip connection");
+  if (!shared && (given("values") || given("normalize_inputs")))
+    root.fail("shared attention needs x_s, the skip connection");
   if (shared || !problem.layer || std::any_of(std::begin(kInputs), std::end(kInputs), given)) {
     read_score(root, problem);
     if (const auto mask = root.find("mask")) problem.mask = read_mask(*mask);

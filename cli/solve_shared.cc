@@ -17,7 +17,8 @@ Matrix input_of(const Shared& shared, const Matrix& given, const std::string& na
     return given;
   }
   Matrix result = standardize(given);
-  solution.steps.push_back({name, "Normalised inputs", symbol, {"(x − mean) / std", "(x - \\bar{x}) / \\sigma"}, result});
+  solution.steps.push_back(
+      {name, "Normalised inputs", symbol, {"(x − mean) / std", "(x - \\bar{x}) / \\sigma"}, result});
   return result;
 }
 
@@ -27,15 +28,17 @@ void solve_shared(const WorkedProblem& problem, Solution& solution) {
   const Shared& shared = *problem.shared;
   const std::size_t heads = problem.heads.size();
   const std::string positions = std::to_string(shared.skip.rows);
-  solution.notes.push_back("the projections of each head, W_qk, " + listed(shared.tasks, "W_v") + ": " + positions + " × " + positions);
+  solution.notes.push_back("the projections of each head, W_qk, " + listed(shared.tasks, "W_v") + ": " + positions +
+                           " × " + positions);
   for (const Shared::Task& task : shared.tasks)
     if (!task.output.empty())
-      solution.notes.push_back("the projection of the joined heads, W_" + task.name + ": " + std::to_string(task.output.rows) +
-                               " × " + std::to_string(task.output.cols));
+      solution.notes.push_back("the projection of the joined heads, W_" + task.name + ": " +
+                               std::to_string(task.output.rows) + " × " + std::to_string(task.output.cols));
 
   const Matrix skip = input_of(shared, shared.skip, "x_s", solution);
   std::vector<Matrix> inputs;
-  for (const Shared::Task& task : shared.tasks) inputs.push_back(input_of(shared, task.input, "x_" + task.name, solution));
+  for (const Shared::Task& task : shared.tasks)
+    inputs.push_back(input_of(shared, task.input, "x_" + task.name, solution));
 
   const std::vector<std::int64_t> rows = shown_rows(problem, skip.rows);
   std::vector<std::vector<Matrix>> outputs(shared.tasks.size());
@@ -49,24 +52,33 @@ void solve_shared(const WorkedProblem& problem, Solution& solution) {
     for (std::size_t n = 0; n < shared.tasks.size(); ++n) {
       const std::string& name = shared.tasks[n].name;
       arrays.v.push_back(multiply(head.value_maps[n], inputs[n]));
-      solution.steps.push_back({"v_" + name + suffix, section, {"v_" + name, "v_{" + name + "}"},
-                                {"W_v" + name + " x_" + name, "W_{v" + name + "} x_{" + name + "}"}, arrays.v.back()});
+      solution.steps.push_back({"v_" + name + suffix,
+                                section,
+                                {"v_" + name, "v_{" + name + "}"},
+                                {"W_v" + name + " x_" + name, "W_{v" + name + "} x_{" + name + "}"},
+                                arrays.v.back()});
     }
     const HeadResult result = attend_head(problem, head, arrays, problem.scale);
     Notation product{"q kᵀ", "q k^\\top"};
     if (problem.mechanism->scaled && !problem.scale)
-      product = {"q kᵀ / √" + std::to_string(skip.cols), "\\frac{q k^\\top}{\\sqrt{" + std::to_string(skip.cols) + "}}"};
+      product = {"q kᵀ / √" + std::to_string(skip.cols),
+                 "\\frac{q k^\\top}{\\sqrt{" + std::to_string(skip.cols) + "}}"};
     else if (problem.mechanism->name != "dot" && !problem.mechanism->scaled)
-      product = {std::string(problem.mechanism->name) + ": " + std::string(problem.mechanism->formula),
-                 "\\text{" + std::string(problem.mechanism->name) + "}(q, k)"};
+      product = score_notation(*problem.mechanism, {"q", "q"}, {"k", "k"});
     add_weights(problem, h, result, product, solution);
     for (std::size_t n = 0; n < shared.tasks.size(); ++n) {
       const std::string& name = shared.tasks[n].name;
-      solution.steps.push_back({"out_" + name + suffix, section, {"x_" + name + "'", "x_{" + name + "}'"},
-                                {"P v_" + name, "P v_{" + name + "}"}, take_rows(result.out[n], rows), StepKind::result, rows});
+      solution.steps.push_back({"out_" + name + suffix,
+                                section,
+                                {"x_" + name + "'", "x_{" + name + "}'"},
+                                {"P v_" + name, "P v_{" + name + "}"},
+                                take_rows(result.out[n], rows),
+                                StepKind::result,
+                                rows});
       outputs[n].push_back(result.out[n]);
     }
-    solution.maps.push_back({"head_" + std::to_string(h + 1), "head " + std::to_string(h + 1), take_rows(result.weights, rows), rows});
+    solution.maps.push_back(
+        {"head_" + std::to_string(h + 1), "head " + std::to_string(h + 1), take_rows(result.weights, rows), rows});
   }
 
   for (std::size_t n = 0; n < shared.tasks.size(); ++n) {
@@ -77,7 +89,8 @@ void solve_shared(const WorkedProblem& problem, Solution& solution) {
     };
     const std::string joined = "X_" + task.name;
     Matrix result = join_columns(outputs[n]);
-    step(joined, {joined, "X_{" + task.name + "}"}, {"the heads side by side", "[x'^{(1)}, \\dots, x'^{(" + std::to_string(heads) + ")}]"}, result);
+    step(joined, {joined, "X_{" + task.name + "}"},
+         {"the heads side by side", "[x'^{(1)}, \\dots, x'^{(" + std::to_string(heads) + ")}]"}, result);
     Notation formula{joined, "X_{" + task.name + "}"};
     if (!task.output.empty()) {
       result = multiply(result, task.output);

@@ -35,8 +35,10 @@ Notation logits_notation(const WorkedProblem& problem, const ProblemHead& head) 
   return result;
 }
 
-Notation scaled(const WorkedProblem& problem, std::optional<double> scale, std::int64_t key_dim, const Notation& product) {
-  if (scale && *scale != 1) return {shortest(*scale) + " · " + product.text, shortest(*scale) + " \\cdot " + product.latex};
+Notation scaled(const WorkedProblem& problem, std::optional<double> scale, std::int64_t key_dim,
+                const Notation& product) {
+  if (scale && *scale != 1)
+    return {shortest(*scale) + " · " + product.text, shortest(*scale) + " \\cdot " + product.latex};
   if (scale || !problem.mechanism->scaled) return product;
   const std::string root = std::to_string(key_dim);
   return {product.text + " / √" + root, "\\frac{" + product.latex + "}{\\sqrt{" + root + "}}"};
@@ -44,9 +46,8 @@ Notation scaled(const WorkedProblem& problem, std::optional<double> scale, std::
 
 Notation product_notation(const WorkedProblem& problem, const Notation& q, const Notation& k, std::int64_t key_dim) {
   if (problem.mechanism->name == "dot" || problem.mechanism->name == "scaled_dot")
-    return scaled(problem, problem.scale, key_dim, {q.text + " " + k.text + "ᵀ", q.latex + " " + k.latex + "^\\top"});
-  const std::string name(problem.mechanism->name);
-  return {name + ": " + std::string(problem.mechanism->formula), "\\text{" + name + "}(" + q.latex + ", " + k.latex + ")"};
+    return scaled(problem, problem.scale, key_dim, {q.text + " " + k.text + "ᵀ", q.latex + " {" + k.latex + "}^\\top"});
+  return score_notation(*problem.mechanism, q, k);
 }
 
 // x W + b as a step, or the input itself, which is already shown.
@@ -72,7 +73,8 @@ Operand project(const WorkedProblem& problem, std::size_t h, const Matrix& input
   return result;
 }
 
-void add_given(const std::string& id, const std::string& section, const Notation& symbol, const Matrix& value, Solution& solution) {
+void add_given(const std::string& id, const std::string& section, const Notation& symbol, const Matrix& value,
+               Solution& solution) {
   if (!value.empty()) solution.steps.push_back({id, section, symbol, {}, value, StepKind::given});
 }
 
@@ -81,7 +83,8 @@ void add_given_matrices(const WorkedProblem& problem, Solution& solution) {
   const std::string& x = problem.input_name;
   add_given(x, section, {x, x}, problem.x, solution);
   const auto own = [&](const char* name, const Matrix& m) {
-    const bool positions_only = problem.mechanism->grid && m.cols == 1 && std::all_of(m.data.begin(), m.data.end(), [](double n) { return n == 0; });
+    const bool positions_only = problem.mechanism->grid && m.cols == 1 &&
+                                std::all_of(m.data.begin(), m.data.end(), [](double n) { return n == 0; });
     if (m.data != problem.x.data && !positions_only) add_given(name, section, {name, name}, m, solution);
   };
   own("q", problem.q);
@@ -93,7 +96,8 @@ void add_given_matrices(const WorkedProblem& problem, Solution& solution) {
     const auto weight = [&](const char* letter, const Projection& projection) {
       const std::string name = std::string("W_") + letter;
       const Matrix& w = projection.weight;
-      add_given(name + head_suffix(h, heads), section, with_head({name, name}, h, heads), problem.columns ? transpose(w) : w, solution);
+      add_given(name + head_suffix(h, heads), section, with_head({name, name}, h, heads),
+                problem.columns ? transpose(w) : w, solution);
       const std::string bias = std::string("b_") + letter;
       add_given(bias + head_suffix(h, heads), section, with_head({bias, bias}, h, heads), projection.bias, solution);
     };
@@ -101,7 +105,8 @@ void add_given_matrices(const WorkedProblem& problem, Solution& solution) {
     weight("K", head.key);
     weight("V", head.value);
     for (const NamedMatrix& p : head.parameters)
-      add_given("parameter_" + p.name + head_suffix(h, heads), section, with_head({p.name, "\\text{" + p.name + "}"}, h, heads), p.value, solution);
+      add_given("parameter_" + p.name + head_suffix(h, heads), section,
+                with_head({p.name, "\\text{" + p.name + "}"}, h, heads), p.value, solution);
     add_given("B" + head_suffix(h, heads), section, with_head({"B", "B"}, h, heads), head.bias, solution);
   }
   add_given("mask", section, {"mask (1 = attend)", "\\text{mask}"}, problem.mask, solution);
@@ -111,18 +116,21 @@ void add_given_matrices(const WorkedProblem& problem, Solution& solution) {
 }
 
 // One row of scores and weights laid out as the grid's rows and columns.
-void add_grids(const WorkedProblem& problem, const HeadResult& result, const std::string& section, const std::string& suffix,
-               Solution& solution) {
+void add_grids(const WorkedProblem& problem, const HeadResult& result, const std::string& section,
+               const std::string& suffix, Solution& solution) {
   const std::vector<std::int64_t> rows = shown_rows(problem, result.scores.rows);
   const auto [grid_rows, grid_cols] = problem.grid;
   if (grid_rows * grid_cols != result.scores.cols || grid_rows == 0 || rows.size() > kMaxGridQueries) return;
   for (const std::int64_t i : rows) {
     const std::string number = std::to_string(i + 1);
     const auto on_grid = [&](const char* what, const char* symbol, const Matrix& m, StepKind kind) {
-      solution.steps.push_back({std::string(what) + "_on_grid_" + number + suffix, section,
-                                {std::string(symbol) + " of query " + number, std::string(symbol) + "_{" + number + "}"},
-                                {"its row, as the grid lies", "\\text{on the grid}"},
-                                reshape(m.row(i), grid_rows, grid_cols), kind});
+      solution.steps.push_back(
+          {std::string(what) + "_on_grid_" + number + suffix,
+           section,
+           {std::string(symbol) + " of query " + number, std::string(symbol) + "_{" + number + "}"},
+           {"its row, as the grid lies", "\\text{on the grid}"},
+           reshape(m.row(i), grid_rows, grid_cols),
+           kind});
     };
     on_grid("scores", "S", result.scores, StepKind::result);
     on_grid("weights", "P", result.weights, StepKind::weights);
@@ -132,14 +140,22 @@ void add_grids(const WorkedProblem& problem, const HeadResult& result, const std
 void add_layer_count(const Layer& layer, Solution& solution) {
   LayerCount counted = count(layer);
   const auto whole = [&](const char* id, const char* text, const std::string& formula, std::int64_t number) {
-    solution.steps.push_back({id, "Count", {text, "\\text{" + std::string(text) + "}"}, {formula, "\\text{" + formula + "}"},
-                              {}, StepKind::count, {}, {}, number});
+    solution.steps.push_back({id,
+                              "Count",
+                              {text, "\\text{" + std::string(text) + "}"},
+                              {formula, "\\text{" + formula + "}"},
+                              {},
+                              StepKind::count,
+                              {},
+                              {},
+                              number});
   };
   const Quantity& parameters = counted.parameters;
   whole("parameters", "parameters", parameters.symbols() + " = " + parameters.numbers(), parameters.value());
   const auto listed = [](const std::vector<Stage>& stages) {
     std::string text;
-    for (const Stage& stage : stages) text += (text.empty() ? "" : " + ") + std::to_string(stage.quantity.value()) + " (" + stage.name + ")";
+    for (const Stage& stage : stages)
+      text += (text.empty() ? "" : " + ") + std::to_string(stage.quantity.value()) + " (" + stage.name + ")";
     return text;
   };
   whole("multiply_adds", "multiply-adds", listed(counted.multiply_adds), counted.multiply_add_total);
@@ -172,6 +188,13 @@ std::string head_section(std::size_t head, std::size_t heads) {
   return heads > 1 ? "Head " + std::to_string(head + 1) : "Attention";
 }
 
+Notation score_notation(const MechanismInfo& mechanism, const Notation& q, const Notation& k) {
+  std::string latex = "\\text{";
+  for (const char c : mechanism.name) latex += c == '_' ? std::string("\\_") : std::string(1, c);
+  return {std::string(mechanism.name) + ": " + std::string(mechanism.formula),
+          latex + "}(" + q.latex + ", " + k.latex + ")"};
+}
+
 Notation with_head(const Notation& symbol, std::size_t head, std::size_t heads) {
   if (heads == 1) return symbol;
   const std::string number = std::to_string(head + 1);
@@ -182,9 +205,10 @@ void add_weights(const WorkedProblem& problem, std::size_t head, const HeadResul
                  Solution& solution) {
   const std::size_t heads = problem.heads.size();
   const std::vector<std::int64_t> rows = shown_rows(problem, result.scores.rows);
-  const auto step = [&](const char* id, const Notation& symbol, const Notation& formula, const Matrix& m, StepKind kind) {
-    solution.steps.push_back({id + head_suffix(head, heads), head_section(head, heads), with_head(symbol, head, heads), formula,
-                              take_rows(m, rows), kind, rows});
+  const auto step = [&](const char* id, const Notation& symbol, const Notation& formula, const Matrix& m,
+                        StepKind kind) {
+    solution.steps.push_back({id + head_suffix(head, heads), head_section(head, heads), with_head(symbol, head, heads),
+                              formula, take_rows(m, rows), kind, rows});
   };
   step("scores", {"S", "S"}, product, result.scores, StepKind::result);
   Notation before{"S", "S"};
@@ -205,8 +229,12 @@ void solve_attention(const WorkedProblem& problem, Solution& solution) {
     const ProblemHead& head = problem.heads[h];
     const Operand q = project(problem, h, problem.q, name_of_input("q", problem.q), "Q", head.query, true, solution);
     const Operand k = project(problem, h, problem.k, name_of_input("k", problem.k), "K", head.key, false, solution);
-    HeadVectors vectors{h, head.query.given() ? "q" : q.symbol.text, head.key.given() ? "k" : k.symbol.text, "v",
-                        {q.value, k.value, {}}, {}};
+    HeadVectors vectors{h,
+                        head.query.given() ? "q" : q.symbol.text,
+                        head.key.given() ? "k" : k.symbol.text,
+                        "v",
+                        {q.value, k.value, {}},
+                        {}};
     Operand v;
     if (!problem.v.empty()) {
       v = project(problem, h, problem.v, name_of_input("v", problem.v), "V", head.value, false, solution);
@@ -221,10 +249,14 @@ void solve_attention(const WorkedProblem& problem, Solution& solution) {
     const std::vector<std::int64_t> rows = shown_rows(problem, q.value.rows);
     if (!vectors.result.out.empty()) {
       outputs.push_back(vectors.result.out.front());
-      solution.steps.push_back({"Z" + suffix, section, with_head({"Z", "Z"}, h, heads),
+      solution.steps.push_back({"Z" + suffix,
+                                section,
+                                with_head({"Z", "Z"}, h, heads),
                                 {with_head({"P", "P"}, h, heads).text + " " + v.symbol.text,
-                                 with_head({"P", "P"}, h, heads).latex + " " + v.symbol.latex}, take_rows(outputs.back(), rows),
-                                StepKind::result, rows});
+                                 with_head({"P", "P"}, h, heads).latex + " " + v.symbol.latex},
+                                take_rows(outputs.back(), rows),
+                                StepKind::result,
+                                rows});
     }
     solution.maps.push_back({"head_" + std::to_string(h + 1), heads > 1 ? "head " + std::to_string(h + 1) : "",
                              take_rows(vectors.result.weights, rows), rows});
@@ -302,17 +334,26 @@ void solve_limit(const WorkedProblem& problem, Solution& solution) {
       const std::string setting = limit.parameter + " = " + shortest(value);
       const std::string section = (heads > 1 ? head_section(h, heads) + ", " : "") + setting;
       const std::string suffix = head_suffix(h, heads) + "@" + shortest(value);
-      solution.steps.push_back({"weights" + suffix, section, {"P", "P"}, softmax_notation(problem, {"S", "S"}),
-                                take_rows(result.weights, rows), StepKind::weights, rows});
+      solution.steps.push_back({"weights" + suffix,
+                                section,
+                                {"P", "P"},
+                                softmax_notation(problem, {"S", "S"}),
+                                take_rows(result.weights, rows),
+                                StepKind::weights,
+                                rows});
       add_grids(problem, result, section, suffix, solution);
       solution.maps.push_back({"head_" + std::to_string(h + 1) + "_" + limit.parameter + "_" + shortest(value), setting,
                                take_rows(result.weights, rows), rows});
     }
-    solution.steps.push_back({"limit" + head_suffix(h, heads), heads > 1 ? "Limit, head " + std::to_string(h + 1) : "Limit",
+    solution.steps.push_back({"limit" + head_suffix(h, heads),
+                              heads > 1 ? "Limit, head " + std::to_string(h + 1) : "Limit",
                               {"how near to one-hot", "\\text{distance to one-hot}"},
                               {"distance: the sum of all weights but the largest; the farthest row counts",
                                "\\max_i \\sum_{j \\neq j^*} P_{ij}"},
-                              table, StepKind::table, {}, {limit.parameter, "largest weight", "distance"}});
+                              table,
+                              StepKind::table,
+                              {},
+                              {limit.parameter, "largest weight", "distance"}});
   }
 }
 

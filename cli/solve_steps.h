@@ -17,7 +17,7 @@ struct Notation {
 };
 
 enum class StepKind : std::uint8_t {
-  given,    // from the file
+  given,  // from the file
   result,
   weights,  // numbers that may be very small and still count
   table,    // columns of different things
@@ -31,7 +31,7 @@ struct Step {
   Notation formula;
   Matrix value;
   StepKind kind = StepKind::result;
-  std::vector<std::int64_t> rows = {};  // which query each row belongs to, from 0; empty: all in order
+  std::vector<std::int64_t> rows = {};    // which query each row belongs to, from 0; empty: all in order
   std::vector<std::string> columns = {};  // headings of a table
   std::int64_t number = 0;                // of a count
 };
@@ -74,8 +74,10 @@ void solve_limit(const WorkedProblem& problem, Solution& solution);
 void add_weights(const WorkedProblem& problem, std::size_t head, const HeadResult& result, const Notation& product,
                  Solution& solution);
 std::vector<std::int64_t> shown_rows(const WorkedProblem& problem, std::int64_t count);
+// The formula of a score that is not a product: its name and what `rapt list` says of it.
+Notation score_notation(const MechanismInfo& mechanism, const Notation& q, const Notation& k);
 Notation with_head(const Notation& symbol, std::size_t head, std::size_t heads);
-std::string head_suffix(std::size_t head, std::size_t heads);   // "_2", or nothing for the only head
+std::string head_suffix(std::size_t head, std::size_t heads);  // "_2", or nothing for the only head
 std::string head_section(std::size_t head, std::size_t heads);
 
 }  // namespace rapt::cli

@@ -18,7 +18,8 @@ class VectorWriter {
 
   std::vector<VectorLine> write() {
     for (const HeadVectors& head : solution_.vectors) write_head(head);
-    if (!solution_.result.empty() && (solution_.vectors.size() > 1 || problem_.output.given() || problem_.residual)) write_results();
+    if (!solution_.result.empty() && (solution_.vectors.size() > 1 || problem_.output.given() || problem_.residual))
+      write_results();
     return std::move(lines_);
   }
 
@@ -55,8 +56,8 @@ class VectorWriter {
     lines_.push_back({section, std::move(left), std::move(parts)});
   }
 
-  void write_projection(const HeadVectors& head, const std::string& section, const char* letter, const Projection& projection,
-                        const Matrix& input, const Matrix& projected, std::int64_t row) {
+  void write_projection(const HeadVectors& head, const std::string& section, const char* letter,
+                        const Projection& projection, const Matrix& input, const Matrix& projected, std::int64_t row) {
     if (!projection.given()) return;
     const std::string upper(1, static_cast<char>(letter[0] - 'a' + 'A'));
     const std::string own = input.data == problem_.x.data ? problem_.input_name : letter;
@@ -71,21 +72,27 @@ class VectorWriter {
   void write_score(const HeadVectors& head, const std::string& section, std::int64_t i, std::int64_t j) {
     const Matrix& q = head.inputs.q;
     const Matrix& k = head.inputs.k;
-    const Notation qi = named(head.q, head.head, std::to_string(i + 1), head.q == "q" && problem_.heads[head.head].query.given());
-    const Notation kj = named(head.k, head.head, std::to_string(j + 1), head.k == "k" && problem_.heads[head.head].key.given());
+    const Notation qi =
+        named(head.q, head.head, std::to_string(i + 1), head.q == "q" && problem_.heads[head.head].query.given());
+    const Notation kj =
+        named(head.k, head.head, std::to_string(j + 1), head.k == "k" && problem_.heads[head.head].key.given());
     std::vector<Notation> parts;
     const std::string_view name = problem_.mechanism->name;
     if (name == "dot" || name == "scaled_dot") {
       Notation sum;
       for (std::int64_t d = 0; d < q.cols; ++d) {
-        const auto factor = [](const std::string& x, bool leads) { return x.starts_with('-') && !leads ? "(" + x + ")" : x; };
+        const auto factor = [](const std::string& x, bool leads) {
+          return x.starts_with('-') && !leads ? "(" + x + ")" : x;
+        };
         sum.text += (d ? " + " : "") + factor(number(q(i, d)), d == 0) + "·" + factor(number(k(j, d)), false);
-        sum.latex += (d ? " + " : "") + factor(number_latex(q(i, d)), d == 0) + " \\cdot " + factor(number_latex(k(j, d)), false);
+        sum.latex += (d ? " + " : "") + factor(number_latex(q(i, d)), d == 0) + " \\cdot " +
+                     factor(number_latex(k(j, d)), false);
       }
       parts.push_back(scaled({qi.text + "·" + kj.text, qi.latex + " \\cdot " + kj.latex}, k.cols));
       if (q.cols <= kMaxTerms) parts.push_back(scaled(sum, k.cols));
     } else {
-      parts.push_back({std::string(name) + "(" + qi.text + ", " + kj.text + ")", "\\text{" + std::string(name) + "}(" + qi.latex + ", " + kj.latex + ")"});
+      parts.push_back({std::string(name) + "(" + qi.text + ", " + kj.text + ")",
+                       score_notation(*problem_.mechanism, qi, kj).latex});
     }
     const double score = head.result.scores(i, j);
     parts.push_back({number(score), number_latex(score)});
@@ -116,9 +123,11 @@ class VectorWriter {
     Notation formula{"exp(" + own.text + ") / Σ_k exp(" + any.text + ")",
                      "\\frac{\\exp(" + own.latex + ")}{\\sum_k \\exp(" + any.latex + ")}"};
     if (problem_.normalizer == Normalizer::argmax)
-      formula = {"1 if " + own.text + " is the first largest of its row, else 0", "[" + own.latex + " = \\max_k " + any.latex + "]"};
+      formula = {"1 if " + own.text + " is the first largest of its row, else 0",
+                 "[" + own.latex + " = \\max_k " + any.latex + "]"};
     const double weight = head.result.weights(i, j);
-    add(section, named("a", head.head, pair_index(i, j)), {formula, {number(weight, true), number_latex(weight, true)}});
+    add(section, named("a", head.head, pair_index(i, j)),
+        {formula, {number(weight, true), number_latex(weight, true)}});
   }
 
   void write_output(const HeadVectors& head, const std::string& section, std::int64_t i) {
@@ -191,7 +200,8 @@ class VectorWriter {
 
 std::vector<VectorLine> vector_lines(const WorkedProblem& problem, const Solution& solution, int precision) {
   if (solution.vectors.empty())
-    throw Error("solve: " + problem.file + ": the per-vector form needs queries, keys and values, not a limit, a count or shared attention");
+    throw Error("solve: " + problem.file +
+                ": the per-vector form needs queries, keys and values, not a limit, a count or shared attention");
   return VectorWriter(problem, solution, precision).write();
 }
 

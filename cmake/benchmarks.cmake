@@ -1,8 +1,9 @@
+include_guard(GLOBAL)
+
+# The harness behind `rapt bench`: a library of its own, so that the tool stays thin.
 file(GLOB rapt_benchmark_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/benchmarks/*.cc")
-if(rapt_benchmark_sources)
-  find_package(benchmark CONFIG REQUIRED)
-  find_package(PkgConfig REQUIRED)
-  pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
-  add_executable(rapt_benchmarks ${rapt_benchmark_sources})
-  target_link_libraries(rapt_benchmarks PRIVATE rapt::rapt rapt_private benchmark::benchmark_main PkgConfig::openblas)
-endif()
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
+add_library(rapt_bench STATIC ${rapt_benchmark_sources})
+target_include_directories(rapt_bench PUBLIC "${PROJECT_SOURCE_DIR}")
+target_link_libraries(rapt_bench PUBLIC rapt::rapt rapt_private PRIVATE hwy::hwy PkgConfig::openblas Threads::Threads)

@@ -64,8 +64,8 @@ typedef struct rapt_options {
   size_t parameter_count;
   const rapt_setting* settings;
   size_t setting_count;
-  int64_t grid[2];   /* rows, columns; for mechanisms that have a grid */
-  double scale;      /* read where has_scale is not 0; else 1/sqrt(Dk), or 1 where the formula has none */
+  int64_t grid[2]; /* rows, columns; for mechanisms that have a grid */
+  double scale;    /* read where has_scale is not 0; else 1/sqrt(Dk), or 1 where the formula has none */
   int32_t has_scale;
   int32_t normalizer; /* enum rapt_normalizer */
   double softcap;     /* c > 0: the score becomes c tanh(score/c) */
@@ -105,9 +105,9 @@ typedef struct rapt_weights_request {
 /* Facts about each row of weights, contiguous [B,H,Sq] and what follows; arrays are RAPT_F64 for f64 inputs, else RAPT_F32. */
 typedef struct rapt_statistics {
   size_t struct_size;
-  rapt_array entropy;   /* in nats */
-  int64_t* argmax;      /* first key of largest weight; -1 where nothing is visible */
-  rapt_array position;  /* expected key position; on a grid [.., 2]: row, column */
+  rapt_array entropy;    /* in nats */
+  int64_t* argmax;       /* first key of largest weight; -1 where nothing is visible */
+  rapt_array position;   /* expected key position; on a grid [.., 2]: row, column */
   rapt_array covariance; /* of that position; on a grid [.., 2, 2] */
   int32_t top_k;
   int64_t* top_indices;   /* [.., top_k], largest first */
@@ -149,8 +149,10 @@ RAPT_C_API void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size);
 RAPT_C_API void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size);
 
 /* A contiguous [batch, heads, sequence, dim]; and one stored [batch, sequence, heads, dim], seen in the same order. */
-RAPT_C_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence, int64_t dim);
-RAPT_C_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads, int64_t dim);
+RAPT_C_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence,
+                                int64_t dim);
+RAPT_C_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads,
+                                int64_t dim);
 
 /* NULL where there is no memory. Freeing NULL does nothing. */
 RAPT_C_API rapt_saved* rapt_saved_create(void);
@@ -166,7 +168,8 @@ RAPT_C_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs
 /* Gradients of a loss, from the forward pass's outputs and the loss's gradient of each: inputs->v_count arrays both.
  * With saved NULL the row sums are computed again. */
 RAPT_C_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
-                                    const rapt_saved* saved, const rapt_gradients* gradients, const rapt_options* options);
+                                    const rapt_saved* saved, const rapt_gradients* gradients,
+                                    const rapt_options* options);
 
 /* What was wrong in this thread's last call that gives a status; "" where it gave RAPT_OK. Valid until the next one. */
 RAPT_C_API const char* rapt_last_error(void);

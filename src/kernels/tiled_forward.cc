@@ -55,6 +55,7 @@ void run(const Problem& p, const Outputs& outputs) {
   HeadOutputs<T> first = outputs_of<T>(p, outputs, 0, 0);
   ForwardTask<T> sample;
   sample.head = &prototype;
+  sample.count = std::min<std::int64_t>(kernels.forward_rows, p.queries);
   sample.statistics = first.statistics;
   const std::size_t bytes = kernels.forward_workspace(sample);
   std::vector<Buffer> workspaces;

@@ -20,8 +20,9 @@ struct Additive {
     return w * tanh(q + k);
   }
 
-  // Up to here the product of two denominators stays finite in f32.
-  static constexpr double fast_limit = 10;
+  // Up to here e^{2a}·e^{2b} stays finite in f32; up to shared_limit the product of two denominators does too.
+  static constexpr double fast_limit = 21;
+  static constexpr double shared_limit = 10.5;
 
   template <class V>
   constexpr V fast_prepare(V x) const {
@@ -30,10 +31,10 @@ struct Additive {
 
   template <class V>
   static void fast_raw(const PairTile<typename Lanes<V>::Scalar>& tile) {
-    constexpr int kKeys = 4;
     using T = typename Lanes<V>::Scalar;
     T weight_sum(0);
     for (int d = 0; d < tile.dim; ++d) weight_sum += tile.weights[d];
+    const int paired = shares_reciprocals<V>(tile) ? tile.dim / 2 * 2 : 0;
     for (int j = 0; j < tile.keys; j += kKeys) {
       // The last keys of a tile may repeat: a full block keeps the loop free of branches.
       const T* key[kKeys];
@@ -46,9 +47,9 @@ struct Additive {
       for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
         V sum[kKeys];
         for (int n = 0; n < kKeys; ++n) sum[n] = V(0);
+        const T* q = tile.queries + c;
         int d = 0;
-        for (; d + 2 <= tile.dim; d += 2) {
-          const T* q = tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c;
+        for (; d < paired; d += 2, q += 2 * static_cast<std::ptrdiff_t>(tile.stride)) {
           const V q0 = Lanes<V>::load(q);
           const V q1 = Lanes<V>::load(q + tile.stride);
           const V w0(tile.weights[d]);
@@ -59,10 +60,11 @@ struct Additive {
             sum[n] = mul_add(mul_add(w0, y, w1 * x), reciprocal(x * y), sum[n]);
           }
         }
-        if (d < tile.dim) {
-          const V q0 = Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c);
+        for (; d < tile.dim; ++d, q += tile.stride) {
+          const V q0 = Lanes<V>::load(q);
+          const V w0(tile.weights[d]);
           for (int n = 0; n < kKeys; ++n)
-            sum[n] = mul_add(V(tile.weights[d]), reciprocal(mul_add(q0, V(key[n][d]), V(1))), sum[n]);
+            sum[n] = mul_add(w0, reciprocal(mul_add(q0, V(key[n][d]), V(1))), sum[n]);
         }
         for (int n = 0; n < kKeys; ++n) Lanes<V>::store(V(weight_sum) - (sum[n] + sum[n]), score[n] + c);
       }
@@ -73,25 +75,104 @@ struct Additive {
   template <class V>
   static void fast_raw_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
     using T = typename Lanes<V>::Scalar;
-    for (int d = 0; d < tile.dim; ++d) {
-      const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(d) * tile.stride;
-      const V slope_weight(tile.weights[d] * T(4));
-      V weight_sum(0);
-      for (int j = 0; j < tile.keys; ++j) {
-        const V k(tile.key_rows[j * tile.key_stride + d]);
-        V key_sum(0);
-        for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
-          const V grad = Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
-          const V r = reciprocal(mul_add(Lanes<V>::load(tile.queries + line + c), k, V(1)));
-          const V g = slope_weight * grad * (r - r * r);
-          T* q = tile.grad_queries + line + c;
-          Lanes<V>::store(Lanes<V>::load(q) + g, q);
-          key_sum = key_sum + g;
-          weight_sum = weight_sum + grad * (V(1) - (r + r));
-        }
-        tile.grad_keys[j * tile.grad_key_stride + d] += Lanes<V>::sum(key_sum);
+    V grad_sum(0);
+    for (int j = 0; j < tile.keys; ++j)
+      for (int c = 0; c < tile.columns; c += Lanes<V>::count)
+        grad_sum = grad_sum + Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
+    const T total = Lanes<V>::sum(grad_sum);
+    const int paired = shares_reciprocals<V>(tile) ? tile.dim / 2 * 2 : 0;
+    for (int d = 0; d < tile.dim; d += d < paired ? 2 : 1) {
+      const int dims = d < paired ? 2 : 1;
+      T weight_sums[2] = {};
+      int c = 0;
+      for (; c + kVectors * Lanes<V>::count <= tile.columns; c += kVectors * Lanes<V>::count) {
+        if (dims == 2) backward_columns<V, kVectors, 2>(tile, d, c, weight_sums);
+        else backward_columns<V, kVectors, 1>(tile, d, c, weight_sums);
       }
-      if (tile.grad_weights) tile.grad_weights[d] += static_cast<double>(Lanes<V>::sum(weight_sum));
+      for (; c < tile.columns; c += Lanes<V>::count) {
+        if (dims == 2) backward_columns<V, 1, 2>(tile, d, c, weight_sums);
+        else backward_columns<V, 1, 1>(tile, d, c, weight_sums);
+      }
+      for (int n = 0; n < dims && tile.grad_weights; ++n)
+        tile.grad_weights[d + n] += static_cast<double>(total) - 2 * static_cast<double>(weight_sums[n]);
+    }
+  }
+
+ private:
+  static constexpr int kKeys = 8;
+  static constexpr int kVectors = 4;
+
+  // Whether every number of the tile is small enough for two denominators to be multiplied.
+  template <class V>
+  static bool shares_reciprocals(const PairTile<typename Lanes<V>::Scalar>& tile) {
+    const V limit(1.3e9);  // e^{2·shared_limit}
+    V most(0);
+    for (int d = 0; d < tile.dim; ++d)
+      for (int c = 0; c < tile.columns; c += Lanes<V>::count)
+        most = max(most, Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c));
+    bool small = true;
+    for (int j = 0; j < tile.keys; ++j) {
+      const auto* key = tile.key_rows + j * tile.key_stride;
+      int d = 0;
+      for (; d + Lanes<V>::count <= tile.dim; d += Lanes<V>::count) most = max(most, Lanes<V>::load(key + d));
+      for (; d < tile.dim; ++d) small = small && key[d] <= 1.3e9;
+    }
+    return small && Lanes<V>::sum(where(limit < most, V(1), V(0))) == 0;
+  }
+
+  // Dimensions d … d+kDims−1 of the columns from c on. What all pairs share, 4·w, is multiplied in at the end.
+  template <class V, int kCount, int kDims>
+  static void backward_columns(const PairTile<typename Lanes<V>::Scalar>& tile, int d, int c,
+                               typename Lanes<V>::Scalar* weight_sums) {
+    using T = typename Lanes<V>::Scalar;
+    constexpr int kLanes = Lanes<V>::count;
+    V q[kDims][kCount], dq[kDims][kCount], weight_sum[kDims];
+    T slope[kDims];
+    for (int n = 0; n < kDims; ++n) {
+      weight_sum[n] = V(0);
+      slope[n] = tile.weights[d + n] * T(4);
+      for (int v = 0; v < kCount; ++v) {
+        q[n][v] = Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d + n) * tile.stride + c + v * kLanes);
+        dq[n][v] = V(0);
+      }
+    }
+    for (int j = 0; j < tile.keys; ++j) {
+      const T* grad = tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c;
+      const T* key = tile.key_rows + j * tile.key_stride + d;
+      V k[kDims], key_sum[kDims];
+      for (int n = 0; n < kDims; ++n) {
+        k[n] = V(key[n]);
+        key_sum[n] = V(0);
+      }
+      for (int v = 0; v < kCount; ++v) {
+        const V g = Lanes<V>::load(grad + v * kLanes);
+        V r[kDims];
+        if constexpr (kDims == 2) {
+          const V x = mul_add(q[0][v], k[0], V(1));
+          const V y = mul_add(q[1][v], k[1], V(1));
+          const V inverse = reciprocal(x * y);
+          r[0] = y * inverse;
+          r[1] = x * inverse;
+        } else {
+          r[0] = reciprocal(mul_add(q[0][v], k[0], V(1)));
+        }
+        for (int n = 0; n < kDims; ++n) {
+          const V gr = g * r[n];
+          const V part = gr - gr * r[n];
+          weight_sum[n] = weight_sum[n] + gr;
+          dq[n][v] = dq[n][v] + part;
+          key_sum[n] = key_sum[n] + part;
+        }
+      }
+      for (int n = 0; n < kDims; ++n)
+        tile.grad_keys[j * tile.grad_key_stride + d + n] += slope[n] * Lanes<V>::sum(key_sum[n]);
+    }
+    for (int n = 0; n < kDims; ++n) {
+      weight_sums[n] += Lanes<V>::sum(weight_sum[n]);
+      for (int v = 0; v < kCount; ++v) {
+        T* to = tile.grad_queries + static_cast<std::ptrdiff_t>(d + n) * tile.stride + c + v * kLanes;
+        Lanes<V>::store(mul_add(V(slope[n]), dq[n][v], Lanes<V>::load(to)), to);
+      }
     }
   }
 };

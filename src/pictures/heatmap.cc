@@ -110,19 +110,20 @@ class Svg {
  public:
   void open(double width, double height, const std::string& title) {
     text_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(width) + "\" height=\"" + number(height) +
-             "\" viewBox=\"0 0 " + number(width) + " " + number(height) + "\" role=\"img\" font-family=\"sans-serif\">\n<title>" +
-             xml_text(title) + "</title>\n";
+             "\" viewBox=\"0 0 " + number(width) + " " + number(height) +
+             "\" role=\"img\" font-family=\"sans-serif\">\n<title>" + xml_text(title) + "</title>\n";
     text_ += "<rect class=\"page\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
   }
   void rect(const char* kind, double x, double y, double width, double height, Rgb fill, const std::string& tip = "") {
-    text_ += std::string("<rect class=\"") + kind + "\" x=\"" + number(x, 2) + "\" y=\"" + number(y, 2) + "\" width=\"" +
-             number(width, 2) + "\" height=\"" + number(height, 2) + "\" fill=\"" + hex(fill) + "\"";
+    text_ += std::string("<rect class=\"") + kind + "\" x=\"" + number(x, 2) + "\" y=\"" + number(y, 2) +
+             "\" width=\"" + number(width, 2) + "\" height=\"" + number(height, 2) + "\" fill=\"" + hex(fill) + "\"";
     text_ += tip.empty() ? "/>\n" : "><title>" + xml_text(tip) + "</title></rect>\n";
   }
   void label(const char* kind, double x, double y, const char* anchor, double size, const std::string& content,
              const std::string& more = "") {
-    text_ += std::string("<text class=\"") + kind + "\" x=\"" + number(x, 2) + "\" y=\"" + number(y, 2) + "\" text-anchor=\"" +
-             anchor + "\" font-size=\"" + number(size) + "\"" + more + ">" + xml_text(content) + "</text>\n";
+    text_ += std::string("<text class=\"") + kind + "\" x=\"" + number(x, 2) + "\" y=\"" + number(y, 2) +
+             "\" text-anchor=\"" + anchor + "\" font-size=\"" + number(size) + "\"" + more + ">" + xml_text(content) +
+             "</text>\n";
   }
   void raw(const std::string& mark) { text_ += mark; }
   std::string close() { return text_ + "</svg>\n"; }
@@ -145,9 +146,12 @@ void check(const HeatMap& map) {
   const auto fail = [](const std::string& what) { throw Error("heat map: " + what); };
   if (map.rows < 1 || map.cols < 1) fail("needs at least one row and one column");
   if (static_cast<std::int64_t>(map.values.size()) != map.rows * map.cols)
-    fail("has " + std::to_string(map.values.size()) + " numbers for " + std::to_string(map.rows) + " × " + std::to_string(map.cols) + " cells");
-  if (!map.row_labels.empty() && static_cast<std::int64_t>(map.row_labels.size()) != map.rows) fail("needs a label for each row");
-  if (!map.col_labels.empty() && static_cast<std::int64_t>(map.col_labels.size()) != map.cols) fail("needs a label for each column");
+    fail("has " + std::to_string(map.values.size()) + " numbers for " + std::to_string(map.rows) + " × " +
+         std::to_string(map.cols) + " cells");
+  if (!map.row_labels.empty() && static_cast<std::int64_t>(map.row_labels.size()) != map.rows)
+    fail("needs a label for each row");
+  if (!map.col_labels.empty() && static_cast<std::int64_t>(map.col_labels.size()) != map.cols)
+    fail("needs a label for each column");
   if (!(map.low < map.high)) fail("low must be below high");
 }
 
@@ -193,7 +197,8 @@ void draw_cells(const HeatMap& map, const Layout& layout, Svg& svg) {
       const std::string content = short_number(value);
       // Dark on light cells and light on dark ones.
       const std::string ink = std::isnan(place) || place > 0.55 ? "#111111" : "#ffffff";
-      const double size = std::min(12.0, 1.55 * layout.cell / std::max<double>(4, static_cast<double>(characters(content))));
+      const double size =
+          std::min(12.0, 1.55 * layout.cell / std::max<double>(4, static_cast<double>(characters(content))));
       svg.label("value", x + layout.cell / 2, y + layout.cell / 2 + size * 0.35, "middle", size, content,
                 " fill=\"" + ink + "\" pointer-events=\"none\"");
     }
@@ -216,10 +221,12 @@ void draw_labels(const HeatMap& map, const Layout& layout, Svg& svg) {
     svg.label("col-label", x, y, layout.slanted ? "start" : "middle", 12, shortened(label_of(map.col_labels, j)), turn);
   }
   const double bottom = layout.top + layout.cell * static_cast<double>(map.rows);
-  if (!map.col_title.empty()) svg.label("col-title", (layout.left + layout.right) / 2, 50, "middle", 12, map.col_title, " fill=\"#555555\"");
+  if (!map.col_title.empty())
+    svg.label("col-title", (layout.left + layout.right) / 2, 50, "middle", 12, map.col_title, " fill=\"#555555\"");
   if (!map.row_title.empty()) {
     const double y = (layout.top + bottom) / 2;
-    svg.label("row-title", 22, y, "middle", 12, map.row_title, " fill=\"#555555\" transform=\"rotate(-90 22 " + number(y, 2) + ")\"");
+    svg.label("row-title", 22, y, "middle", 12, map.row_title,
+              " fill=\"#555555\" transform=\"rotate(-90 22 " + number(y, 2) + ")\"");
   }
 }
 
@@ -229,9 +236,11 @@ void draw_bar(const HeatMap& map, const Layout& layout, Svg& svg) {
   const double step = height / kBarSteps;
   for (int n = 0; n < kBarSteps; ++n)
     // A little taller than a step, so that no gap shows between two.
-    svg.rect("bar", x, layout.top + height - step * (n + 1), 16, n == 0 ? step : step + 0.5, color_at((n + 0.5) / kBarSteps));
+    svg.rect("bar", x, layout.top + height - step * (n + 1), 16, n == 0 ? step : step + 0.5,
+             color_at((n + 0.5) / kBarSteps));
   for (const double t : {0.0, 0.25, 0.5, 0.75, 1.0})
-    svg.label("bar-label", x + 22, layout.top + height * (1 - t) + 4, "start", 11, short_number(map.low + t * (map.high - map.low)));
+    svg.label("bar-label", x + 22, layout.top + height * (1 - t) + 4, "start", 11,
+              short_number(map.low + t * (map.high - map.low)));
 }
 
 }  // namespace
@@ -243,7 +252,8 @@ Rgb color_at(double t) {
   const double f = place - static_cast<double>(n);
   const Oklab& a = kAnchors[n];
   const Oklab& b = kAnchors[n + 1];
-  return to_rgb({std::lerp(a.lightness, b.lightness, f), std::lerp(a.green_red, b.green_red, f), std::lerp(a.blue_yellow, b.blue_yellow, f)});
+  return to_rgb({std::lerp(a.lightness, b.lightness, f), std::lerp(a.green_red, b.green_red, f),
+                 std::lerp(a.blue_yellow, b.blue_yellow, f)});
 }
 
 std::string hex(Rgb color) {

@@ -35,7 +35,8 @@ class SolveErrors : public testing::Test {
     EXPECT_EQ(result.status, 2) << what << "\n" << result.out.substr(0, 300);
     EXPECT_EQ(result.out, "") << what;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << what << "\n" << result.err;
-    for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << what << "\n" << result.err;
+    for (const std::string& part : parts)
+      EXPECT_NE(result.err.find(part), std::string::npos) << what << "\n" << result.err;
   }
 
   TemporaryDirectory directory_;
@@ -83,9 +84,11 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
       {"{\"X\": [[1,2]], \"score\": \"bilinear\"}", {"W"}},
       {"{\"X\": [[1,2]], \"parameters\": {\"tau\": 1}}", {"parameters.tau", "no parameters"}},
       {"{\"X\": [[1,2]], \"score\": \"cosine\", \"parameters\": {\"tau\": [[1]]}}", {"parameters.tau", "a number"}},
-      {"{\"X\": [[1,2]], \"score\": \"cosine\", \"parameters\": {\"tau\": [1,2]}}", {"parameters.tau", "2 entries for 1"}},
+      {"{\"X\": [[1,2]], \"score\": \"cosine\", \"parameters\": {\"tau\": [1,2]}}",
+       {"parameters.tau", "2 entries for 1"}},
       {"{\"X\": [[1,2]], \"score\": \"cosine\", \"parameters\": 3}", {"parameters", "object"}},
-      {"{\"X\": [[1,2]], \"score\": \"t5\", \"heads\": [{\"parameters\": {\"max_distance\": 3}}]}", {"max_distance", "all heads"}},
+      {"{\"X\": [[1,2]], \"score\": \"t5\", \"heads\": [{\"parameters\": {\"max_distance\": 3}}]}",
+       {"max_distance", "all heads"}},
       {"{\"X\": [[1,2]], \"scale\": \"half\"}", {"scale", "sqrt"}},
       {"{\"X\": [[1,2]], \"score\": \"dot\", \"scale\": \"sqrt\"}", {"scale", "dot"}},
       {"{\"X\": [[1,2]], \"softcap\": -1}", {"softcap"}},
@@ -109,16 +112,20 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
       {"{\"score\": \"quadratic\", \"parameters\": {\"alpha\": 1, \"center\": [0,1]}}", {"grid"}},
       {"{\"score\": \"quadratic\", \"grid\": [3,3], \"parameters\": {\"alpha\": 1}}", {"center"}},
       {"{\"score\": \"quadratic\", \"grid\": [300,300], \"parameters\": {\"alpha\": 1, \"center\": [0,1]}}", {"grid"}},
-      {"{\"score\": \"quadratic\", \"grid\": [2,2], \"v\": [[1]], \"parameters\": {\"alpha\": 1, \"center\": [0,1]}}", {"v"}},
+      {"{\"score\": \"quadratic\", \"grid\": [2,2], \"v\": [[1]], \"parameters\": {\"alpha\": 1, \"center\": [0,1]}}",
+       {"v"}},
       {"{\"X\": [[1,2]], \"limit\": {\"parameter\": \"beta\", \"values\": [1]}}", {"limit.parameter", "beta"}},
       {"{\"X\": [[1,2]], \"limit\": {\"values\": [1]}}", {"limit", "parameter"}},
       {"{\"X\": [[1,2]], \"limit\": {\"parameter\": \"scale\", \"values\": []}}", {"limit.values"}},
       {"{\"values\": {\"t\": [1]}}", {"x_s"}},
       {"{\"x_s\": [1,2]}", {"values"}},
-      {"{\"x_s\": [1,2], \"values\": {\"t\": [1]}, \"heads\": [{\"W_qk\": [[1,0],[0,1]]}]}", {"values.t", "1 positions"}},
+      {"{\"x_s\": [1,2], \"values\": {\"t\": [1]}, \"heads\": [{\"W_qk\": [[1,0],[0,1]]}]}",
+       {"values.t", "1 positions"}},
       {"{\"x_s\": [1,2], \"values\": {\"t\": [1,2]}, \"heads\": [{\"W_qk\": [[1,0],[0,1]]}]}", {"heads[0]", "W_vt"}},
-      {"{\"x_s\": [1,2], \"values\": {\"t\": [1,2]}, \"heads\": [{\"W_qk\": [[1,0]], \"W_vt\": [[1,0],[0,1]]}]}", {"heads[0].W_qk", "1 × 2"}},
-      {"{\"x_s\": [1,1], \"normalize_inputs\": true, \"values\": {\"t\": [1,2]}, \"heads\": [{\"W_qk\": [[1,0],[0,1]], \"W_vt\": [[1,0],[0,1]]}]}",
+      {"{\"x_s\": [1,2], \"values\": {\"t\": [1,2]}, \"heads\": [{\"W_qk\": [[1,0]], \"W_vt\": [[1,0],[0,1]]}]}",
+       {"heads[0].W_qk", "1 × 2"}},
+      {"{\"x_s\": [1,1], \"normalize_inputs\": true, \"values\": {\"t\": [1,2]}, \"heads\": [{\"W_qk\": [[1,0],[0,1]], "
+       "\"W_vt\": [[1,0],[0,1]]}]}",
        {"x_s", "deviation"}},
       {"{\"count\": {\"din\": 4}}", {"count", "tokens"}},
       {"{\"count\": 4}", {"count", "object"}},
@@ -139,7 +146,8 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
 }
 
 TEST_F(SolveErrors, DeepNestingIsRefused) {
-  expect_refused(run_text("{\"X\": " + std::string(100000, '[') + std::string(100000, ']') + "}"), {"bad.json", "nested"}, "lists");
+  expect_refused(run_text("{\"X\": " + std::string(100000, '[') + std::string(100000, ']') + "}"),
+                 {"bad.json", "nested"}, "lists");
 }
 
 TEST_F(SolveErrors, FilesThatCannotBeRead) {
@@ -156,7 +164,8 @@ TEST_F(SolveErrors, Options) {
   expect_refused(run_text(good, {"--precision", "three"}), {"--precision", "three"}, "three");
   expect_refused(run_text(good, {"--json", "--markdown"}), {"--json", "--markdown"}, "both");
   expect_refused(run_text(good, {"--plot", file_}), {"bad.json"}, "a folder that is a file");
-  expect_refused(run_text("{\"count\": {\"din\": 4, \"dhid\": 4, \"tokens\": 4}}", {"--plot", directory_ / "p"}), {"--plot"}, "nothing to draw");
+  expect_refused(run_text("{\"count\": {\"din\": 4, \"dhid\": 4, \"tokens\": 4}}", {"--plot", directory_ / "p"}),
+                 {"--plot"}, "nothing to draw");
   EXPECT_TRUE(names_in(directory_ / "p").empty());
 }
 
@@ -177,10 +186,11 @@ TEST_F(SolveErrors, TornFilesNeverCrash) {
 
 TEST_F(SolveErrors, ExchangedValuesNeverCrash) {
   const std::vector<Json> wrong{nullptr, true, -1, "text", Json::array(), Json::object(), {{1, 2}}, {{{1}}}};
-  for (const char* name : {"001_1_3_two_heads", "002_additive", "003_d_1_large_alpha", "004_a_scores"})
-    for (const auto& [key, unused] : load_example(name).items())
+  for (const char* name : {"001_1_3_two_heads", "002_additive", "003_d_1_large_alpha", "004_a_scores"}) {
+    const Json original = load_example(name);
+    for (const auto& [key, unused] : original.items())
       for (const Json& value : wrong) {
-        Json changed = load_example(name);
+        Json changed = original;
         changed[key] = value;
         const CliResult result = run_text(changed.dump());
         const std::string what = std::string(name) + " " + key + " = " + value.dump();
@@ -188,6 +198,7 @@ TEST_F(SolveErrors, ExchangedValuesNeverCrash) {
         EXPECT_LE(result.status, 2) << what << "\n" << result.err;
         if (result.status == 2) expect_refused(result, {"bad.json"}, what);
       }
+  }
 }
 
 }  // namespace

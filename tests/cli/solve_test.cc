@@ -79,15 +79,19 @@ TEST_F(Solve, OneHead) {
                 {{4.79433566e-05, 3.22098620e-05, 1.71943035e-03, 9.98200416e-01},
                  {5.97319598e-01, 1.28333499e-03, 4.01298182e-01, 9.88847812e-05},
                  {1.46423661e-02, 4.87223528e-04, 2.37021787e-01, 7.47848624e-01},
-                 {9.06143069e-09, 1.87817885e-03, 2.98824011e-08, 9.98121782e-01}}, "P");
-  expect_near(v["Z"], {{-0.75220098, -1.50668721}, {-2.29564869, -6.58686077}, {-1.07141415, -2.47595506}, {-0.74812187, -1.49718290}},
-              kPrinted, "Z");
+                 {9.06143069e-09, 1.87817885e-03, 2.98824011e-08, 9.98121782e-01}},
+                "P");
+  expect_near(
+      v["Z"],
+      {{-0.75220098, -1.50668721}, {-2.29564869, -6.58686077}, {-1.07141415, -2.47595506}, {-0.74812187, -1.49718290}},
+      kPrinted, "Z");
   const double root = std::sqrt(2.0);
   expect_near(v["scores"],
               {{-6.1875 / root, -6.75 / root, -1.125 / root, 7.875 / root},
                {10.1875 / root, 1.5 / root, 9.625 / root, -2.125 / root},
                {-0.0625 / root, -4.875 / root, 3.875 / root, 5.5 / root},
-               {-21.0625 / root, -3.75 / root, -19.375 / root, 5.125 / root}}, 1e-14, "S");
+               {-21.0625 / root, -3.75 / root, -19.375 / root, 5.125 / root}},
+              1e-14, "S");
 }
 
 TEST_F(Solve, TwoHeads) {
@@ -97,19 +101,24 @@ TEST_F(Solve, TwoHeads) {
                   {{1.18306921e-01, 2.01966211e-02, 1.68483136e-01, 6.93013322e-01},
                    {8.48429312e-04, 9.98944583e-01, 2.06267364e-04, 7.20592823e-07},
                    {2.67590116e-02, 7.79843042e-04, 5.42703523e-02, 9.18190793e-01},
-                   {2.47463407e-05, 6.12522986e-10, 2.06437556e-04, 9.99768815e-01}}, "P2");
-    expect_near(v["Z_2"], {{-2.26628332, -2.26628332}, {1.99725652, 1.99725652}, {-2.82066255, -2.82066255}, {-2.99952526, -2.99952526}},
-                kPrinted, "Z2");
+                   {2.47463407e-05, 6.12522986e-10, 2.06437556e-04, 9.99768815e-01}},
+                  "P2");
+    expect_near(
+        v["Z_2"],
+        {{-2.26628332, -2.26628332}, {1.99725652, 1.99725652}, {-2.82066255, -2.82066255}, {-2.99952526, -2.99952526}},
+        kPrinted, "Z2");
     expect_near(v["concat"],
                 {{-0.75220098, -1.50668721, -2.26628332, -2.26628332},
                  {-2.29564869, -6.58686077, 1.99725652, 1.99725652},
                  {-1.07141415, -2.47595506, -2.82066255, -2.82066255},
-                 {-0.74812187, -1.49718290, -2.99952526, -2.99952526}}, kPrinted, "concat");
+                 {-0.74812187, -1.49718290, -2.99952526, -2.99952526}},
+                kPrinted, "concat");
     expect_near(v["result"],
                 {{-6.04664898, 3.77781072, -0.75731086},
                  {8.28741825, 0.14750295, 10.57968068},
                  {-7.39057350, 5.09982766, -0.01158073},
-                 {-8.25045389, 4.87428797, -1.50140321}}, kPrinted, "Z_total");
+                 {-8.25045389, 4.87428797, -1.50140321}},
+                kPrinted, "Z_total");
   }
 }
 
@@ -220,7 +229,8 @@ TEST_F(Solve, EveryExampleAgreesInEveryForm) {
     if (entry.path().extension() != ".json" || name.starts_with("count_")) continue;
     ++count;
     const std::string file = entry.path().string();
-    for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{}, {"--markdown"}, {"--json"}, {"--precision", "3"}}) {
+    for (const std::vector<std::string>& more :
+         std::vector<std::vector<std::string>>{{}, {"--markdown"}, {"--json"}, {"--precision", "3"}}) {
       std::vector<std::string> words{"solve", file};
       words.insert(words.end(), more.begin(), more.end());
       const CliResult result = run_cli(words);
@@ -236,8 +246,9 @@ TEST_F(Solve, EveryExampleAgreesInEveryForm) {
 
 TEST_F(Solve, TextHasTheDocumentsDigits) {
   const std::string out = run_cli({"solve", example("001_1_2_one_head")}).out;
-  for (const char* text : {"Q = X W_Q   [4 × 2]", "-2.25   4.50", "S = Q Kᵀ / √2", "4.79433566e-05  3.22098620e-05  1.71943035e-03  9.98200416e-01",
-                           "-0.75220098  -1.50668721", "48 of 48 printed numbers agree."})
+  for (const char* text : {"Q = X W_Q   [4 × 2]", "-2.25   4.50", "S = Q Kᵀ / √2",
+                           "4.79433566e-05  3.22098620e-05  1.71943035e-03  9.98200416e-01", "-0.75220098  -1.50668721",
+                           "48 of 48 printed numbers agree."})
     EXPECT_NE(out.find(text), std::string::npos) << text;
 }
 
@@ -261,20 +272,24 @@ TEST_F(Solve, Precision) {
 
 TEST_F(Solve, Markdown) {
   const std::string out = run_cli({"solve", example("001_1_3_two_heads"), "--markdown"}).out;
-  for (const char* text : {"# 001 question 1.3", "## Head 2", "\\begin{bmatrix}", "4.79433566 \\times 10^{-5} & 3.22098620 \\times 10^{-5}",
-                           "Q^{(1)} = X W_Q^{(1)} = ", "\\frac{Q^{(1)} K^{(1)}^\\top}{\\sqrt{2}}", "| result[1,1] | -6.04664898 |"})
+  for (const char* text : {"# 001 question 1.3", "## Head 2", "\\begin{bmatrix}",
+                           "4.79433566 \\times 10^{-5} & 3.22098620 \\times 10^{-5}", "Q^{(1)} = X W_Q^{(1)} = ",
+                           "\\frac{Q^{(1)} {K^{(1)}}^\\top}{\\sqrt{2}}", "| result[1,1] | -6.04664898 |"})
     EXPECT_NE(out.find(text), std::string::npos) << text;
   EXPECT_EQ(std::count(out.begin(), out.end(), '$') % 4, 0);
+  EXPECT_EQ(out.find("}^\\top"), out.find("}}^\\top") + 1);  // LaTeX refuses K^{(1)}^\top
 }
 
 TEST_F(Solve, VectorForm) {
   const std::string out = run_cli({"solve", example("001_2_1_vectors")}).out;
-  for (const char* text : {"e_11 = (x_1·x_1) / √3 = (-2·(-2) + 1·1 + 0.5·0.5) / √3 = 3.03108891", "a_42 = exp(e_42) / Σ_k exp(e_4k) = 1.71589066e-05",
+  for (const char* text : {"e_11 = (x_1·x_1) / √3 = (-2·(-2) + 1·1 + 0.5·0.5) / √3 = 3.03108891",
+                           "a_42 = exp(e_42) / Σ_k exp(e_4k) = 1.71589066e-05",
                            "z_1 = Σ_j a_1j x_j = ", "= [-1.8132334, 0.62944623, 0.33116848]"})
     EXPECT_NE(out.find(text), std::string::npos) << text;
   EXPECT_EQ(out.find("softmax(S)"), std::string::npos);
   const std::string two = run_cli({"solve", example("001_2_2_vectors_two_heads")}).out;
-  for (const char* text : {"k(1)_1 = x_1 W_K(1) = [5.75, 1.5]", "q(1)_1·k(1)_1", "y_1 = [z(1)_1, z(2)_1] W_O = [-6.04664898, 3.77781072, -0.75731086]"})
+  for (const char* text : {"k(1)_1 = x_1 W_K(1) = [5.75, 1.5]", "q(1)_1·k(1)_1",
+                           "y_1 = [z(1)_1, z(2)_1] W_O = [-6.04664898, 3.77781072, -0.75731086]"})
     EXPECT_NE(two.find(text), std::string::npos) << text;
   const std::string columns = run_cli({"solve", example("004_c_argmax"), "--vectors"}).out;
   EXPECT_NE(columns.find("q_2 = W_Q h_2 = [4, 35]"), std::string::npos);
@@ -339,7 +354,10 @@ TEST_F(Solve, CausalMaskHidesWithNull) {
 }
 
 TEST_F(Solve, MaskWindowAndFullyHiddenRows) {
-  const Json v = values({{"X", kX}, {"score", "dot"}, {"mask", {{true, false, true}, {false, false, false}, {1, 1, 0}}}, {"window", {0, 1}}});
+  const Json v = values({{"X", kX},
+                         {"score", "dot"},
+                         {"mask", {{true, false, true}, {false, false, false}, {1, 1, 0}}},
+                         {"window", {0, 1}}});
   expect_near(v["weights"], {{1, 0, 0}, {0, 0, 0}, {0, 0, 0}}, 0, "weights");
   expect_near(v["Z"], {{1, 2}, {0, 0}, {0, 0}}, 0, "Z");
 }
@@ -361,7 +379,12 @@ TEST_F(Solve, SoftcapBiasAndScale) {
 }
 
 TEST_F(Solve, BiasesOutputAndResidual) {
-  const Json v = values({{"X", kX}, {"W_V", {{1, 0}, {0, 1}}}, {"b_V", {10, 20}}, {"W_O", {{2, 0}, {0, 2}}}, {"b_O", {1, -1}}, {"residual", true}});
+  const Json v = values({{"X", kX},
+                         {"W_V", {{1, 0}, {0, 1}}},
+                         {"b_V", {10, 20}},
+                         {"W_O", {{2, 0}, {0, 2}}},
+                         {"b_O", {1, -1}},
+                         {"residual", true}});
   const Json plain = values({{"X", kX}});
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_NEAR(v["result"][i][0].get<double>(), 2 * (plain["Z"][i][0].get<double>() + 10) + 1 + kX[i][0], 1e-13);
@@ -378,16 +401,25 @@ TEST_F(Solve, OtherMechanismsGiveTheirScores) {
     for (std::size_t j = 0; j < 3; ++j) {
       const auto &q = kX[i], &k = kX[j];
       const std::string at = std::to_string(i) + "," + std::to_string(j);
-      EXPECT_NEAR(additive["scores"][i][j].get<double>(), 0.5 * std::tanh(q[0] + k[0]) - 2 * std::tanh(q[1] + k[1]), 1e-14) << at;
-      EXPECT_NEAR(distance["scores"][i][j].get<double>(), -0.75 * (std::pow(q[0] - k[0], 2) + std::pow(q[1] - k[1], 2)), 1e-13) << at;
+      EXPECT_NEAR(additive["scores"][i][j].get<double>(), 0.5 * std::tanh(q[0] + k[0]) - 2 * std::tanh(q[1] + k[1]),
+                  1e-14)
+          << at;
+      EXPECT_NEAR(distance["scores"][i][j].get<double>(), -0.75 * (std::pow(q[0] - k[0], 2) + std::pow(q[1] - k[1], 2)),
+                  1e-13)
+          << at;
       EXPECT_NEAR(cosine["scores"][i][j].get<double>(), 3 * dot(q, k) / std::sqrt(dot(q, q) * dot(k, k)), 1e-14) << at;
-      EXPECT_NEAR(alibi["scores"][i][j].get<double>(), dot(q, k) / std::sqrt(2.0) - 0.5 * std::abs(double(i) - double(j)), 1e-14) << at;
+      EXPECT_NEAR(alibi["scores"][i][j].get<double>(),
+                  dot(q, k) / std::sqrt(2.0) - 0.5 * std::abs(double(i) - double(j)), 1e-14)
+          << at;
     }
 }
 
 TEST_F(Solve, ParametersForEachHead) {
   const Json heads = {{{"parameters", {{"alpha", 2}}}}, Json::object()};
-  const Json v = values({{"score", "quadratic"}, {"grid", {1, 2}}, {"heads", heads}, {"parameters", {{"alpha", {1, 3}}, {"center", {{0, 1}, {0, -1}}}}}});
+  const Json v = values({{"score", "quadratic"},
+                         {"grid", {1, 2}},
+                         {"heads", heads},
+                         {"parameters", {{"alpha", {1, 3}}, {"center", {{0, 1}, {0, -1}}}}}});
   EXPECT_DOUBLE_EQ(v["scores_1"][0][1].get<double>(), -2 * (1 - 2 * 1));  // the head's own alpha wins
   EXPECT_DOUBLE_EQ(v["scores_2"][0][1].get<double>(), -3 * (1 - 2 * -1));
 }
@@ -414,7 +446,8 @@ TEST_F(Solve, PlotWritesAPictureOfEachHead) {
   const std::string folder = directory_ / "a/b";
   const CliResult result = run_cli({"solve", example("001_1_3_two_heads"), "--plot", folder});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(names_in(folder), (std::vector<std::string>{"001_1_3_two_heads_head_1.svg", "001_1_3_two_heads_head_2.svg"}));
+  EXPECT_EQ(names_in(folder),
+            (std::vector<std::string>{"001_1_3_two_heads_head_1.svg", "001_1_3_two_heads_head_2.svg"}));
   std::ifstream stream(folder + "/001_1_3_two_heads_head_2.svg");
   const std::string svg(std::istreambuf_iterator<char>(stream), {});
   EXPECT_TRUE(svg.starts_with("<svg"));

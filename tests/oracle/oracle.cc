@@ -177,16 +177,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
 
   for (Int b = 0; b < B; ++b)
     for (Int h = 0; h < H; ++h) {
-      Head<T> scored = make_head<T>(p, b, h);
-      const auto scores = make_formula<T>(p.mechanism, scored);
-      scores->prepare();
-      // The weights come from the true numbers; sizes are then propagated through absolute ones.
       Head<T> head = make_head<T>(p, b, h);
-      if (sizes) {
-        make_absolute(head.q);
-        make_absolute(head.k);
-        for (auto& entry : head.parameters) make_absolute(entry.second);
-      }
       const auto formula = make_formula<T>(p.mechanism, head);
       formula->prepare();
       std::vector<Matrix<T>> values, d_values, d_outs, outs;
@@ -198,7 +189,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
         if (sizes) make_absolute(values[n]), make_absolute(d_outs[n]);
       }
       for (Int i = 0; i < Sq; ++i) {
-        const Row<T> row = evaluate_row<T>(p, *scores, b, h, i);
+        const Row<T> row = evaluate_row<T>(p, *formula, b, h, i);
         std::vector<T> d_weights(std::size_t(Sk), T(0));
         T mean(0);
         for (Int j = 0; j < Sk; ++j) {
@@ -227,7 +218,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
           }
           if (p.softcap > 0) {
             const T t = row.capped[std::size_t(j)] / T(p.softcap);
-            d_score *= T(1) - t * t;
+            d_score *= sizes ? T(1) + t * t : T(1) - t * t;
           }
           formula->reverse(i, j, d_score);
         }

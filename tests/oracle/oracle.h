@@ -48,7 +48,8 @@ Statistics statistics(const Forward& forward, int top_k, std::array<Int, 2> grid
 Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision = Precision::exact,
                    const std::vector<Array>* stored_out = nullptr);
 
-// How large each gradient would be if nothing in its sums cancelled: what rounding errors are measured against.
+// How large each gradient would be if the gradients of the scores did not cancel each other, as those of every row do:
+// what rounding errors are measured against.
 Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out);
 
 // Central differences of Σ out∘grad_out: slow, but derived from nothing beyond forward().

@@ -74,7 +74,8 @@ HeatMap ramp(std::int64_t rows, std::int64_t cols) {
 }
 
 TEST(HeatMap, HasOneCellForEachNumber) {
-  for (const auto& [rows, cols] : std::vector<std::pair<int, int>>{{1, 1}, {1, 9}, {9, 1}, {4, 4}, {12, 12}, {13, 5}, {70, 66}}) {
+  for (const auto& [rows, cols] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 9}, {9, 1}, {4, 4}, {12, 12}, {13, 5}, {70, 66}}) {
     const std::string svg = heat_map_svg(ramp(rows, cols));
     EXPECT_EQ(fills(svg, "cell").size(), static_cast<std::size_t>(rows * cols)) << rows << " × " << cols;
     EXPECT_TRUE(is_well_formed(svg)) << rows << " × " << cols;
@@ -102,7 +103,8 @@ TEST(HeatMap, ColoursGrowLighterWithTheNumbers) {
 
 TEST(HeatMap, ColoursAreEvenlySpaced) {
   std::vector<double> steps;
-  for (int n = 0; n < 20; ++n) steps.push_back(lightness(hex(color_at((n + 1) / 20.0))) - lightness(hex(color_at(n / 20.0))));
+  for (int n = 0; n < 20; ++n)
+    steps.push_back(lightness(hex(color_at((n + 1) / 20.0))) - lightness(hex(color_at(n / 20.0))));
   const double mean = (lightness(hex(color_at(1))) - lightness(hex(color_at(0)))) / 20;
   EXPECT_GT(mean, 3.5);  // most of the range from black to white is used
   for (const double step : steps) {
@@ -194,9 +196,9 @@ TEST(HeatMap, EscapesMarksInEveryText) {
 
 TEST(HeatMap, ReplacesWhatXmlCannotHold) {
   EXPECT_EQ(xml_text(std::string("a\0b\x1f\n", 5)), "a\uFFFDb\uFFFD\uFFFD");
-  EXPECT_EQ(xml_text("\xff\xc3"), "\uFFFD\uFFFD");                  // no character
-  EXPECT_EQ(xml_text("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");        // half of a surrogate pair
-  EXPECT_EQ(xml_text("\xe0\x80\xaf"), "\uFFFD\uFFFD\uFFFD");        // a longer form than needed
+  EXPECT_EQ(xml_text("\xff\xc3"), "\uFFFD\uFFFD");            // no character
+  EXPECT_EQ(xml_text("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");  // half of a surrogate pair
+  EXPECT_EQ(xml_text("\xe0\x80\xaf"), "\uFFFD\uFFFD\uFFFD");  // a longer form than needed
   EXPECT_EQ(xml_text("größe 世界 😀"), "größe 世界 😀");
 }
 

@@ -19,17 +19,17 @@ template <class T>
 class BackwardChunk {
  public:
   BackwardChunk(Arena& arena, const BackwardTask<T>& task)
-      : task_(task), head_(*task.head), scores_(arena, head_, true) {
+      : task_(task), head_(*task.head), columns_(columns_for<T>(head_.queries)), scores_(arena, head_, columns_, true) {
     const std::int64_t keys = chunk_keys(head_);
     dim_pad_ = scores_.dim_pad();
     keys_ = arena.take<T>(keys * dim_pad_);
     dk_ = arena.take<T>(keys * dim_pad_);
-    dq_ = arena.take<T>(kColumns<T> * dim_pad_);
-    if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * kColumns<T>);
-    if (scores_.has_relative_vectors()) dr_ = arena.take<T>(kColumns<T> * scores_.relative_pad());
-    tile_ = arena.take<T>(kTileKeys * kColumns<T>);
-    grad_tile_ = arena.take<T>(kTileKeys * kColumns<T>);
-    for (T** row : {&max_, &inverse_, &delta_}) *row = arena.take<T>(kColumns<T>);
+    dq_ = arena.take<T>(columns_ * dim_pad_);
+    if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * columns_);
+    if (scores_.has_relative_vectors()) dr_ = arena.take<T>(columns_ * scores_.relative_pad());
+    tile_ = arena.take<T>(kTileKeys * columns_);
+    grad_tile_ = arena.take<T>(kTileKeys * columns_);
+    for (T** row : {&max_, &inverse_, &delta_}) *row = arena.take<T>(columns_);
     values_ = arena.take<T*>(head_.sets);
     dv_ = arena.take<T*>(head_.sets);
     grad_rows_ = arena.take<T*>(head_.sets);
@@ -37,8 +37,8 @@ class BackwardChunk {
     value_stride_ = arena.take<std::ptrdiff_t>(head_.sets);
     for (int s = 0; s < head_.sets; ++s) {
       const std::int64_t pad = padded<T>(head_.value_dim[s]);
-      T* pieces[4] = {arena.take<T>(keys * pad), arena.take<T>(keys * pad), arena.take<T>(kColumns<T> * pad),
-                      arena.take<T>(head_.value_dim[s] * kColumns<T>)};
+      T* pieces[4] = {arena.take<T>(keys * pad), arena.take<T>(keys * pad), arena.take<T>(columns_ * pad),
+                      arena.take<T>(head_.value_dim[s] * columns_)};
       if (!values_) continue;
       values_[s] = pieces[0];
       dv_[s] = pieces[1];
@@ -50,7 +50,7 @@ class BackwardChunk {
 
   void run() {
     load_chunk();
-    const std::int64_t blocks = (head_.queries + kColumns<T> - 1) / kColumns<T>;
+    const std::int64_t blocks = (head_.queries + kMostColumns<T> - 1) / kMostColumns<T>;
     for (std::int64_t n = 0; n < blocks; ++n) {
       if (task_.enter_block) task_.enter_block(task_.order, n);
       const bool touched = run_block(n);
@@ -80,33 +80,33 @@ class BackwardChunk {
     scores_.set_queries(first, count);
     const std::int64_t stop = task_.first_key + task_.count;
     if (scores_.first_key() >= stop || scores_.last_key() <= task_.first_key) return false;
-    block_finite_ = finite_ && all_finite(scores_.q_rows(), kColumns<T> * dim_pad_);
+    block_finite_ = finite_ && all_finite(scores_.q_rows(), columns_ * dim_pad_);
     for (int s = 0; s < head_.sets; ++s) {
       const std::int64_t pad = value_stride_[s];
       load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
-      for (std::int64_t n = count * pad; n < kColumns<T> * pad; ++n) grad_rows_[s][n] = 0;
+      for (std::int64_t n = count * pad; n < columns_ * pad; ++n) grad_rows_[s][n] = 0;
       block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
-      transpose(grad_rows_[s], pad, kColumns<T>, head_.value_dim[s], grad_columns_[s], kColumns<T>);
+      transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
     }
     const bool hard = head_.normalizer == Normalizer::argmax;
-    for (int c = 0; c < kColumns<T>; ++c) {
+    for (int c = 0; c < columns_; ++c) {
       const bool real = c < count;
       max_[c] = real ? task_.row_max[first + c] : T(0);
       const T sum = real ? task_.row_sum[first + c] : T(0);
       inverse_[c] = hard ? (real ? sum : T(-1)) : (sum == T(0) ? T(0) : T(1) / sum);
       delta_[c] = real && task_.delta ? task_.delta[first + c] : T(0);
     }
-    for (std::int64_t n = 0; n < kColumns<T> * dim_pad_; ++n) dq_[n] = 0;
+    for (std::int64_t n = 0; n < columns_ * dim_pad_; ++n) dq_[n] = 0;
     if (dq_columns_)
-      for (std::int64_t n = 0; n < head_.dim * kColumns<T>; ++n) dq_columns_[n] = 0;
+      for (std::int64_t n = 0; n < head_.dim * columns_; ++n) dq_columns_[n] = 0;
     if (dr_)
-      for (std::int64_t n = 0; n < kColumns<T> * scores_.relative_pad(); ++n) dr_[n] = 0;
+      for (std::int64_t n = 0; n < columns_ * scores_.relative_pad(); ++n) dr_[n] = 0;
     return true;
   }
 
   bool run_block(std::int64_t block) {
-    const std::int64_t first = block * kColumns<T>;
-    const int count = static_cast<int>(head_.queries - first < kColumns<T> ? head_.queries - first : kColumns<T>);
+    const std::int64_t first = block * kMostColumns<T>;
+    const int count = static_cast<int>(head_.queries - first < columns_ ? head_.queries - first : columns_);
     if (!load_queries(first, count)) return false;
     scores_.begin_block_backward();
     for (std::int64_t j = 0; j < task_.count; j += kTileKeys) {
@@ -127,25 +127,25 @@ class BackwardChunk {
     const std::int64_t first = task_.first_key + offset;
     if (head_.normalizer == Normalizer::argmax) {
       for (int j = 0; j < keys; ++j)
-        for (int c = 0; c < kColumns<T>; ++c) {
+        for (int c = 0; c < columns_; ++c) {
           const T chosen = inverse_[c];
-          tile_[j * kColumns<T> + c] = chosen != chosen ? chosen : T(chosen == static_cast<T>(first + j) ? 1 : 0);
+          tile_[j * columns_ + c] = chosen != chosen ? chosen : T(chosen == static_cast<T>(first + j) ? 1 : 0);
         }
     } else {
       scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_);
       clamp_if_needed(keys);
-      weights_from_scores(tile_, keys, kColumns<T>, max_, inverse_);
+      weights_from_scores(tile_, keys, columns_, max_, inverse_);
     }
     if (task_.want_dv)
       for (int s = 0; s < head_.sets; ++s)
-        multiply({.m = keys, .n = value_stride_[s], .k = kColumns<T>, .a = tile_, .a_row = kColumns<T>, .a_col = 1,
+        multiply({.m = keys, .n = value_stride_[s], .k = columns_, .a = tile_, .a_row = columns_, .a_col = 1,
                   .b = grad_rows_[s], .b_row = value_stride_[s], .c = dv_[s] + offset * value_stride_[s],
                   .c_row = value_stride_[s], .accumulate = true});
     if (!task_.want_score || head_.normalizer == Normalizer::argmax) return;
     for (int s = 0; s < head_.sets; ++s)
-      product<T>({.m = keys, .n = kColumns<T>, .k = head_.value_dim[s], .a = values_[s] + offset * value_stride_[s],
-                  .a_row = value_stride_[s], .a_col = 1, .b = grad_columns_[s], .b_row = kColumns<T>, .c = grad_tile_,
-                  .c_row = kColumns<T>, .accumulate = s > 0});
+      product<T>({.m = keys, .n = columns_, .k = head_.value_dim[s], .a = values_[s] + offset * value_stride_[s],
+                  .a_row = value_stride_[s], .a_col = 1, .b = grad_columns_[s], .b_row = columns_, .c = grad_tile_,
+                  .c_row = columns_, .accumulate = s > 0});
     score_gradient(keys);
     scores_.tile_backward(grad_tile_, task_.dbias, task_.dbias_stride, task_.dbias_first, dr_, task_.value_grads);
     if (head_.content) content_gradient(offset, keys);
@@ -153,18 +153,18 @@ class BackwardChunk {
 
   void clamp_if_needed(int keys) {
     bool huge = false;
-    for (int c = 0; c < kColumns<T>; ++c) huge = huge || max_[c] >= kLargest<T>;
-    if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * kColumns<T>);
+    for (int c = 0; c < columns_; ++c) huge = huge || max_[c] >= kLargest<T>;
+    if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
   }
 
   // P∘(dP − Δ); a pair without weight has no gradient, whatever its values are.
   void score_gradient(int keys) {
     const Tag<T> tag;
-    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+    for (int c = 0; c < columns_; c += kLanes<T>) {
       const Vec<T> delta = hn::LoadU(tag, delta_ + c);
       for (int j = 0; j < keys; ++j) {
-        const Vec<T> p = hn::LoadU(tag, tile_ + j * kColumns<T> + c);
-        T* g = grad_tile_ + j * kColumns<T> + c;
+        const Vec<T> p = hn::LoadU(tag, tile_ + j * columns_ + c);
+        T* g = grad_tile_ + j * columns_ + c;
         const Vec<T> ds = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
         hn::StoreU(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), ds), tag, g);
       }
@@ -185,16 +185,16 @@ class BackwardChunk {
       return;
     }
     if (task_.want_dk)
-      multiply({.m = keys, .n = dim_pad_, .k = kColumns<T>, .a = grad_tile_, .a_row = kColumns<T>, .a_col = 1,
+      multiply({.m = keys, .n = dim_pad_, .k = columns_, .a = grad_tile_, .a_row = columns_, .a_col = 1,
                 .b = scores_.q_rows(), .b_row = dim_pad_, .c = dk, .c_row = dim_pad_, .accumulate = true});
     if (task_.dq)
-      multiply({.m = kColumns<T>, .n = dim_pad_, .k = keys, .a = grad_tile_, .a_row = 1, .a_col = kColumns<T>, .b = k,
+      multiply({.m = columns_, .n = dim_pad_, .k = keys, .a = grad_tile_, .a_row = 1, .a_col = columns_, .b = k,
                 .b_row = dim_pad_, .c = dq_, .c_row = dim_pad_, .accumulate = true});
   }
 
   void add_query_gradients(std::int64_t block) {
-    const std::int64_t first = block * kColumns<T>;
-    if (dq_columns_) transpose(dq_columns_, kColumns<T>, head_.dim, kColumns<T>, dq_, dim_pad_);
+    const std::int64_t first = block * kMostColumns<T>;
+    if (dq_columns_) transpose(dq_columns_, columns_, head_.dim, columns_, dq_, dim_pad_);
     const T factor = scores_.folds_scale() ? head_.scale : T(1);
     for (int c = 0; c < scores_.count(); ++c) {
       if (task_.dq) {
@@ -211,14 +211,15 @@ class BackwardChunk {
 
   const BackwardTask<T>& task_;
   const HeadTask<T>& head_;
+  const int columns_;
   Scores<T> scores_;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
   T* keys_ = nullptr;        // [count][dim_pad]
   T* dk_ = nullptr;
-  T* dq_ = nullptr;          // [kColumns][dim_pad]
-  T* dq_columns_ = nullptr;  // [dim][kColumns], for mechanisms with their own pair()
-  T* dr_ = nullptr;          // [kColumns][relative_pad]
+  T* dq_ = nullptr;          // [columns][dim_pad]
+  T* dq_columns_ = nullptr;  // [dim][columns], for mechanisms with their own pair()
+  T* dr_ = nullptr;          // [columns][relative_pad]
   T* tile_ = nullptr;        // weights
   T* grad_tile_ = nullptr;   // their gradients, then the scores'
   T* max_ = nullptr;
@@ -253,7 +254,7 @@ std::int64_t backward_keys_of(const HeadTask<T>& head) {
 
 template <class T>
 void fill_backward(Kernels<T>& kernels) {
-  kernels.backward_rows = kColumns<T>;
+  kernels.backward_rows = kMostColumns<T>;
   kernels.backward_keys = &backward_keys_of<T>;
   kernels.backward_workspace = &backward_workspace_of<T>;
   kernels.backward = &backward_of<T>;

@@ -11,15 +11,20 @@ template <class T>
 class ForwardBlock {
  public:
   ForwardBlock(Arena& arena, const ForwardTask<T>& task)
-      : task_(task), head_(*task.head), scores_(arena, head_, false), statistics_(arena, task.statistics) {
-    tile_ = arena.take<T>(kTileKeys * kColumns<T>);
-    if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * kColumns<T>);
-    for (T** row : {&max_, &sum_, &old_max_, &old_sum_, &correction_}) *row = arena.take<T>(kColumns<T>);
-    chosen_ = arena.take<std::int64_t>(kColumns<T>);
+      : task_(task),
+        head_(*task.head),
+        columns_(columns_for<T>(task.count)),
+        narrow_(task.count <= kNarrow),
+        scores_(arena, head_, columns_, false),
+        statistics_(arena, task.statistics, columns_) {
+    tile_ = arena.take<T>(kTileKeys * columns_);
+    if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * columns_);
+    for (T** row : {&max_, &sum_, &old_max_, &old_sum_, &correction_}) *row = arena.take<T>(columns_);
+    chosen_ = arena.take<std::int64_t>(columns_);
     outputs_ = arena.take<T*>(head_.sets);
     std::int64_t widest = kTileKeys;
     for (int s = 0; s < head_.sets; ++s) {
-      T* output = arena.take<T>(head_.value_dim[s] * kColumns<T>);
+      T* output = arena.take<T>(output_size(s));
       if (outputs_) outputs_[s] = output;
       widest = head_.value_dim[s] > widest ? head_.value_dim[s] : widest;
     }
@@ -79,7 +84,7 @@ class ForwardBlock {
   }
 
   void reset() {
-    for (int c = 0; c < kColumns<T>; ++c) {
+    for (int c = 0; c < columns_; ++c) {
       max_[c] = -kInfinity<T>;
       sum_[c] = 0;
       chosen_[c] = -1;
@@ -91,30 +96,30 @@ class ForwardBlock {
   bool attend(bool careful) {
     reset();
     for (int s = 0; s < head_.sets; ++s)
-      for (std::int64_t n = 0; n < head_.value_dim[s] * kColumns<T>; ++n) outputs_[s][n] = 0;
+      for (std::int64_t n = 0; n < output_size(s); ++n) outputs_[s][n] = 0;
     for_each_tile([&](std::int64_t j, int keys) {
       normalize(j, keys);
       for (int s = 0; s < head_.sets && task_.out; ++s) add_values(s, j, keys, careful);
     });
     bool finite = true;
-    for (int s = 0; s < head_.sets; ++s) finite = finite && all_finite(outputs_[s], head_.value_dim[s] * kColumns<T>);
+    for (int s = 0; s < head_.sets; ++s) finite = finite && all_finite(outputs_[s], output_size(s));
     return finite;
   }
 
   void normalize(std::int64_t first, int keys) {
     const Tag<T> tag;
     if (kept_)
-      for (int c = 0; c < kColumns<T>; ++c) {
+      for (int c = 0; c < columns_; ++c) {
         old_max_[c] = max_[c];
         old_sum_[c] = sum_[c];
       }
     bool moved = false;
-    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+    for (int c = 0; c < columns_; c += kLanes<T>) {
       const Vec<T> before = hn::LoadU(tag, max_ + c);
       Vec<T> top = before;
-      for (int j = 0; j < keys; ++j) top = hn::Max(hn::LoadU(tag, tile_ + j * kColumns<T> + c), top);
+      for (int j = 0; j < keys; ++j) top = hn::Max(hn::LoadU(tag, tile_ + j * columns_ + c), top);
       if (!hn::AllFalse(tag, hn::Gt(top, hn::Set(tag, kLargest<T>)))) {
-        clamp_scores(tile_, static_cast<std::int64_t>(keys) * kColumns<T>);
+        clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         top = hn::Min(top, hn::Set(tag, kLargest<T>));
       }
       const Vec<T> shift = shift_of<T>(top);
@@ -124,10 +129,10 @@ class ForwardBlock {
       hn::StoreU(correction, tag, correction_ + c);
       if (kept_)
         for (int j = 0; j < keys; ++j)
-          hn::StoreU(hn::LoadU(tag, tile_ + j * kColumns<T> + c), tag, kept_ + j * kColumns<T> + c);
+          hn::StoreU(hn::LoadU(tag, tile_ + j * columns_ + c), tag, kept_ + j * columns_ + c);
       Vec<T> sum = hn::Mul(hn::LoadU(tag, sum_ + c), correction);
       T* s = tile_ + c;
-      for (int j = 0; j < keys; ++j, s += kColumns<T>) {
+      for (int j = 0; j < keys; ++j, s += columns_) {
         const Vec<T> w = exp_weight(hn::Sub(hn::LoadU(tag, s), shift));
         sum = hn::Add(sum, w);
         hn::StoreU(w, tag, s);
@@ -138,14 +143,43 @@ class ForwardBlock {
     statistics_.add(first, keys, kept_, tile_, old_max_, max_, old_sum_, correction_);
   }
 
+  // Outputs lie transposed, [value_dim][columns]; those of a narrow block as rows.
+  std::int64_t output_size(int set) const {
+    return narrow_ ? kNarrow * padded<T>(head_.value_dim[set]) : head_.value_dim[set] * columns_;
+  }
+
   void rescale() {
     const Tag<T> tag;
-    for (int s = 0; s < head_.sets; ++s)
+    for (int s = 0; s < head_.sets; ++s) {
+      if (narrow_) {
+        for (int c = 0; c < task_.count; ++c)
+          for (std::int64_t d = 0; d < padded<T>(head_.value_dim[s]); ++d)
+            outputs_[s][c * padded<T>(head_.value_dim[s]) + d] *= correction_[c];
+        continue;
+      }
       for (std::int64_t d = 0; d < head_.value_dim[s]; ++d)
-        for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
-          T* o = outputs_[s] + d * kColumns<T> + c;
+        for (int c = 0; c < columns_; c += kLanes<T>) {
+          T* o = outputs_[s] + d * columns_ + c;
           hn::StoreU(hn::Mul(hn::LoadU(tag, o), hn::LoadU(tag, correction_ + c)), tag, o);
         }
+    }
+  }
+
+  // One query: its output is a sum of rows.
+  void add_value_rows(T* output, const T* rows, std::ptrdiff_t stride, std::int64_t dim, int keys, bool careful) const {
+    const Tag<T> tag;
+    for (int c = 0; c < task_.count; ++c) {
+      T* to = output + c * padded<T>(dim);
+      for (int j = 0; j < keys; ++j) {
+        const T w = tile_[static_cast<std::ptrdiff_t>(j) * columns_ + c];
+        if (careful && w == T(0)) continue;
+        const T* row = rows + j * stride;
+        std::int64_t d = 0;
+        for (; d + kLanes<T> <= dim; d += kLanes<T>)
+          hn::StoreU(hn::MulAdd(hn::Set(tag, w), hn::LoadU(tag, row + d), hn::LoadU(tag, to + d)), tag, to + d);
+        for (; d < dim; ++d) to[d] += w * row[d];
+      }
+    }
   }
 
   void add_values(int set, std::int64_t first, int keys, bool careful) {
@@ -153,37 +187,48 @@ class ForwardBlock {
     const std::int64_t dim = head_.value_dim[set];
     const T* rows = rows_of(head_.v[set], first, keys, dim, value_tile_, padded<T>(dim), stride);
     T* output = outputs_[set];
+    if (narrow_) {
+      add_value_rows(output, rows, stride, dim, keys, careful);
+      return;
+    }
     if (careful) {
       for (int j = 0; j < keys; ++j)
-        for (int c = 0; c < kColumns<T>; ++c) {
-          const T w = tile_[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c];
+        for (int c = 0; c < columns_; ++c) {
+          const T w = tile_[static_cast<std::ptrdiff_t>(j) * columns_ + c];
           if (w == T(0)) continue;
-          for (std::int64_t d = 0; d < dim; ++d) output[d * kColumns<T> + c] += w * rows[j * stride + d];
+          for (std::int64_t d = 0; d < dim; ++d) output[d * columns_ + c] += w * rows[j * stride + d];
         }
       return;
     }
-    product<T>({.m = dim, .n = kColumns<T>, .k = keys, .a = rows, .a_row = 1, .a_col = stride, .b = tile_,
-                .b_row = kColumns<T>, .c = output, .c_row = kColumns<T>, .accumulate = true});
+    product<T>({.m = dim, .n = columns_, .k = keys, .a = rows, .a_row = 1, .a_col = stride, .b = tile_,
+                .b_row = columns_, .c = output, .c_row = columns_, .accumulate = true});
   }
 
   void write_averages() {
     if (!task_.out) return;
     const Tag<T> tag;
-    for (int c = 0; c < kColumns<T>; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
+    for (int c = 0; c < columns_; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
     for (int s = 0; s < head_.sets; ++s) {
       const std::int64_t dim = head_.value_dim[s];
+      if (narrow_) {
+        for (int c = 0; c < task_.count; ++c) {
+          for (std::int64_t d = 0; d < dim; ++d) line_[d] = outputs_[s][c * padded<T>(dim) + d] * correction_[c];
+          store_row(line_, dim, task_.out[s], task_.first_query + c);
+        }
+        continue;
+      }
       for (std::int64_t d = 0; d < dim; ++d)
-        for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
-          T* o = outputs_[s] + d * kColumns<T> + c;
+        for (int c = 0; c < columns_; c += kLanes<T>) {
+          T* o = outputs_[s] + d * columns_ + c;
           hn::StoreU(hn::Mul(hn::LoadU(tag, o), hn::LoadU(tag, correction_ + c)), tag, o);
         }
       if (task_.out[s].dtype == dtype_of<T>()) {
         T* to = static_cast<T*>(task_.out[s].data) + task_.first_query * task_.out[s].stride;
-        transpose(outputs_[s], kColumns<T>, dim, task_.count, to, task_.out[s].stride);
+        transpose(outputs_[s], columns_, dim, task_.count, to, task_.out[s].stride);
         continue;
       }
       for (int c = 0; c < task_.count; ++c) {
-        for (std::int64_t d = 0; d < dim; ++d) line_[d] = outputs_[s][d * kColumns<T> + c];
+        for (std::int64_t d = 0; d < dim; ++d) line_[d] = outputs_[s][d * columns_ + c];
         store_row(line_, dim, task_.out[s], task_.first_query + c);
       }
     }
@@ -193,17 +238,17 @@ class ForwardBlock {
   void choose() {
     const Tag<T> tag;
     reset();
-    for (int c = 0; c < kColumns<T>; ++c) {
+    for (int c = 0; c < columns_; ++c) {
       old_max_[c] = -kInfinity<T>;
       correction_[c] = 1;
       old_sum_[c] = 0;
     }
     for_each_tile([&](std::int64_t first, int keys) {
-      for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+      for (int c = 0; c < columns_; c += kLanes<T>) {
         Vec<T> best = hn::LoadU(tag, max_ + c);
         Vec<T> place = hn::Set(tag, T(-1));
         for (int j = 0; j < keys; ++j) {
-          const Vec<T> s = hn::LoadU(tag, tile_ + j * kColumns<T> + c);
+          const Vec<T> s = hn::LoadU(tag, tile_ + j * columns_ + c);
           // A NaN is taken and then kept: no number is larger than it.
           const auto better = hn::And(hn::Not(hn::Le(s, best)), hn::Eq(best, best));
           best = hn::IfThenElse(better, s, best);
@@ -212,15 +257,15 @@ class ForwardBlock {
         hn::StoreU(best, tag, max_ + c);
         hn::StoreU(place, tag, correction_ + c);
       }
-      for (int c = 0; c < kColumns<T>; ++c)
+      for (int c = 0; c < columns_; ++c)
         if (correction_[c] >= T(0)) chosen_[c] = first + static_cast<std::int64_t>(correction_[c]);
       if (kept_) {
-        for (int c = 0; c < kColumns<T>; ++c) correction_[c] = 1;
-        for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * kColumns<T>; ++n) kept_[n] = 0;
+        for (int c = 0; c < columns_; ++c) correction_[c] = 1;
+        for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) kept_[n] = 0;
         statistics_.add(first, keys, tile_, kept_, max_, max_, old_sum_, correction_);
       }
     });
-    for (int c = 0; c < kColumns<T>; ++c) sum_[c] = max_[c] != max_[c] ? max_[c] : static_cast<T>(chosen_[c]);
+    for (int c = 0; c < columns_; ++c) sum_[c] = max_[c] != max_[c] ? max_[c] : static_cast<T>(chosen_[c]);
   }
 
   void write_chosen() {
@@ -250,7 +295,7 @@ class ForwardBlock {
     }
     // From here on a row's sum only says whether it has any weight.
     if (hard)
-      for (int c = 0; c < kColumns<T>; ++c) sum_[c] = chosen_[c] < 0 ? T(0) : T(1);
+      for (int c = 0; c < columns_; ++c) sum_[c] = chosen_[c] < 0 ? T(0) : T(1);
   }
 
   // A second pass over the scores of the rows asked for, now that their sums are known.
@@ -262,16 +307,16 @@ class ForwardBlock {
     for (int n = 0; n < kTileKeys; ++n) line_[n] = 0;
     for (std::int64_t i = begin; i < end; ++i)
       for (std::int64_t j = 0; j < head_.keys; j += kTileKeys) write_strip(wanted, i, j, head_.keys - j);
-    for (int c = 0; c < kColumns<T>; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
+    for (int c = 0; c < columns_; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
     const bool hard = head_.normalizer == Normalizer::argmax;
     for_each_tile([&](std::int64_t first, int keys) {
       if (!hard) {
-        clamp_scores(tile_, static_cast<std::int64_t>(keys) * kColumns<T>);
-        weights_from_scores(tile_, keys, kColumns<T>, max_, correction_);
+        clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
+        weights_from_scores(tile_, keys, columns_, max_, correction_);
       }
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t c = i - task_.first_query;
-        for (int j = 0; j < keys; ++j) line_[j] = hard ? T(chosen_[c] == first + j ? 1 : 0) : tile_[j * kColumns<T> + c];
+        for (int j = 0; j < keys; ++j) line_[j] = hard ? T(chosen_[c] == first + j ? 1 : 0) : tile_[j * columns_ + c];
         write_strip(wanted, i, first, keys);
       }
     });
@@ -285,9 +330,11 @@ class ForwardBlock {
 
   const ForwardTask<T>& task_;
   const HeadTask<T>& head_;
+  const int columns_;
+  const bool narrow_;
   Scores<T> scores_;
   RowStatistics<T> statistics_;
-  T* tile_ = nullptr;  // [kTileKeys][kColumns]: scores, then weights
+  T* tile_ = nullptr;  // [kTileKeys][columns]: scores, then weights
   T* kept_ = nullptr;  // the scores, where statistics want both
   T* max_ = nullptr;
   T* sum_ = nullptr;
@@ -295,7 +342,7 @@ class ForwardBlock {
   T* old_sum_ = nullptr;
   T* correction_ = nullptr;
   std::int64_t* chosen_ = nullptr;
-  T** outputs_ = nullptr;  // [sets]: [value_dim][kColumns], not yet divided by the sum
+  T** outputs_ = nullptr;  // [sets]: [value_dim][columns], not yet divided by the sum
   T* line_ = nullptr;
   T* key_tile_ = nullptr;
   T* value_tile_ = nullptr;
@@ -332,7 +379,7 @@ void forward_of(const ForwardTask<T>& task) {
 template <class T>
 void fill_forward(Kernels<T>& kernels) {
   kernels.pad = kLanes<T>;
-  kernels.forward_rows = kColumns<T>;
+  kernels.forward_rows = kMostColumns<T>;
   kernels.product = &product<T>;
   kernels.load_rows = &load_rows<T>;
   kernels.row_products = &row_products<T>;

@@ -1,49 +1,66 @@
 #pragma once
 
+#include <limits>
+
 #include "kernels/cpu/rows.h"
 
 // The slots of a score that depend on the offset between key and query: tables of numbers, and queries times tables of
 // vectors. A tile of keys × queries touches keys + queries − 1 offsets, so each product is made once an offset.
 namespace rapt::RAPT_TARGET {
 
-// In each group of vectors: to[j][c] = from[j + columns − 1 − c][c]. Works in place from the last row backwards
-// by moving lanes whose number has bit n set by 2^n rows.
+// to[j][c] = from[j + columns − 1 − c][c]. In each vector the lanes' common shift is a matter of where to read; the rest
+// is done by moving, for each bit, the lanes whose number has it clear.
 template <class T>
-void shear(T* rows, int keys, int columns) {
+void shear(const T* from, int keys, int columns, T* to) {
   const Tag<T> tag;
-  const int total = keys + columns - 1;
-  for (int c0 = 0; c0 < columns; c0 += kLanes<T>) {
-    // Lane l of this vector needs a shift of columns − 1 − c0 − l: the common part first, then the lanes' own.
-    const int common = columns - c0 - kLanes<T>;
-    T* base = rows + static_cast<std::ptrdiff_t>(common) * columns + c0;
-    const int live = total - common;
-    for (int step = 1; step < kLanes<T>; step *= 2) {
-      // Lanes with the bit clear lie further down by `step`.
-      const auto lane = hn::Iota(hn::RebindToSigned<Tag<T>>(), 0);
-      const auto bit = hn::And(lane, hn::Set(hn::RebindToSigned<Tag<T>>(), step));
-      const auto moves = hn::RebindMask(tag, hn::Eq(bit, hn::Zero(hn::RebindToSigned<Tag<T>>())));
-      for (int j = 0; j + step < live; ++j) {
-        T* here = base + static_cast<std::ptrdiff_t>(j) * columns;
-        const Vec<T> far = hn::LoadU(tag, here + static_cast<std::ptrdiff_t>(step) * columns);
-        hn::StoreU(hn::IfThenElse(moves, far, hn::LoadU(tag, here)), tag, here);
+  const hn::RebindToSigned<Tag<T>> int_tag;
+  for (int c = 0; c < columns; c += kLanes<T>) {
+    const T* base = from + static_cast<std::ptrdiff_t>(columns - c - kLanes<T>) * columns + c;
+    Vec<T> rows[2 * kLanes<T>];
+    // A band of kLanes output rows at a time needs 2·kLanes − 1 input rows.
+    for (int j0 = 0; j0 < keys; j0 += kLanes<T>) {
+      const int live = keys - j0 < kLanes<T> ? keys - j0 : kLanes<T>;
+      for (int r = 0; r < live + kLanes<T> - 1; ++r)
+        rows[r] = hn::LoadU(tag, base + static_cast<std::ptrdiff_t>(j0 + r) * columns);
+      for (int step = kLanes<T> / 2; step >= 1; step /= 2) {
+        const auto bit = hn::And(hn::Iota(int_tag, 0), hn::Set(int_tag, step));
+        const auto moves = hn::RebindMask(tag, hn::Eq(bit, hn::Zero(int_tag)));
+        for (int r = 0; r < live + step - 1; ++r) rows[r] = hn::IfThenElse(moves, rows[r + step], rows[r]);
       }
+      for (int r = 0; r < live; ++r) hn::StoreU(rows[r], tag, to + static_cast<std::ptrdiff_t>(j0 + r) * columns + c);
     }
-    if (common > 0)
-      for (int j = 0; j < keys; ++j) {
-        const T* from = base + static_cast<std::ptrdiff_t>(j) * columns;
-        hn::StoreU(hn::LoadU(tag, from), tag, rows + static_cast<std::ptrdiff_t>(j) * columns + c0);
-      }
   }
 }
 
-// The reverse: to[j + columns − 1 − c][c] = from[j][c], zero elsewhere.
+// The reverse, added up: to[j + columns − 1 − c][c] += from[j][c].
 template <class T>
-void unshear(const T* from, int keys, int columns, T* to) {
-  const std::int64_t total = static_cast<std::int64_t>(keys + columns - 1) * columns;
-  for (std::int64_t n = 0; n < total; ++n) to[n] = 0;
-  for (int j = 0; j < keys; ++j)
-    for (int c = 0; c < columns; ++c)
-      to[static_cast<std::ptrdiff_t>(j + columns - 1 - c) * columns + c] = from[static_cast<std::ptrdiff_t>(j) * columns + c];
+void unshear_add(const T* from, int keys, int columns, T* to) {
+  const Tag<T> tag;
+  const hn::RebindToSigned<Tag<T>> int_tag;
+  for (int c = 0; c < columns; c += kLanes<T>) {
+    T* base = to + static_cast<std::ptrdiff_t>(columns - c - kLanes<T>) * columns + c;
+    Vec<T> rows[2 * kLanes<T>];
+    for (int j0 = 0; j0 < keys; j0 += kLanes<T>) {
+      const int live = keys - j0 < kLanes<T> ? keys - j0 : kLanes<T>;
+      for (int r = 0; r < live; ++r) rows[r] = hn::LoadU(tag, from + static_cast<std::ptrdiff_t>(j0 + r) * columns + c);
+      int height = live;
+      for (int step = 1; step < kLanes<T>; step *= 2) {
+        const auto bit = hn::And(hn::Iota(int_tag, 0), hn::Set(int_tag, step));
+        const auto moves = hn::RebindMask(tag, hn::Eq(bit, hn::Zero(int_tag)));
+        // Lanes that move leave a zero behind.
+        for (int r = height; r < height + step; ++r) rows[r] = hn::Zero(tag);
+        for (int r = height + step - 1; r >= 0; --r) {
+          const Vec<T> above = r >= step ? rows[r - step] : hn::Zero(tag);
+          rows[r] = hn::IfThenElse(moves, above, rows[r]);
+        }
+        height += step;
+      }
+      for (int r = 0; r < height; ++r) {
+        T* at = base + static_cast<std::ptrdiff_t>(j0 + r) * columns;
+        hn::StoreU(hn::Add(hn::LoadU(tag, at), rows[r]), tag, at);
+      }
+    }
+  }
 }
 
 // One slot over one block of queries.
@@ -60,7 +77,10 @@ class RelativeSlot {
     const std::int64_t offsets = keys + columns - 1;
     const std::int64_t rows = table.along == Along::position ? offsets : coordinates();
     values_ = arena.take<T>((vectors || table.along != Along::position ? rows * columns : offsets) + kLanes<T>);
-    if (vectors && table.along == Along::position) gathered_ = arena.take<T>(offsets * dim_pad_);
+    if (vectors && table.along == Along::position) {
+      gathered_ = arena.take<T>(offsets * dim_pad_);
+      products_ = arena.take<T>(offsets * columns);
+    }
     if (backward) {
       grads_ = arena.take<T>((vectors || table.along != Along::position ? rows * columns : offsets) + kLanes<T>);
       if (vectors && table.along == Along::position) {
@@ -76,6 +96,7 @@ class RelativeSlot {
     q_rows_ = q_rows;
     q_columns_ = q_columns;
     axis_ = table_->along == Along::grid_row ? query_row : query_col;
+    made_until_ = kNothing;
     if (table_->along != Along::position) fill_grid();
   }
 
@@ -98,12 +119,24 @@ class RelativeSlot {
       return;
     }
     const std::int64_t lowest = first_key - first_query_ - (columns_ - 1);
-    constant_ = row_of(lowest) == row_of(first_key + keys - 1 - first_query_) && is_constant(lowest, keys + columns_ - 1);
-    const int rows = constant_ ? 1 : keys + columns_ - 1;
-    const T* source = gather(lowest, rows);
-    product<T>({.m = rows, .n = columns_, .k = head_->relative_dim, .a = source, .a_row = source_stride_, .a_col = 1,
-                .b = q_columns_, .b_row = columns_, .c = values_, .c_row = columns_, .accumulate = false});
-    if (!constant_) shear(values_, keys, columns_);
+    const int rows = keys + columns_ - 1;
+    constant_ = is_constant(lowest, rows);
+    if (constant_) {
+      multiply(lowest, 1, values_);
+      made_until_ = kNothing;
+    } else {
+      // The first columns − 1 offsets were those of the tile before, where it lies right before this one.
+      int known = 0;
+      if (made_until_ == lowest + columns_ - 1) {
+        known = columns_ - 1;
+        for (std::int64_t n = 0; n < static_cast<std::int64_t>(known) * columns_; ++n)
+          products_[n] = products_[n + static_cast<std::int64_t>(made_rows_ - known) * columns_];
+      }
+      multiply(lowest + known, rows - known, products_ + static_cast<std::ptrdiff_t>(known) * columns_);
+      made_until_ = lowest + rows;
+      made_rows_ = rows;
+      shear(products_, keys, columns_, values_);
+    }
     out.base = values_;
     out.grad = grads_;
     out.stride = constant_ ? 0 : columns_;
@@ -111,6 +144,7 @@ class RelativeSlot {
 
   // Before a tile (or, on a grid, before a block of queries): no gradient yet.
   void clear_grads(bool block) {
+    if (block) waiting_ = 0;
     if (!grads_ || block != (table_->along != Along::position)) return;
     std::int64_t count = keys_ + columns_ - 1;
     if (table_->along != Along::position) count = coordinates() * columns_;
@@ -128,25 +162,29 @@ class RelativeSlot {
       return;
     }
     const std::int64_t lowest = first_key_ - first_query_ - (columns_ - 1);
-    const int rows = constant_ ? 1 : keys_ + columns_ - 1;
-    const T* spread = grads_;
-    if (!constant_) {
-      unshear(grads_, keys_, columns_, spread_);
-      spread = spread_;
+    if (constant_) {
+      flush(dq_rows);
+      pass_on(lowest, 1, grads_, dq_rows);
+      return;
     }
-    for (int r = 0; r < rows; ++r) copy_table_row(row_of(lowest + r), gathered_ + r * dim_pad_);
-    if (dq_rows)
-      product<T>({.m = columns_, .n = dim_pad_, .k = rows, .a = spread, .a_row = 1, .a_col = columns_, .b = gathered_,
-                  .b_row = dim_pad_, .c = dq_rows, .c_row = dim_pad_, .accumulate = true});
-    if (!table_->grad) return;
-    product<T>({.m = rows, .n = dim_pad_, .k = columns_, .a = spread, .a_row = columns_, .a_col = 1, .b = q_rows_,
-                .b_row = dim_pad_, .c = row_grads_, .c_row = dim_pad_, .accumulate = false});
-    for (int r = 0; r < rows; ++r) add_table_grad(row_of(lowest + r), row_grads_ + r * dim_pad_);
+    // Offsets that the next tile also touches wait for it: each is multiplied once.
+    const int rows = keys_ + columns_ - 1;
+    if (waiting_ > 0 && waiting_from_ != lowest) flush(dq_rows);
+    for (std::int64_t n = static_cast<std::int64_t>(waiting_) * columns_; n < static_cast<std::int64_t>(rows) * columns_; ++n) spread_[n] = 0;
+    unshear_add(grads_, keys_, columns_, spread_);
+    pass_on(lowest, keys_, spread_, dq_rows);
+    waiting_ = columns_ - 1;
+    waiting_from_ = lowest + keys_;
+    for (std::int64_t n = 0; n < static_cast<std::int64_t>(waiting_) * columns_; ++n)
+      spread_[n] = spread_[n + static_cast<std::int64_t>(keys_) * columns_];
   }
 
-  // After a block of queries, on a grid: the same.
+  // After a block of queries: what waits, and on a grid everything.
   void finish_block(int count, T* dq_rows) {
-    if (table_->along == Along::position) return;
+    if (table_->along == Along::position) {
+      flush(dq_rows);
+      return;
+    }
     for (int c = 0; c < count; ++c)
       for (std::int64_t u = 0; u < coordinates(); ++u) {
         const T g = grads_[u * columns_ + c];
@@ -168,6 +206,31 @@ class RelativeSlot {
   }
 
  private:
+  static constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::min();
+
+  void multiply(std::int64_t lowest, int rows, T* to) {
+    const T* source = gather(lowest, rows);
+    product<T>({.m = rows, .n = columns_, .k = head_->relative_dim, .a = source, .a_row = source_stride_, .a_col = 1,
+                .b = q_columns_, .b_row = columns_, .c = to, .c_row = columns_, .accumulate = false});
+  }
+
+  // Gradients [rows][columns] of the offsets from lowest on.
+  void pass_on(std::int64_t lowest, int rows, const T* grads, T* dq_rows) {
+    for (int r = 0; r < rows; ++r) copy_table_row(row_of(lowest + r), gathered_ + r * dim_pad_);
+    if (dq_rows)
+      product<T>({.m = columns_, .n = dim_pad_, .k = rows, .a = grads, .a_row = 1, .a_col = columns_, .b = gathered_,
+                  .b_row = dim_pad_, .c = dq_rows, .c_row = dim_pad_, .accumulate = true});
+    if (!table_->grad) return;
+    product<T>({.m = rows, .n = dim_pad_, .k = columns_, .a = grads, .a_row = columns_, .a_col = 1, .b = q_rows_,
+                .b_row = dim_pad_, .c = row_grads_, .c_row = dim_pad_, .accumulate = false});
+    for (int r = 0; r < rows; ++r) add_table_grad(row_of(lowest + r), row_grads_ + r * dim_pad_);
+  }
+
+  void flush(T* dq_rows) {
+    if (waiting_ > 0) pass_on(waiting_from_, waiting_, spread_, dq_rows);
+    waiting_ = 0;
+  }
+
   std::int64_t coordinates() const { return table_->along == Along::grid_row ? head_->grid_rows : head_->grid_cols; }
 
   // Offsets past the ends belong to queries or keys that are only padding.
@@ -238,11 +301,16 @@ class RelativeSlot {
   std::int64_t first_query_ = 0, first_key_ = 0;
   int keys_ = 0;
   bool constant_ = false;
+  std::int64_t made_until_ = kNothing;  // products_ ends before this offset
+  int made_rows_ = 0;
+  int waiting_ = 0;  // offsets in spread_ whose gradients are not complete
+  std::int64_t waiting_from_ = 0;
   const T* q_rows_ = nullptr;
   const T* q_columns_ = nullptr;
   const T* axis_ = nullptr;
   T* values_ = nullptr;     // what the score reads
   T* grads_ = nullptr;      // the same shape
+  T* products_ = nullptr;   // [offsets][columns]: queries times the table's vectors
   T* gathered_ = nullptr;   // [offsets][dim_pad]
   T* spread_ = nullptr;     // [offsets][columns]
   T* row_grads_ = nullptr;  // [offsets][dim_pad]

@@ -6,44 +6,49 @@
 // The scores of one tile, keys × queries, in the order: raw, score, softcap, bias, masks. Forward and backward share it.
 namespace rapt::RAPT_TARGET {
 
-// Queries of a tile: four vectors, so that a key read once serves them all.
-template <class T> inline constexpr int kColumns = 4 * kLanes<T> < 16 ? 16 : 4 * kLanes<T>;
+// Queries of a tile: four vectors, so that a key read once serves them all; fewer where there are fewer queries.
+template <class T> inline constexpr int kMostColumns = 4 * kLanes<T> < 16 ? 16 : 4 * kLanes<T>;
+template <class T> RAPT_FN int columns_for(std::int64_t queries) {
+  return static_cast<int>(queries < kMostColumns<T> ? padded<T>(queries) : kMostColumns<T>);
+}
+// Up to here a block of queries is scored by dot products along the rows: with one query, lanes of queries lie idle.
+inline constexpr int kNarrow = 2;
 inline constexpr int kTileKeys = 64;
 
 template <class T>
 class Scores {
  public:
-  Scores(Arena& arena, const HeadTask<T>& head, bool backward) : head_(head) {
+  Scores(Arena& arena, const HeadTask<T>& head, int columns, bool backward) : head_(head), columns_(columns) {
     dim_pad_ = padded<T>(head.dim);
     relative_pad_ = padded<T>(head.relative_dim);
-    q_rows_ = arena.take<T>(kColumns<T> * dim_pad_);
-    q_columns_ = arena.take<T>(head.dim * kColumns<T>);
-    begin_ = arena.take<std::int64_t>(kColumns<T>);
-    end_ = arena.take<std::int64_t>(kColumns<T>);
-    low_ = arena.take<T>(kColumns<T>);
-    high_ = arena.take<T>(kColumns<T>);
+    q_rows_ = arena.take<T>(columns_ * dim_pad_);
+    q_columns_ = arena.take<T>(head.dim * columns_);
+    begin_ = arena.take<std::int64_t>(columns_);
+    end_ = arena.take<std::int64_t>(columns_);
+    low_ = arena.take<T>(columns_);
+    high_ = arena.take<T>(columns_);
     if (head.bias.data) {
-      strip_ = arena.take<T>(kTileKeys * kColumns<T>);
-      turned_ = arena.take<T>(kTileKeys * kColumns<T>);
+      strip_ = arena.take<T>(kTileKeys * columns_);
+      turned_ = arena.take<T>(kTileKeys * columns_);
       if (turned_)
-        for (int n = 0; n < kTileKeys * kColumns<T>; ++n) turned_[n] = 0;
+        for (int n = 0; n < kTileKeys * columns_; ++n) turned_[n] = 0;
     }
-    if (backward && needs_raw_copy()) raw_ = arena.take<T>(kTileKeys * kColumns<T>);
-    if (backward && head.softcap > 0) capped_ = arena.take<T>(kTileKeys * kColumns<T>);
+    if (backward && needs_raw_copy()) raw_ = arena.take<T>(kTileKeys * columns_);
+    if (backward && head.softcap > 0) capped_ = arena.take<T>(kTileKeys * columns_);
     if (has_relative_vectors()) {
-      r_rows_ = arena.take<T>(kColumns<T> * relative_pad_);
-      r_columns_ = arena.take<T>(head.relative_dim * kColumns<T>);
+      r_rows_ = arena.take<T>(columns_ * relative_pad_);
+      r_columns_ = arena.take<T>(head.relative_dim * columns_);
     }
     if (head.grid) {
-      query_row_ = arena.take<T>(kColumns<T>);
-      query_col_ = arena.take<T>(kColumns<T>);
+      query_row_ = arena.take<T>(columns_);
+      query_col_ = arena.take<T>(columns_);
       key_row_ = arena.take<T>(kTileKeys);
       key_col_ = arena.take<T>(kTileKeys);
       key_row_index_ = arena.take<std::int32_t>(kTileKeys);
       key_col_index_ = arena.take<std::int32_t>(kTileKeys);
     }
     for (int s = 0; s < head.slots; ++s)
-      if (head.relative[s].table) slots_[s].allocate(arena, head, head.relative[s], kTileKeys, kColumns<T>, backward);
+      if (head.relative[s].table) slots_[s].allocate(arena, head, head.relative[s], kTileKeys, columns, backward);
   }
 
   // The plain product with the scale folded into the queries: no hook touches the scores.
@@ -63,11 +68,11 @@ class Scores {
     clear_rows(q_rows_, dim_pad_);
     if (factor != T(1))
       for (std::int64_t n = 0; n < count * dim_pad_; ++n) q_rows_[n] *= factor;
-    transpose(q_rows_, dim_pad_, kColumns<T>, head_.dim, q_columns_, kColumns<T>);
+    transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
     if (r_rows_) {
       load_rows(head_.q_relative, first, count, head_.relative_dim, r_rows_, relative_pad_);
       clear_rows(r_rows_, relative_pad_);
-      transpose(r_rows_, relative_pad_, kColumns<T>, head_.relative_dim, r_columns_, kColumns<T>);
+      transpose(r_rows_, relative_pad_, columns_, head_.relative_dim, r_columns_, columns_);
     }
     head_.ranges(head_.visibility, head_.b, first, count, begin_, end_);
     first_key_ = head_.keys;
@@ -82,12 +87,12 @@ class Scores {
       full_begin_ = begin_[c] > full_begin_ ? begin_[c] : full_begin_;
       full_end_ = end_[c] < full_end_ ? end_[c] : full_end_;
     }
-    for (int c = count; c < kColumns<T>; ++c) {
+    for (int c = count; c < columns_; ++c) {
       begin_[c] = begin_[count - 1];
       end_[c] = end_[count - 1];
     }
     if (head_.grid)
-      for (int c = 0; c < kColumns<T>; ++c) {
+      for (int c = 0; c < columns_; ++c) {
         const std::int64_t i = c < count ? first + c : first + count - 1;
         query_row_[c] = static_cast<T>(i / head_.grid_cols);
         query_col_[c] = static_cast<T>(i % head_.grid_cols);
@@ -106,20 +111,22 @@ class Scores {
     return head_.visible_tile(head_.object, {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
   }
 
-  // scores [keys][kColumns] of the keys first … first+keys−1, whose rows are given.
+  // scores [keys][columns] of the keys first … first+keys−1, whose rows are given.
   void tile(std::int64_t first, int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) {
     tile_first_ = first;
     tile_keys_ = keys;
-    const std::int64_t count = static_cast<std::int64_t>(keys) * kColumns<T>;
+    const std::int64_t count = static_cast<std::int64_t>(keys) * columns_;
     if (!head_.content) {
       for (std::int64_t n = 0; n < count; ++n) scores[n] = 0;
     } else if (head_.program->raw) {
       PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
       pairs.scores = scores;
       (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
+    } else if (count_ <= kNarrow) {
+      dot_rows(keys, key_rows, key_stride, scores);
     } else {
-      product<T>({.m = keys, .n = kColumns<T>, .k = head_.dim, .a = key_rows, .a_row = key_stride, .a_col = 1,
-                  .b = q_columns_, .b_row = kColumns<T>, .c = scores, .c_row = kColumns<T>, .accumulate = false});
+      product<T>({.m = keys, .n = columns_, .k = head_.dim, .a = key_rows, .a_row = key_stride, .a_col = 1,
+                  .b = q_columns_, .b_row = columns_, .c = scores, .c_row = columns_, .accumulate = false});
     }
     if (head_.program->score) {
       if (raw_)
@@ -133,9 +140,9 @@ class Scores {
     hide(scores);
   }
 
-  // ∂scores → ∂raw in place, with the gradients of bias and slots. dr_rows [kColumns][relative_pad] is added to.
+  // ∂scores → ∂raw in place, with the gradients of bias and slots. dr_rows [columns][relative_pad] is added to.
   void tile_backward(T* grads, T* dbias, std::ptrdiff_t dbias_stride, std::int64_t dbias_first, T* dr_rows, double* value_grads) {
-    const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * kColumns<T>;
+    const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * columns_;
     if (dbias) add_bias_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
     if (head_.softcap > 0)
       for (std::int64_t n = 0; n < count; ++n) grads[n] *= T(1) - capped_[n] * capped_[n];
@@ -171,8 +178,8 @@ class Scores {
     pairs.weights = head_.pair_weights;
     pairs.dim = head_.dim;
     pairs.keys = keys;
-    pairs.columns = kColumns<T>;
-    pairs.stride = kColumns<T>;
+    pairs.columns = columns_;
+    pairs.stride = columns_;
     pairs.key_stride = key_stride;
     return pairs;
   }
@@ -184,7 +191,28 @@ class Scores {
 
  private:
   void clear_rows(T* rows, std::int64_t stride) const {
-    for (std::int64_t n = count_ * stride; n < kColumns<T> * stride; ++n) rows[n] = 0;
+    for (std::int64_t n = count_ * stride; n < columns_ * stride; ++n) rows[n] = 0;
+  }
+
+  void dot_rows(int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) const {
+    const Tag<T> tag;
+    for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>) hn::StoreU(hn::Zero(tag), tag, scores + n);
+    for (int c = 0; c < count_; ++c) {
+      const T* q = q_rows_ + c * dim_pad_;
+      for (int j = 0; j < keys; ++j) {
+        const T* k = key_rows + j * key_stride;
+        Vec<T> sum = hn::Zero(tag), other = hn::Zero(tag);
+        int d = 0;
+        for (; d + 2 * kLanes<T> <= head_.dim; d += 2 * kLanes<T>) {
+          sum = hn::MulAdd(hn::LoadU(tag, q + d), hn::LoadU(tag, k + d), sum);
+          other = hn::MulAdd(hn::LoadU(tag, q + d + kLanes<T>), hn::LoadU(tag, k + d + kLanes<T>), other);
+        }
+        for (; d + kLanes<T> <= head_.dim; d += kLanes<T>) sum = hn::MulAdd(hn::LoadU(tag, q + d), hn::LoadU(tag, k + d), sum);
+        T rest = hn::GetLane(hn::SumOfLanes(tag, hn::Add(sum, other)));
+        for (; d < head_.dim; ++d) rest += q[d] * k[d];
+        scores[j * columns_ + c] = rest;
+      }
+    }
   }
 
   ScoreTile<T> score_tile(T* scores) {
@@ -192,8 +220,8 @@ class Scores {
     tile.object = head_.object;
     tile.scores = scores;
     tile.keys = tile_keys_;
-    tile.columns = kColumns<T>;
-    tile.stride = kColumns<T>;
+    tile.columns = columns_;
+    tile.stride = columns_;
     tile.first_query = first_query_;
     tile.first_key = tile_first_;
     tile.batch = head_.b;
@@ -256,8 +284,8 @@ class Scores {
     if (head_.bias.stride == 0) {
       const T* row = bias_row(0);
       for (int j = 0; j < tile_keys_; ++j)
-        for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
-          T* s = scores + j * kColumns<T> + c;
+        for (int c = 0; c < columns_; c += kLanes<T>) {
+          T* s = scores + j * columns_ + c;
           hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::Set(tag, row[j])), tag, s);
         }
       return;
@@ -269,16 +297,16 @@ class Scores {
       stride = kTileKeys;
       for (int c = 1; c < count_; ++c) bias_row(c);
     }
-    transpose(first, stride, count_, tile_keys_, turned_, kColumns<T>);
+    transpose(first, stride, count_, tile_keys_, turned_, columns_);
     for (int j = 0; j < tile_keys_; ++j)
-      for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
-        T* s = scores + j * kColumns<T> + c;
-        hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::LoadU(tag, turned_ + j * kColumns<T> + c)), tag, s);
+      for (int c = 0; c < columns_; c += kLanes<T>) {
+        T* s = scores + j * columns_ + c;
+        hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::LoadU(tag, turned_ + j * columns_ + c)), tag, s);
       }
   }
 
   void add_bias_grad(const T* grads, T* dbias, std::ptrdiff_t stride) {
-    transpose(grads, kColumns<T>, tile_keys_, count_, turned_, kTileKeys);
+    transpose(grads, columns_, tile_keys_, count_, turned_, kTileKeys);
     for (int c = 0; c < count_; ++c) {
       T* row = dbias + (first_query_ + c) * stride;
       for (int j = 0; j < tile_keys_; ++j) row[j] += turned_[c * kTileKeys + j];
@@ -291,21 +319,21 @@ class Scores {
       for (int c = 0; c < count_; ++c) {
         const std::uint8_t* row = head_.mask + (first_query_ + c) * head_.mask_row + tile_first_;
         for (int j = 0; j < tile_keys_; ++j)
-          if (!row[j]) scores[static_cast<std::ptrdiff_t>(j) * kColumns<T> + c] = -kInfinity<T>;
+          if (!row[j]) scores[static_cast<std::ptrdiff_t>(j) * columns_ + c] = -kInfinity<T>;
       }
     if (tile_first_ >= full_begin_ && tile_first_ + tile_keys_ <= full_end_) return;
     // Places within the tile are small, so they are exact in any type.
-    for (int c = 0; c < kColumns<T>; ++c) {
+    for (int c = 0; c < columns_; ++c) {
       low_[c] = static_cast<T>(begin_[c] < tile_first_ ? 0 : (begin_[c] - tile_first_ > kTileKeys ? kTileKeys : begin_[c] - tile_first_));
       high_[c] = static_cast<T>(end_[c] < tile_first_ ? 0 : (end_[c] - tile_first_ > kTileKeys ? kTileKeys : end_[c] - tile_first_));
     }
     const Tag<T> tag;
     const Vec<T> hidden = hn::Set(tag, -kInfinity<T>);
-    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+    for (int c = 0; c < columns_; c += kLanes<T>) {
       const Vec<T> low = hn::LoadU(tag, low_ + c);
       const Vec<T> high = hn::LoadU(tag, high_ + c);
       for (int j = 0; j < tile_keys_; ++j) {
-        T* s = scores + static_cast<std::ptrdiff_t>(j) * kColumns<T> + c;
+        T* s = scores + static_cast<std::ptrdiff_t>(j) * columns_ + c;
         const Vec<T> place = hn::Set(tag, static_cast<T>(j));
         const auto seen = hn::And(hn::Ge(place, low), hn::Lt(place, high));
         hn::StoreU(hn::IfThenElse(seen, hn::LoadU(tag, s), hidden), tag, s);
@@ -314,6 +342,7 @@ class Scores {
   }
 
   const HeadTask<T>& head_;
+  const int columns_;
   std::int64_t dim_pad_ = 0, relative_pad_ = 0;
   std::int64_t first_query_ = -1;
   int count_ = 0;
@@ -322,8 +351,8 @@ class Scores {
   std::int64_t tile_first_ = 0;
   int tile_keys_ = 0;
   std::int64_t grid_first_ = -1;
-  T* q_rows_ = nullptr;     // [kColumns][dim_pad]
-  T* q_columns_ = nullptr;  // [dim][kColumns]
+  T* q_rows_ = nullptr;     // [columns][dim_pad]
+  T* q_columns_ = nullptr;  // [dim][columns]
   T* r_rows_ = nullptr;
   T* r_columns_ = nullptr;
   std::int64_t* begin_ = nullptr;

@@ -10,26 +10,26 @@ namespace rapt::RAPT_TARGET {
 template <class T>
 class RowStatistics {
  public:
-  RowStatistics(Arena& arena, const StatisticsTask<T>& task) : task_(task) {
+  RowStatistics(Arena& arena, const StatisticsTask<T>& task, int columns) : task_(task), columns_(columns) {
     if (!task.any()) return;
-    best_ = arena.take<T>(kColumns<T>);
-    best_place_ = arena.take<T>(kColumns<T>);
-    best_key_ = arena.take<std::int64_t>(kColumns<T>);
-    for (T*& sum : sums_) sum = arena.take<T>(kColumns<T>);
-    origin_row_ = arena.take<T>(kColumns<T>);
-    origin_col_ = arena.take<T>(kColumns<T>);
+    best_ = arena.take<T>(columns_);
+    best_place_ = arena.take<T>(columns_);
+    best_key_ = arena.take<std::int64_t>(columns_);
+    for (T*& sum : sums_) sum = arena.take<T>(columns_);
+    origin_row_ = arena.take<T>(columns_);
+    origin_col_ = arena.take<T>(columns_);
     key_row_ = arena.take<T>(kTileKeys);
     key_col_ = arena.take<T>(kTileKeys);
     if (task.top_k > 0) {
-      top_scores_ = arena.take<T>(static_cast<std::int64_t>(task.top_k) * kColumns<T>);
-      top_keys_ = arena.take<std::int64_t>(static_cast<std::int64_t>(task.top_k) * kColumns<T>);
-      threshold_ = arena.take<T>(kColumns<T>);
+      top_scores_ = arena.take<T>(static_cast<std::int64_t>(task.top_k) * columns_);
+      top_keys_ = arena.take<std::int64_t>(static_cast<std::int64_t>(task.top_k) * columns_);
+      threshold_ = arena.take<T>(columns_);
     }
   }
 
   void reset() {
     if (!task_.any()) return;
-    for (int c = 0; c < kColumns<T>; ++c) {
+    for (int c = 0; c < columns_; ++c) {
       best_[c] = -kInfinity<T>;
       best_key_[c] = -1;
       origin_row_[c] = 0;
@@ -37,7 +37,7 @@ class RowStatistics {
       for (T* sum : sums_) sum[c] = 0;
       if (threshold_) threshold_[c] = -kInfinity<T>;
     }
-    for (std::int64_t n = 0; n < static_cast<std::int64_t>(task_.top_k) * kColumns<T>; ++n) {
+    for (std::int64_t n = 0; n < static_cast<std::int64_t>(task_.top_k) * columns_; ++n) {
       top_scores_[n] = -kInfinity<T>;
       top_keys_[n] = -1;
     }
@@ -50,7 +50,7 @@ class RowStatistics {
     if (!task_.any()) return;
     find_best(scores, keys);
     for (int j = 0; j < keys; ++j) place_of(first + j, key_row_[j], key_col_[j]);
-    for (int c = 0; c < kColumns<T>; ++c) {
+    for (int c = 0; c < columns_; ++c) {
       // Sums made under the old maximum belong to the new one, entropy's also moves by the difference.
       const T f = correction[c];
       const T mass = old_sum[c] * f;
@@ -129,11 +129,11 @@ class RowStatistics {
   // best_place: place in the tile of a new largest score, −1 where there is none.
   void find_best(const T* scores, int keys) {
     const Tag<T> tag;
-    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+    for (int c = 0; c < columns_; c += kLanes<T>) {
       Vec<T> best = hn::LoadU(tag, best_ + c);
       Vec<T> place = hn::Set(tag, T(-1));
       for (int j = 0; j < keys; ++j) {
-        const Vec<T> s = hn::LoadU(tag, scores + static_cast<std::ptrdiff_t>(j) * kColumns<T> + c);
+        const Vec<T> s = hn::LoadU(tag, scores + static_cast<std::ptrdiff_t>(j) * columns_ + c);
         const auto better = hn::Gt(s, best);
         best = hn::IfThenElse(better, s, best);
         place = hn::IfThenElse(better, hn::Set(tag, static_cast<T>(j)), place);
@@ -162,14 +162,14 @@ class RowStatistics {
     const Tag<T> tag;
     const bool moments = task_.position || task_.covariance;
     const bool grid = task_.grid_cols > 0;
-    for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
+    for (int c = 0; c < columns_; c += kLanes<T>) {
       const Vec<T> shift = shift_of<T>(hn::LoadU(tag, row_max + c));
       const Vec<T> row0 = hn::LoadU(tag, origin_row_ + c);
       const Vec<T> col0 = hn::LoadU(tag, origin_col_ + c);
       Vec<T> sum[kSums];
       for (int n = 0; n < kSums; ++n) sum[n] = hn::LoadU(tag, sums_[n] + c);
       for (int j = 0; j < keys; ++j) {
-        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(j) * kColumns<T> + c;
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(j) * columns_ + c;
         const Vec<T> w = hn::LoadU(tag, weights + at);
         const Vec<T> x = hn::Sub(hn::LoadU(tag, scores + at), shift);
         const auto nothing = hn::Eq(w, hn::Zero(tag));  // 0 · −∞
@@ -193,8 +193,8 @@ class RowStatistics {
   void find_top(std::int64_t first, const T* scores, int keys) {
     const Tag<T> tag;
     for (int j = 0; j < keys; ++j)
-      for (int c = 0; c < kColumns<T>; c += kLanes<T>) {
-        const T* s = scores + static_cast<std::ptrdiff_t>(j) * kColumns<T> + c;
+      for (int c = 0; c < columns_; c += kLanes<T>) {
+        const T* s = scores + static_cast<std::ptrdiff_t>(j) * columns_ + c;
         if (hn::AllFalse(tag, hn::Gt(hn::LoadU(tag, s), hn::LoadU(tag, threshold_ + c)))) continue;
         for (int l = 0; l < kLanes<T>; ++l)
           if (s[l] > threshold_[c + l]) insert_top(c + l, s[l], first + j);
@@ -215,6 +215,7 @@ class RowStatistics {
   }
 
   const StatisticsTask<T>& task_;
+  const int columns_;
   T* best_ = nullptr;
   T* best_place_ = nullptr;
   std::int64_t* best_key_ = nullptr;

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "benchmarks/timing.h"
+#include "benchmarks/workload.h"
+
+namespace rapt::bench {
+
+struct GrowthPoint {
+  std::int64_t length = 0;
+  Spread seconds;
+};
+
+// Times for S = 256, 512, … up to the length of spec; ends early where the next one would take the total past `budget`
+// seconds.
+std::vector<GrowthPoint> measure_growth(const Spec& spec, Direction direction, int threads, double budget);
+
+}  // namespace rapt::bench

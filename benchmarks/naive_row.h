@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "benchmarks/workload.h"
+#include "kernels/problem.h"
+
+namespace rapt::bench {
+
+// One row of attention at a time, in double and in the plainest way: linear in the keys, so that it serves at any shape.
+class NaiveRow {
+ public:
+  // `workload` is in f64 and outlives this object.
+  NaiveRow(const Workload& workload, std::int64_t batch, std::int64_t head);
+
+  // The weights of query i when its vector is `query`.
+  std::vector<double> weights(std::int64_t i, const std::vector<double>& query) const;
+
+  std::vector<double> output(std::int64_t i, int value_set) const;
+
+  // d(Σ out·grad_out)/dq[i, d], by a central difference.
+  double query_slope(std::int64_t i, std::int64_t d) const;
+
+  // How far the largest score of row i is above the second: below 1e-3 the choice of argmax may differ by rounding.
+  double lead(std::int64_t i) const;
+
+ private:
+  std::vector<double> query(std::int64_t i) const;
+  std::vector<double> raw_scores(const std::vector<double>& query) const;
+  std::vector<double> relative_numbers(const ParameterValue& p, std::int64_t i, std::vector<double> query) const;
+  void apply_score(std::int64_t i, const std::vector<double>& query, std::vector<double>& scores) const;
+  std::vector<double> logits(std::int64_t i, const std::vector<double>& query) const;
+  std::vector<double> map(const double* row, std::int64_t dim, Role role) const;
+  const double* parameter(Role role) const;
+
+  const Workload& workload_;
+  Problem problem_;
+  std::int64_t batch_, head_;
+  std::vector<double> keys_;  // [Sk, inner], mapped and of length 1 where the mechanism asks for it
+};
+
+}  // namespace rapt::bench

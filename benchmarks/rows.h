@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/roofs.h"
+#include "benchmarks/timing.h"
+#include "benchmarks/workload.h"
+
+// The rows of `rapt bench`: what is measured, and one measurement.
+namespace rapt::bench {
+
+struct Plan {
+  std::vector<std::string> names;  // of mechanisms or variants; none: all
+  std::vector<Sizes> shapes;       // none: those of each row
+  std::optional<Dtype> dtype;
+  std::vector<Direction> directions{Direction::forward, Direction::backward};
+  int threads = 1;
+  bool naive = true;
+  double naive_seconds = 4;  // the naive path is not run where it would take longer
+  Effort effort;
+  bool quick = false;
+};
+
+struct Row {
+  Spec spec;
+  Direction direction = Direction::forward;
+};
+
+// Every mechanism, then the variants.
+std::vector<std::string> known_names();
+// The rows of a plan. Throws rapt::Error for a name that there is not.
+std::vector<Row> rows_of(const Plan& plan);
+
+struct Measurement {
+  Row row;
+  Spread seconds;
+  double gflops = 0;
+  double rate = 0;
+  const char* unit = "GFLOP/s";
+  double sgemm_rate = 0;
+  double fraction = 0;                      // gflops ÷ sgemm_rate
+  std::optional<double> naive_ratio;        // the naive path's time ÷ this
+  std::optional<double> scaled_dot_ratio;   // scaled_dot's time, same shape in f32, measured in turn, ÷ this
+  std::optional<double> bandwidth;          // GB/s: inputs and outputs once, where there is one query
+  std::optional<std::int64_t> peak_bytes;   // besides inputs and outputs
+};
+
+// Throws WrongResult where the results are not right.
+Measurement measure_row(const Row& row, const Plan& plan, Sgemm& sgemm);
+
+}  // namespace rapt::bench

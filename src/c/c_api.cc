@@ -1,0 +1,379 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "rapt/attend.h"
+#include "rapt/c.h"
+#include "rapt/error.h"
+#include "rapt/registry.h"
+#include "rapt/threads.h"
+
+// The C API: every struct is checked and turned into the C++ one. No exception leaves this file.
+
+struct rapt_saved {
+  rapt::Saved rows;
+};
+
+namespace {
+
+using rapt::Error;
+
+// Fixed memory: the text of an error must not need any that is not there.
+thread_local std::array<char, 2048> last_error{};
+
+void set_last_error(const char* text) noexcept {
+  std::size_t length = std::min(std::strlen(text), last_error.size() - 1);
+  // A character of several bytes is kept whole or left out.
+  if (text[length] != '\0')
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0u) == 0x80u) --length;
+  std::memcpy(last_error.data(), text, length);
+  last_error[length] = '\0';
+}
+
+// Keeps exceptions in. Only a failure changes the text, so that asking for a name does not clear it.
+template <class F>
+int contained(F&& call) noexcept {
+  try {
+    call();
+    return RAPT_OK;
+  } catch (const Error& error) {
+    set_last_error(error.what());
+    return RAPT_BAD_INPUT;
+  } catch (const std::bad_alloc&) {
+    set_last_error("rapt: out of memory");
+  } catch (const std::exception& error) {
+    set_last_error(error.what());
+  } catch (...) {
+    set_last_error("rapt: unknown error");
+  }
+  return RAPT_FAILED;
+}
+
+// For calls that give a status.
+template <class F>
+int guarded(F&& call) noexcept {
+  set_last_error("");
+  return contained(call);
+}
+
+// What one call reads its arguments with: the function's name goes into every message.
+class Reader {
+ public:
+  explicit Reader(const char* function) : function_(function) {}
+
+  [[noreturn]] void fail(const std::string& what) const { throw Error(std::string(function_) + ": " + what); }
+
+  void need(const void* pointer, const std::string& name) const {
+    if (pointer == nullptr) fail(name + ": got NULL");
+  }
+
+  // `count` numbers or structs; a pointer is needed only where there are some.
+  void need(const void* pointer, std::size_t count, const std::string& name) const {
+    if (pointer == nullptr && count > 0) fail(name + ": got NULL for " + std::to_string(count) + " of them");
+  }
+
+  // A struct of an older caller is shorter: the rest is zero. A newer caller's may be longer, as long as what this
+  // version does not know is not used.
+  template <class S>
+  S sized(const S& given, std::size_t smallest, const std::string& name) const {
+    const std::size_t size = given.struct_size;
+    const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
+    if (size < smallest)
+      fail(name + ": struct_size: got " + std::to_string(size) + ", takes sizeof(rapt_" + name + "), " +
+           std::to_string(sizeof(S)));
+    if (size > kLargestStruct ||
+        std::any_of(bytes + std::min(size, sizeof(S)), bytes + size, [](unsigned char b) { return b != 0; }))
+      fail(name + ": struct_size: got " + std::to_string(size) + ", takes " + std::to_string(sizeof(S)) +
+           ": something is set that Rapt " + rapt_version() + " does not have");
+    S own;
+    std::memset(&own, 0, sizeof(own));
+    std::memcpy(&own, &given, std::min(size, sizeof(S)));
+    return own;
+  }
+
+  rapt::View view(const rapt_array& array, const std::string& name) const {
+    if (array.data == nullptr) return {};
+    if (array.dtype < RAPT_F32 || array.dtype > RAPT_F16)
+      fail(name + ": got dtype " + std::to_string(array.dtype) + ", takes 0 (f32), 1 (f64), 2 (bf16) or 3 (f16)");
+    return {array.data, static_cast<rapt::Dtype>(array.dtype), to_shape(array.shape), to_shape(array.strides)};
+  }
+
+  std::vector<rapt::View> views(const rapt_array* arrays, std::size_t count, const std::string& name) const {
+    need(arrays, count, name);
+    std::vector<rapt::View> list;
+    for (std::size_t n = 0; n < count; ++n) list.push_back(view(arrays[n], name + "[" + std::to_string(n) + "]"));
+    return list;
+  }
+
+  std::vector<rapt::ConstView> const_views(const rapt_array* arrays, std::size_t count, const std::string& name) const {
+    const std::vector<rapt::View> list = views(arrays, count, name);
+    return {list.begin(), list.end()};
+  }
+
+  template <class E>
+  E choice(std::int32_t value, E last, const std::string& name) const {
+    if (value < 0 || value > static_cast<std::int32_t>(last))
+      fail(name + ": got " + std::to_string(value) + ", takes 0 to " + std::to_string(static_cast<int>(last)) +
+           ", see rapt/c.h");
+    return static_cast<E>(value);
+  }
+
+  std::vector<std::int64_t> numbers(const std::int64_t* first, std::size_t count, const std::string& name) const {
+    need(first, count, name);
+    return std::vector<std::int64_t>(first, first + count);
+  }
+
+  rapt::Inputs inputs(const rapt_inputs* given) const {
+    need(given, "inputs");
+    const rapt_inputs in = sized(*given, offsetof(rapt_inputs, v_count) + sizeof(std::size_t), "inputs");
+    return {view(in.q, "q"), view(in.k, "k"), const_views(in.v, in.v_count, "v")};
+  }
+
+  rapt::Outputs outputs(const rapt_outputs* given) const;
+  rapt::Gradients gradients(const rapt_gradients* given) const;
+  rapt::AttendOptions options(const rapt_options* given) const;
+
+ private:
+  // Larger than any version's structs: such a size was never written by a caller that meant it.
+  static constexpr std::size_t kLargestStruct = 4096;
+
+  static rapt::Shape to_shape(const std::int64_t* sizes) { return {sizes[0], sizes[1], sizes[2], sizes[3]}; }
+
+  rapt::Statistics statistics(const rapt_statistics& given) const;
+  rapt::Mask mask(const rapt_options& o) const;
+  rapt::Score score(const rapt_options& o) const;
+
+  const char* function_;
+};
+
+rapt::Statistics Reader::statistics(const rapt_statistics& given) const {
+  const rapt_statistics s = sized(given, offsetof(rapt_statistics, grid) + sizeof(s.grid), "statistics");
+  rapt::Statistics result;
+  result.entropy = view(s.entropy, "statistics: entropy");
+  result.argmax = s.argmax;
+  result.position = view(s.position, "statistics: position");
+  result.covariance = view(s.covariance, "statistics: covariance");
+  result.top_k = s.top_k;
+  result.top_indices = s.top_indices;
+  result.top_weights = view(s.top_weights, "statistics: top_weights");
+  result.grid = {s.grid[0], s.grid[1]};
+  return result;
+}
+
+rapt::Outputs Reader::outputs(const rapt_outputs* given) const {
+  need(given, "outputs");
+  const rapt_outputs o = sized(*given, offsetof(rapt_outputs, saved) + sizeof(o.saved), "outputs");
+  rapt::Outputs result;
+  result.out = views(o.out, o.out_count, "out");
+  result.lse = view(o.lse, "lse");
+  need(o.weights, o.weights_count, "weights");
+  for (std::size_t n = 0; n < o.weights_count; ++n) {
+    const rapt_weights_request& w = o.weights[n];
+    result.weights.push_back(
+        {w.batch, w.head, w.row_begin, w.row_end, view(w.out, "weights[" + std::to_string(n) + "]")});
+  }
+  if (o.statistics != nullptr) result.statistics = statistics(*o.statistics);
+  result.saved = o.saved != nullptr ? &o.saved->rows : nullptr;
+  return result;
+}
+
+rapt::Gradients Reader::gradients(const rapt_gradients* given) const {
+  need(given, "gradients");
+  const rapt_gradients g = sized(*given, offsetof(rapt_gradients, parameter_count) + sizeof(std::size_t), "gradients");
+  rapt::Gradients result;
+  result.q = view(g.q, "gradient of q");
+  result.k = view(g.k, "gradient of k");
+  result.v = views(g.v, g.v_count, "gradient of v");
+  result.bias = view(g.bias, "gradient of bias");
+  need(g.parameters, g.parameter_count, "gradients of parameters");
+  for (std::size_t n = 0; n < g.parameter_count; ++n) {
+    need(g.parameters[n].name, "gradient of parameter " + std::to_string(n) + ": name");
+    const std::string name = g.parameters[n].name;
+    result.parameters.push_back({name, view(g.parameters[n].value, "gradient of parameter '" + name + "'")});
+  }
+  return result;
+}
+
+rapt::Mask Reader::mask(const rapt_options& o) const {
+  rapt::Mask mask;
+  mask.causal = choice(o.causal, rapt::Causal::bottom_right, "causal");
+  if (o.has_window != 0) mask.window = rapt::Window{o.window_left, o.window_right};
+  mask.key_lengths = numbers(o.key_lengths, o.key_length_count, "key_lengths");
+  mask.query_starts = numbers(o.query_starts, o.start_count, "query_starts");
+  mask.key_starts = numbers(o.key_starts, o.start_count, "key_starts");
+  if (o.mask.data != nullptr) {
+    if (o.mask.dtype != RAPT_BOOL)
+      fail("mask: got dtype " + std::to_string(o.mask.dtype) + ", takes 4 (RAPT_BOOL): bytes, nonzero = attend");
+    mask.dense = {static_cast<const std::uint8_t*>(o.mask.data), to_shape(o.mask.shape), to_shape(o.mask.strides)};
+  }
+  return mask;
+}
+
+rapt::Score Reader::score(const rapt_options& o) const {
+  rapt::Score score;
+  if (o.score != nullptr) score.mechanism = &rapt::mechanism(o.score);
+  need(o.parameters, o.parameter_count, "parameters");
+  for (std::size_t n = 0; n < o.parameter_count; ++n) {
+    need(o.parameters[n].name, "parameter " + std::to_string(n) + ": name");
+    const std::string name = o.parameters[n].name;
+    score.parameters.push_back({name, view(o.parameters[n].value, "parameter '" + name + "'")});
+  }
+  need(o.settings, o.setting_count, "settings");
+  for (std::size_t n = 0; n < o.setting_count; ++n) {
+    need(o.settings[n].name, "setting " + std::to_string(n) + ": name");
+    score.settings.push_back({o.settings[n].name, o.settings[n].value});
+  }
+  score.grid = {o.grid[0], o.grid[1]};
+  return score;
+}
+
+rapt::AttendOptions Reader::options(const rapt_options* given) const {
+  rapt::AttendOptions result;
+  if (given == nullptr) return result;
+  const rapt_options o = sized(*given, offsetof(rapt_options, path) + sizeof(o.path), "options");
+  result.score = score(o);
+  if (o.has_scale != 0) result.scale = o.scale;
+  result.softcap = o.softcap;
+  result.bias = view(o.bias, "bias");
+  result.mask = mask(o);
+  result.normalizer = choice(o.normalizer, rapt::Normalizer::argmax, "normalizer");
+  result.threads = o.threads;
+  result.path = choice(o.path, rapt::Path::reference, "path");
+  return result;
+}
+
+template <class S>
+void init(S* given, std::size_t struct_size) noexcept {
+  if (given == nullptr || struct_size < sizeof(std::size_t)) return;
+  std::memset(given, 0, struct_size);
+  given->struct_size = struct_size;
+}
+
+// Unsigned, so that absurd sizes wrap around here and are refused by the call that reads them.
+std::int64_t times(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+
+// Names with an end that C can see.
+struct Listed {
+  std::string name, formula;
+};
+
+const std::vector<Listed>& listed() {
+  static const std::vector<Listed> list = [] {
+    std::vector<Listed> all;
+    for (const rapt::MechanismInfo* info : rapt::all_mechanisms())
+      all.push_back({std::string(info->name), std::string(info->formula)});
+    return all;
+  }();
+  return list;
+}
+
+#define RAPT_TEXT(x) #x
+#define RAPT_VERSION_TEXT(major, minor, patch) RAPT_TEXT(major) "." RAPT_TEXT(minor) "." RAPT_TEXT(patch)
+
+}  // namespace
+
+extern "C" {
+
+void rapt_options_init(rapt_options* options, size_t struct_size) { init(options, struct_size); }
+void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size) { init(inputs, struct_size); }
+void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size) { init(statistics, struct_size); }
+void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size) { init(outputs, struct_size); }
+void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size) { init(gradients, struct_size); }
+
+rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence, int64_t dim) {
+  return {const_cast<void*>(data),
+          dtype,
+          {batch, heads, sequence, dim},
+          {times(heads, times(sequence, dim)), times(sequence, dim), dim, 1}};
+}
+
+rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads, int64_t dim) {
+  return {const_cast<void*>(data),
+          dtype,
+          {batch, heads, sequence, dim},
+          {times(sequence, times(heads, dim)), dim, times(heads, dim), 1}};
+}
+
+rapt_saved* rapt_saved_create(void) {
+  rapt_saved* saved = nullptr;
+  contained([&] { saved = new rapt_saved; });
+  return saved;
+}
+
+void rapt_saved_free(rapt_saved* saved) { delete saved; }
+
+int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_array* v, const rapt_array* out,
+                const rapt_options* options) {
+  return guarded([&] {
+    const Reader reader("rapt_attend");
+    reader.need(q, "q");
+    reader.need(k, "k");
+    reader.need(v, "v");
+    reader.need(out, "out");
+    rapt::attend(reader.view(*q, "q"), reader.view(*k, "k"), reader.view(*v, "v"), reader.view(*out, "out"),
+                 reader.options(options));
+  });
+}
+
+int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options) {
+  return guarded([&] {
+    const Reader reader("rapt_attend_forward");
+    rapt::attend(reader.inputs(inputs), reader.outputs(outputs), reader.options(options));
+  });
+}
+
+int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
+                         const rapt_saved* saved, const rapt_gradients* gradients, const rapt_options* options) {
+  return guarded([&] {
+    const Reader reader("rapt_attend_backward");
+    const rapt::Inputs read = reader.inputs(inputs);
+    rapt::attend_backward(
+        read, reader.const_views(out, read.v.size(), "out"), reader.const_views(grad_out, read.v.size(), "grad_out"),
+        saved != nullptr ? &saved->rows : nullptr, reader.gradients(gradients), reader.options(options));
+  });
+}
+
+const char* rapt_last_error(void) { return last_error.data(); }
+
+const char* rapt_version(void) { return RAPT_VERSION_TEXT(RAPT_VERSION_MAJOR, RAPT_VERSION_MINOR, RAPT_VERSION_PATCH); }
+
+size_t rapt_mechanism_count(void) {
+  size_t count = 0;
+  contained([&] { count = listed().size(); });
+  return count;
+}
+
+const char* rapt_mechanism_name(size_t index) {
+  const char* name = nullptr;
+  contained([&] { name = index < listed().size() ? listed()[index].name.c_str() : nullptr; });
+  return name;
+}
+
+const char* rapt_mechanism_formula(size_t index) {
+  const char* formula = nullptr;
+  contained([&] { formula = index < listed().size() ? listed()[index].formula.c_str() : nullptr; });
+  return formula;
+}
+
+const char* rapt_isa(void) {
+  const char* name = "";
+  contained([&] { name = rapt::name_of(rapt::active_isa()); });
+  return name;
+}
+
+int rapt_set_threads(int32_t threads) {
+  return guarded([&] { rapt::set_default_threads(threads); });
+}
+
+int32_t rapt_threads(void) {
+  int32_t threads = 1;
+  contained([&] { threads = rapt::default_threads(); });
+  return threads;
+}
+
+}  // extern "C"
