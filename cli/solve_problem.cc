@@ -56,7 +56,7 @@ bool is_setting(const MechanismInfo& mechanism, const std::string& name) {
                      [&](const SettingSpec& spec) { return spec.name == name; });
 }
 
-// `index` is −1 in a head's own object; otherwise it counts the heads, and a value may be a list with an entry for each of the heads.
+// `index` is −1 in a head's own object. Otherwise it is the head's number, and a value may list one entry for each head.
 void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& head, std::int64_t index) {
   node.require_object();
   for (const auto& [name, unused] : node.value().items()) {

@@ -72,7 +72,7 @@ void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions
   for (std::size_t s = 0; s < g.v.size(); ++s)
     if (g.v[s]) check_view(op, "gradient of " + indexed("v", s), g.v[s], inputs.v[s].shape, true);
   if (g.bias) {
-    if (!p.bias) fail(op, "gradient of bias: there is no bias");
+    if (!p.bias) fail(op, "gradient of bias: got an array, takes none: there is no bias");
     check_view(op, "gradient of bias", g.bias, options.bias.shape, true);
   }
   for (std::size_t n = 0; n < g.parameters.size(); ++n) {
@@ -80,7 +80,7 @@ void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions
     const NamedView* given = nullptr;
     for (const NamedView& value : options.score.parameters)
       if (value.name == wanted.name) given = &value;
-    if (!given) fail(op, "gradient of parameter '" + wanted.name + "': no such parameter was given");
+    if (!given) fail(op, "gradient of parameter '" + wanted.name + "': got an array, takes none: no such parameter was given");
     for (std::size_t m = 0; m < n; ++m)
       if (g.parameters[m].name == wanted.name) fail(op, "gradient of parameter '" + wanted.name + "': asked for twice");
     check_view(op, "gradient of parameter '" + wanted.name + "'", wanted.value, given->value.shape, true);

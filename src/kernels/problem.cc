@@ -107,7 +107,7 @@ class Builder {
                              " queries and " + number(p_.keys) + " keys, takes rows,cols with rows·cols equal to both");
       p_.grid = grid;
     } else if (grid[0] != 0 || grid[1] != 0) {
-      fail(operation_, score_name() + ": grid: this mechanism has no grid");
+      fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) + ", takes none: this mechanism has no grid");
     }
   }
 
@@ -166,7 +166,7 @@ class Builder {
 
   void read(const ParameterSpec& spec, const ConstView& view, ParameterValue& value) {
     const std::string name = score_name() + ": parameter '" + std::string(spec.name) + "'";
-    if (!view.data) fail(operation_, name + ": got no data");
+    if (!view.data) fail(operation_, name + ": got no data, takes " + wanted(spec));
     const int rank = spec.rank();
     bool fits = true;
     std::int64_t* const sizes[2] = {&value.rows, &value.cols};
@@ -217,7 +217,7 @@ class Builder {
     if (const ParameterValue* map = p_.find(Role::query_map)) q = map->cols;
     if (const ParameterValue* map = p_.find(Role::key_map)) k = map->cols;
     if (p_.uses_content && q != k)
-      fail(operation_, "q: got rows of " + number(q) + " numbers to score against keys of " + number(k) + "; they must be equal");
+      fail(operation_, "q: got rows of " + number(q) + " numbers to score, takes " + number(k) + ", as the keys have");
     if (const ParameterValue* w = p_.find(Role::pair_weight); w && w->rows != q)
       fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': got " + number(w->rows) + " numbers, takes " +
                            number(q) + ", one for each that is scored");
@@ -275,7 +275,11 @@ class Builder {
   void starts(const std::string& name, const std::vector<std::int64_t>& list, std::int64_t total) const {
     if (list.empty()) return;
     const bool fits = list.size() >= 2 && list.front() == 0 && list.back() == total && std::is_sorted(list.begin(), list.end());
-    if (!fits) fail(operation_, name + ": takes starts that do not fall, from 0 to " + number(total) + ", the last being the end of the last sequence");
+    if (fits) return;
+    std::string got;
+    for (std::size_t n = 0; n < list.size() && n < 8; ++n) got += (n == 0 ? "" : ",") + number(list[n]);
+    fail(operation_, name + ": got " + got + (list.size() > 8 ? ",…" : "") + ", takes starts that never fall, from 0 to " + number(total) +
+                         ", the end of the last sequence");
   }
 
   const char* operation_;
@@ -295,7 +299,7 @@ const ParameterValue* Problem::find(Role role) const {
 
 Operand make_operand(const char* operation, const char* argument, const ConstView& view) {
   const std::string name = argument;
-  if (!view.data) fail(operation, name + ": got no data");
+  if (!view.data) fail(operation, name + ": got no data, takes an array [B, H, S, D]");
   for (const std::int64_t size : view.shape)
     if (size < 1) fail(operation, name + ": got shape " + to_string(view.shape) + ", takes sizes from 1");
   for (std::size_t n = 0; n < 4; ++n)

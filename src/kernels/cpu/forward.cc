@@ -75,8 +75,10 @@ class ForwardBlock {
 
   template <class F>
   void for_each_tile(F&& f) {
-    for (std::int64_t j = scores_.first_key(); j < scores_.last_key(); j += kTileKeys) {
-      const int keys = static_cast<int>(scores_.last_key() - j < kTileKeys ? scores_.last_key() - j : kTileKeys);
+    const std::int64_t begin = task_.key_begin > scores_.first_key() ? task_.key_begin : scores_.first_key();
+    const std::int64_t end = task_.key_end < scores_.last_key() ? task_.key_end : scores_.last_key();
+    for (std::int64_t j = begin; j < end; j += kTileKeys) {
+      const int keys = static_cast<int>(end - j < kTileKeys ? end - j : kTileKeys);
       if (scores_.visible(j, keys) == Visible::none) continue;
       score(j, keys);
       f(j, keys);
@@ -130,14 +132,14 @@ class ForwardBlock {
       if (kept_)
         for (int j = 0; j < keys; ++j)
           hn::StoreU(hn::LoadU(tag, tile_ + j * columns_ + c), tag, kept_ + j * columns_ + c);
-      Vec<T> sum = hn::Mul(hn::LoadU(tag, sum_ + c), correction);
+      Vec<T> sum = hn::Zero(tag);  // of this tile alone: long rows then lose fewer digits
       T* s = tile_ + c;
       for (int j = 0; j < keys; ++j, s += columns_) {
         const Vec<T> w = exp_weight(hn::Sub(hn::LoadU(tag, s), shift));
         sum = hn::Add(sum, w);
         hn::StoreU(w, tag, s);
       }
-      hn::StoreU(sum, tag, sum_ + c);
+      hn::StoreU(hn::MulAdd(hn::LoadU(tag, sum_ + c), correction, sum), tag, sum_ + c);
     }
     if (moved) rescale();
     statistics_.add(first, keys, kept_, tile_, old_max_, max_, old_sum_, correction_);

@@ -103,6 +103,8 @@ struct ForwardTask {
   const HeadTask<T>* head = nullptr;
   std::int64_t first_query = 0;
   std::int64_t count = 0;  // at most Kernels::forward_rows
+  std::int64_t key_begin = 0;
+  std::int64_t key_end = INT64_MAX;  // keys outside are left to other tasks
   const MatrixRef* out = nullptr;  // [sets]; null: not wanted
   MatrixRef lse;                   // one number a row; data null: not wanted
   T* row_max = nullptr;            // [queries], or null

@@ -1,0 +1,220 @@
+// The C API gives the bits of the C++ one, for every mechanism and everything that can be asked for.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "c/c_structs.h"
+#include "support/checks.h"
+
+namespace {
+
+using support::Buffer;
+using support::Call;
+using support::CaseSpec;
+using support::Int;
+
+// Room for every output and gradient of a call.
+class Products {
+ public:
+  explicit Products(const Call& call) {
+    const rapt::AttendOptions& options = call.options;
+    const oracle::Problem& p = call.described().problem;
+    const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
+    const rapt::Dtype dtype = call.described().spec.dtype;
+    const rapt::Dtype compute = dtype == rapt::Dtype::f64 ? rapt::Dtype::f64 : rapt::Dtype::f32;
+    for (const oracle::Array& v : p.v) outputs.out.push_back(add(dtype, {B, H, Sq, v.shape[3]}));
+    outputs.lse = add(compute, {B, H, Sq, 1});
+    outputs.weights.push_back({B - 1, H - 1, 1, Sq, add(compute, {1, 1, Sq - 1, Sk})});
+    outputs.weights.push_back({0, 0, 0, 2, add(compute, {1, 1, 2, Sk})});
+    const bool grid = p.grid[0] > 0;
+    outputs.statistics.entropy = add(compute, {B, H, Sq, 1});
+    outputs.statistics.position = add(compute, {B, H, Sq, grid ? 2 : 1});
+    outputs.statistics.covariance = add(compute, {B, H, Sq, grid ? 4 : 1});
+    outputs.statistics.top_k = 3;
+    outputs.statistics.top_weights = add(compute, {B, H, Sq, 3});
+    outputs.statistics.grid = p.grid;
+    argmax.assign(static_cast<std::size_t>(B * H * Sq), -7);
+    top.assign(static_cast<std::size_t>(B * H * Sq * 3), -7);
+    outputs.statistics.argmax = argmax.data();
+    outputs.statistics.top_indices = top.data();
+
+    first_gradient_ = buffers_.size();
+    gradients.q = add(dtype, p.q.shape);
+    gradients.k = add(dtype, p.k.shape);
+    for (const oracle::Array& v : p.v) gradients.v.push_back(add(dtype, v.shape));
+    if (options.bias) gradients.bias = add(dtype, options.bias.shape);
+    for (const rapt::NamedView& parameter : options.score.parameters)
+      gradients.parameters.push_back({parameter.name, add(dtype, parameter.value.shape)});
+  }
+
+  std::vector<rapt::ConstView> out() const { return {outputs.out.begin(), outputs.out.end()}; }
+
+  void expect_same_gradients(const Products& other) const { expect_same_from(other, first_gradient_); }
+  void expect_same(const Products& other) const {
+    expect_same_from(other, 0);
+    EXPECT_EQ(argmax, other.argmax);
+    EXPECT_EQ(top, other.top);
+  }
+
+  rapt::Outputs outputs;
+  rapt::Gradients gradients;
+  std::vector<std::int64_t> argmax, top;
+
+ private:
+  rapt::View add(rapt::Dtype dtype, const rapt::Shape& shape) {
+    buffers_.push_back(std::make_unique<Buffer>(dtype, shape));
+    return buffers_.back()->view();
+  }
+
+  void expect_same_from(const Products& other, std::size_t first) const {
+    for (std::size_t n = first; n < buffers_.size(); ++n) {
+      EXPECT_EQ(buffers_[n]->damage(), "") << "array " << n;
+      EXPECT_EQ(buffers_[n]->bytes(), other.buffers_[n]->bytes()) << "array " << n;
+    }
+  }
+
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::size_t first_gradient_ = 0;
+};
+
+using SavedHandle = std::unique_ptr<rapt_saved, decltype(&rapt_saved_free)>;
+
+void expect_same_bits(const CaseSpec& spec, rapt::Path path = rapt::Path::automatic) {
+  SCOPED_TRACE(describe(spec));
+  Call call(make_case(spec));
+  call.options.threads = 2;
+  call.options.path = path;
+
+  Products expected(call);
+  rapt::Saved saved;
+  expected.outputs.saved = &saved;
+  rapt::attend(call.inputs, expected.outputs, call.options);
+  rapt::attend_backward(call.inputs, expected.out(), call.grad_out, &saved, expected.gradients, call.options);
+
+  Products got(call);
+  const SavedHandle handle(rapt_saved_create(), &rapt_saved_free);
+  ASSERT_NE(handle, nullptr);
+  const c_test::Options options(call.options);
+  const c_test::Inputs inputs(call.inputs);
+  const c_test::Outputs outputs(got.outputs, handle.get());
+  const c_test::Gradients gradients(got.gradients);
+  const std::vector<rapt_array> out = c_test::c_arrays(got.out());
+  const std::vector<rapt_array> grad_out = c_test::c_arrays(call.grad_out);
+  ASSERT_EQ(rapt_attend_forward(&inputs.c, &outputs.c, &options.c), RAPT_OK) << rapt_last_error();
+  ASSERT_EQ(rapt_attend_backward(&inputs.c, out.data(), grad_out.data(), handle.get(), &gradients.c, &options.c),
+            RAPT_OK)
+      << rapt_last_error();
+  got.expect_same(expected);
+
+  // Without the saved rows they are computed again.
+  const Products recomputed(call), c_recomputed(call);
+  const c_test::Gradients c_gradients(c_recomputed.gradients);
+  rapt::attend_backward(call.inputs, expected.out(), call.grad_out, nullptr, recomputed.gradients, call.options);
+  ASSERT_EQ(rapt_attend_backward(&inputs.c, out.data(), grad_out.data(), nullptr, &c_gradients.c, &options.c), RAPT_OK)
+      << rapt_last_error();
+  c_recomputed.expect_same_gradients(recomputed);
+}
+
+CaseSpec small(const std::string& mechanism) {
+  CaseSpec s;
+  s.mechanism = mechanism;
+  s.batch = 2;
+  s.heads = 4;
+  s.key_heads = 2;
+  s.queries = 9;
+  s.keys = 12;
+  s.key_dim = 5;
+  s.value_dims = {3, 6};
+  return s;
+}
+
+class CApi : public testing::TestWithParam<std::string> {};
+
+TEST_P(CApi, SameBitsAsCpp) { expect_same_bits(small(GetParam())); }
+
+TEST_P(CApi, SameBitsWithEverythingSet) {
+  CaseSpec s = small(GetParam());
+  s.dtype = rapt::Dtype::f32;
+  s.softcap = 3;
+  s.scale = 0.7;
+  s.bias = support::BiasKind::per_head;
+  s.mask = support::MaskKind::everything;
+  s.layout = support::Layout::bshd;
+  expect_same_bits(s);
+  expect_same_bits(s, rapt::Path::reference);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, CApi, testing::ValuesIn(support::registered_names()), support::mechanism_name);
+
+TEST(CApiOptions, EveryMaskNormalizerPathAndType) {
+  for (const support::MaskKind mask : support::all_masks()) {
+    CaseSpec s = small("scaled_dot");
+    s.mask = mask;
+    expect_same_bits(s);
+  }
+  for (const rapt::Dtype dtype : support::all_dtypes()) {
+    CaseSpec s = small("alibi");
+    s.dtype = dtype;
+    expect_same_bits(s);
+    s.normalizer = rapt::Normalizer::argmax;
+    expect_same_bits(s);
+  }
+  for (const rapt::Path path : {rapt::Path::generic, rapt::Path::reference}) expect_same_bits(small("quadratic"), path);
+}
+
+TEST(CApiArrays, HelpersGiveTheViewsOfCpp) {
+  const std::vector<float> numbers(2 * 3 * 4 * 5);
+  const auto same = [](const rapt_array& array, const rapt::ConstView& view) {
+    const rapt_array expected = c_test::c_array(view);
+    EXPECT_EQ(array.data, expected.data);
+    EXPECT_EQ(array.dtype, expected.dtype);
+    for (int n = 0; n < 4; ++n) {
+      EXPECT_EQ(array.shape[n], expected.shape[n]);
+      EXPECT_EQ(array.strides[n], expected.strides[n]);
+    }
+  };
+  same(rapt_bhsd(numbers.data(), RAPT_F32, 2, 3, 4, 5), rapt::view(numbers.data(), {2, 3, 4, 5}));
+  same(rapt_bshd(numbers.data(), RAPT_F32, 2, 4, 3, 5), rapt::view_bshd(numbers.data(), 2, 4, 3, 5));
+}
+
+TEST(CApiArrays, PlainCallIsScaledDot) {
+  const std::vector<float> q{1, 2, 3, 4}, k{0.5, 1, -1, 2, 0, 1}, v{1, 2, 3};
+  std::vector<float> expected(2), got(2);
+  rapt::attend(rapt::view(q.data(), {2, 2}), rapt::view(k.data(), {3, 2}), rapt::view(v.data(), {3, 1}),
+               rapt::view(expected.data(), {2, 1}));
+  const rapt_array qa = rapt_bhsd(q.data(), RAPT_F32, 1, 1, 2, 2), ka = rapt_bhsd(k.data(), RAPT_F32, 1, 1, 3, 2),
+                   va = rapt_bhsd(v.data(), RAPT_F32, 1, 1, 3, 1), oa = rapt_bhsd(got.data(), RAPT_F32, 1, 1, 2, 1);
+  ASSERT_EQ(rapt_attend(&qa, &ka, &va, &oa, nullptr), RAPT_OK) << rapt_last_error();
+  EXPECT_EQ(got, expected);
+  rapt_options options{};
+  options.struct_size = sizeof options;
+  got.assign(2, 0);
+  ASSERT_EQ(rapt_attend(&qa, &ka, &va, &oa, &options), RAPT_OK) << rapt_last_error();
+  EXPECT_EQ(got, expected);
+}
+
+TEST(CApiInfo, NamesMechanismsVersionAndThreads) {
+  const auto all = rapt::all_mechanisms();
+  ASSERT_EQ(rapt_mechanism_count(), all.size());
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    EXPECT_EQ(rapt_mechanism_name(n), std::string(all[n]->name));
+    EXPECT_EQ(rapt_mechanism_formula(n), std::string(all[n]->formula));
+  }
+  EXPECT_EQ(rapt_mechanism_name(all.size()), nullptr);
+  EXPECT_EQ(rapt_mechanism_formula(all.size()), nullptr);
+  EXPECT_STREQ(rapt_isa(), rapt::name_of(rapt::active_isa()));
+  EXPECT_EQ(std::string(rapt_version()), std::to_string(RAPT_VERSION_MAJOR) + "." + std::to_string(RAPT_VERSION_MINOR) +
+                                             "." + std::to_string(RAPT_VERSION_PATCH));
+  const int32_t before = rapt_threads();
+  EXPECT_EQ(rapt_set_threads(3), RAPT_OK);
+  EXPECT_EQ(rapt_threads(), 3);
+  EXPECT_EQ(rapt::default_threads(), 3);
+  EXPECT_EQ(rapt_set_threads(0), RAPT_BAD_INPUT);
+  EXPECT_NE(std::string(rapt_last_error()).find("got 0, takes 1 or more"), std::string::npos) << rapt_last_error();
+  EXPECT_EQ(rapt_threads(), 3);
+  EXPECT_EQ(rapt_set_threads(before), RAPT_OK);
+}
+
+}  // namespace
