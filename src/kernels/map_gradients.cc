@@ -83,6 +83,11 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
     const std::int64_t count = std::min(kBlock, rows - first);
     std::memcpy(g.data(), grads + first * pad, static_cast<std::size_t>(count * pad) * sizeof(T));
     kernels_.load_rows(source, first, count, dim, x.data(), dim_pad);
+    for (std::int64_t r = 0; r < count; ++r) {
+      // A row without gradient adds nothing, even where it holds NaN or an infinity.
+      const T* row = g.data() + r * pad;
+      if (std::all_of(row, row + p_.inner, [](T v) { return v == T(0); })) std::fill_n(x.data() + r * dim_pad, dim, T(0));
+    }
     if (p_.mechanism->unit_rows)
       for (std::int64_t r = 0; r < count; ++r) {
         // d(x/‖x‖): what remains of the gradient across the row's direction, over its length.

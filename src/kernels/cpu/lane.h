@@ -54,9 +54,11 @@ template <class T> RAPT_FN Lane<T> min(Lane<T> a, Lane<T> b) { return hn::Min(a.
 template <class T> RAPT_FN Lane<T> max(Lane<T> a, Lane<T> b) { return hn::Max(a.v, b.v); }
 template <class T> RAPT_FN Lane<T> sqrt(Lane<T> x) { return hn::Sqrt(x.v); }
 template <class T> RAPT_FN Lane<T> floor(Lane<T> x) { return hn::Floor(x.v); }
-template <class T> RAPT_FN Lane<T> exp(Lane<T> x) { return hn::Exp(Tag<T>(), x.v); }
-template <class T> RAPT_FN Lane<T> log(Lane<T> x) { return hn::Log(Tag<T>(), x.v); }
-template <class T> RAPT_FN Lane<T> tanh(Lane<T> x) { return hn::Tanh(Tag<T>(), x.v); }
+// Highway's functions may give a number for NaN; here NaN stays.
+template <class T> RAPT_FN Vec<T> keep_nan(Vec<T> x, Vec<T> y) { return hn::IfThenElse(hn::Eq(x, x), y, x); }
+template <class T> RAPT_FN Lane<T> exp(Lane<T> x) { return keep_nan<T>(x.v, hn::Exp(Tag<T>(), x.v)); }
+template <class T> RAPT_FN Lane<T> log(Lane<T> x) { return keep_nan<T>(x.v, hn::Log(Tag<T>(), x.v)); }
+template <class T> RAPT_FN Lane<T> tanh(Lane<T> x) { return keep_nan<T>(x.v, hn::Tanh(Tag<T>(), x.v)); }
 template <class T> RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) { return hn::MulAdd(a.v, b.v, c.v); }
 
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.

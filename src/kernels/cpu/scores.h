@@ -264,7 +264,7 @@ class Scores {
     const Vec<T> cap = hn::Set(tag, head_.softcap);
     const Vec<T> inverse = hn::Set(tag, T(1) / head_.softcap);
     for (std::int64_t n = 0; n < count; n += kLanes<T>) {
-      const Vec<T> t = hn::Tanh(tag, hn::Mul(hn::LoadU(tag, scores + n), inverse));
+      const Vec<T> t = tanh(Lane<T>(hn::Mul(hn::LoadU(tag, scores + n), inverse))).v;
       if (capped_) hn::StoreU(t, tag, capped_ + n);
       hn::StoreU(hn::Mul(t, cap), tag, scores + n);
     }

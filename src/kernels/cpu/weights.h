@@ -38,7 +38,8 @@ RAPT_FN Vec<double> exp_weight(Vec<double> x) {
   const Tag<double> tag;
   const Vec<double> floor = hn::Set(tag, -708.0);
   const auto tiny = hn::Lt(x, floor);
-  return hn::IfThenZeroElse(tiny, hn::Exp(tag, hn::IfThenElse(tiny, floor, x)));
+  const Vec<double> e = hn::IfThenZeroElse(tiny, hn::Exp(tag, hn::IfThenElse(tiny, floor, x)));
+  return hn::IfThenElse(hn::Eq(x, x), e, x);  // the library's exponential gives a number for NaN
 }
 
 // What to subtract: the maximum, or 0 where the row has seen nothing.
@@ -67,8 +68,11 @@ void weights_from_scores(T* scores, int keys, int columns, const T* row_max, con
     const Vec<T> shift = shift_of<T>(hn::LoadU(tag, row_max + c));
     const Vec<T> f = hn::LoadU(tag, factor + c);
     T* s = scores + c;
-    for (int j = 0; j < keys; ++j, s += columns)
-      hn::StoreU(hn::Mul(exp_weight(hn::Sub(hn::LoadU(tag, s), shift)), f), tag, s);
+    for (int j = 0; j < keys; ++j, s += columns) {
+      // A hidden pair has weight 0 even in a row whose sum is NaN.
+      const Vec<T> e = exp_weight(hn::Sub(hn::LoadU(tag, s), shift));
+      hn::StoreU(hn::IfThenZeroElse(hn::Eq(e, hn::Zero(tag)), hn::Mul(e, f)), tag, s);
+    }
   }
 }
 
