@@ -108,7 +108,8 @@ void check_outputs(const Workload& workload, const Workload& twin, const Place& 
     const double bound = tolerance(workload.spec) * std::max(1.0, largest(want));
     if (!(far <= bound))
       refuse(workload.spec, Direction::forward,
-             "row " + std::to_string(at.row) + " differs from f64 by " + number(far) + "; at most " + number(bound) + " is rounding");
+             "row " + std::to_string(at.row) + " differs from f64 by " + number(far) + "; at most " + number(bound) +
+                 " is rounding");
   }
 }
 
@@ -122,8 +123,8 @@ void check_query_gradient(const Workload& workload, const Workload& twin, const 
     const double bound = 10 * tolerance(workload.spec) * std::max(1.0, size) + 1e-6;
     if (!(far <= bound))
       refuse(workload.spec, Direction::backward,
-             "dq[" + std::to_string(at.row) + "," + std::to_string(d) + "] differs from f64 by " + number(far) + "; at most " +
-                 number(bound) + " is rounding");
+             "dq[" + std::to_string(at.row) + "," + std::to_string(d) + "] differs from f64 by " + number(far) +
+                 "; at most " + number(bound) + " is rounding");
   }
 }
 
@@ -156,7 +157,8 @@ void check_small(const Spec& spec, Direction direction, int threads) {
     const double floor = 64 * rounding(names[n].array->type()) * largest(want);
     const double bound = 2 * distance(naive[n].as<double>(), want) + floor;
     if (!(far <= bound))
-      refuse(spec, direction, names[n].name + " differs from f64 by " + number(far) + "; at most " + number(bound) + " is allowed");
+      refuse(spec, direction,
+             names[n].name + " differs from f64 by " + number(far) + "; at most " + number(bound) + " is allowed");
   }
 }
 

@@ -85,7 +85,8 @@ MemoryUse measure_memory(const Spec& spec, int threads) {
   }
   if (!heard)
     throw Error("bench memory: " + spec.name + ": the process ended by " +
-                (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) + "; was there enough memory?" : "an error"));
+                (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) + "; was there enough memory?"
+                                     : "an error"));
   if (report.error[0] != '\0') throw Error("bench memory: " + spec.name + ": " + report.error);
   if (report.baseline < 0 || report.peak < 0)
     throw Error("bench memory: this system does not tell what a process uses in /proc/self/status");

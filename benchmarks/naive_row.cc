@@ -45,7 +45,8 @@ std::vector<double> NaiveRow::map(const double* row, std::int64_t dim, Role role
   if (w == nullptr) return {row, row + dim};
   std::vector<double> mapped(static_cast<std::size_t>(problem_.inner));
   for (std::int64_t in = 0; in < dim; ++in)
-    for (std::size_t to = 0; to < mapped.size(); ++to) mapped[to] += row[in] * w[static_cast<std::size_t>(in) * mapped.size() + to];
+    for (std::size_t to = 0; to < mapped.size(); ++to)
+      mapped[to] += row[in] * w[static_cast<std::size_t>(in) * mapped.size() + to];
   return mapped;
 }
 
@@ -81,7 +82,8 @@ std::vector<double> NaiveRow::raw_scores(const std::vector<double>& given) const
   return scores;
 }
 
-std::vector<double> NaiveRow::relative_numbers(const ParameterValue& p, std::int64_t i, std::vector<double> given) const {
+std::vector<double> NaiveRow::relative_numbers(const ParameterValue& p, std::int64_t i,
+                                               std::vector<double> given) const {
   const std::int64_t width = std::max<std::int64_t>(problem_.grid[1], 1);
   const TableShape shape{p.rows, problem_.queries, problem_.keys, problem_.grid, problem_.settings};
   if (const double* shift = parameter(Role::relative_query_shift))
@@ -192,9 +194,11 @@ double NaiveRow::query_slope(std::int64_t i, std::int64_t d) const {
   for (std::size_t set = 0; set < problem_.v.size(); ++set) {
     const Operand& v = problem_.v[set];
     const Array& grad_out = workload_.grad_out[set];
-    const double* grad = grad_out.as<double>().data() + ((batch_ * problem_.heads + head_) * problem_.queries + i) * v.dim;
+    const double* grad =
+        grad_out.as<double>().data() + ((batch_ * problem_.heads + head_) * problem_.queries + i) * v.dim;
     for (std::int64_t j = 0; j < problem_.keys; ++j)
-      for (std::int64_t n = 0; n < v.dim; ++n) gain[static_cast<std::size_t>(j)] += grad[n] * row_of(v, batch_, head_, j)[n];
+      for (std::int64_t n = 0; n < v.dim; ++n)
+        gain[static_cast<std::size_t>(j)] += grad[n] * row_of(v, batch_, head_, j)[n];
   }
   const auto loss = [&](double step) {
     std::vector<double> moved = query(i);

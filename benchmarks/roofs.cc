@@ -38,7 +38,9 @@ struct Part {
 };
 
 Part part_of(std::size_t total, std::int64_t n, int threads) {
-  const auto place = [&](std::int64_t k) { return total * static_cast<std::size_t>(k) / static_cast<std::size_t>(threads); };
+  const auto place = [&](std::int64_t k) {
+    return total * static_cast<std::size_t>(k) / static_cast<std::size_t>(threads);
+  };
   return {place(n), place(n + 1) - place(n)};
 }
 
@@ -54,8 +56,8 @@ Sgemm::Sgemm(int size, int threads)
 
 double Sgemm::run() {
   const double seconds = seconds_of([&] {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size_, size_, size_, 1.0f, a_.data(), size_, b_.data(), size_,
-                0.0f, c_.data(), size_);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size_, size_, size_, 1.0f, a_.data(), size_, b_.data(),
+                size_, 0.0f, c_.data(), size_);
   });
   const auto n = static_cast<double>(size_);
   return 2 * n * n * n / seconds / kGiga;

@@ -6,9 +6,9 @@
 namespace rapt::bench {
 
 struct Roofs {
-  double fma_peak = 0;        // GFLOP/s of multiply-adds that stay in registers
-  double kernel_rate = 0;     // GFLOP/s of the engine's own product on a tile in the first cache
-  double sgemm_rate = 0;      // GFLOP/s of OpenBLAS
+  double fma_peak = 0;     // GFLOP/s of multiply-adds that stay in registers
+  double kernel_rate = 0;  // GFLOP/s of the engine's own product on a tile in the first cache
+  double sgemm_rate = 0;   // GFLOP/s of OpenBLAS
   int sgemm_size = 0;
   double copy_bandwidth = 0;  // GB/s, read and written bytes counted
   double read_bandwidth = 0;  // GB/s

@@ -31,7 +31,11 @@ const std::vector<Variant>& variants() {
       {"causal",
        {{1, 8, 1024, 64}, {1, 8, 1024, 128}, {1, 8, 4096, 64}, {1, 8, 4096, 128}},
        [](Spec& s) { s.causal = Causal::top_left; }},
-      {"window256", {{1, 8, 8192, 64}, {1, 8, 8192, 128}}, [](Spec& s) { s.window = Window{128, 127}; }},
+      {"window256",
+       {{1, 8, 8192, 64}, {1, 8, 8192, 128}},
+       [](Spec& s) {
+         s.window = Window{128, 127};
+       }},
       {"short", {{8, 8, 128, 64}, {8, 8, 128, 128}}, [](Spec&) {}},
       {"decode", {{1, 8, 16384, 64}, {1, 8, 16384, 128}}, [](Spec& s) { s.queries = 1; }, false},
       {"argmax", usual_shapes(), [](Spec& s) { s.normalizer = Normalizer::argmax; }, false},
@@ -75,7 +79,8 @@ void add_rows(std::vector<Row>& rows, Spec spec, std::vector<Sizes> shapes, bool
 
 // Variants whose own cost over the plain case is asked for; the others are the plain case on other work.
 bool has_plain(const Spec& spec) {
-  return spec.name != "scaled_dot" && spec.causal == Causal::none && !spec.window && spec.queries == 0 && spec.name != "short";
+  return spec.name != "scaled_dot" && spec.causal == Causal::none && !spec.window && spec.queries == 0 &&
+         spec.name != "short";
 }
 
 Spec plain_of(const Spec& spec) {

@@ -41,11 +41,11 @@ struct Measurement {
   double rate = 0;
   const char* unit = "GFLOP/s";
   double sgemm_rate = 0;
-  double fraction = 0;                      // gflops ÷ sgemm_rate
-  std::optional<double> naive_ratio;        // the naive path's time ÷ this
-  std::optional<double> scaled_dot_ratio;   // scaled_dot's time, same shape in f32, measured in turn, ÷ this
-  std::optional<double> bandwidth;          // GB/s: inputs and outputs once, where there is one query
-  std::optional<std::int64_t> peak_bytes;   // besides inputs and outputs
+  double fraction = 0;                     // gflops ÷ sgemm_rate
+  std::optional<double> naive_ratio;       // the naive path's time ÷ this
+  std::optional<double> scaled_dot_ratio;  // scaled_dot's time, same shape in f32, measured in turn, ÷ this
+  std::optional<double> bandwidth;         // GB/s: inputs and outputs once, where there is one query
+  std::optional<std::int64_t> peak_bytes;  // besides inputs and outputs
 };
 
 // Throws WrongResult where the results are not right.

@@ -147,12 +147,14 @@ void Workload::add_parameters() {
 }
 
 Workload Workload::in_double() const {
-  Workload twin = Workload([&] {
-    Spec tiny = spec;
-    tiny.sizes = {1, 1, 1, 1};
-    tiny.queries = 1;
-    return tiny;
-  }(), threads);
+  Workload twin = Workload(
+      [&] {
+        Spec tiny = spec;
+        tiny.sizes = {1, 1, 1, 1};
+        tiny.queries = 1;
+        return tiny;
+      }(),
+      threads);
   twin.spec = spec;
   twin.spec.dtype = Dtype::f64;
   const auto copy = [](const Array& array) { return array ? array.to(ElementType::f64) : Array(); };
@@ -248,7 +250,8 @@ bool Workload::factorizes() const { return can_factorize(make_problem("bench", i
 
 std::size_t Workload::bytes() const {
   std::size_t total = 0;
-  for (const Array* array : {&q, &k, &bias, &lse, &weights, &entropy, &position, &dq, &dk, &dbias}) total += array->bytes();
+  for (const Array* array : {&q, &k, &bias, &lse, &weights, &entropy, &position, &dq, &dk, &dbias})
+    total += array->bytes();
   for (const auto* list : {&v, &out, &grad_out, &dv})
     for (const Array& array : *list) total += array.bytes();
   for (const Parameter& p : parameters) total += p.value.bytes() + p.grad.bytes();
@@ -257,7 +260,8 @@ std::size_t Workload::bytes() const {
 
 double Workload::flops(Direction direction) const {
   const double content = uses_content() ? 1 : 0;
-  const double products = direction == Direction::forward ? content + spec.value_sets : 3 * content + 2 * spec.value_sets;
+  const double products =
+      direction == Direction::forward ? content + spec.value_sets : 3 * content + 2 * spec.value_sets;
   return 2 * products * spec.visible_pairs() * static_cast<double>(spec.sizes.dim);
 }
 

@@ -41,9 +41,8 @@ void print_json(const AttendArguments& arguments, const AttendResult& result) {
   summary["directory"] = arguments.out;
   summary["files"] = nlohmann::ordered_json::array();
   for (const NamedArray& array : result.arrays)
-    summary["files"].push_back({{"name", array.name + ".npy"},
-                                {"shape", array.value.shape()},
-                                {"dtype", name_of(stored_type(array.value))}});
+    summary["files"].push_back(
+        {{"name", array.name + ".npy"}, {"shape", array.value.shape()}, {"dtype", name_of(stored_type(array.value))}});
   // A directory's name need not be UTF-8.
   std::cout << summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
 }

@@ -88,7 +88,8 @@ Array read_input(const std::string& option, const std::string& path, int lowest_
 }
 
 AttendInputs::AttendInputs(const AttendArguments& arguments) {
-  options.path = parse_choice<Path>(argument("--path"), arguments.path, {{"auto", Path::automatic}, {"generic", Path::generic}});
+  options.path =
+      parse_choice<Path>(argument("--path"), arguments.path, {{"auto", Path::automatic}, {"generic", Path::generic}});
   if (arguments.reference && options.path == Path::generic)
     throw Error("attend: --reference and --path generic exclude each other");
   if (arguments.reference) options.path = Path::reference;
@@ -174,8 +175,8 @@ void AttendInputs::read_options(const AttendArguments& arguments) {
 
 void AttendInputs::read_mask(const AttendArguments& arguments) {
   if (!arguments.key_lengths.empty()) {
-    const std::string takes = "one whole number for each of " + std::to_string(batch) + " batches, or one for all, from 0 to " +
-                              std::to_string(sizes.keys);
+    const std::string takes = "one whole number for each of " + std::to_string(batch) +
+                              " batches, or one for all, from 0 to " + std::to_string(sizes.keys);
     std::vector<std::int64_t> lengths = parse_integers(argument("--key-lengths"), arguments.key_lengths, takes);
     if (lengths.size() == 1) lengths.resize(static_cast<std::size_t>(batch), lengths[0]);
     const bool good = std::all_of(lengths.begin(), lengths.end(),

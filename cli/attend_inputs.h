@@ -26,9 +26,9 @@ struct AttendInputs {
   // The shape of a file with one number a row: [B, H, Sq] less the dimensions that no input has.
   std::vector<std::int64_t> leading(std::int64_t queries) const;
 
-  Dtype dtype = Dtype::f32;                     // q, k, v and out
-  ElementType number_type = ElementType::f32;   // everything else
-  int rank = 2;                                 // the highest of q, k and v
+  Dtype dtype = Dtype::f32;                    // q, k, v and out
+  ElementType number_type = ElementType::f32;  // everything else
+  int rank = 2;                                // the highest of q, k and v
   std::int64_t batch = 1;
   CallSizes sizes;
   Array q;

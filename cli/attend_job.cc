@@ -112,7 +112,8 @@ class Job {
 
   void prepare_forward() {
     for (std::size_t n = 0; n < inputs_.v.size(); ++n)
-      outputs_.out.push_back(make_rows(numbered("out", n), element_type(inputs_.dtype), {inputs_.v[n].shape().back()}).view());
+      outputs_.out.push_back(
+          make_rows(numbered("out", n), element_type(inputs_.dtype), {inputs_.v[n].shape().back()}).view());
     outputs_.lse = make_rows("lse", inputs_.number_type, {}).view();
   }
 
@@ -122,7 +123,8 @@ class Job {
     if (!arguments_.weights_rows.empty()) rows = parse_rows(arguments_.weights_rows, sizes_.queries);
     std::int64_t batch_begin = 0, batch_end = inputs_.batch, head_begin = 0, head_end = sizes_.heads;
     if (!arguments_.weights_head.empty()) {
-      const std::string takes = "BATCH,HEAD below " + std::to_string(inputs_.batch) + "," + std::to_string(sizes_.heads);
+      const std::string takes =
+          "BATCH,HEAD below " + std::to_string(inputs_.batch) + "," + std::to_string(sizes_.heads);
       const auto chosen = parse_integers("attend: --weights-head", arguments_.weights_head, takes, 2);
       if (chosen[0] < 0 || chosen[0] >= inputs_.batch || chosen[1] < 0 || chosen[1] >= sizes_.heads)
         refuse("attend: --weights-head", arguments_.weights_head, takes);
@@ -163,7 +165,9 @@ class Job {
   }
 
   // A gradient in the shape of what it belongs to.
-  View make_gradient(const std::string& name, const Array& of) { return make(name, of.type(), of.shape(), of.shape()).view(); }
+  View make_gradient(const std::string& name, const Array& of) {
+    return make(name, of.type(), of.shape(), of.shape()).view();
+  }
 
   void prepare_backward() {
     if (arguments_.grad.size() != inputs_.v.size())

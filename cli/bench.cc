@@ -114,7 +114,9 @@ std::string shape_text(const bench::Spec& spec) {
   return text;
 }
 
-Json shape_json(const bench::Spec& spec) { return {spec.sizes.batch, spec.sizes.heads, spec.sizes.keys, spec.sizes.dim}; }
+Json shape_json(const bench::Spec& spec) {
+  return {spec.sizes.batch, spec.sizes.heads, spec.sizes.keys, spec.sizes.dim};
+}
 
 Json roofs_json(const bench::Roofs& roofs) {
   return {{"fma_peak", roofs.fma_peak},
@@ -196,7 +198,8 @@ void run_rows(const BenchArguments& arguments) {
       else table.push_back(row_cells(m, roofs));
     } catch (const bench::WrongResult& wrong) {
       progress.clear();
-      std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << " (shape " << shape_text(rows[n].spec) << ")\n";
+      std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << " (shape " << shape_text(rows[n].spec)
+                << ")\n";
       throw ExitStatus{1};
     }
   }
@@ -253,8 +256,9 @@ void run_memory(const BenchArguments& arguments) {
                     {"within", within},
                     {"seconds", use.seconds}});
     const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
-    table.push_back({use.spec.name, shape_text(use.spec), bytes(use.array_bytes), bytes(use.peak_bytes - use.baseline_bytes),
-                     bytes(use.extra_bytes()), within ? "yes" : "NO", format_seconds(use.seconds)});
+    table.push_back({use.spec.name, shape_text(use.spec), bytes(use.array_bytes),
+                     bytes(use.peak_bytes - use.baseline_bytes), bytes(use.extra_bytes()), within ? "yes" : "NO",
+                     format_seconds(use.seconds)});
   }
   progress.clear();
   if (arguments.json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
@@ -315,14 +319,13 @@ void add_bench(CLI::App& app) {
   verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, or growth, and then mechanisms");
   // One value each time it is given: what follows may be a NAME.
   verb->add_option("--shape", a.shapes, "B,H,S,D in place of each row's own; may be given again")
-      ->type_size(1)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
       ->check(value_given());
   verb->add_option("--threads", a.threads, "How many threads work; unless given, all processors")->check(value_given());
   verb->add_option("--direction", a.direction, "forward, backward or both")->check(value_given());
   verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->check(value_given());
-  verb->add_option("--repeat", a.repeat, "Exactly so many runs; unless given, at least 5 and half a second")->check(value_given());
+  verb->add_option("--repeat", a.repeat, "Exactly so many runs; unless given, at least 5 and half a second")
+      ->check(value_given());
   verb->add_flag("--json", a.json, "Print JSON");
   verb->add_flag("--quick", a.quick, "One small shape each and few runs: to see that it works, not how fast it is");
   verb->add_flag("--no-naive", a.no_naive, "Leave the naive path out");

@@ -56,10 +56,8 @@ std::string number_text(double value) {
 Json parameters_json(const MechanismInfo& info) {
   Json list = Json::array();
   for (const ParameterSpec& spec : info.parameters)
-    list.push_back({{"name", spec.name},
-                    {"shape", shape_text(spec)},
-                    {"required", spec.required},
-                    {"about", role_text(spec)}});
+    list.push_back(
+        {{"name", spec.name}, {"shape", shape_text(spec)}, {"required", spec.required}, {"about", role_text(spec)}});
   if (info.grid)
     list.push_back({{"name", "grid"}, {"shape", "rows,cols"}, {"required", true}, {"about", "how the positions lie"}});
   return list;
@@ -79,7 +77,8 @@ bool is_relative(const MechanismInfo& info) {
 Json items_json(std::span<const Item> items) {
   Json list = Json::array();
   for (const Item& item : items)
-    list.push_back({{"name", item.name}, {"formula", item.formula}, {"option", item.option}, {"parameters", Json::array()}});
+    list.push_back(
+        {{"name", item.name}, {"formula", item.formula}, {"option", item.option}, {"parameters", Json::array()}});
   return list;
 }
 

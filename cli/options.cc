@@ -154,8 +154,8 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows, std:
 }
 
 std::uint64_t available_memory() {
-  std::uint64_t limit = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  std::uint64_t limit =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
   std::ifstream memory("/proc/meminfo");
   std::string word;
   while (memory >> word) {

@@ -181,7 +181,9 @@ class ParameterReader {
     std::optional<std::vector<std::int64_t>> shape;
     if (given.array) {
       if (fits(spec, given.array->shape())) shape = given.array->shape();
-      else throw Error(argument(spec.name) + ": got shape " + to_string(given.array->shape()) + "; takes " + expected(spec));
+      else
+        throw Error(argument(spec.name) + ": got shape " + to_string(given.array->shape()) + "; takes " +
+                    expected(spec));
     } else {
       shape = shape_for(spec, given.numbers->size());
       if (!shape)

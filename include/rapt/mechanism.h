@@ -20,7 +20,7 @@
 //   static constexpr std::array settings{...};                SettingSpec: numbers without a gradient
 //   static constexpr bool scaled = true;                      at.scale is 1/√Dk unless the caller sets it; else 1
 //   static constexpr bool grid = true;                        positions lie on a grid: at.row and at.col are filled
-//   static constexpr bool unit_rows = true;                   q and k are divided by their lengths first
+//   static constexpr bool unit_rows = true;                   q and k are divided by their lengths (after maps, before shifts)
 //   N pair(N q, N k, N w)                                     raw score = Σ_d pair; left out: the product q·k
 //   N score(N raw, const P& p, const At& at)                  left out: raw · at.scale
 //   Condition visible(const At& at)                           left out: everything
@@ -36,7 +36,7 @@ namespace rapt {
 enum class Role : std::uint8_t {
   value,                 // numbers that the score reads as they are
   relative_value,        // a table of numbers; p is the one at index(offset)
-  relative_vector,       // a table of vectors; p is the query · the one at index(offset)
+  relative_vector,       // a table of vectors; p is the given query (plus relative_query_shift) · the one at index(offset)
   pair_weight,           // w[d] of pair()
   query_map,             // a matrix [in, out] applied to every query before scoring
   key_map,               // the same for keys

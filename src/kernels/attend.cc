@@ -92,7 +92,7 @@ void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions
 void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
   const Problem problem = make_problem("attend", inputs, options);
   check_outputs(problem, outputs);
-  const bool plain = outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.saved;
+  const bool plain = outputs.weights.empty() && !asks_statistics(outputs.statistics);
   if (problem.path == Path::reference) reference_forward(problem, outputs);
   else if (problem.path == Path::automatic && plain && can_factorize(problem)) factorized_forward(problem, outputs);
   else tiled_forward(problem, outputs);

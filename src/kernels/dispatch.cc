@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/targets.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
@@ -16,12 +17,6 @@
 
 namespace rapt {
 
-#if defined(__x86_64__)
-#define RAPT_TARGETS(X) X(sse4) X(avx2) X(avx512)
-#else
-#define RAPT_TARGETS(X) X(portable)
-#endif
-
 #define RAPT_DECLARE(name) \
   namespace name {         \
   template <class T>       \
@@ -29,12 +24,21 @@ namespace rapt {
   extern template const Kernels<float>& kernels(); \
   extern template const Kernels<double>& kernels(); \
   }
-RAPT_TARGETS(RAPT_DECLARE)
+RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
 #undef RAPT_DECLARE
 
 namespace {
 
+bool is_compiled(Isa isa) {
+#define RAPT_IS(name) \
+  if (isa == Isa::name) return true;
+  RAPT_FOR_EACH_TARGET(RAPT_IS)
+#undef RAPT_IS
+  return false;
+}
+
 bool processor_has(Isa isa) {
+  if (!is_compiled(isa)) return false;
 #if defined(__x86_64__)
   const std::int64_t targets = hwy::SupportedTargets();
   switch (isa) {
@@ -116,7 +120,7 @@ const Kernels<T>& active_kernels() {
   switch (active_isa()) {
 #define RAPT_CASE(name) \
   case Isa::name: return name::kernels<T>();
-    RAPT_TARGETS(RAPT_CASE)
+    RAPT_FOR_EACH_TARGET(RAPT_CASE)
 #undef RAPT_CASE
     default: break;
   }

@@ -47,15 +47,26 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
     maps_k_ = fast_ || unit || problem.find(Role::key_map);
   }
   maps_relative_ = has_vectors_ && problem.find(Role::relative_query_shift);
+  // Keys and values of a smaller type are read again by every block of queries: with several blocks they are converted once.
+  if (!backward && problem.queries > 2 * kernels.forward_rows) {
+    maps_k_ = maps_k_ || (problem.uses_content && problem.k.dtype != dtype_of<T>());
+    for (const Operand& v : problem.v) converts_values_ = converts_values_ || v.dtype != dtype_of<T>();
+  }
   inner_pad_ = round_to(problem.inner, kernels.pad);
   relative_pad_ = round_to(relative_dim_, kernels.pad);
-  const std::int64_t rows = (maps_q_ ? problem.queries * inner_pad_ : 0) + (maps_k_ ? problem.keys * inner_pad_ : 0) +
-                            (maps_relative_ ? problem.queries * relative_pad_ : 0);
+  std::int64_t rows = (maps_q_ ? problem.queries * inner_pad_ : 0) + (maps_k_ ? problem.keys * inner_pad_ : 0) +
+                      (maps_relative_ ? problem.queries * relative_pad_ : 0);
+  for (std::size_t n = 0; n < problem.v.size() && converts_values_; ++n) rows += problem.keys * value_pad(n);
   const std::int64_t bytes = rows * static_cast<std::int64_t>(sizeof(T)) * (backward ? 2 : 1);
   const std::int64_t all = problem.batch * problem.heads;
   wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
   mapped_ = Buffer(static_cast<std::size_t>(rows * wave_size_) * sizeof(T));
   relative_indices();
+}
+
+template <class T>
+std::int64_t HeadWaves<T>::value_pad(std::size_t set) const {
+  return round_to(problem_.v[set].dim, kernels_.pad);
 }
 
 // index() is asked once for every offset; the tiles read the answers.
@@ -144,7 +155,8 @@ void HeadWaves<T>::fill(Head<T>& head) const {
   task.q = maps_q_ ? MatrixRef{head.mapped_q, own, inner_pad_} : p.q.at(head.b, head.h);
   task.k = maps_k_ ? MatrixRef{head.mapped_k, own, inner_pad_} : p.k.at(head.b, head.h);
   task.q_relative = maps_relative_ ? MatrixRef{head.mapped_relative, own, relative_pad_} : p.q.at(head.b, head.h);
-  for (const Operand& v : p.v) head.v.push_back(v.at(head.b, head.h));
+  for (std::size_t n = 0; n < p.v.size(); ++n)
+    head.v.push_back(converts_values_ ? MatrixRef{head.converted_v[n], own, value_pad(n)} : p.v[n].at(head.b, head.h));
   task.v = head.v.data();
   if (p.bias) task.bias = p.bias.at(head.b, head.h);
   if (p.dense_mask) {
@@ -173,8 +185,10 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t d = 0; d < dim; ++d) to[r * relative_pad_ + d] += shift[d];
   }
-  T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;
+  for (std::size_t n = 0; n < head.converted_v.size() && keys; ++n)
+    kernels_.load_rows(p.v[n].at(head.b, head.h), first, rows, p.v[n].dim, head.converted_v[n] + first * value_pad(n), value_pad(n));
   if (!(keys ? maps_k_ : maps_q_)) return;
+  T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;
   if (const ParameterValue* map = p.find(keys ? Role::key_map : Role::query_map)) {
     const std::vector<T> w = padded_copy(map->template head<T>(head.h), map->rows, map->cols, inner_pad_, false);
     const std::int64_t pad = round_to(dim, kernels_.pad);
@@ -184,9 +198,6 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
   } else {
     kernels_.load_rows(source, first, rows, dim, to, inner_pad_);
   }
-  if (const ParameterValue* shift = keys ? nullptr : p.find(Role::query_shift))
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t d = 0; d < p.inner; ++d) to[r * inner_pad_ + d] += shift->template head<T>(head.h)[d];
   if (p.mechanism->unit_rows)
     for (std::int64_t r = 0; r < rows; ++r) {
       T* row = to + r * inner_pad_;
@@ -195,6 +206,9 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
       const T inverse = square == 0 ? T(0) : static_cast<T>(1 / std::sqrt(square));
       for (std::int64_t d = 0; d < p.inner; ++d) row[d] *= inverse;
     }
+  if (const ParameterValue* shift = keys ? nullptr : p.find(Role::query_shift))
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t d = 0; d < p.inner; ++d) to[r * inner_pad_ + d] += shift->template head<T>(head.h)[d];
 }
 
 // The fast path holds for a head when all its mapped numbers are within the limit.
@@ -233,11 +247,13 @@ std::vector<Head<T>> HeadWaves<T>::prepare(const std::vector<std::int64_t>& orde
     head.mapped_q = take(maps_q_, problem_.queries * inner_pad_);
     head.mapped_k = take(maps_k_, problem_.keys * inner_pad_);
     head.mapped_relative = take(maps_relative_, problem_.queries * relative_pad_);
+    for (std::size_t s = 0; s < problem_.v.size() && converts_values_; ++s)
+      head.converted_v.push_back(take(true, problem_.keys * value_pad(s)));
     fill(head);
   }
-  if (!maps_q_ && !maps_k_ && !maps_relative_) return heads;
+  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_) return heads;
   const std::int64_t q_blocks = (problem_.queries + kMapBlock - 1) / kMapBlock;
-  const std::int64_t k_blocks = maps_k_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
+  const std::int64_t k_blocks = maps_k_ || converts_values_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
   const std::int64_t dim = std::max(problem_.query_dim, problem_.key_dim);
   const std::size_t scratch_bytes = static_cast<std::size_t>(kMapBlock * round_to(dim, kernels_.pad)) * sizeof(T);
   std::vector<Buffer> scratch;

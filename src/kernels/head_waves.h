@@ -36,6 +36,7 @@ struct Head {
   T* mapped_q = nullptr;         // [queries][HeadWaves::inner_pad]
   T* mapped_k = nullptr;         // [keys][inner_pad]
   T* mapped_relative = nullptr;  // [queries][relative_pad]
+  std::vector<T*> converted_v;   // [sets]: [keys][padded dim]; null: read as they lie
 };
 
 // Prepares heads in waves, so that mapped rows take a bounded amount of memory however many heads there are.
@@ -62,6 +63,7 @@ class HeadWaves {
  private:
   void relative_indices();
   void fill(Head<T>& head) const;
+  std::int64_t value_pad(std::size_t set) const;
   void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
   void prepare_fast(std::vector<Head<T>>& heads) const;
 
@@ -72,6 +74,7 @@ class HeadWaves {
   std::vector<std::vector<std::int32_t>> indices_;  // one for each parameter
   std::vector<std::int64_t> zeros_;
   std::vector<char> identities_;
+  bool converts_values_ = false;
   bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;
   std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
   std::int64_t wave_size_ = 0;

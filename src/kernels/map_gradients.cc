@@ -77,6 +77,11 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
   const ParameterValue* map = p_.find(keys ? Role::key_map : Role::query_map);
   std::vector<T> transposed;
   if (map) transposed = padded_copy(map->template head<T>(head.h), map->rows, map->cols, dim_pad, true);
+  std::vector<T> straight, mapped;
+  if (map && p_.mechanism->unit_rows) {
+    straight = padded_copy(map->template head<T>(head.h), map->rows, map->cols, pad, false);
+    mapped.resize(static_cast<std::size_t>(kBlock * pad));
+  }
   std::vector<T> x(static_cast<std::size_t>(kBlock * dim_pad)), g(static_cast<std::size_t>(kBlock * pad)),
       dx(static_cast<std::size_t>(kBlock * dim_pad));
   for (std::int64_t first = 0; first < rows; first += kBlock) {
@@ -88,23 +93,32 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
       const T* row = g.data() + r * pad;
       if (std::all_of(row, row + p_.inner, [](T v) { return v == T(0); })) std::fill_n(x.data() + r * dim_pad, dim, T(0));
     }
-    if (p_.mechanism->unit_rows)
+    if (!shift.empty())
+      for (std::int64_t r = 0; r < count; ++r)
+        for (std::int64_t d = 0; d < p_.inner; ++d) shift[static_cast<std::size_t>(d)] += g[static_cast<std::size_t>(r * pad + d)];
+    if (p_.mechanism->unit_rows) {
+      const T* lengths = x.data();
+      std::int64_t lengths_stride = dim_pad;
+      if (map) {
+        kernels_.product({.m = count, .n = pad, .k = dim, .a = x.data(), .a_row = dim_pad, .a_col = 1, .b = straight.data(),
+                          .b_row = pad, .c = mapped.data(), .c_row = pad, .accumulate = false});
+        lengths = mapped.data();
+        lengths_stride = pad;
+      }
       for (std::int64_t r = 0; r < count; ++r) {
         // d(x/‖x‖): what remains of the gradient across the row's direction, over its length.
-        const T* row = x.data() + r * dim_pad;
+        const T* row = lengths + r * lengths_stride;
         T* to = g.data() + r * pad;
         double square = 0, along = 0;
-        for (std::int64_t d = 0; d < dim; ++d) {
+        for (std::int64_t d = 0; d < p_.inner; ++d) {
           square += static_cast<double>(row[d]) * static_cast<double>(row[d]);
           along += static_cast<double>(row[d]) * static_cast<double>(to[d]);
         }
         const double inverse = square == 0 ? 0 : 1 / std::sqrt(square);
-        for (std::int64_t d = 0; d < dim; ++d)
+        for (std::int64_t d = 0; d < p_.inner; ++d)
           to[d] = static_cast<T>((static_cast<double>(to[d]) - static_cast<double>(row[d]) * along * inverse * inverse) * inverse);
       }
-    if (!shift.empty())
-      for (std::int64_t r = 0; r < count; ++r)
-        for (std::int64_t d = 0; d < p_.inner; ++d) shift[static_cast<std::size_t>(d)] += g[static_cast<std::size_t>(r * pad + d)];
+    }
     if (!dw.empty())
       kernels_.product({.m = dim, .n = pad, .k = count, .a = x.data(), .a_row = 1, .a_col = dim_pad, .b = g.data(), .b_row = pad,
                         .c = dw.data(), .c_row = pad, .accumulate = true});

@@ -89,6 +89,7 @@ Problem make_problem(const char* operation, const Inputs& inputs, const AttendOp
 Operand make_operand(const char* operation, const char* argument, const ConstView& view);
 
 // The maximum and the sum of exponentials of each row, [batch·heads·queries] each, in double for f64 and float else.
+// Under argmax the sum is the chosen key: −1 for none, NaN where a score is NaN.
 struct Saved::Rows {
   std::int64_t count = 0;
   bool is_double = false;

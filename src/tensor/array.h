@@ -69,8 +69,10 @@ class Array {
   explicit operator bool() const { return data_ != nullptr; }
 
   // The elements; throws where T is not their type.
-  template <class T> std::span<T> as();
-  template <class T> std::span<const T> as() const;
+  template <class T>
+  std::span<T> as();
+  template <class T>
+  std::span<const T> as() const;
 
   // The same numbers, rounded once to a floating-point type, ties to even.
   Array to(ElementType target) const&;

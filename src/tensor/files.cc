@@ -69,8 +69,7 @@ std::uint64_t regular_file_size(const fs::path& path) {
 std::string read_file(const fs::path& path, std::uint64_t limit) {
   const std::uint64_t size = regular_file_size(path);
   if (size > limit)
-    throw file_error("read", path,
-                     "it has " + std::to_string(size) + " bytes; takes at most " + std::to_string(limit));
+    throw file_error("read", path, "it has " + std::to_string(size) + " bytes; takes at most " + std::to_string(limit));
   const FilePointer file(std::fopen(path.c_str(), "rb"));
   if (!file) throw file_error("read", path, std::strerror(errno));
   std::string bytes(size, '\0');

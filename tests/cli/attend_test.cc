@@ -29,8 +29,8 @@ class CliAttend : public testing::Test {
   }
 
   CliResult attend(std::vector<std::string> more = {}) const {
-    std::vector<std::string> words{"attend", "--q", file("q.npy"), "--k", file("k.npy"),
-                                   "--v",    file("v.npy"), "--out", file("out")};
+    std::vector<std::string> words{"attend", "--q",         file("q.npy"), "--k",      file("k.npy"),
+                                   "--v",    file("v.npy"), "--out",       file("out")};
     words.insert(words.end(), more.begin(), more.end());
     CliResult result = run_cli(words);
     EXPECT_EQ(result.status, 0) << result.err;
@@ -62,7 +62,9 @@ TEST_F(CliAttend, GivesTheWorkedExample) {
   save_f8(file("k.npy"), {4, 2}, {5.75, 1.5, 2, -.5, 4.5, 2, -2.5, .5});
   save_f8(file("v.npy"), {4, 2}, {-2.5, -7.5, .25, 0, -2, -5.25, -.75, -1.5});
   attend({"--weights"});
-  expect_values("out.npy", {-0.75220098, -1.50668721, -2.29564869, -6.58686077, -1.07141415, -2.47595506, -0.74812187, -1.49718290}, 5e-9);
+  expect_values(
+      "out.npy",
+      {-0.75220098, -1.50668721, -2.29564869, -6.58686077, -1.07141415, -2.47595506, -0.74812187, -1.49718290}, 5e-9);
   expect_values("weights.npy",
                 {4.79433566e-05, 3.22098620e-05, 1.71943035e-03, 9.98200416e-01, 5.97319598e-01, 1.28333499e-03,
                  4.01298182e-01, 9.88847812e-05, 1.46423661e-02, 4.87223528e-04, 2.37021787e-01, 7.47848624e-01,
@@ -118,11 +120,13 @@ TEST_F(CliAttend, ComputesInTheWidestTypeOfTheInputs) {
   save_f8(file("double.npy"), shape, values);
   save_i8(file("whole.npy"), shape, values);
   const auto run = [&](const char* q, const char* k, const char* v, std::vector<std::string> more = {}) {
-    std::vector<std::string> words{"attend", "--q", file(q), "--k", file(k), "--v", file(v), "--out", file("out"), "--json"};
+    std::vector<std::string> words{"attend", "--q",   file(q), "--k",       file(k),
+                                   "--v",    file(v), "--out", file("out"), "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const CliResult done = run_cli(words);
     EXPECT_EQ(done.status, 0) << done.err;
-    return load(result("out.npy")).descr + load(result("lse.npy")).descr + Json::parse(done.out)["dtype"].get<std::string>();
+    return load(result("out.npy")).descr + load(result("lse.npy")).descr +
+           Json::parse(done.out)["dtype"].get<std::string>();
   };
   EXPECT_EQ(run("half.npy", "half.npy", "half.npy"), "<f2<f4f16");
   EXPECT_EQ(run("half.npy", "half.npy", "single.npy"), "<f4<f4f32");
@@ -188,7 +192,8 @@ TEST_F(CliAttend, MasksHideWhatTheySay) {
       {{"--key-lengths", "0,7"}, [](int b, int, int, int) { return b == 1; }},
       {{"--mask", file("mask.npy")}, by_flag},
       {{"--mask", file("mask_int.npy")}, by_flag},
-      {{"--mask", file("mask_row.npy")}, [&](int, int, int, int j) { return row_flags[static_cast<std::size_t>(j)] > 0; }},
+      {{"--mask", file("mask_row.npy")},
+       [&](int, int, int, int j) { return row_flags[static_cast<std::size_t>(j)] > 0; }},
       {{"--mask", file("mask_head.npy")},
        [&](int, int h, int i, int j) { return head_flags[static_cast<std::size_t>((h * 5 + i) * 7 + j)] > 0; }},
       {{"--query-starts", "0,2,5", "--key-starts", "0,4,7"}, [](int, int, int i, int j) { return (i < 2) == (j < 4); }},
@@ -276,7 +281,8 @@ TEST_F(CliAttend, GradientsOfEverything) {
         }
   for (const char* path : {"auto", "generic"}) {
     std::filesystem::remove_all(file("out"));
-    attend({"--v", file("v_2.npy"), "--grad", file("go.npy"), "--grad", file("go_2.npy"), "--bias", file("bias.npy"), "--path", path});
+    attend({"--v", file("v_2.npy"), "--grad", file("go.npy"), "--grad", file("go_2.npy"), "--bias", file("bias.npy"),
+            "--path", path});
     expect_values("out.npy", p.out);
     expect_values("out_1.npy", second.out);
     expect_values("dq.npy", dq);
@@ -342,11 +348,17 @@ TEST_F(CliAttend, GradientsOfParametersHaveTheirShapes) {
       {"distance", {"gamma=0.5"}, {{"gamma", {}}}},
       {"t5", {"table=1,2,3,4,5,6,7,8", "max_distance=20"}, {{"table", {H, 4}}}},
       {"shaw", {"a=1,2,3,4,5,6,7,8,9"}, {{"a", {3, D}}}},
-      {"transformer_xl", {"r=" + file("r.npy"), "u=1,2,3,4,5,6", "v=1,2,3,4,5,6"}, {{"r", {2 * S - 1, D}}, {"u", {H, D}}, {"v", {H, D}}}},
+      {"transformer_xl",
+       {"r=" + file("r.npy"), "u=1,2,3,4,5,6", "v=1,2,3,4,5,6"},
+       {{"r", {2 * S - 1, D}}, {"u", {H, D}}, {"v", {H, D}}}},
       {"quadratic", {"grid=2,3", "alpha=1,2", "center=1,0,0,1"}, {{"alpha", {H}}, {"center", {H, 2}}}},
       {"gaussian", {"grid=2,3", "center=1,0,0,1", "gamma=1,0,0,1,2,0,0,2"}, {{"center", {H, 2}}, {"gamma", {H, 2, 2}}}},
-      {"learned_2d", {"grid=2,3", "row=1,2,3,4,5,6,7,8,9", "col=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6", "c=1"}, {{"row", {3, D}}, {"col", {5, D}}}},
-      {"learned_2d", {"grid=2,3", "row=1,2,3,4,5,6,7,8,9", "col=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6", "content=0"}, {{"row", {3, D}}, {"col", {5, D}}}},
+      {"learned_2d",
+       {"grid=2,3", "row=1,2,3,4,5,6,7,8,9", "col=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6", "c=1"},
+       {{"row", {3, D}}, {"col", {5, D}}}},
+      {"learned_2d",
+       {"grid=2,3", "row=1,2,3,4,5,6,7,8,9", "col=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6", "content=0"},
+       {{"row", {3, D}}, {"col", {5, D}}}},
   };
   for (const Case& item : cases) {
     SCOPED_TRACE(item.score + " " + testing::PrintToString(item.parameters));
@@ -448,7 +460,8 @@ TEST_F(CliAttend, StatisticsUseTheGridOfTheMechanism) {
 
 TEST_F(CliAttend, JsonNamesWhatWasWritten) {
   save_problem(random_problem(1, 2, 4, 6, 4, 3));
-  const Json summary = Json::parse(attend({"--json", "--stats", "--score", "cosine", "--param", "tau=3", "--threads", "2"}).out);
+  const Json summary =
+      Json::parse(attend({"--json", "--stats", "--score", "cosine", "--param", "tau=3", "--threads", "2"}).out);
   EXPECT_EQ(summary["mechanism"], "cosine");
   EXPECT_EQ(summary["threads"], 2);
   EXPECT_EQ(summary["dtype"], "f64");
@@ -469,7 +482,8 @@ TEST_F(CliAttend, MakesDirectoriesAndReplacesFiles) {
   const std::string deep = file("a/b/c");
   std::filesystem::create_directories(file("a"));
   for (int round = 0; round < 2; ++round) {
-    const CliResult done = run_cli({"attend", "--q", file("q.npy"), "--k", file("k.npy"), "--v", file("v.npy"), "--out", deep});
+    const CliResult done =
+        run_cli({"attend", "--q", file("q.npy"), "--k", file("k.npy"), "--v", file("v.npy"), "--out", deep});
     ASSERT_EQ(done.status, 0) << done.err;
     EXPECT_NE(done.out.find("out.npy"), std::string::npos);
     EXPECT_EQ(names_in(deep), (std::vector<std::string>{"lse.npy", "out.npy"}));

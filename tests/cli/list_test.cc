@@ -62,9 +62,10 @@ TEST(CliHelp, ExplainsItself) {
     EXPECT_NE(help.out.find("Example"), std::string::npos);
   }
   const CliResult attend = run_cli({"attend", "--help"});
-  for (const char* option : {"--q", "--k", "--v", "--out", "--score", "--param", "--scale", "--softcap", "--normalize", "--causal",
-                             "--window", "--key-lengths", "--mask", "--bias", "--weights", "--stats", "--grad", "--dtype",
-                             "--threads", "--reference", "--json"})
+  for (const char* option :
+       {"--q",       "--k",         "--v",      "--out",    "--score",       "--param",     "--scale",
+        "--softcap", "--normalize", "--causal", "--window", "--key-lengths", "--mask",      "--bias",
+        "--weights", "--stats",     "--grad",   "--dtype",  "--threads",     "--reference", "--json"})
     EXPECT_NE(attend.out.find(option), std::string::npos) << option;
 }
 

@@ -12,11 +12,14 @@ namespace rapt::test {
 struct Naive {
   std::int64_t B = 1, H = 1, Sq = 1, Sk = 1, D = 1, Dv = 1;
   Numbers q, k, v;
-  std::function<double(int b, int h, int i, int j, double score)> change = [](int, int, int, int, double s) { return s; };
+  std::function<double(int b, int h, int i, int j, double score)> change = [](int, int, int, int, double s) {
+    return s;
+  };
 
   Numbers weights, out, lse;
 
-  std::size_t at(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t rows, std::int64_t d, std::int64_t dim) const {
+  std::size_t at(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t rows, std::int64_t d,
+                 std::int64_t dim) const {
     return static_cast<std::size_t>(((b * H + h) * rows + s) * dim + d);
   }
 
@@ -64,7 +67,8 @@ struct Naive {
   }
 };
 
-inline Naive random_problem(std::int64_t B, std::int64_t H, std::int64_t Sq, std::int64_t Sk, std::int64_t D, std::int64_t Dv) {
+inline Naive random_problem(std::int64_t B, std::int64_t H, std::int64_t Sq, std::int64_t Sk, std::int64_t D,
+                            std::int64_t Dv) {
   Naive p;
   p.B = B, p.H = H, p.Sq = Sq, p.Sk = Sk, p.D = D, p.Dv = Dv;
   p.q = pseudo_random(static_cast<std::size_t>(B * H * Sq * D), 1);

@@ -125,8 +125,12 @@ CliResult run_cli_into(const std::string& stdout_path, const std::vector<std::st
   return result;
 }
 
-void save_f4(const std::string& path, const Sizes& shape, const Numbers& values) { save<float>(path, "<f4", shape, values); }
-void save_f8(const std::string& path, const Sizes& shape, const Numbers& values) { save<double>(path, "<f8", shape, values); }
+void save_f4(const std::string& path, const Sizes& shape, const Numbers& values) {
+  save<float>(path, "<f4", shape, values);
+}
+void save_f8(const std::string& path, const Sizes& shape, const Numbers& values) {
+  save<double>(path, "<f8", shape, values);
+}
 void save_bool(const std::string& path, const Sizes& shape, const Numbers& values) {
   save<std::uint8_t>(path, "|b1", shape, values);
 }

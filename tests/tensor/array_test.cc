@@ -69,10 +69,12 @@ TEST(Array, RoundsOnceToTheNearestEven) {
   EXPECT_EQ(through(ElementType::bf16, {1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-40, 1 + 3 * 0x1p-8, 1 + 3 * 0x1p-8 - 0x1p-40}),
             (std::vector<double>{1, 1 + 0x1p-7, 1 + 0x1p-6, 1 + 0x1p-7}));
   // f16 keeps 11.
-  EXPECT_EQ(through(ElementType::f16, {1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-45, -1 - 0x1p-11 - 0x1p-45, 65519.99999999, 65520}),
-            (std::vector<double>{1, 1 + 0x1p-10, -1 - 0x1p-10, 65504, std::numeric_limits<double>::infinity()}));
+  EXPECT_EQ(
+      through(ElementType::f16, {1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-45, -1 - 0x1p-11 - 0x1p-45, 65519.99999999, 65520}),
+      (std::vector<double>{1, 1 + 0x1p-10, -1 - 0x1p-10, 65504, std::numeric_limits<double>::infinity()}));
   EXPECT_EQ(through(ElementType::f16, {0x1p-25, 0x1p-25 + 0x1p-60, 1e-300, 1e300, -1e300}),
-            (std::vector<double>{0, 0x1p-24, 0, std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}));
+            (std::vector<double>{0, 0x1p-24, 0, std::numeric_limits<double>::infinity(),
+                                 -std::numeric_limits<double>::infinity()}));
   EXPECT_TRUE(std::isnan(through(ElementType::f16, {std::nan("")})[0]));
   EXPECT_TRUE(std::isnan(through(ElementType::bf16, {std::nan("")})[0]));
 }

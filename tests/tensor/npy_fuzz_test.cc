@@ -21,7 +21,8 @@ std::atomic<std::size_t> allocated{0};
 void* counted(std::size_t size, std::size_t alignment) {
   allocated += size;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-  void* p = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, rounded) : std::malloc(size ? size : 1);
+  void* p =
+      alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, rounded) : std::malloc(size ? size : 1);
   if (!p) throw std::bad_alloc();
   return p;
 }
@@ -30,8 +31,12 @@ void* counted(std::size_t size, std::size_t alignment) {
 
 [[gnu::noinline]] void* operator new(std::size_t size) { return counted(size, 1); }
 [[gnu::noinline]] void* operator new[](std::size_t size) { return counted(size, 1); }
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t a) { return counted(size, static_cast<std::size_t>(a)); }
-[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) { return counted(size, static_cast<std::size_t>(a)); }
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t a) {
+  return counted(size, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
+  return counted(size, static_cast<std::size_t>(a));
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
@@ -63,10 +68,26 @@ std::vector<std::string> seeds() {
 
 // Changes one thing, more often in the header than in the data.
 void mutate(std::string& bytes, Random& random) {
-  static const char* const kPieces[] = {"9223372036854775807", "-1",      "0",     "(",          ")",      ",",
-                                        "'",                   "{",       "}",     "18446744073709551616", "True",
-                                        "'descr': ",           "'shape'", "<c16",  "[('a', '<f4')]",       "((((((((",
-                                        "1, 1, 1, 1, 1, 1, ",  "\n",      "\\x41", "4294967296, "};
+  static const char* const kPieces[] = {"9223372036854775807",
+                                        "-1",
+                                        "0",
+                                        "(",
+                                        ")",
+                                        ",",
+                                        "'",
+                                        "{",
+                                        "}",
+                                        "18446744073709551616",
+                                        "True",
+                                        "'descr': ",
+                                        "'shape'",
+                                        "<c16",
+                                        "[('a', '<f4')]",
+                                        "((((((((",
+                                        "1, 1, 1, 1, 1, 1, ",
+                                        "\n",
+                                        "\\x41",
+                                        "4294967296, "};
   if (bytes.empty()) bytes = "\x93";
   const std::size_t place = below(random, std::min<std::size_t>(bytes.size(), 140));
   switch (below(random, 9)) {
@@ -77,7 +98,9 @@ void mutate(std::string& bytes, Random& random) {
     case 4: bytes.resize(below(random, bytes.size() + 1)); break;
     case 5: bytes.append(1 + below(random, 40), static_cast<char>(random())); break;
     case 6: bytes.insert(place, bytes.substr(below(random, bytes.size()), below(random, 60))); break;
-    case 7: bytes.replace(place, std::min<std::size_t>(3, bytes.size() - place), kPieces[below(random, std::size(kPieces))]); break;
+    case 7:
+      bytes.replace(place, std::min<std::size_t>(3, bytes.size() - place), kPieces[below(random, std::size(kPieces))]);
+      break;
     default:
       // The length of the header.
       if (bytes.size() > 12) bytes[8 + below(random, 4)] = static_cast<char>(random());

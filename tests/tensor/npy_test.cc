@@ -91,7 +91,9 @@ std::vector<TypeCase> type_cases() {
   cases.push_back(type_case<double>("f8", {0., -1.5, 1.7976931348623157e308, 5e-324, 0.1, 2.}));
   // 1, −2, the largest number, the smallest one, infinity and 0.333…
   const std::vector<std::uint16_t> halves{0x3c00, 0xc000, 0x7bff, 0x0001, 0x7c00, 0x3555};
-  cases.push_back({ElementType::f16, "f2", [halves](bool swap) { return raw(halves, swap); },
+  cases.push_back({ElementType::f16,
+                   "f2",
+                   [halves](bool swap) { return raw(halves, swap); },
                    {1, -2, 65504, 5.9604644775390625e-8, std::numeric_limits<double>::infinity(), 0.333251953125}});
   // Any byte that is not 0 is true.
   const std::vector<std::uint8_t> flags{0, 1, 2, 255, 0, 1};
@@ -216,7 +218,8 @@ std::vector<BadCase> bad_files() {
       {"overflow behind a zero", with_shape("(0, 4294967296, 4294967296)"), "too many"},
       {"size above 2⁶³", with_shape("(9223372036854775808,)"), "above"},
       {"size of many digits", with_shape("(99999999999999999999999999999999,)"), "above"},
-      {"33 dimensions", with_shape("(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"), "dimensions"},
+      {"33 dimensions", with_shape("(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"),
+       "dimensions"},
       {"shape is a number", with_shape("6"), "'(' expected"},
       {"shape is a number in brackets", with_shape("(6)"), "not a tuple"},
       {"shape is a list", with_shape("[2, 3]"), "'(' expected"},
@@ -234,7 +237,8 @@ std::vector<BadCase> bad_files() {
       {"no order", with_dict("{'descr': '<f4', 'shape': (2, 3), }"), "misses a key"},
       {"no shape", with_dict("{'descr': '<f4', 'fortran_order': False, }"), "misses a key"},
       {"key twice", with_dict("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}"), "twice"},
-      {"unknown key", with_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'x': 1}"), "unknown key 'x'"},
+      {"unknown key", with_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'x': 1}"),
+       "unknown key 'x'"},
       {"key is a number", with_dict("{1: '<f4', 'fortran_order': False, 'shape': (2, 3)}"), "a string expected"},
       {"no colon", with_dict("{'descr' '<f4', 'fortran_order': False, 'shape': (2, 3)}"), "':' expected"},
       {"no comma", with_dict("{'descr': '<f4' 'fortran_order': False, 'shape': (2, 3)}"), "'}' expected"},
@@ -242,7 +246,8 @@ std::vector<BadCase> bad_files() {
       {"open string", with_dict("{'descr': '<f4, "), "without an end"},
       {"escape", with_dict("{'d\\x65scr': '<f4', 'fortran_order': False, 'shape': (2, 3)}"), "escape"},
       {"open dict", with_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), "), "a string expected"},
-      {"text after the dict", with_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)} x"), "closing brace"},
+      {"text after the dict", with_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)} x"),
+       "closing brace"},
       {"a zero byte", with_dict("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\x01"), "closing brace"},
   };
 }
@@ -294,7 +299,8 @@ TEST(Npy, ReadsBackWhatItWrites) {
     for (const auto& shape : std::vector<std::vector<std::int64_t>>{{6}, {2, 3}, {1, 2, 1, 3}, {6, 1, 1, 1, 1}}) {
       SCOPED_TRACE(item.code + " " + to_string(shape));
       const bool big = std::endian::native == std::endian::big;
-      Array array = parse_npy(npy_bytes(1, npy_dict((big ? ">" : "<") + item.code, "False", "(6,)"), item.data(false)), "memory");
+      Array array =
+          parse_npy(npy_bytes(1, npy_dict((big ? ">" : "<") + item.code, "False", "(6,)"), item.data(false)), "memory");
       array.reshape(shape);
       write_npy(path, array);
       const Array back = read_npy(path);

@@ -1,0 +1,44 @@
+# Adds examples/new_mechanism/NAME.h to a copy of the library exactly as docs/mechanisms.md says, one file and one line, and
+# checks that everything else follows. Takes SOURCE_DIR, WORK_DIR, CXX and TARGET, the one SIMD target to compile.
+cmake_minimum_required(VERSION 3.25)
+
+set(name kerple)
+set(tree "${WORK_DIR}/tree")
+set(build "${WORK_DIR}/build")
+
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+# Times are kept, so that a second run builds only what changed.
+file(REMOVE_RECURSE "${tree}")
+foreach(part IN ITEMS CMakeLists.txt LICENSE benchmarks cli cmake docs include src)
+  file(COPY "${SOURCE_DIR}/${part}" DESTINATION "${tree}" PATTERN peers EXCLUDE)
+endforeach()
+# Of the tests only those that ask the registry what there is.
+file(COPY "${SOURCE_DIR}/tests/support" "${SOURCE_DIR}/tests/oracle" DESTINATION "${tree}/tests")
+file(COPY "${SOURCE_DIR}/tests/kernels/gradient_check_test.cc" "${SOURCE_DIR}/tests/kernels/properties_test.cc"
+     DESTINATION "${tree}/tests/kernels")
+
+# One file and one line.
+file(COPY "${SOURCE_DIR}/examples/new_mechanism/${name}.h" DESTINATION "${tree}/src/mechanisms")
+file(APPEND "${tree}/src/mechanisms/registry.txt" "${name}\n")
+
+run("${CMAKE_COMMAND}" -S "${tree}" -B "${build}" -G Ninja --log-level=WARNING "-DCMAKE_CXX_COMPILER=${CXX}"
+    -DCMAKE_CXX_COMPILER_LAUNCHER= -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 "-DRAPT_TARGETS=${TARGET}"
+    -DRAPT_INSTALL=OFF "-DCMAKE_PROJECT_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/precompile.cmake")
+run("${CMAKE_COMMAND}" --build "${build}" --target rapt_cli rapt_mechanism_table rapt_kernels_test)
+
+run("${CMAKE_CURRENT_LIST_DIR}/check.sh" "${build}/rapt" "${WORK_DIR}/arrays")
+execute_process(COMMAND "${build}/rapt_kernels_test" "--gtest_filter=*/${name}*" COMMAND_ECHO STDOUT OUTPUT_VARIABLE output
+                ECHO_OUTPUT_VARIABLE COMMAND_ERROR_IS_FATAL ANY)
+# A filter that fits nothing would pass too.
+foreach(suite IN ITEMS GradientCheck Properties)
+  if(NOT output MATCHES "OK \\] Registry/${suite}\\.[A-Za-z]+/${name}")
+    message(FATAL_ERROR "no test of ${suite} ran for ${name}")
+  endif()
+endforeach()
+file(READ "${tree}/docs/mechanisms.md" text)
+if(NOT text MATCHES "\n\\| `${name}` \\| q·k/√Dk − a·log")
+  message(FATAL_ERROR "docs/mechanisms.md has no row for ${name}")
+endif()
