@@ -17,7 +17,7 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  rapt count --heads 9 --din 400 --dhid 400 --tokens 256\n"
     "  rapt count --heads 9 --din 400 --do 400 --grid 16,16 --encoding factorised\n"
-    "  rapt count examples/count_six_layers.json --json";
+    "  rapt count examples/count/six_layers.json --json";
 
 struct CountArguments {
   std::string file;

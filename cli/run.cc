@@ -85,6 +85,8 @@ int run(int argc, const char* const* argv) {
 #define RAPT_ADD_VERB(name) add_##name(app);
     RAPT_VERBS(RAPT_ADD_VERB)
 #undef RAPT_ADD_VERB
+    app.get_formatter()->label("SUBCOMMAND", "VERB");
+    for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) verb->group("Verbs");
     const int status = parse_and_run(app, argc, argv);
     // A full disk behind stdout must not look like success.
     std::cout.flush();

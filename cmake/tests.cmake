@@ -2,7 +2,7 @@
 # Labels, for ctest -L: `slow` for test names with Slow in them, `sanitize` for all others, `sanitize-threads` for
 # those of them with Threads in their names. One label each: gtest_discover_tests keeps no lists.
 file(GLOB_RECURSE rapt_test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*.cc")
-list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/(install|cuda|isa|registry|fuzz)/")
+list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/(install|cuda|isa|registry|fuzz|docs)/")
 set(rapt_test_support_sources ${rapt_test_sources})
 list(FILTER rapt_test_support_sources INCLUDE REGEX "/tests/(support|oracle)/")
 list(FILTER rapt_test_support_sources EXCLUDE REGEX "_test\\.cc$")
@@ -122,6 +122,27 @@ if(RAPT_NVCC AND NOT RAPT_SANITIZE)
   set_tests_properties(cuda_hooks PROPERTIES TIMEOUT 600)
 endif()
 
+# The table of mechanisms in the documentation: the build writes what the registry says, the test compares.
+if(TARGET rapt_cli)
+  set(mechanism_table "${CMAKE_COMMAND}" -DRAPT=$<TARGET_FILE:rapt_cli> -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/mechanisms.md)
+  set(mechanism_table_script "${PROJECT_SOURCE_DIR}/cmake/mechanism_table.cmake")
+  add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/mechanism_table.stamp"
+    COMMAND ${mechanism_table} -P "${mechanism_table_script}"
+    COMMAND "${CMAKE_COMMAND}" -E touch "${PROJECT_BINARY_DIR}/mechanism_table.stamp"
+    DEPENDS rapt_cli "${PROJECT_SOURCE_DIR}/docs/mechanisms.md" "${mechanism_table_script}" VERBATIM)
+  add_custom_target(rapt_mechanism_table ALL DEPENDS "${PROJECT_BINARY_DIR}/mechanism_table.stamp")
+  add_test(NAME docs_mechanism_table COMMAND ${mechanism_table} -DCHECK=ON -P "${mechanism_table_script}")
+endif()
+
+# One file and one line, in a copy of the library: the mechanism of examples/new_mechanism then has everything.
+if(TARGET rapt_cli AND NOT RAPT_SANITIZE AND EXISTS "${PROJECT_SOURCE_DIR}/tests/new_mechanism/run.cmake")
+  list(GET rapt_known_targets 0 oldest_target)
+  add_test(NAME new_mechanism COMMAND "${CMAKE_COMMAND}" -DSOURCE_DIR=${PROJECT_SOURCE_DIR}
+    -DWORK_DIR=${PROJECT_BINARY_DIR}/new_mechanism -DCXX=${CMAKE_CXX_COMPILER} -DTARGET=${oldest_target}
+    -P "${PROJECT_SOURCE_DIR}/tests/new_mechanism/run.cmake")
+  set_tests_properties(new_mechanism PROPERTIES TIMEOUT 1200 LABELS slow PROCESSORS 2)
+endif()
+
 # The installed package, as a user's project sees it. A sanitized library cannot serve a plain program.
 if(RAPT_INSTALL AND NOT RAPT_SANITIZE)
   set(prefix "${PROJECT_BINARY_DIR}/install_test/prefix")
@@ -138,16 +159,21 @@ if(RAPT_INSTALL AND NOT RAPT_SANITIZE)
   set_tests_properties(install_find_package install_pkg_config PROPERTIES FIXTURES_REQUIRED installed)
 
   # Example projects that build against an installed Rapt and bring their own ctest entries.
+  function(rapt_project_test name folder)
+    add_test(NAME ${name}
+      COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${folder}" "${PROJECT_BINARY_DIR}/install_test/${name}"
+              --build-generator "${CMAKE_GENERATOR}"
+              --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE}"
+                              "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}" "-DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}"
+              --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure --no-tests=error)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS install FIXTURES_REQUIRED installed)
+  endfunction()
   file(GLOB example_projects CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt")
   foreach(example IN LISTS example_projects)
     cmake_path(GET example PARENT_PATH folder)
     cmake_path(GET folder FILENAME name)
-    add_test(NAME example_${name}
-      COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${folder}" "${PROJECT_BINARY_DIR}/install_test/${name}"
-              --build-generator "${CMAKE_GENERATOR}"
-              --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE}"
-                              "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
-              --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure --no-tests=error)
-    set_tests_properties(example_${name} PROPERTIES TIMEOUT 600 LABELS install FIXTURES_REQUIRED installed)
+    rapt_project_test(example_${name} "${folder}")
   endforeach()
+  # The code in docs/.
+  rapt_project_test(docs_code "${PROJECT_SOURCE_DIR}/tests/docs")
 endif()

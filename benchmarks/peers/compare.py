@@ -47,13 +47,16 @@ class Case:
         return self.shape[0] * self.shape[1] * pairs
 
 
+ALL = ("forward", "backward", "both")
+
+
 def all_cases():
     cases = []
     for dim in (64, 128):
-        cases += [Case("scaled_dot", (1, 8, length, dim)) for length in (1024, 4096)]
+        cases += [Case("scaled_dot", (1, 8, length, dim), directions=ALL) for length in (1024, 4096)]
         cases.append(Case("scaled_dot", (1, 8, 8192, dim), directions=("forward",)))
         cases += [Case("causal", (1, 8, length, dim), causal="top_left") for length in (1024, 2048, 8192)]
-        cases.append(Case("short", (8, 8, 128, dim)))
+        cases.append(Case("short", (8, 8, 128, dim), directions=ALL))
         cases.append(Case("window256", (1, 8, 8192, dim), window=(128, 127), directions=("forward",)))
         cases.append(Case("decode", (1, 8, 16384, dim), queries=1, directions=("forward",)))
     cases += [Case("scaled_dot", (1, 8, length, 64)) for length in (1000, 2049)]
@@ -67,8 +70,8 @@ def all_cases():
         if name in ("scaled_dot", "additive", "quadratic"):
             continue
         cases.append(Case(name, usual, mechanism=name))
-    cases.append(Case("additive", (8, 1, 256, 64), mechanism="additive"))
-    cases.append(Case("additive", (4, 1, 512, 64), mechanism="additive"))
+    cases.append(Case("additive", (8, 1, 256, 64), mechanism="additive", directions=ALL))
+    cases.append(Case("additive", (4, 1, 512, 64), mechanism="additive", directions=ALL))
     cases.append(Case("quadratic", usual, mechanism="quadratic"))
     cases.append(Case("quadratic", (1, 2, 4096, 64), mechanism="quadratic"))
     for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16"), (torch.float64, "f64")):
@@ -113,11 +116,16 @@ class Problem:
                 paths["flex"] = flex
         return paths
 
+    def engines(self, direction):
+        if direction == "forward":
+            return self.forward_engines()
+        return self.backward_engines() if direction == "backward" else self.step_engines()
+
     def forward_engines(self):
         def call(path):
             def run():
                 with torch.no_grad():
-                    return path(self.q, self.k, self.v, self.bias, **self.parameters)
+                    return path(self.q, self.k, self.v, self.bias, self.parameters)
             return run
 
         engines = {"rapt": self.rapt.forward}
@@ -130,25 +138,57 @@ class Problem:
             engines["onnx"] = onnx
         return engines
 
+    def differentiable(self, path):
+        """The output of a path, and all that its gradient is taken of."""
+        leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+        named = {n: p.detach().requires_grad_() for n, p in self.parameters.items()}
+        bias = None if self.bias is None else self.bias.detach().requires_grad_()
+        wanted = leaves + ([] if bias is None else [bias]) + list(named.values())
+        return lambda: path(*leaves, bias, named), wanted
+
+    def keeps(self):
+        return self.case.mechanism != "quadratic"  # the factorised pass has no row sums to keep
+
+    # FlexAttention has no backward pass on a CPU.
+    def differentiable_paths(self):
+        return {name: path for name, path in self.torch_paths.items() if name != "flex"}
+
     def backward_engines(self):
         def call(path):
-            leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
-            named = {n: p.detach().requires_grad_() for n, p in self.parameters.items()}
-            bias = None if self.bias is None else self.bias.detach().requires_grad_()
-            out = path(*leaves, bias, **named)
-            wanted = leaves + ([] if bias is None else [bias]) + list(named.values())
-            return lambda: torch.autograd.grad(out, wanted, self.grad_out, retain_graph=True, allow_unused=True)
+            forward, wanted = self.differentiable(path)
+            kept = []
 
-        keeps = self.case.mechanism not in ("quadratic",)  # the factorised pass has no row sums to keep
-        self.rapt.forward(keep=keeps)
-        engines = {"rapt": lambda: list(self.rapt.backward(saved=keeps).values())}
-        # FlexAttention has no backward pass on a CPU.
-        engines |= {name: call(path) for name, path in self.torch_paths.items() if name != "flex"}
+            def run():
+                if not kept:
+                    kept.append(forward())
+                return torch.autograd.grad(kept[0], wanted, self.grad_out, retain_graph=True, allow_unused=True)
+
+            return run
+
+        self.rapt.forward(keep=self.keeps())
+        engines = {"rapt": lambda: list(self.rapt.backward(saved=self.keeps()).values())}
+        return engines | {name: call(path) for name, path in self.differentiable_paths().items()}
+
+    def step_engines(self):
+        """Forward and backward together, as a training step runs them."""
+        def call(path):
+            forward, wanted = self.differentiable(path)
+            return lambda: torch.autograd.grad(forward(), wanted, self.grad_out, allow_unused=True)
+
+        def ours():
+            self.rapt.forward(keep=self.keeps())
+            return list(self.rapt.backward(saved=self.keeps()).values())
+
+        engines = {"rapt": ours} | {name: call(path) for name, path in self.differentiable_paths().items()}
+        jax = others.jax_calls(self.case, self.q, self.k, self.v, self.grad_out)
+        if jax:
+            engines["jax"] = jax["both"]
         return engines
 
 
 def to_list(result):
-    return [torch.as_tensor(x).double() for x in (result if isinstance(result, (list, tuple)) else [result]) if x is not None]
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return [x.double() if isinstance(x, torch.Tensor) else torch.tensor(x).double() for x in results if x is not None]
 
 
 def disagreement(ours, theirs, dtype):
@@ -158,7 +198,7 @@ def disagreement(ours, theirs, dtype):
         size = max(b.abs().max().item(), 1e-6)
         worst = max(worst, (a - b).abs().max().item() / size)
         if not torch.isfinite(a).all():
-            return float("inf"), False
+            return float("inf"), False  # a comparison with NaN would pass
     bound = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 4e-2, torch.float16: 6e-3}[dtype]
     return worst, worst <= bound
 
@@ -230,12 +270,10 @@ def measure(case, library, options):
     rows = []
     for direction in case.directions:
         notes = []
-        engines = problem.forward_engines() if direction == "forward" else problem.backward_engines()
-        engines = working(engines, case.dtype, notes)
+        engines = working(problem.engines(direction), case.dtype, notes)
         roof = matrix_rate()
         times = timed(engines, options.rounds, options.budget)
-        products = 4 if direction == "forward" else 10
-        flops = products * case.visible_pairs() * case.shape[3]
+        flops = {"forward": 4, "backward": 10, "both": 14}[direction] * case.visible_pairs() * case.shape[3]
         rapt = times.pop("rapt")
         best = min(times, key=times.get) if times else None
         rows.append({

@@ -158,13 +158,13 @@ def visible(case):
 
 
 def composed(case):
-    """attention(q, k, v, bias, **parameters) from separate operations."""
+    """attention(q, k, v, bias, p) from separate operations; p: the parameters by name."""
     score = SCORES[case.mechanism]
     grid = {"grid": case.grid} if case.mechanism in GRID else {}
     mask = visible(case)
 
-    def attention(q, k, v, bias, **parameters):
-        s = score(q, k, **parameters, **grid)
+    def attention(q, k, v, bias, p):
+        s = score(q, k, **p, **grid)
         if case.softcap:
             s = case.softcap * torch.tanh(s / case.softcap)
         if bias is not None:
@@ -182,7 +182,7 @@ def fused(case):
         return None
     mask = None if case.causal and not case.window else visible(case)
 
-    def attention(q, k, v, bias, **p):
+    def attention(q, k, v, bias, p):
         added, scale = bias, None
         if case.mechanism in ("dot", "bilinear"):
             scale = 1.0
@@ -220,7 +220,7 @@ def flexible(case):
         block_mask = create_block_mask(sees, None, None, case.queries, case.keys, device="cpu")
     compiled = torch.compile(flex_attention, dynamic=False)
 
-    def attention(q, k, v, bias, **p):
+    def attention(q, k, v, bias, p):
         def change(s, b, h, i, j):
             if case.mechanism == "alibi":
                 s = s - p["m"][h] * (i - j).abs()

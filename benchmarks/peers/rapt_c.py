@@ -174,10 +174,11 @@ class Attention:
         if bias is not None:
             self.grads["bias"] = torch.empty_like(bias)
             wanted.bias = array_of(self.grads["bias"])
+        # A parameter may be called v.
         for name, value in parameters.items():
-            self.grads[name] = torch.empty_like(value)
+            self.grads[f"parameter {name}"] = torch.empty_like(value)
         self.grad_parameters = (Parameter * max(len(parameters), 1))(
-            *[Parameter(name.encode(), array_of(self.grads[name])) for name in parameters])
+            *[Parameter(name.encode(), array_of(self.grads[f"parameter {name}"])) for name in parameters])
         wanted.parameters, wanted.parameter_count = self.grad_parameters, len(parameters)
         self.gradients = wanted
 

@@ -221,6 +221,10 @@ class Builder {
     if (const ParameterValue* w = p_.find(Role::pair_weight); w && w->rows != q)
       fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': got " + number(w->rows) + " numbers, takes " +
                            number(q) + ", one for each that is scored");
+    for (const ParameterValue& value : p_.parameters)
+      if (value.given && value.spec->role == Role::relative_vector && value.cols != p_.query_dim)
+        fail(operation_, score_name() + ": parameter '" + std::string(value.spec->name) + "': got vectors of " + number(value.cols) +
+                             " numbers, takes " + number(p_.query_dim) + ", as the queries have");
     p_.inner = q;
   }
 

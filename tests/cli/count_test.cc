@@ -168,7 +168,7 @@ TEST_F(CountFile, TotalsOfAModel) {
 }
 
 TEST_F(CountFile, ExampleModel) {
-  const Json json = counted({std::string(RAPT_SOURCE_DIR) + "/examples/count_six_layers.json"});
+  const Json json = counted({std::string(RAPT_SOURCE_DIR) + "/examples/count/six_layers.json"});
   const std::int64_t relative = 9LL * 400 * 1200 + 9LL * 400 * 400 + 400 + 9LL * (400 * 400 + 800);
   const std::int64_t factorised = 2 * 9LL * 400 * 400 + 400 + 27;
   EXPECT_EQ(json["total"]["parameters"], relative + 5 * factorised);

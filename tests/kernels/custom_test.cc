@@ -6,12 +6,16 @@
 
 #include "rapt/custom.h"
 #include "support/checks.h"
+#include "support/custom.h"
 
 namespace {
 
 using oracle::Array;
 using support::Call;
 using support::CaseSpec;
+using support::check_gradients;
+using support::check_values;
+using support::Custom;
 using support::Int;
 
 // Cauchy similarity with a learned width and a learned slope, over differences weighted by dimension.
@@ -59,116 +63,48 @@ struct Mapped {
   };
 };
 
-struct Custom {
-  support::Case described;
-  rapt::Score score;
-  std::vector<std::pair<std::string, Array>> parameters;  // in the library's shapes
+// Vectors of unit length after a map and a shift, in this order.
+struct ShiftedUnit {
+  static constexpr std::string_view formula = "(q W + u)/‖q W + u‖ · k/‖k‖";
+  static constexpr bool unit_rows = true;
+  static constexpr std::array parameters{
+      rapt::ParameterSpec{.name = "W", .role = rapt::Role::query_map, .sizes = {rapt::kQueryDim, rapt::kKeyDim}},
+      rapt::ParameterSpec{.name = "u", .role = rapt::Role::query_shift, .sizes = {rapt::kKeyDim}},
+  };
 };
 
-Custom make(const rapt::Score& score, const CaseSpec& spec, std::vector<std::pair<std::string, Array>> parameters = {}) {
-  return {make_case(spec), score, std::move(parameters)};
-}
-
-// Runs like a registered mechanism: the score of the call is replaced.
-class CustomCall {
- public:
-  explicit CustomCall(const Custom& c) : call_(c.described) {
-    call_.options.score = c.score;
-    call_.options.threads = 1;
-    for (const auto& [name, value] : c.parameters) {
-      buffers_.push_back(std::make_unique<support::Buffer>(value, rapt::Dtype::f64));
-      call_.options.score.parameters.push_back({name, buffers_.back()->view()});
-    }
+// Two tables by distance, one of numbers and one of vectors, read under a product of both.
+struct Tables {
+  static constexpr std::string_view formula = "q·k/√Dk + number[d] · tanh(q·vector[d])";
+  static constexpr bool scaled = true;
+  static constexpr std::array parameters{
+      rapt::ParameterSpec{.name = "number", .role = rapt::Role::relative_value, .sizes = {rapt::kAny}},
+      rapt::ParameterSpec{.name = "vector", .role = rapt::Role::relative_vector, .sizes = {rapt::kAny, rapt::kQueryDim}},
+  };
+  std::int64_t index(std::int64_t offset, const rapt::TableShape& table) const {
+    return std::min<std::int64_t>(offset < 0 ? -offset : offset, table.rows - 1);
   }
-  Call& call() { return call_; }
-  support::Buffer& parameter(std::size_t n) { return *buffers_[n]; }
-
-  // Gradients of the parameters alone: Call asks for those that the case describes.
-  std::vector<Array> parameter_gradients() {
-    support::ForwardWants wants;
-    wants.saved = true;
-    call_.forward(wants);
-    rapt::Gradients gradients;
-    std::vector<support::Buffer> results;
-    for (const auto& buffer : buffers_) results.emplace_back(rapt::Dtype::f64, buffer->shape());
-    for (std::size_t n = 0; n < results.size(); ++n)
-      gradients.parameters.push_back({call_.options.score.parameters[n].name, results[n].view()});
-    rapt::attend_backward(call_.inputs, call_.out_views(), call_.grad_out, &call_.saved(), gradients, call_.options);
-    std::vector<Array> values;
-    for (const support::Buffer& buffer : results) {
-      EXPECT_EQ(buffer.damage(), "");
-      values.push_back(buffer.values());
-    }
-    return values;
+  template <class N, class P, class At>
+  N score(N raw, const P& p, const At& at) const {
+    using rapt::tanh;
+    return raw * at.scale + p[0] * tanh(p[1]);
   }
-
- private:
-  Call call_;
-  std::vector<std::unique_ptr<support::Buffer>> buffers_;
 };
 
-double loss(Call& call) {
-  const support::ForwardResult r = call.forward();
-  double sum = 0;
-  for (std::size_t e = 0; e < r.out[0].data.size(); ++e) sum += r.out[0].data[e] * call.described().grad_out[0].data[e];
-  return sum;
-}
+// Blocks of keys whose parity is the query's; whole tiles are answered at once where they can be.
+struct Blocks {
+  static constexpr std::string_view formula = "q·k where j < limit";
+  std::int64_t limit = 40;
 
-Array differences(Call& call, support::Buffer& buffer) {
-  const Array kept = buffer.values();
-  Array moved = kept, result(kept.shape);
-  for (std::size_t n = 0; n < kept.data.size(); ++n) {
-    moved.data[n] = kept.data[n] + 1e-5;
-    buffer.set(moved);
-    const double above = loss(call);
-    moved.data[n] = kept.data[n] - 1e-5;
-    buffer.set(moved);
-    result.data[n] = (above - loss(call)) / 2e-5;
-    moved.data[n] = kept.data[n];
+  template <class At>
+  auto visible(const At& at) const {
+    return at.j < static_cast<decltype(at.j)>(limit);
   }
-  buffer.set(kept);
-  return result;
-}
-
-void check_gradients(const Custom& c) {
-  CustomCall custom(c);
-  for (rapt::Path path : {rapt::Path::automatic, rapt::Path::reference}) {
-    Call& call = custom.call();
-    call.options.path = path;
-    const support::BackwardResult b = call.backward();
-    EXPECT_EQ(b.damage, "");
-    EXPECT_TRUE(support::agree(b.gradients.q, differences(call, call.q()), 1e-6, 0.01));
-    EXPECT_TRUE(support::agree(b.gradients.k, differences(call, call.k()), 1e-6, 0.01));
-    EXPECT_TRUE(support::agree(b.gradients.v[0], differences(call, call.v(0)), 1e-6, 0.01));
-    const std::vector<Array> parameters = custom.parameter_gradients();
-    for (std::size_t n = 0; n < parameters.size(); ++n)
-      EXPECT_TRUE(support::agree(parameters[n], differences(call, custom.parameter(n)), 1e-6, 0.01)) << c.parameters[n].first;
+  rapt::Visible visible_tile(const rapt::TileRange& range) const {
+    if (range.last_key < limit) return rapt::Visible::all;
+    return range.first_key >= limit ? rapt::Visible::none : rapt::Visible::some;
   }
-}
-
-// out by the formula itself, given the score of one pair; −inf hides.
-template <class F>
-void check_values(const Custom& c, F score) {
-  CustomCall custom(c);
-  const oracle::Problem& p = c.described.problem;
-  for (rapt::Path path : {rapt::Path::automatic, rapt::Path::generic, rapt::Path::reference}) {
-    custom.call().options.path = path;
-    const support::ForwardResult r = custom.call().forward();
-    ASSERT_EQ(r.damage, "");
-    for (Int h = 0; h < p.heads(); ++h)
-      for (Int i = 0; i < p.queries(); ++i) {
-        double sum = 0;
-        std::vector<double> out(static_cast<std::size_t>(p.v[0].shape[3]));
-        for (Int j = 0; j < p.keys(); ++j) {
-          const double e = std::exp(score(h, i, j));
-          sum += e;
-          for (std::size_t d = 0; d < out.size(); ++d) out[d] += e * p.v[0].at(0, h, j, static_cast<Int>(d));
-        }
-        for (std::size_t d = 0; d < out.size(); ++d)
-          ASSERT_NEAR(r.out[0].at(0, h, i, static_cast<Int>(d)), sum > 0 ? out[d] / sum : 0, 1e-12) << i;
-      }
-  }
-}
+};
 
 CaseSpec small() {
   CaseSpec s;
@@ -186,7 +122,7 @@ double product(const oracle::Problem& p, Int h, Int i, Int j) {
 }
 
 TEST(Custom, Lambda) {
-  const Custom c = make(rapt::custom([](auto raw, const auto& at) {
+  const Custom c = Custom::make(rapt::custom([](auto raw, const auto& at) {
                           using rapt::abs;
                           using rapt::tanh;
                           return tanh(raw * at.scale) * 3 - 0.1 * abs(at.offset());
@@ -199,7 +135,7 @@ TEST(Custom, Lambda) {
 
 TEST(Custom, LambdaWithState) {
   const double slope = 0.25;
-  const Custom c = make(rapt::custom([slope](auto raw, const auto& at) { return raw * at.scale + slope * at.offset(); }), small());
+  const Custom c = Custom::make(rapt::custom([slope](auto raw, const auto& at) { return raw * at.scale + slope * at.offset(); }), small());
   const oracle::Problem& p = c.described.problem;
   check_values(c, [&](Int h, Int i, Int j) { return product(p, h, i, j) / 2 + slope * static_cast<double>(j - i); });
   check_gradients(c);
@@ -209,7 +145,7 @@ TEST(Custom, PairAndParameters) {
   support::Random random(4);
   Array w({1, 1, 1, 4});
   for (double& e : w.data) e = random.uniform(0.2, 1);
-  const Custom c = make(rapt::custom(Cauchy{}), small(),
+  const Custom c = Custom::make(rapt::custom(Cauchy{}), small(),
                         {{"width", Array({1, 1, 1, 1}, {0.7})}, {"slope", Array({1, 1, 1, 2}, {0.1, 0.3})}, {"w", w}});
   const oracle::Problem& p = c.described.problem;
   check_values(c, [&](Int h, Int i, Int j) {
@@ -225,21 +161,21 @@ TEST(Custom, VisibleAndState) {
     CaseSpec s = small();
     s.queries = 70;
     s.keys = 90;
-    const Custom c = make(rapt::custom(Strided{stride}), s);
+    const Custom c = Custom::make(rapt::custom(Strided{stride}), s);
     const oracle::Problem& p = c.described.problem;
     check_values(c, [&](Int h, Int i, Int j) {
       if ((j - i) % static_cast<Int>(stride) != 0) return -HUGE_VAL;
       return product(p, h, i, j) / 2;
     });
   }
-  check_gradients(make(rapt::custom(Strided{2}), small()));
+  check_gradients(Custom::make(rapt::custom(Strided{2}), small()));
 }
 
 TEST(Custom, MapsAndShifts) {
   support::Random random(6);
   const Array W = support::random_array({1, 2, 4, 4}, random, rapt::Dtype::f64, 0.5);
   const Array u = support::random_array({1, 1, 1, 4}, random, rapt::Dtype::f64, 0.5);
-  const Custom c = make(rapt::custom(Mapped{}), small(), {{"W", W}, {"u", u}});
+  const Custom c = Custom::make(rapt::custom(Mapped{}), small(), {{"W", W}, {"u", u}});
   const oracle::Problem& p = c.described.problem;
   check_values(c, [&](Int h, Int i, Int j) {
     double sum = 0;
@@ -249,6 +185,55 @@ TEST(Custom, MapsAndShifts) {
     return sum;
   });
   check_gradients(c);
+}
+
+TEST(Custom, MapThenShiftThenUnitLength) {
+  support::Random random(8);
+  const Array W = support::random_array({1, 1, 4, 4}, random, rapt::Dtype::f64, 0.5);
+  const Array u = support::random_array({1, 1, 2, 4}, random, rapt::Dtype::f64, 0.5);
+  const Custom c = Custom::make(rapt::custom(ShiftedUnit{}), small(), {{"W", W}, {"u", u}});
+  const oracle::Problem& p = c.described.problem;
+  check_values(c, [&](Int h, Int i, Int j) {
+    double both = 0, query = 0, key = 0;
+    for (Int out = 0; out < 4; ++out) {
+      double x = u.at(0, 0, h, out);
+      for (Int in = 0; in < 4; ++in) x += p.q.at(0, h, i, in) * W.at(0, 0, in, out);
+      const double y = p.k.at(0, h, j, out);
+      both += x * y, query += x * x, key += y * y;
+    }
+    return both / std::sqrt(query * key);
+  });
+  check_gradients(c);
+}
+
+TEST(Custom, TablesByDistance) {
+  support::Random random(12);
+  const Array number = support::random_array({1, 1, 2, 5}, random, rapt::Dtype::f64);
+  const Array vector = support::random_array({1, 1, 6, 4}, random, rapt::Dtype::f64);
+  for (Int length : {9, 70}) {
+    CaseSpec s = small();
+    s.queries = length;
+    const Custom c = Custom::make(rapt::custom(Tables{}), s, {{"number", number}, {"vector", vector}});
+    const oracle::Problem& p = c.described.problem;
+    check_values(c, [&](Int h, Int i, Int j) {
+      double read = 0;
+      for (Int d = 0; d < 4; ++d) read += p.q.at(0, h, i, d) * vector.at(0, 0, std::min<Int>(std::abs(i - j), 5), d);
+      return product(p, h, i, j) / 2 + number.at(0, 0, h, std::min<Int>(std::abs(i - j), 4)) * std::tanh(read);
+    });
+    if (length < 20) check_gradients(c);
+  }
+}
+
+TEST(Custom, WholeTilesMayBeHidden) {
+  for (std::int64_t limit : {0, 1, 40, 64, 150, 1000}) {
+    CaseSpec s = small();
+    s.queries = 90;
+    s.keys = 200;
+    const Custom c = Custom::make(rapt::custom(Blocks{limit}), s);
+    const oracle::Problem& p = c.described.problem;
+    check_values(c, [&](Int h, Int i, Int j) { return j < limit ? product(p, h, i, j) : -HUGE_VAL; });
+  }
+  check_gradients(Custom::make(rapt::custom(Blocks{6}), small()));
 }
 
 // A formula of the library, written again by a caller, gives the library's numbers.

@@ -16,7 +16,9 @@ foreach(part IN ITEMS CMakeLists.txt LICENSE benchmarks cli cmake docs include s
   file(COPY "${SOURCE_DIR}/${part}" DESTINATION "${tree}" PATTERN peers EXCLUDE)
 endforeach()
 # Of the tests only those that ask the registry what there is.
-file(COPY "${SOURCE_DIR}/tests/support" "${SOURCE_DIR}/tests/oracle" DESTINATION "${tree}/tests")
+foreach(part IN ITEMS cuda isa oracle registry support)
+  file(COPY "${SOURCE_DIR}/tests/${part}" DESTINATION "${tree}/tests")
+endforeach()
 file(COPY "${SOURCE_DIR}/tests/kernels/gradient_check_test.cc" "${SOURCE_DIR}/tests/kernels/properties_test.cc"
      DESTINATION "${tree}/tests/kernels")
 
