@@ -273,7 +273,10 @@ def measure(case, library, options):
         engines = working(problem.engines(direction), case.dtype, notes)
         roof = matrix_rate()
         times = timed(engines, options.rounds, options.budget)
-        flops = {"forward": 4, "backward": 10, "both": 14}[direction] * case.visible_pairs() * case.shape[3]
+        # Two products forward and five backward; one and two where the score is one of positions only.
+        products = (1, 2) if case.grid else (2, 5)
+        products = {"forward": products[0], "backward": products[1], "both": sum(products)}[direction]
+        flops = 2 * products * case.visible_pairs() * case.shape[3]
         rapt = times.pop("rapt")
         best = min(times, key=times.get) if times else None
         rows.append({

@@ -4,6 +4,7 @@
 /* Rapt for C99, and for languages that call C. Functions that return int give RAPT_OK or another status of enum
  * rapt_status, never an exception; rapt_last_error() says what was wrong. Calls may run on several threads at once. */
 
+/* C has no other headers and no using. NOLINTBEGIN(modernize-deprecated-headers, modernize-use-using) */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,7 +36,7 @@ enum rapt_causal { RAPT_CAUSAL_NONE = 0, RAPT_CAUSAL_TOP_LEFT = 1, RAPT_CAUSAL_B
 
 enum rapt_path { RAPT_PATH_AUTOMATIC = 0, RAPT_PATH_GENERIC = 1, RAPT_PATH_REFERENCE = 2 };
 
-/* An array in the caller's memory. Strides count elements; the last one is 1. Data NULL: no array. Inputs are only read. */
+/* An array in the caller's memory. Strides count elements, and the last one is 1. Data NULL: no array. */
 typedef struct rapt_array {
   void* data;
   int32_t dtype; /* enum rapt_dtype */
@@ -102,7 +103,7 @@ typedef struct rapt_weights_request {
   rapt_array out;
 } rapt_weights_request;
 
-/* Facts about each row of weights, contiguous [B,H,Sq] and what follows; arrays are RAPT_F64 for f64 inputs, else RAPT_F32. */
+/* Facts about each row of weights: contiguous, [B,H,Sq] and what follows; RAPT_F64 for f64 inputs, else RAPT_F32. */
 typedef struct rapt_statistics {
   size_t struct_size;
   rapt_array entropy;    /* in nats */
@@ -140,6 +141,8 @@ typedef struct rapt_gradients {
   const rapt_parameter* parameters;
   size_t parameter_count;
 } rapt_gradients;
+
+/* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
 
 /* struct_size is sizeof the struct as the caller knows it: rapt_options_init(&options, sizeof options). */
 RAPT_C_API void rapt_options_init(rapt_options* options, size_t struct_size);

@@ -165,7 +165,7 @@ rapt::Statistics Reader::statistics(const rapt_statistics& given) const {
 
 rapt::Outputs Reader::outputs(const rapt_outputs* given) const {
   need(given, "outputs");
-  const rapt_outputs o = sized(*given, offsetof(rapt_outputs, saved) + sizeof(o.saved), "outputs");
+  const rapt_outputs o = sized(*given, offsetof(rapt_outputs, saved) + sizeof(void*), "outputs");
   rapt::Outputs result;
   result.out = views(o.out, o.out_count, "out");
   result.lse = view(o.lse, "lse");

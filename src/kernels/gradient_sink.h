@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/head_waves.h"
+#include "kernels/parallel.h"
 #include "kernels/storage.h"
 
 // Where gradients are added up.
@@ -15,7 +17,7 @@ template <class T>
 class Sink {
  public:
   // `group`: how many of the problem's heads share one of this array's.
-  Sink(const View& view, std::int64_t group) : view_(view) {
+  Sink(const View& view, std::int64_t group, int threads) : view_(view), threads_(threads) {
     if (!view) return;
     operand_ = make_operand("attend_backward", "gradient", view);
     operand_.group = group;
@@ -27,11 +29,7 @@ class Sink {
       operand_.head_stride = strides[1];
       operand_.row_stride = strides[2];
     }
-    for (std::int64_t b = 0; b < operand_.batches; ++b)
-      for (std::int64_t h = 0; h < operand_.heads; ++h)
-        for (std::int64_t r = 0; r < operand_.rows; ++r)
-          std::memset(start() + b * operand_.batch_stride + h * operand_.head_stride + r * operand_.row_stride, 0,
-                      static_cast<std::size_t>(operand_.dim) * sizeof(T));
+    for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) { std::memset(row, 0, static_cast<std::size_t>(operand_.dim) * sizeof(T)); });
   }
 
   bool wanted() const { return static_cast<bool>(view_); }
@@ -39,19 +37,32 @@ class Sink {
   T* at(std::int64_t b, std::int64_t h) const { return start() + operand_.offset(b, h); }
 
   void finish() {
-    if (wanted() && view_.dtype != dtype_of<T>()) store_array(start(), view_);
+    if (!wanted() || view_.dtype == dtype_of<T>()) return;
+    for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t r, T* row) { store_row(row, operand_.dim, matrix_of(view_, b, h), r); });
   }
 
  private:
   T* start() const { return static_cast<T*>(operand_.data); }
 
+  template <class F>
+  void for_each_row(const F& f) const {
+    constexpr std::int64_t kRows = 64;
+    const std::int64_t blocks = (operand_.rows + kRows - 1) / kRows;
+    parallel_for(operand_.batches * operand_.heads * blocks, threads_, [&](std::int64_t n, int) {
+      const std::int64_t b = n / blocks / operand_.heads, h = n / blocks % operand_.heads, first = n % blocks * kRows;
+      T* matrix = start() + b * operand_.batch_stride + h * operand_.head_stride;
+      for (std::int64_t r = first; r < std::min(first + kRows, operand_.rows); ++r) f(b, h, r, matrix + r * operand_.row_stride);
+    });
+  }
+
   View view_;
+  int threads_;
   Operand operand_;
   Buffer copy_;
 };
 
-// The gradient of one parameter. Small ones are kept apart for every task and added in the order of the tasks; large
-// tables are added to directly where only one task touches a head, or kept once a task.
+// The gradient of one parameter. Each task keeps its own part, and the parts are added in the order of the tasks. Tables
+// too large for that are added up by tasks that take all of a head: `whole_heads`.
 template <class T>
 class ParameterSink {
  public:
@@ -74,20 +85,17 @@ class ParameterSink {
   bool wanted() const { return value_.given && static_cast<bool>(view_); }
   Role role() const { return value_.spec->role; }
   bool per_head() const { return value_.per_head; }
-  std::int64_t rows() const { return value_.rows; }
   bool is_table() const { return role() == Role::relative_vector || role() == Role::relative_value; }
   std::int64_t private_bytes() const { return value_.size() * static_cast<std::int64_t>(is_vectors() ? sizeof(T) : sizeof(double)); }
 
   // In the order of the tasks: one private copy for each.
-  void begin_wave(std::size_t tasks) {
+  void begin_wave(std::size_t tasks, bool whole_heads) {
     if (!wanted() || is_map()) return;
     const std::size_t size = static_cast<std::size_t>(value_.size());
-    if (is_vectors()) {
-      if (!value_.per_head) private_table_.assign(tasks * size, T(0));
-    } else {
-      private_sums_.assign(tasks * size, 0.0);
-      owner_.assign(tasks, -1);
-    }
+    owner_.assign(tasks, -1);
+    direct_ = whole_heads && value_.per_head;
+    if (!is_vectors()) private_sums_.assign(tasks * size, 0.0);
+    else if (!direct_) private_table_.assign(tasks * size, T(0));
   }
 
   // Points the kernel's task at this parameter's gradient for one head.
@@ -95,8 +103,8 @@ class ParameterSink {
     if (!wanted() || is_map()) return;
     const std::size_t size = static_cast<std::size_t>(value_.size());
     if (is_vectors()) {
-      head.relative[first_slot].grad =
-          value_.per_head ? table_ + static_cast<std::size_t>(h) * size : private_table_.data() + task * size;
+      owner_[task] = h;
+      head.relative[first_slot].grad = direct_ ? table_ + static_cast<std::size_t>(h) * size : private_table_.data() + task * size;
       return;
     }
     // A task with several heads hands over what it has of the last one before it goes on.
@@ -116,7 +124,11 @@ class ParameterSink {
     if (!wanted() || is_map()) return;
     const std::size_t size = static_cast<std::size_t>(value_.size());
     if (is_vectors()) {
-      for (std::size_t n = 0; n < private_table_.size(); ++n) table_[n % size] += private_table_[n];
+      for (std::size_t task = 0; task < owner_.size() && !direct_; ++task) {
+        if (owner_[task] < 0) continue;
+        T* to = table_ + (value_.per_head ? static_cast<std::size_t>(owner_[task]) * size : 0);
+        for (std::size_t n = 0; n < size; ++n) to[n] += private_table_[task * size + n];
+      }
       private_table_.clear();
       return;
     }
@@ -162,6 +174,7 @@ class ParameterSink {
   std::vector<double> sums_;
   T* table_ = nullptr;
   bool in_place_ = false;
+  bool direct_ = false;
   Buffer own_table_;
   std::vector<double> private_sums_;
   std::vector<T> private_table_;

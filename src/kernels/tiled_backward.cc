@@ -16,8 +16,7 @@
 namespace rapt {
 namespace {
 
-constexpr std::int64_t kTableBytes = std::int64_t{16} << 20;  // private copies of shared tables' gradients
-constexpr std::int64_t kLargeTable = 4096;                    // rows from which a table of numbers is treated like one of vectors
+constexpr std::int64_t kTableBytes = std::int64_t{16} << 20;  // the tasks' own copies of tables' gradients
 
 // Among the heads of a wave: how many share a head's matrix of an operand, and which of them it is.
 struct Sharing {
@@ -49,10 +48,10 @@ class Backward {
         grad_out_(grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),
         gradients_(gradients),
-        dq_(gradients.q, p.q.group),
-        dk_(gradients.k, p.k.group),
-        dbias_(gradients.bias, p.bias.group) {
-    for (std::size_t s = 0; s < p.v.size(); ++s) dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group);
+        dq_(gradients.q, p.q.group, p.threads),
+        dk_(gradients.k, p.k.group, p.threads),
+        dbias_(gradients.bias, p.bias.group, p.threads) {
+    for (std::size_t s = 0; s < p.v.size(); ++s) dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, p.threads);
     for (const ParameterValue& value : p.parameters) parameters_.emplace_back(value, find(value), p.heads);
     for (const Sink<T>& v : dv_) want_dv_ = want_dv_ || v.wanted();
     for (const ParameterSink<T>& s : parameters_) want_score_ = want_score_ || s.wanted();
@@ -61,9 +60,7 @@ class Backward {
     chunk_ = kernels_.backward_keys(prototype_);
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
     blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
-    serial_ = false;
-    for (const ParameterSink<T>& s : parameters_)
-      serial_ = serial_ || (s.wanted() && (s.role() == Role::relative_vector || (s.role() == Role::relative_value && s.rows() > kLargeTable)));
+    serial_ = table_bytes() * chunks_ * heads_.wave_size() > kTableBytes;
   }
 
   void run() {
@@ -116,6 +113,14 @@ class Backward {
     return order;
   }
 
+  // What one task's copies of the gradients of tables take.
+  std::int64_t table_bytes() const {
+    std::int64_t bytes = 0;
+    for (const ParameterSink<T>& s : parameters_)
+      if (s.wanted() && s.is_table()) bytes += s.private_bytes();
+    return bytes;
+  }
+
   bool tables_per_head() const {
     bool all = true;
     for (const ParameterSink<T>& s : parameters_)
@@ -166,7 +171,7 @@ class Backward {
     else
       for (std::int64_t c = 0; c < chunks_; ++c)
         for (std::int64_t n = 0; n < count; ++n) tasks.push_back({{static_cast<std::size_t>(n), c, tasks.size()}});
-    for (ParameterSink<T>& s : parameters_) s.begin_wave(tasks.size());
+    for (ParameterSink<T>& s : parameters_) s.begin_wave(tasks.size(), serial_);
 
     const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, static_cast<std::int64_t>(tasks.size())));
     BackwardTask<T> sample;
@@ -188,10 +193,7 @@ class Backward {
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     std::int64_t parts = static_cast<std::int64_t>(distinct.size());
     if (!tables_per_head()) {
-      std::int64_t bytes = 1;
-      for (const ParameterSink<T>& s : parameters_)
-        if (s.wanted() && s.is_table()) bytes += s.private_bytes();
-      parts = std::clamp<std::int64_t>(kTableBytes / bytes, 1, parts);
+      parts = std::clamp<std::int64_t>(kTableBytes / std::max<std::int64_t>(table_bytes(), 1), 1, parts);
     }
     tasks.resize(static_cast<std::size_t>(parts));
     for (std::int64_t n = 0; n < count; ++n) {

@@ -15,7 +15,7 @@ fail() {
 npy() {
   local header="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
   printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$header" >"$1"
-  printf "$3" >>"$1"
+  printf '%b' "$3" >>"$1"
 }
 
 # Without the 128 bytes before them.
@@ -44,3 +44,9 @@ near "gradient of b" "$(numbers out/d_b.npy)" 0.1111111
 status=0
 error=$("$rapt" attend --q q.npy --k q.npy --v v.npy --score kerple --param a=1 --out out 2>&1) || status=$?
 [[ $status == 2 && $error == *"param b is missing"* ]] || fail "a missing parameter gave status $status: $error"
+
+# Results are checked before they are timed.
+bench=$("$rapt" bench kerple --shape 1,1,32,8 --quick --repeat 1 --json) || fail "rapt bench failed"
+for direction in forward backward; do
+  [[ $bench == *"\"direction\": \"$direction\""* ]] || fail "rapt bench has no $direction row"
+done

@@ -22,13 +22,16 @@ endforeach()
 file(COPY "${SOURCE_DIR}/tests/kernels/gradient_check_test.cc" "${SOURCE_DIR}/tests/kernels/properties_test.cc"
      DESTINATION "${tree}/tests/kernels")
 
+# A copy older than what was built from the last one would pass for done.
+file(TOUCH "${tree}/docs/mechanisms.md")
+
 # One file and one line.
 file(COPY "${SOURCE_DIR}/examples/new_mechanism/${name}.h" DESTINATION "${tree}/src/mechanisms")
 file(APPEND "${tree}/src/mechanisms/registry.txt" "${name}\n")
 
 run("${CMAKE_COMMAND}" -S "${tree}" -B "${build}" -G Ninja --log-level=WARNING "-DCMAKE_CXX_COMPILER=${CXX}"
-    -DCMAKE_CXX_COMPILER_LAUNCHER= -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 "-DRAPT_TARGETS=${TARGET}"
-    -DRAPT_INSTALL=OFF "-DCMAKE_PROJECT_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/precompile.cmake")
+    -DCMAKE_CXX_COMPILER_LAUNCHER= -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "-DRAPT_TARGETS=${TARGET}"
+    -DRAPT_INSTALL=OFF)
 run("${CMAKE_COMMAND}" --build "${build}" --target rapt_cli rapt_mechanism_table rapt_kernels_test)
 
 run("${CMAKE_CURRENT_LIST_DIR}/check.sh" "${build}/rapt" "${WORK_DIR}/arrays")

@@ -11,6 +11,7 @@ namespace {
 constexpr std::byte kPattern[2] = {std::byte{0xa5}, std::byte{0x7f}};
 // Odd, so that rows do not lie on the boundaries that vectors like.
 constexpr std::int64_t kGuard = 67;
+constexpr std::int64_t kOff = 3;
 
 std::byte pattern(std::size_t n) { return kPattern[n % 2]; }
 
@@ -25,7 +26,14 @@ const char* label(Layout layout) {
   return "?";
 }
 
-Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout) : dtype_(dtype), shape_(shape) {
+Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout) : Buffer(dtype, shape, layout, kGuard, kGuard) {}
+
+Buffer::Buffer(const oracle::Array& values, rapt::Dtype dtype, Layout layout) : Buffer(dtype, values.shape, layout, kOff, 0) {
+  set(values);
+}
+
+Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std::int64_t guard_before, std::int64_t guard_after)
+    : dtype_(dtype), shape_(shape) {
   const auto [batch, heads, rows, dim] = shape;
   switch (layout) {
     case Layout::bhsd: strides_ = {heads * rows * dim, rows * dim, dim, 1}; break;
@@ -40,13 +48,9 @@ Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout) : d
   std::int64_t last = 0;
   for (int n = 0; n < 4; ++n) last += (shape_[n] - 1) * strides_[n];
   const std::size_t element = rapt::size_of(dtype);
-  start_ = static_cast<std::size_t>(kGuard) * element;
-  bytes_.resize(static_cast<std::size_t>(last + 1 + 2 * kGuard) * element);
+  start_ = static_cast<std::size_t>(guard_before) * element;
+  bytes_.resize(static_cast<std::size_t>(guard_before + last + 1 + guard_after) * element);
   for (std::size_t n = 0; n < bytes_.size(); ++n) bytes_[n] = pattern(n);
-}
-
-Buffer::Buffer(const oracle::Array& values, rapt::Dtype dtype, Layout layout) : Buffer(dtype, values.shape, layout) {
-  set(values);
 }
 
 rapt::View Buffer::view() { return {bytes_.data() + start_, dtype_, shape_, strides_}; }

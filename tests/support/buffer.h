@@ -14,7 +14,8 @@ enum class Layout { bhsd, bshd, gaps };
 
 const char* label(Layout layout);
 
-// An array of any storage type with guard bytes around and between its elements, filled with a pattern that is NaN.
+// An array of any storage type, filled with a pattern that is NaN. Outputs have guard bytes around and between their
+// elements; arrays made from values end where the allocation ends, so that sanitizers see reads past it.
 class Buffer {
  public:
   Buffer() = default;
@@ -37,6 +38,7 @@ class Buffer {
   bool untouched() const;
 
  private:
+  Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std::int64_t guard_before, std::int64_t guard_after);
   template <class F>
   void for_each_place(F f) const;
 
