@@ -19,13 +19,13 @@ enum class Normalizer : std::uint8_t { softmax, argmax };
 enum class Path : std::uint8_t { automatic, generic, reference };
 
 struct AttendOptions {
-  Score score;                   // scaled_dot unless set
-  std::optional<double> scale;   // in place of 1/√Dk, or of 1 where the formula has none
-  double softcap = 0;            // c > 0: the score becomes c·tanh(score/c)
-  ConstView bias;                // [B|1, H|1, Sq|1, Sk], added after the softcap
+  Score score;                  // scaled_dot unless set
+  std::optional<double> scale;  // in place of 1/√Dk, or of 1 where the formula has none
+  double softcap = 0;           // c > 0: the score becomes c·tanh(score/c)
+  ConstView bias;               // [B|1, H|1, Sq|1, Sk], added after the softcap
   Mask mask;
   Normalizer normalizer = Normalizer::softmax;
-  int threads = 0;               // 0: default_threads()
+  int threads = 0;  // 0: default_threads()
   Path path = Path::automatic;
 };
 
@@ -49,14 +49,14 @@ struct WeightsRequest {
 // Facts about each row of weights. Leave out what is not wanted. Every array is contiguous, [B,H,Sq] and what follows;
 // numbers are in the compute type: f64 for f64 inputs, f32 for all others.
 struct Statistics {
-  View entropy;                        // in nats
-  std::int64_t* argmax = nullptr;      // first key of largest weight; −1 where nothing is visible
-  View position;                       // expected key position; on a grid [.., 2]: row, column
-  View covariance;                     // of that position; on a grid [.., 2, 2]
+  View entropy;                    // in nats
+  std::int64_t* argmax = nullptr;  // first key of largest weight; −1 where nothing is visible
+  View position;                   // expected key position; on a grid [.., 2]: row, column
+  View covariance;                 // of that position; on a grid [.., 2, 2]
   int top_k = 0;
-  std::int64_t* top_indices = nullptr; // [.., top_k], largest first, −1 where fewer keys are visible
-  View top_weights;                    // [.., top_k]
-  std::array<std::int64_t, 2> grid{};  // rows, columns of the keys; {0,0}: positions are 0 … Sk−1
+  std::int64_t* top_indices = nullptr;  // [.., top_k], largest first, −1 where fewer keys are visible
+  View top_weights;                     // [.., top_k]
+  std::array<std::int64_t, 2> grid{};   // rows, columns of the keys; {0,0}: positions are 0 … Sk−1
 };
 
 // What the backward pass needs of the forward pass: the maximum and the sum of every row. Two numbers a row.
@@ -76,7 +76,7 @@ class Saved {
 
 struct Outputs {
   std::vector<View> out;  // one for each value set, [B,H,Sq,Dv]
-  View lse;               // [B,H,Sq,1]: log Σ exp(score), −∞ where nothing is visible; the largest score under argmax
+  View lse;  // [B,H,Sq,1]: log Σ exp(score), −∞ where nothing is visible; the largest score under argmax
   std::vector<WeightsRequest> weights;
   Statistics statistics;
   Saved* saved = nullptr;  // filled for attend_backward

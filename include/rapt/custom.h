@@ -45,8 +45,7 @@ template <class M>
 Score custom(M mechanism) {
   if constexpr (requires(const M& m, float x, const At<float>& at) { m(x, at); })
     return detail::make_score(detail::FormulaMechanism<M>{std::move(mechanism)});
-  else
-    return detail::make_score(std::move(mechanism));
+  else return detail::make_score(std::move(mechanism));
 }
 
 }  // namespace rapt

@@ -30,8 +30,8 @@ constexpr std::size_t size_of(Dtype dtype) {
 const char* name_of(Dtype dtype);
 
 template <class T>
-inline constexpr bool is_storable = std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                                    std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+inline constexpr bool is_storable =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
 template <class T>
   requires is_storable<T>

@@ -65,9 +65,18 @@ struct Dual {
   }
 
   // With a constant: no derivative of it to carry.
-  friend RAPT_FN Dual operator+(Dual a, N b) { a.value = a.value + b; return a; }
-  friend RAPT_FN Dual operator+(N a, Dual b) { b.value = a + b.value; return b; }
-  friend RAPT_FN Dual operator-(Dual a, N b) { a.value = a.value - b; return a; }
+  friend RAPT_FN Dual operator+(Dual a, N b) {
+    a.value = a.value + b;
+    return a;
+  }
+  friend RAPT_FN Dual operator+(N a, Dual b) {
+    b.value = a + b.value;
+    return b;
+  }
+  friend RAPT_FN Dual operator-(Dual a, N b) {
+    a.value = a.value - b;
+    return a;
+  }
   friend RAPT_FN Dual operator-(N a, const Dual& b) { return b.chain(a - b.value, N(-1)); }
   friend RAPT_FN Dual operator*(const Dual& a, N b) { return a.chain(a.value * b, b); }
   friend RAPT_FN Dual operator*(N a, const Dual& b) { return b.chain(a * b.value, a); }
@@ -79,14 +88,30 @@ struct Dual {
 
   template <class A>
   static constexpr bool is_constant = std::is_arithmetic_v<A> && !std::is_same_v<A, N>;
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator+(Dual a, A b) { return a + N(b); }
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator+(A a, Dual b) { return N(a) + b; }
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator-(Dual a, A b) { return a - N(b); }
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator-(A a, Dual b) { return N(a) - b; }
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator*(Dual a, A b) { return a * N(b); }
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator*(A a, Dual b) { return N(a) * b; }
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator/(Dual a, A b) { return a / N(b); }
-  template <class A> requires is_constant<A> friend RAPT_FN Dual operator/(A a, Dual b) { return N(a) / b; }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator+(Dual a, A b) { return a + N(b); }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator+(A a, Dual b) { return N(a) + b; }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator-(Dual a, A b) { return a - N(b); }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator-(A a, Dual b) { return N(a) - b; }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator*(Dual a, A b) { return a * N(b); }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator*(A a, Dual b) { return N(a) * b; }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator/(Dual a, A b) { return a / N(b); }
+  template <class A>
+    requires is_constant<A>
+  friend RAPT_FN Dual operator/(A a, Dual b) { return N(a) / b; }
 
   // Comparisons look at the values alone.
   friend RAPT_FN auto operator<(const Dual& a, const Dual& b) { return a.value < b.value; }

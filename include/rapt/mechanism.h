@@ -34,13 +34,13 @@
 namespace rapt {
 
 enum class Role : std::uint8_t {
-  value,                 // numbers that the score reads as they are
-  relative_value,        // a table of numbers; p is the one at index(offset)
-  relative_vector,       // a table of vectors; p is the given query (plus relative_query_shift) · the one at index(offset)
-  pair_weight,           // w[d] of pair()
-  query_map,             // a matrix [in, out] applied to every query before scoring
-  key_map,               // the same for keys
-  query_shift,           // a vector added to every query in q·k
+  value,            // numbers that the score reads as they are
+  relative_value,   // a table of numbers; p is the one at index(offset)
+  relative_vector,  // a table of vectors; p is the given query (plus relative_query_shift) · the one at index(offset)
+  pair_weight,      // w[d] of pair()
+  query_map,        // a matrix [in, out] applied to every query before scoring
+  key_map,          // the same for keys
+  query_shift,      // a vector added to every query in q·k
   relative_query_shift,  // a vector added to every query in the products with relative vectors
 };
 
@@ -129,8 +129,10 @@ struct QuadraticForm {
   N constant, row, col, row_row, col_col, row_col;
 };
 
-template <class T> struct ScoreTile;
-template <class T> struct PairTile;
+template <class T>
+struct ScoreTile;
+template <class T>
+struct PairTile;
 
 // The hooks of one mechanism compiled for one number type and one instruction set. Null: the engine's default.
 template <class T>
@@ -178,7 +180,8 @@ struct MechanismInfo {
   bool (*uses_content)(const void* object, std::span<const double> settings) = nullptr;
   Visible (*visible_tile)(const void* object, const TileRange&) = nullptr;
   // The six coefficients of the form and their derivatives in every slot.
-  void (*form)(const void* object, const double* slots, double* coefficients, double (*derivatives)[kMaxSlots]) = nullptr;
+  void (*form)(const void* object, const double* slots, double* coefficients,
+               double (*derivatives)[kMaxSlots]) = nullptr;
 };
 
 struct NamedView {
@@ -196,8 +199,8 @@ struct Score {
   const MechanismInfo* mechanism = nullptr;  // null: scaled_dot
   std::vector<NamedView> parameters;
   std::vector<NamedNumber> settings;
-  std::array<std::int64_t, 2> grid{};   // rows, columns
-  std::shared_ptr<const void> object;   // the hooks' own state, when they have any; see custom.h
+  std::array<std::int64_t, 2> grid{};  // rows, columns
+  std::shared_ptr<const void> object;  // the hooks' own state, when they have any; see custom.h
 };
 
 }  // namespace rapt

@@ -49,10 +49,10 @@ struct ScoreTile {
   std::int64_t keys_total = 0;
   T scale = 1;
   std::span<const double> settings;
-  const T* values = nullptr;                  // [slots]: this head's numbers where the role is value
-  RelativeRows<T> relative[kMaxSlots];        // the other slots
-  double* value_grads = nullptr;              // [slots], added to
-  const T* query_row = nullptr;               // [columns], grid coordinates
+  const T* values = nullptr;            // [slots]: this head's numbers where the role is value
+  RelativeRows<T> relative[kMaxSlots];  // the other slots
+  double* value_grads = nullptr;        // [slots], added to
+  const T* query_row = nullptr;         // [columns], grid coordinates
   const T* query_col = nullptr;
   const T* key_row = nullptr;  // [keys]
   const T* key_col = nullptr;
@@ -64,11 +64,11 @@ struct PairTile {
   const void* object = nullptr;
   const T* queries = nullptr;
   const T* key_rows = nullptr;
-  const T* weights = nullptr;  // [dim], or null: all 1
-  T* scores = nullptr;         // [keys][stride], written
-  const T* grad = nullptr;     // [keys][stride]
-  T* grad_queries = nullptr;   // [dim][stride], added to
-  T* grad_keys = nullptr;      // [keys][grad_key_stride], added to
+  const T* weights = nullptr;      // [dim], or null: all 1
+  T* scores = nullptr;             // [keys][stride], written
+  const T* grad = nullptr;         // [keys][stride]
+  T* grad_queries = nullptr;       // [dim][stride], added to
+  T* grad_keys = nullptr;          // [keys][grad_key_stride], added to
   double* grad_weights = nullptr;  // [dim], added to; may be null
   int dim = 0;
   int keys = 0;
@@ -83,7 +83,9 @@ namespace detail {
 template <class M> concept HasParameters = requires { M::parameters; };
 template <class M> concept HasSettings = requires { M::settings; };
 template <class M> concept HasForm = requires(const M& m, const double* p) { m.template form<double>(p); };
-template <class M> concept HasScore = requires(const M& m, float x, const float* p, const At<float>& at) { m.score(x, p, at); };
+template <class M> concept HasScore = requires(const M& m, float x, const float* p, const At<float>& at) {
+  m.score(x, p, at);
+};
 template <class M> concept HasPair = requires(const M& m, float x) { m.pair(x, x, x); };
 template <class M> concept HasVisible = requires(const M& m, const At<float>& at) { m.visible(at); };
 template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
@@ -124,7 +126,8 @@ RAPT_FN N evaluate(const M& m, N raw, const P& p, const At<V>& at) {
   if constexpr (HasForm<M> && !HasScore<M>) {
     const QuadraticForm<N> f = m.template form<N>(p);
     return ((f.row_row * at.row + f.row) * at.row + (f.col_col * at.col + f.col) * at.col +
-            f.row_col * (at.row * at.col) + f.constant) * at.scale;
+            f.row_col * (at.row * at.col) + f.constant) *
+           at.scale;
   } else {
     return m.score(raw, p, at);
   }
@@ -334,7 +337,7 @@ MechanismInfo make_mechanism(std::string_view name) {
       return detail::hooks<M>(object).visible_tile(range);
     };
   if constexpr (detail::HasForm<M>)
-    info.form = [](const void* object, const double* slots, double* coefficients, double (*derivatives)[kMaxSlots]) {
+    info.form = [](const void* object, const double* slots, double* coefficients, double(*derivatives)[kMaxSlots]) {
       constexpr int kSlots = detail::slot_count<M>();
       using N = Dual<double, kSlots + 1>;
       N p[kSlots + 1];

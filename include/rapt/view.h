@@ -43,18 +43,16 @@ std::int64_t element_count(const Shape& shape);
 
 // A contiguous array: view(data, {batch, heads, sequence, dim}), or fewer sizes, aligned to the right.
 template <class T>
-  requires is_storable<T>
-View view(T* data, std::initializer_list<std::int64_t> sizes) {
-  const Shape shape = right_aligned(sizes);
-  return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
-}
+  requires is_storable<T> View view(T* data, std::initializer_list<std::int64_t> sizes) {
+    const Shape shape = right_aligned(sizes);
+    return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
+  }
 
 template <class T>
-  requires is_storable<T>
-ConstView view(const T* data, std::initializer_list<std::int64_t> sizes) {
-  const Shape shape = right_aligned(sizes);
-  return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
-}
+  requires is_storable<T> ConstView view(const T* data, std::initializer_list<std::int64_t> sizes) {
+    const Shape shape = right_aligned(sizes);
+    return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
+  }
 
 // An array stored [batch, sequence, heads, dim], seen as [batch, heads, sequence, dim] without a copy.
 template <class T>

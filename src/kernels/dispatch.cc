@@ -17,11 +17,11 @@
 
 namespace rapt {
 
-#define RAPT_DECLARE(name) \
-  namespace name {         \
-  template <class T>       \
-  const Kernels<T>& kernels(); \
-  extern template const Kernels<float>& kernels(); \
+#define RAPT_DECLARE(name)                          \
+  namespace name {                                  \
+  template <class T>                                \
+  const Kernels<T>& kernels();                      \
+  extern template const Kernels<float>& kernels();  \
   extern template const Kernels<double>& kernels(); \
   }
 RAPT_FOR_EACH_TARGET(RAPT_DECLARE)

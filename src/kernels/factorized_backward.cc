@@ -51,8 +51,8 @@ void value_gradient(const Problem& problem, const Operand& grad_out, const View&
     pass.run(layout, weights[static_cast<std::size_t>(h)], Direction::to_keys, h > own_h * v.group,
              [&](std::int64_t r, T* dst) {
                for (std::int64_t b = begin; b < end; ++b) {
-                 kernels.load_rows(columns_from(grad_out.at(b, h), slice.first), r * layout.cols, layout.cols, slice.count,
-                                   b == begin ? dst : line.data(), layout.width);
+                 kernels.load_rows(columns_from(grad_out.at(b, h), slice.first), r * layout.cols, layout.cols,
+                                   slice.count, b == begin ? dst : line.data(), layout.width);
                  for (std::size_t n = 0; b > begin && n < line.size(); ++n) dst[n] += line[n];
                }
              });
@@ -127,15 +127,15 @@ class Moments {
       clear_unseen(layout, head, r);
       layout.multiply_columns(*matrices[0], Direction::to_queries, values_, rows_[0]);
     }
-    for (int n = 1; n < 3; ++n)
-      layout.multiply_columns(*matrices[n], Direction::to_queries, values_, rows_[n]);
+    for (int n = 1; n < 3; ++n) layout.multiply_columns(*matrices[n], Direction::to_queries, values_, rows_[n]);
   }
 
   // A key that no query gives any weight has no part in the gradient, even if its value is NaN.
   void clear_unseen(const Layout<T>& layout, const HeadMoments<T>& head, std::int64_t r) {
     const auto largest = [](const Axis& axis, std::int64_t key) {
       double w = 0;
-      for (std::int64_t i = 0; i < axis.size; ++i) w = std::max(w, axis.weights[static_cast<std::size_t>(i * axis.size + key)]);
+      for (std::int64_t i = 0; i < axis.size; ++i)
+        w = std::max(w, axis.weights[static_cast<std::size_t>(i * axis.size + key)]);
       return w;
     };
     for (std::int64_t c = 0; c < layout.cols; ++c)

@@ -104,15 +104,33 @@ Layout<T>::Layout(const Problem& problem, const Kernels<T>& table, std::int64_t 
 template <class T>
 void Layout<T>::multiply_columns(const std::vector<T>& a, Direction direction, const T* in, T* out) const {
   const bool plain = direction == Direction::to_queries;
-  kernels->product({.m = cols, .n = width, .k = cols, .a = a.data(), .a_row = plain ? cols : 1, .a_col = plain ? 1 : cols,
-                    .b = in, .b_row = width, .c = out, .c_row = width, .accumulate = false});
+  kernels->product({.m = cols,
+                    .n = width,
+                    .k = cols,
+                    .a = a.data(),
+                    .a_row = plain ? cols : 1,
+                    .a_col = plain ? 1 : cols,
+                    .b = in,
+                    .b_row = width,
+                    .c = out,
+                    .c_row = width,
+                    .accumulate = false});
 }
 
 template <class T>
-void Layout<T>::multiply_rows(const std::vector<T>& a, Direction direction, const T* in, T* out, bool accumulate) const {
+void Layout<T>::multiply_rows(const std::vector<T>& a, Direction direction, const T* in, T* out,
+                              bool accumulate) const {
   const bool plain = direction == Direction::to_queries;
-  kernels->product({.m = rows, .n = cols * width, .k = rows, .a = a.data(), .a_row = plain ? rows : 1,
-                    .a_col = plain ? 1 : rows, .b = in, .b_row = stride, .c = out, .c_row = stride,
+  kernels->product({.m = rows,
+                    .n = cols * width,
+                    .k = rows,
+                    .a = a.data(),
+                    .a_row = plain ? rows : 1,
+                    .a_col = plain ? 1 : rows,
+                    .b = in,
+                    .b_row = stride,
+                    .c = out,
+                    .c_row = stride,
                     .accumulate = accumulate});
 }
 
@@ -133,7 +151,8 @@ template struct Layout<double>;
 
 bool can_factorize(const Problem& problem) {
   const std::int64_t rows = problem.grid[0], cols = problem.grid[1];
-  if (problem.mechanism->form == nullptr || problem.uses_content || problem.normalizer != Normalizer::softmax) return false;
+  if (problem.mechanism->form == nullptr || problem.uses_content || problem.normalizer != Normalizer::softmax)
+    return false;
   if (factorized::has_mask(problem) || problem.bias || problem.softcap > 0) return false;
   if (problem.queries != problem.keys || rows * cols != problem.keys) return false;
   if (rows * rows + cols * cols > factorized::kWeightsPerPlace * problem.keys) return false;

@@ -29,7 +29,9 @@ class Sink {
       operand_.head_stride = strides[1];
       operand_.row_stride = strides[2];
     }
-    for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) { std::memset(row, 0, static_cast<std::size_t>(operand_.dim) * sizeof(T)); });
+    for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) {
+      std::memset(row, 0, static_cast<std::size_t>(operand_.dim) * sizeof(T));
+    });
   }
 
   bool wanted() const { return static_cast<bool>(view_); }
@@ -38,7 +40,9 @@ class Sink {
 
   void finish() {
     if (!wanted() || view_.dtype == dtype_of<T>()) return;
-    for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t r, T* row) { store_row(row, operand_.dim, matrix_of(view_, b, h), r); });
+    for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t r, T* row) {
+      store_row(row, operand_.dim, matrix_of(view_, b, h), r);
+    });
   }
 
  private:
@@ -51,7 +55,8 @@ class Sink {
     parallel_for(operand_.batches * operand_.heads * blocks, threads_, [&](std::int64_t n, int) {
       const std::int64_t b = n / blocks / operand_.heads, h = n / blocks % operand_.heads, first = n % blocks * kRows;
       T* matrix = start() + b * operand_.batch_stride + h * operand_.head_stride;
-      for (std::int64_t r = first; r < std::min(first + kRows, operand_.rows); ++r) f(b, h, r, matrix + r * operand_.row_stride);
+      for (std::int64_t r = first; r < std::min(first + kRows, operand_.rows); ++r)
+        f(b, h, r, matrix + r * operand_.row_stride);
     });
   }
 
@@ -86,7 +91,9 @@ class ParameterSink {
   Role role() const { return value_.spec->role; }
   bool per_head() const { return value_.per_head; }
   bool is_table() const { return role() == Role::relative_vector || role() == Role::relative_value; }
-  std::int64_t private_bytes() const { return value_.size() * static_cast<std::int64_t>(is_vectors() ? sizeof(T) : sizeof(double)); }
+  std::int64_t private_bytes() const {
+    return value_.size() * static_cast<std::int64_t>(is_vectors() ? sizeof(T) : sizeof(double));
+  }
 
   // In the order of the tasks: one private copy for each.
   void begin_wave(std::size_t tasks, bool whole_heads) {
@@ -104,7 +111,8 @@ class ParameterSink {
     const std::size_t size = static_cast<std::size_t>(value_.size());
     if (is_vectors()) {
       owner_[task] = h;
-      head.relative[first_slot].grad = direct_ ? table_ + static_cast<std::size_t>(h) * size : private_table_.data() + task * size;
+      head.relative[first_slot].grad =
+          direct_ ? table_ + static_cast<std::size_t>(h) * size : private_table_.data() + task * size;
       return;
     }
     // A task with several heads hands over what it has of the last one before it goes on.
@@ -117,7 +125,8 @@ class ParameterSink {
   void add_values(int first_slot, std::size_t task, std::int64_t, const double* values) {
     if (!wanted() || role() != Role::value) return;
     const std::size_t size = static_cast<std::size_t>(value_.size());
-    for (std::size_t n = 0; n < size; ++n) private_sums_[task * size + n] += values[static_cast<std::size_t>(first_slot) + n];
+    for (std::size_t n = 0; n < size; ++n)
+      private_sums_[task * size + n] += values[static_cast<std::size_t>(first_slot) + n];
   }
 
   void end_wave() {
@@ -140,7 +149,8 @@ class ParameterSink {
   void add_matrix(std::int64_t h, const T* part, std::ptrdiff_t stride) {
     double* to = sums_.data() + (value_.per_head ? h * value_.size() : 0);
     for (std::int64_t r = 0; r < value_.rows; ++r)
-      for (std::int64_t c = 0; c < value_.cols; ++c) to[r * value_.cols + c] += static_cast<double>(part[r * stride + c]);
+      for (std::int64_t c = 0; c < value_.cols; ++c)
+        to[r * value_.cols + c] += static_cast<double>(part[r * stride + c]);
   }
 
   void finish() {
@@ -156,7 +166,8 @@ class ParameterSink {
  private:
   bool is_vectors() const { return role() == Role::relative_vector; }
   bool is_map() const {
-    return role() == Role::query_map || role() == Role::key_map || role() == Role::query_shift || role() == Role::relative_query_shift;
+    return role() == Role::query_map || role() == Role::key_map || role() == Role::query_shift ||
+           role() == Role::relative_query_shift;
   }
 
   void flush(std::size_t task) {

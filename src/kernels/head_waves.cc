@@ -12,7 +12,7 @@
 namespace rapt {
 namespace {
 
-constexpr std::int64_t kMapBlock = 128;               // rows mapped by one task
+constexpr std::int64_t kMapBlock = 128;                      // rows mapped by one task
 constexpr std::int64_t kWaveBytes = std::int64_t{24} << 20;  // mapped rows of one wave
 
 std::int64_t round_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -78,7 +78,8 @@ void HeadWaves<T>::relative_indices() {
     std::int64_t zero = 0;
     bool identity = true;
     if (value.given && (value.spec->role == Role::relative_value || value.spec->role == Role::relative_vector)) {
-      if (!p.mechanism->has_index) throw Error("mechanism " + std::string(p.mechanism->name) + ": it has a relative table but no index()");
+      if (!p.mechanism->has_index)
+        throw Error("mechanism " + std::string(p.mechanism->name) + ": it has a relative table but no index()");
       const Along along = value.spec->along;
       const std::int64_t before = along == Along::position ? p.queries : p.grid[along == Along::grid_row ? 0 : 1];
       const std::int64_t after = along == Along::position ? p.keys : before;
@@ -88,8 +89,9 @@ void HeadWaves<T>::relative_indices() {
       for (std::int64_t n = 0; n < before + after - 1; ++n) {
         const std::int64_t row = p.mechanism->index(p.object, n - zero, shape);
         if (row < 0 || row >= value.rows)
-          throw Error("mechanism " + std::string(p.mechanism->name) + ": index(" + std::to_string(n - zero) + ") gave row " +
-                      std::to_string(row) + " of '" + std::string(value.spec->name) + "', which has " + std::to_string(value.rows));
+          throw Error("mechanism " + std::string(p.mechanism->name) + ": index(" + std::to_string(n - zero) +
+                      ") gave row " + std::to_string(row) + " of '" + std::string(value.spec->name) + "', which has " +
+                      std::to_string(value.rows));
         index[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(row);
         identity = identity && row == index[0] + n;
       }
@@ -126,7 +128,8 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   if (p.bias) task.bias = p.bias.at(0, 0);
   task.normalizer = p.normalizer;
   task.visibility = &visibility_;
-  task.ranges = [](const void* visibility, std::int64_t b, std::int64_t first, int count, std::int64_t* begin, std::int64_t* end) {
+  task.ranges = [](const void* visibility, std::int64_t b, std::int64_t first, int count, std::int64_t* begin,
+                   std::int64_t* end) {
     static_cast<const Visibility*>(visibility)->ranges(b, first, count, begin, end);
   };
   for (std::size_t n = 0; n < p.parameters.size(); ++n) {
@@ -167,7 +170,8 @@ void HeadWaves<T>::fill(Head<T>& head) const {
     const ParameterValue& value = p.parameters[n];
     if (!value.given) continue;
     if (value.spec->role == Role::value)
-      for (int s = 0; s < value.spec->slots(); ++s) task.values[value.first_slot + s] = value.template head<T>(head.h)[s];
+      for (int s = 0; s < value.spec->slots(); ++s)
+        task.values[value.first_slot + s] = value.template head<T>(head.h)[s];
     if (value.spec->role == Role::pair_weight) task.pair_weights = value.template head<T>(head.h);
     if (!indices_[n].empty()) task.relative[value.first_slot].table = value.template head<T>(head.h);
   }
@@ -186,15 +190,25 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
       for (std::int64_t d = 0; d < dim; ++d) to[r * relative_pad_ + d] += shift[d];
   }
   for (std::size_t n = 0; n < head.converted_v.size() && keys; ++n)
-    kernels_.load_rows(p.v[n].at(head.b, head.h), first, rows, p.v[n].dim, head.converted_v[n] + first * value_pad(n), value_pad(n));
+    kernels_.load_rows(p.v[n].at(head.b, head.h), first, rows, p.v[n].dim, head.converted_v[n] + first * value_pad(n),
+                       value_pad(n));
   if (!(keys ? maps_k_ : maps_q_)) return;
   T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;
   if (const ParameterValue* map = p.find(keys ? Role::key_map : Role::query_map)) {
     const std::vector<T> w = padded_copy(map->template head<T>(head.h), map->rows, map->cols, inner_pad_, false);
     const std::int64_t pad = round_to(dim, kernels_.pad);
     kernels_.load_rows(source, first, rows, dim, scratch, pad);
-    kernels_.product({.m = rows, .n = inner_pad_, .k = dim, .a = scratch, .a_row = pad, .a_col = 1, .b = w.data(),
-                      .b_row = inner_pad_, .c = to, .c_row = inner_pad_, .accumulate = false});
+    kernels_.product({.m = rows,
+                      .n = inner_pad_,
+                      .k = dim,
+                      .a = scratch,
+                      .a_row = pad,
+                      .a_col = 1,
+                      .b = w.data(),
+                      .b_row = inner_pad_,
+                      .c = to,
+                      .c_row = inner_pad_,
+                      .accumulate = false});
   } else {
     kernels_.load_rows(source, first, rows, dim, to, inner_pad_);
   }
@@ -232,7 +246,8 @@ void HeadWaves<T>::prepare_fast(std::vector<Head<T>>& heads) const {
 }
 
 template <class T>
-std::vector<Head<T>> HeadWaves<T>::prepare(const std::vector<std::int64_t>& order, std::int64_t first, std::int64_t count) {
+std::vector<Head<T>> HeadWaves<T>::prepare(const std::vector<std::int64_t>& order, std::int64_t first,
+                                           std::int64_t count) {
   std::vector<Head<T>> heads(static_cast<std::size_t>(count));
   T* next = mapped_.template as<T>();
   for (std::int64_t n = 0; n < count; ++n) {

@@ -18,7 +18,9 @@ class Buffer {
     if (bytes != 0 && !data_) throw std::bad_alloc();
   }
   template <class T>
-  T* as() const { return static_cast<T*>(data_.get()); }
+  T* as() const {
+    return static_cast<T*>(data_.get());
+  }
   std::size_t size() const { return bytes_; }
 
  private:

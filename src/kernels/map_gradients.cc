@@ -31,7 +31,9 @@ MapGradients<T>::MapGradients(const Problem& problem, const Kernels<T>& kernels,
                               const std::vector<Head<T>>& wave, bool want_dq, bool want_dk,
                               std::vector<ParameterSink<T>>& parameters)
     : p_(problem), kernels_(kernels), heads_(heads), wave_(wave), parameters_(parameters), want_dq_(want_dq) {
-  const auto bytes = [&](std::int64_t rows, std::int64_t pad) { return static_cast<std::size_t>(rows * pad) * sizeof(T); };
+  const auto bytes = [&](std::int64_t rows, std::int64_t pad) {
+    return static_cast<std::size_t>(rows * pad) * sizeof(T);
+  };
   if (heads.maps_q() && (want_dq || sink(Role::query_map) || sink(Role::query_shift)))
     dq_bytes_ = bytes(problem.queries, heads.inner_pad());
   if (heads.maps_relative() && (want_dq || sink(Role::relative_query_shift)))
@@ -91,17 +93,28 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
     for (std::int64_t r = 0; r < count; ++r) {
       // A row without gradient adds nothing, even where it holds NaN or an infinity.
       const T* row = g.data() + r * pad;
-      if (std::all_of(row, row + p_.inner, [](T v) { return v == T(0); })) std::fill_n(x.data() + r * dim_pad, dim, T(0));
+      if (std::all_of(row, row + p_.inner, [](T v) { return v == T(0); }))
+        std::fill_n(x.data() + r * dim_pad, dim, T(0));
     }
     if (!shift.empty())
       for (std::int64_t r = 0; r < count; ++r)
-        for (std::int64_t d = 0; d < p_.inner; ++d) shift[static_cast<std::size_t>(d)] += g[static_cast<std::size_t>(r * pad + d)];
+        for (std::int64_t d = 0; d < p_.inner; ++d)
+          shift[static_cast<std::size_t>(d)] += g[static_cast<std::size_t>(r * pad + d)];
     if (p_.mechanism->unit_rows) {
       const T* lengths = x.data();
       std::int64_t lengths_stride = dim_pad;
       if (map) {
-        kernels_.product({.m = count, .n = pad, .k = dim, .a = x.data(), .a_row = dim_pad, .a_col = 1, .b = straight.data(),
-                          .b_row = pad, .c = mapped.data(), .c_row = pad, .accumulate = false});
+        kernels_.product({.m = count,
+                          .n = pad,
+                          .k = dim,
+                          .a = x.data(),
+                          .a_row = dim_pad,
+                          .a_col = 1,
+                          .b = straight.data(),
+                          .b_row = pad,
+                          .c = mapped.data(),
+                          .c_row = pad,
+                          .accumulate = false});
         lengths = mapped.data();
         lengths_stride = pad;
       }
@@ -116,18 +129,37 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
         }
         const double inverse = square == 0 ? 0 : 1 / std::sqrt(square);
         for (std::int64_t d = 0; d < p_.inner; ++d)
-          to[d] = static_cast<T>((static_cast<double>(to[d]) - static_cast<double>(row[d]) * along * inverse * inverse) * inverse);
+          to[d] = static_cast<T>(
+              (static_cast<double>(to[d]) - static_cast<double>(row[d]) * along * inverse * inverse) * inverse);
       }
     }
     if (!dw.empty())
-      kernels_.product({.m = dim, .n = pad, .k = count, .a = x.data(), .a_row = 1, .a_col = dim_pad, .b = g.data(), .b_row = pad,
-                        .c = dw.data(), .c_row = pad, .accumulate = true});
+      kernels_.product({.m = dim,
+                        .n = pad,
+                        .k = count,
+                        .a = x.data(),
+                        .a_row = 1,
+                        .a_col = dim_pad,
+                        .b = g.data(),
+                        .b_row = pad,
+                        .c = dw.data(),
+                        .c_row = pad,
+                        .accumulate = true});
     if (!target.wanted()) continue;
     const T* back = g.data();
     std::int64_t back_stride = pad;
     if (map) {
-      kernels_.product({.m = count, .n = dim_pad, .k = p_.inner, .a = g.data(), .a_row = pad, .a_col = 1, .b = transposed.data(),
-                        .b_row = dim_pad, .c = dx.data(), .c_row = dim_pad, .accumulate = false});
+      kernels_.product({.m = count,
+                        .n = dim_pad,
+                        .k = p_.inner,
+                        .a = g.data(),
+                        .a_row = pad,
+                        .a_col = 1,
+                        .b = transposed.data(),
+                        .b_row = dim_pad,
+                        .c = dx.data(),
+                        .c_row = dim_pad,
+                        .accumulate = false});
       back = dx.data();
       back_stride = dim_pad;
     }
@@ -143,7 +175,8 @@ void MapGradients<T>::run_head(std::size_t n, Sink<T>& dq, Sink<T>& dk, Parts& p
   const Head<T>& head = wave_[n];
   std::vector<T> none;
   if (dq_bytes_ > 0) {
-    if (sink(Role::query_map)) parts.query_map.assign(static_cast<std::size_t>(p_.query_dim * heads_.inner_pad()), T(0));
+    if (sink(Role::query_map))
+      parts.query_map.assign(static_cast<std::size_t>(p_.query_dim * heads_.inner_pad()), T(0));
     if (sink(Role::query_shift)) parts.query_shift.assign(static_cast<std::size_t>(heads_.inner_pad()), T(0));
     back_through(head, false, dq_.template as<T>() + n * dq_bytes_ / sizeof(T), dq, parts.query_map, parts.query_shift);
   }
@@ -168,14 +201,17 @@ template <class T>
 void MapGradients<T>::run(Sink<T>& dq, Sink<T>& dk, bool apart) {
   if (dq_bytes_ == 0 && dr_bytes_ == 0 && dk_bytes_ == 0) return;
   std::vector<Parts> parts(wave_.size());
-  parallel_for(static_cast<std::int64_t>(wave_.size()), apart ? p_.threads : 1,
-               [&](std::int64_t n, int) { run_head(static_cast<std::size_t>(n), dq, dk, parts[static_cast<std::size_t>(n)]); });
+  parallel_for(static_cast<std::int64_t>(wave_.size()), apart ? p_.threads : 1, [&](std::int64_t n, int) {
+    run_head(static_cast<std::size_t>(n), dq, dk, parts[static_cast<std::size_t>(n)]);
+  });
   for (std::size_t n = 0; n < wave_.size(); ++n) {
     const std::int64_t h = wave_[n].h;
-    if (!parts[n].query_map.empty()) sink(Role::query_map)->add_matrix(h, parts[n].query_map.data(), heads_.inner_pad());
+    if (!parts[n].query_map.empty())
+      sink(Role::query_map)->add_matrix(h, parts[n].query_map.data(), heads_.inner_pad());
     if (!parts[n].key_map.empty()) sink(Role::key_map)->add_matrix(h, parts[n].key_map.data(), heads_.inner_pad());
     if (!parts[n].query_shift.empty()) sink(Role::query_shift)->add_matrix(h, parts[n].query_shift.data(), 1);
-    if (!parts[n].relative_shift.empty()) sink(Role::relative_query_shift)->add_matrix(h, parts[n].relative_shift.data(), 1);
+    if (!parts[n].relative_shift.empty())
+      sink(Role::relative_query_shift)->add_matrix(h, parts[n].relative_shift.data(), 1);
   }
 }
 

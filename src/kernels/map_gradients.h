@@ -12,11 +12,13 @@ namespace rapt {
 template <class T>
 class MapGradients {
  public:
-  MapGradients(const Problem& problem, const Kernels<T>& kernels, const HeadWaves<T>& heads, const std::vector<Head<T>>& wave,
-               bool want_dq, bool want_dk, std::vector<ParameterSink<T>>& parameters);
+  MapGradients(const Problem& problem, const Kernels<T>& kernels, const HeadWaves<T>& heads,
+               const std::vector<Head<T>>& wave, bool want_dq, bool want_dk, std::vector<ParameterSink<T>>& parameters);
 
   bool wants_k() const { return dk_bytes_ > 0; }
-  T* mapped_dk(std::size_t head) const { return wants_k() ? dk_.template as<T>() + head * dk_bytes_ / sizeof(T) : nullptr; }
+  T* mapped_dk(std::size_t head) const {
+    return wants_k() ? dk_.template as<T>() + head * dk_bytes_ / sizeof(T) : nullptr;
+  }
 
   // Where the tiles add the gradients of this head's queries.
   void targets(std::size_t n, const Head<T>& head, const Sink<T>& dq, BackwardTask<T>& task) const;
@@ -27,7 +29,8 @@ class MapGradients {
  private:
   struct Parts;
   void run_head(std::size_t n, Sink<T>& dq, Sink<T>& dk, Parts& parts) const;
-  void back_through(const Head<T>& head, bool keys, const T* grads, Sink<T>& target, std::vector<T>& dw, std::vector<T>& shift) const;
+  void back_through(const Head<T>& head, bool keys, const T* grads, Sink<T>& target, std::vector<T>& dw,
+                    std::vector<T>& shift) const;
   ParameterSink<T>* sink(Role role) const;
 
   const Problem& p_;

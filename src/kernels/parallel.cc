@@ -80,15 +80,15 @@ class Pool {
 
  private:
   void grow(int count) {
-    while (static_cast<int>(threads_.size()) < count)
-      threads_.emplace_back([this] { loop(); });
+    while (static_cast<int>(threads_.size()) < count) threads_.emplace_back([this] { loop(); });
   }
 
   void loop() {
     std::uint64_t seen = 0;
     for (;;) {
       // A short spin keeps the gap between successive small jobs low.
-      for (int spins = 0; spins < 4000 && generation_.load(std::memory_order_acquire) == seen; ++spins) pause_processor();
+      for (int spins = 0; spins < 4000 && generation_.load(std::memory_order_acquire) == seen; ++spins)
+        pause_processor();
       Job* job = nullptr;
       int worker = 0;
       {

@@ -60,7 +60,8 @@ class Builder {
     for (std::size_t n = 0; n < p_.v.size(); ++n) {
       share(value_name(n), p_.v[n]);
       if (p_.v[n].rows != p_.keys)
-        fail(operation_, value_name(n) + ": got " + number(p_.v[n].rows) + " rows, takes " + number(p_.keys) + ", as k has");
+        fail(operation_,
+             value_name(n) + ": got " + number(p_.v[n].rows) + " rows, takes " + number(p_.keys) + ", as k has");
     }
     if (!p_.is_double && p_.keys > (std::int64_t{1} << 24))
       fail(operation_, "k: got " + number(p_.keys) + " keys, takes at most 16777216 outside f64");
@@ -72,7 +73,8 @@ class Builder {
     if (operand.batches != 1 && operand.batches != p_.batch)
       fail(operation_, name + ": got batch " + number(operand.batches) + ", takes 1 or " + number(p_.batch));
     if (p_.heads % operand.heads != 0)
-      fail(operation_, name + ": got " + number(operand.heads) + " heads, takes a divisor of the queries' " + number(p_.heads));
+      fail(operation_,
+           name + ": got " + number(operand.heads) + " heads, takes a divisor of the queries' " + number(p_.heads));
     operand.group = p_.heads / operand.heads;
   }
 
@@ -81,7 +83,8 @@ class Builder {
     p_.keep_object = options_.score.object;
     p_.object = p_.keep_object ? p_.keep_object.get() : default_object(*p_.mechanism);
     if (!p_.object)
-      fail(operation_, "score: the mechanism '" + std::string(p_.mechanism->name) + "' came without its hooks; make it with rapt::custom");
+      fail(operation_, "score: the mechanism '" + std::string(p_.mechanism->name) +
+                           "' came without its hooks; make it with rapt::custom");
   }
 
   std::string score_name() const { return "score " + std::string(p_.mechanism->name); }
@@ -90,12 +93,15 @@ class Builder {
     const auto specs = p_.mechanism->settings;
     for (const SettingSpec& spec : specs) p_.settings.push_back(spec.value);
     for (const NamedNumber& given : options_.score.settings) {
-      const auto spec = std::find_if(specs.begin(), specs.end(), [&](const SettingSpec& s) { return s.name == given.name; });
-      if (spec == specs.end()) fail(operation_, score_name() + ": unknown setting '" + given.name + "'" + known_names());
-      if (!(given.value >= spec->low && given.value <= spec->high) || (spec->integer && given.value != std::floor(given.value)))
+      const auto spec =
+          std::find_if(specs.begin(), specs.end(), [&](const SettingSpec& s) { return s.name == given.name; });
+      if (spec == specs.end())
+        fail(operation_, score_name() + ": unknown setting '" + given.name + "'" + known_names());
+      if (!(given.value >= spec->low && given.value <= spec->high) ||
+          (spec->integer && given.value != std::floor(given.value)))
         fail(operation_, score_name() + ": " + given.name + ": got " + std::to_string(given.value) + ", takes " +
-                             (spec->integer ? "a whole number" : "a number") + " from " + std::to_string(spec->low) + " to " +
-                             std::to_string(spec->high));
+                             (spec->integer ? "a whole number" : "a number") + " from " + std::to_string(spec->low) +
+                             " to " + std::to_string(spec->high));
       p_.settings[static_cast<std::size_t>(spec - specs.begin())] = given.value;
     }
     p_.uses_content = p_.mechanism->uses_content(p_.object, p_.settings);
@@ -103,18 +109,22 @@ class Builder {
     if (p_.mechanism->grid) {
       if (grid[0] < 1 || grid[1] < 1 || grid[1] > p_.keys || grid[0] > p_.keys || grid[0] * grid[1] != p_.keys ||
           p_.queries != p_.keys)
-        fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) + " for " + number(p_.queries) +
-                             " queries and " + number(p_.keys) + " keys, takes rows,cols with rows·cols equal to both");
+        fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) + " for " +
+                             number(p_.queries) + " queries and " + number(p_.keys) +
+                             " keys, takes rows,cols with rows·cols equal to both");
       p_.grid = grid;
     } else if (grid[0] != 0 || grid[1] != 0) {
-      fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) + ", takes none: this mechanism has no grid");
+      fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) +
+                           ", takes none: this mechanism has no grid");
     }
   }
 
   std::string known_names() const {
     std::string names;
-    for (const ParameterSpec& spec : p_.mechanism->parameters) names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
-    for (const SettingSpec& spec : p_.mechanism->settings) names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
+    for (const ParameterSpec& spec : p_.mechanism->parameters)
+      names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
+    for (const SettingSpec& spec : p_.mechanism->settings)
+      names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
     return names.empty() ? "; it takes none" : "; it takes " + names;
   }
 
@@ -125,7 +135,8 @@ class Builder {
       if (std::none_of(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; }))
         fail(operation_, score_name() + ": unknown parameter '" + name + "'" + known_names());
       for (std::size_t m = 0; m < n; ++m)
-        if (options_.score.parameters[m].name == name) fail(operation_, score_name() + ": parameter '" + name + "' is given twice");
+        if (options_.score.parameters[m].name == name)
+          fail(operation_, score_name() + ": parameter '" + name + "' is given twice");
     }
     int slot = 0;
     for (const ParameterSpec& spec : specs) {
@@ -136,7 +147,9 @@ class Builder {
       const auto given = std::find_if(options_.score.parameters.begin(), options_.score.parameters.end(),
                                       [&](const NamedView& v) { return v.name == spec.name; });
       if (given != options_.score.parameters.end()) read(spec, given->value, value);
-      else if (spec.required) fail(operation_, score_name() + ": parameter '" + std::string(spec.name) + "' is missing; it takes " + wanted(spec));
+      else if (spec.required)
+        fail(operation_,
+             score_name() + ": parameter '" + std::string(spec.name) + "' is missing; it takes " + wanted(spec));
       p_.parameters.push_back(std::move(value));
     }
   }
@@ -155,7 +168,9 @@ class Builder {
   }
 
   std::string wanted(const ParameterSpec& spec) const {
-    std::string text = spec.heads == Heads::shared ? "" : (spec.heads == Heads::required ? number(p_.heads) : number(p_.heads) + " or none");
+    std::string text = spec.heads == Heads::shared
+                           ? ""
+                           : (spec.heads == Heads::required ? number(p_.heads) : number(p_.heads) + " or none");
     for (const int size : spec.sizes) {
       if (size == 0) continue;
       const std::int64_t n = expected(size);
@@ -193,7 +208,8 @@ class Builder {
     const std::int64_t count = element_count(view.shape);
     bool contiguous = view.dtype == dtype_of<T>();
     const Shape strides = contiguous_strides(view.shape);
-    for (std::size_t n = 0; n < 4; ++n) contiguous = contiguous && (view.shape[n] == 1 || view.strides[n] == strides[n]);
+    for (std::size_t n = 0; n < 4; ++n)
+      contiguous = contiguous && (view.shape[n] == 1 || view.strides[n] == strides[n]);
     if (contiguous) {
       value.data = view.data;
       return;
@@ -204,7 +220,8 @@ class Builder {
       for (std::int64_t b = 0; b < view.shape[1]; ++b)
         for (std::int64_t c = 0; c < view.shape[2]; ++c)
           for (std::int64_t d = 0; d < view.shape[3]; ++d) {
-            const std::int64_t at = a * view.strides[0] + b * view.strides[1] + c * view.strides[2] + d * view.strides[3];
+            const std::int64_t at =
+                a * view.strides[0] + b * view.strides[1] + c * view.strides[2] + d * view.strides[3];
             load_row<T>({const_cast<void*>(view.data), view.dtype, 1}, at, 1, storage->data() + n++);
           }
     value.data = storage->data();
@@ -219,25 +236,27 @@ class Builder {
     if (p_.uses_content && q != k)
       fail(operation_, "q: got rows of " + number(q) + " numbers to score, takes " + number(k) + ", as the keys have");
     if (const ParameterValue* w = p_.find(Role::pair_weight); w && w->rows != q)
-      fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': got " + number(w->rows) + " numbers, takes " +
-                           number(q) + ", one for each that is scored");
+      fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': got " + number(w->rows) +
+                           " numbers, takes " + number(q) + ", one for each that is scored");
     for (const ParameterValue& value : p_.parameters)
       if (value.given && value.spec->role == Role::relative_vector && value.cols != p_.query_dim)
-        fail(operation_, score_name() + ": parameter '" + std::string(value.spec->name) + "': got vectors of " + number(value.cols) +
-                             " numbers, takes " + number(p_.query_dim) + ", as the queries have");
+        fail(operation_, score_name() + ": parameter '" + std::string(value.spec->name) + "': got vectors of " +
+                             number(value.cols) + " numbers, takes " + number(p_.query_dim) + ", as the queries have");
     p_.inner = q;
   }
 
   void scores() {
     p_.scale = options_.scale ? *options_.scale
                               : (p_.mechanism->scaled ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
-    if (!std::isfinite(p_.scale)) fail(operation_, "scale: got " + std::to_string(p_.scale) + ", takes a finite number");
+    if (!std::isfinite(p_.scale))
+      fail(operation_, "scale: got " + std::to_string(p_.scale) + ", takes a finite number");
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
       fail(operation_, "softcap: got " + std::to_string(options_.softcap) + ", takes a positive number, or 0 for none");
     p_.softcap = options_.softcap;
     p_.normalizer = options_.normalizer;
     p_.path = options_.path;
-    if (options_.threads < 0) fail(operation_, "threads: got " + number(options_.threads) + ", takes 1 or more, or 0 for the default");
+    if (options_.threads < 0)
+      fail(operation_, "threads: got " + number(options_.threads) + ", takes 1 or more, or 0 for the default");
     p_.threads = options_.threads == 0 ? default_threads() : options_.threads;
     if (options_.bias) {
       p_.bias = make_operand(operation_, "bias", options_.bias);
@@ -246,11 +265,13 @@ class Builder {
   }
 
   void share_pairs(const std::string& name, Operand& operand) const {
-    const bool fits = (operand.batches == 1 || operand.batches == p_.batch) && (operand.heads == 1 || operand.heads == p_.heads) &&
+    const bool fits = (operand.batches == 1 || operand.batches == p_.batch) &&
+                      (operand.heads == 1 || operand.heads == p_.heads) &&
                       (operand.rows == 1 || operand.rows == p_.queries) && operand.dim == p_.keys;
     if (!fits)
-      fail(operation_, name + ": got shape " + to_string({operand.batches, operand.heads, operand.rows, operand.dim}) + ", takes [1 or " +
-                           number(p_.batch) + ", 1 or " + number(p_.heads) + ", 1 or " + number(p_.queries) + ", " + number(p_.keys) + "]");
+      fail(operation_, name + ": got shape " + to_string({operand.batches, operand.heads, operand.rows, operand.dim}) +
+                           ", takes [1 or " + number(p_.batch) + ", 1 or " + number(p_.heads) + ", 1 or " +
+                           number(p_.queries) + ", " + number(p_.keys) + "]");
     operand.group = operand.heads == 1 ? p_.heads : 1;
     if (operand.rows == 1) operand.row_stride = 0;
   }
@@ -265,24 +286,29 @@ class Builder {
     }
     const auto& lengths = p_.mask.key_lengths;
     if (!lengths.empty() && lengths.size() != 1 && static_cast<std::int64_t>(lengths.size()) != p_.batch)
-      fail(operation_, "key_lengths: got " + std::to_string(lengths.size()) + " lengths, takes one for each of the " + number(p_.batch) + " batches");
+      fail(operation_, "key_lengths: got " + std::to_string(lengths.size()) + " lengths, takes one for each of the " +
+                           number(p_.batch) + " batches");
     for (const std::int64_t length : lengths)
-      if (length < 0 || length > p_.keys) fail(operation_, "key_lengths: got " + number(length) + ", takes 0 to " + number(p_.keys));
+      if (length < 0 || length > p_.keys)
+        fail(operation_, "key_lengths: got " + number(length) + ", takes 0 to " + number(p_.keys));
     const auto& qs = p_.mask.query_starts;
     const auto& ks = p_.mask.key_starts;
     if (qs.size() != ks.size())
-      fail(operation_, "key_starts: got " + std::to_string(ks.size()) + " starts, takes as many as query_starts has: " + std::to_string(qs.size()));
+      fail(operation_, "key_starts: got " + std::to_string(ks.size()) +
+                           " starts, takes as many as query_starts has: " + std::to_string(qs.size()));
     starts("query_starts", qs, p_.queries);
     starts("key_starts", ks, p_.keys);
   }
 
   void starts(const std::string& name, const std::vector<std::int64_t>& list, std::int64_t total) const {
     if (list.empty()) return;
-    const bool fits = list.size() >= 2 && list.front() == 0 && list.back() == total && std::is_sorted(list.begin(), list.end());
+    const bool fits =
+        list.size() >= 2 && list.front() == 0 && list.back() == total && std::is_sorted(list.begin(), list.end());
     if (fits) return;
     std::string got;
     for (std::size_t n = 0; n < list.size() && n < 8; ++n) got += (n == 0 ? "" : ",") + number(list[n]);
-    fail(operation_, name + ": got " + got + (list.size() > 8 ? ",…" : "") + ", takes starts that never fall, from 0 to " + number(total) +
+    fail(operation_, name + ": got " + got + (list.size() > 8 ? ",…" : "") +
+                         ", takes starts that never fall, from 0 to " + number(total) +
                          ", the end of the last sequence");
   }
 
@@ -307,7 +333,8 @@ Operand make_operand(const char* operation, const char* argument, const ConstVie
   for (const std::int64_t size : view.shape)
     if (size < 1) fail(operation, name + ": got shape " + to_string(view.shape) + ", takes sizes from 1");
   for (std::size_t n = 0; n < 4; ++n)
-    if (view.strides[n] < 0) fail(operation, name + ": got strides " + to_string(view.strides) + ", takes none below 0");
+    if (view.strides[n] < 0)
+      fail(operation, name + ": got strides " + to_string(view.strides) + ", takes none below 0");
   if (view.shape[3] > 1 && view.strides[3] != 1)
     fail(operation, name + ": got a last stride of " + number(view.strides[3]) + ", takes 1: rows must be contiguous");
   Operand operand;

@@ -71,9 +71,9 @@ struct Problem {
 
   double scale = 1;
   double softcap = 0;
-  Operand bias;            // rows 1 with row_stride 0: the same for every query
-  Operand dense_mask;      // bytes; dtype is not used
-  Mask mask;               // the other masks
+  Operand bias;        // rows 1 with row_stride 0: the same for every query
+  Operand dense_mask;  // bytes; dtype is not used
+  Mask mask;           // the other masks
   Normalizer normalizer = Normalizer::softmax;
   int threads = 1;
   Path path = Path::automatic;
@@ -97,11 +97,13 @@ struct Saved::Rows {
   std::vector<float> max_f32, sum_f32;
 
   void resize(std::int64_t rows, bool as_double);
-  template <class T> T* max() {
+  template <class T>
+  T* max() {
     if constexpr (std::is_same_v<T, float>) return max_f32.data();
     else return max_f64.data();
   }
-  template <class T> T* sum() {
+  template <class T>
+  T* sum() {
     if constexpr (std::is_same_v<T, float>) return sum_f32.data();
     else return sum_f64.data();
   }

@@ -140,7 +140,8 @@ void store_statistics(const Head<T>& head, const Statistics& wanted) {
       const std::int64_t place = row * wanted.top_k + static_cast<std::int64_t>(n);
       const std::int64_t key = n < keys.size() ? keys[n] : -1;
       if (wanted.top_indices != nullptr) wanted.top_indices[place] = key;
-      if (wanted.top_weights) static_cast<T*>(wanted.top_weights.data)[place] = key < 0 ? T(0) : head.weights.at(key, i);
+      if (wanted.top_weights)
+        static_cast<T*>(wanted.top_weights.data)[place] = key < 0 ? T(0) : head.weights.at(key, i);
     }
   }
 }

@@ -52,14 +52,14 @@ struct Head {
   const TileProgram<T>& program;
   std::int64_t batch, head;
   Rows<T> q, k;
-  Matrix<T> q_scored;    // unit rows with query_shift, for q·k
-  Matrix<T> q_relative;  // given rows with relative_query_shift, for the products with relative vectors
+  Matrix<T> q_scored;     // unit rows with query_shift, for q·k
+  Matrix<T> q_relative;   // given rows with relative_query_shift, for the products with relative vectors
   std::vector<T> values;  // [slots]
   std::vector<Relative<T>> relative;
   std::vector<T> query_row, query_col, key_row, key_col;  // grid coordinates
   Matrix<T> raw;
-  Matrix<T> scores;   // as the mechanism gives them
-  Matrix<T> logits;   // after softcap, bias and masks; −∞: hidden
+  Matrix<T> scores;  // as the mechanism gives them
+  Matrix<T> logits;  // after softcap, bias and masks; −∞: hidden
   Matrix<T> weights;
   std::vector<T> row_max, row_sum;  // [Sq]
 

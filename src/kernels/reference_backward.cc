@@ -21,7 +21,8 @@ class GradientSum {
 
   template <class T>
   void add(std::int64_t offset, const std::vector<T>& part) {
-    for (std::size_t n = 0; n < part.size(); ++n) sum_[static_cast<std::size_t>(offset) + n] += static_cast<double>(part[n]);
+    for (std::size_t n = 0; n < part.size(); ++n)
+      sum_[static_cast<std::size_t>(offset) + n] += static_cast<double>(part[n]);
   }
 
   void store() const {
@@ -84,8 +85,7 @@ class HeadBackward {
     for (std::size_t set = 0; set < problem_.v.size() && set < grad_out.size(); ++set) {
       const Operand& operand = problem_.v[set];
       const Matrix<T> v = load_matrix<T>(operand.at(head_.batch, head_.head), problem_.keys, operand.dim);
-      const Matrix<T> g =
-          load_matrix<T>(grad_out[set].at(head_.batch, head_.head), problem_.queries, operand.dim);
+      const Matrix<T> g = load_matrix<T>(grad_out[set].at(head_.batch, head_.head), problem_.queries, operand.dim);
       Matrix<T> dv(v.rows, v.cols);
       for (std::int64_t j = 0; j < problem_.keys; ++j)
         for (std::int64_t i = 0; i < problem_.queries; ++i) {
@@ -133,8 +133,7 @@ class HeadBackward {
   void through_score() {
     const std::size_t slots = head_.values.size();
     std::vector<double> d_values(slots);
-    for (std::size_t n = 0; n < head_.relative.size(); ++n)
-      d_relative_.emplace_back(problem_.keys, problem_.queries);
+    for (std::size_t n = 0; n < head_.relative.size(); ++n) d_relative_.emplace_back(problem_.keys, problem_.queries);
     if (head_.program.score_backward == nullptr) {
       for (T& g : pairs_.data) g *= static_cast<T>(problem_.scale);
       return;
@@ -222,7 +221,8 @@ class HeadBackward {
     if (p == nullptr) return;
     std::vector<double> sum(static_cast<std::size_t>(grad.cols));
     for (std::int64_t i = 0; i < grad.rows; ++i)
-      for (std::int64_t d = 0; d < grad.cols; ++d) sum[static_cast<std::size_t>(d)] += static_cast<double>(grad.at(i, d));
+      for (std::int64_t d = 0; d < grad.cols; ++d)
+        sum[static_cast<std::size_t>(d)] += static_cast<double>(grad.at(i, d));
     add_parameter(*p, sum.data());
   }
 

@@ -28,7 +28,8 @@ template <class T>
 Matrix<T> unit_rows(Matrix<T> x) {
   for (std::int64_t r = 0; r < x.rows; ++r) {
     double square = 0;
-    for (std::int64_t c = 0; c < x.cols; ++c) square += static_cast<double>(x.at(r, c)) * static_cast<double>(x.at(r, c));
+    for (std::int64_t c = 0; c < x.cols; ++c)
+      square += static_cast<double>(x.at(r, c)) * static_cast<double>(x.at(r, c));
     if (square == 0) continue;
     const double length = std::sqrt(square);
     for (std::int64_t c = 0; c < x.cols; ++c) x.at(r, c) = static_cast<T>(static_cast<double>(x.at(r, c)) / length);
@@ -75,8 +76,7 @@ Relative<T> make_relative(const Problem& problem, const ParameterValue& p, const
     for (std::int64_t i = 0; i < problem.queries; ++i) {
       const std::int64_t row = relative.table_row(problem, i, j);
       T& number = relative.numbers.at(j, i);
-      if (p.spec->role == Role::relative_value)
-        number = table[row];
+      if (p.spec->role == Role::relative_value) number = table[row];
       else
         for (std::int64_t d = 0; d < p.cols; ++d) number += q.at(i, d) * table[row * p.cols + d];
     }
@@ -144,10 +144,8 @@ void Head<T>::load_slots() {
   values.assign(static_cast<std::size_t>(problem.mechanism->slots), T(0));
   for (const ParameterValue& p : problem.parameters) {
     if (!p.given || !p.spec->is_slot()) continue;
-    if (p.spec->role == Role::value)
-      std::copy_n(p.head<T>(head), p.size(), values.begin() + p.first_slot);
-    else
-      relative.push_back(make_relative(problem, p, q_relative, head));
+    if (p.spec->role == Role::value) std::copy_n(p.head<T>(head), p.size(), values.begin() + p.first_slot);
+    else relative.push_back(make_relative(problem, p, q_relative, head));
   }
   if (!problem.mechanism->grid) return;
   for (std::int64_t n = 0; n < std::max(problem.queries, problem.keys); ++n) {
@@ -218,8 +216,7 @@ void Head<T>::compute_raw() {
 template <class T>
 void Head<T>::compute_scores() {
   scores = raw;
-  if (program.score != nullptr)
-    program.score(score_tile(0, problem.keys, scores));
+  if (program.score != nullptr) program.score(score_tile(0, problem.keys, scores));
   else
     for (T& s : scores.data) s *= static_cast<T>(problem.scale);
 }
@@ -279,10 +276,8 @@ void Head<T>::normalize() {
       const T s = logits.at(j, i);
       if (s == kHidden) continue;
       T& w = weights.at(j, i);
-      if (problem.normalizer == Normalizer::softmax || std::isnan(max))
-        w = std::exp(s - max);
-      else
-        w = j == first ? T(1) : T(0);
+      if (problem.normalizer == Normalizer::softmax || std::isnan(max)) w = std::exp(s - max);
+      else w = j == first ? T(1) : T(0);
       sum += w;
     }
     for (std::int64_t j = 0; j < problem.keys; ++j)

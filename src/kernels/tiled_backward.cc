@@ -39,8 +39,8 @@ struct Sharing {
 template <class T>
 class Backward {
  public:
-  Backward(const Problem& p, const std::vector<Operand>& out, const std::vector<Operand>& grad_out, const Saved::Rows& rows,
-           const Gradients& gradients)
+  Backward(const Problem& p, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
+           const Saved::Rows& rows, const Gradients& gradients)
       : p_(p),
         kernels_(active_kernels<T>()),
         heads_(p, kernels_, true),
@@ -51,11 +51,13 @@ class Backward {
         dq_(gradients.q, p.q.group, p.threads),
         dk_(gradients.k, p.k.group, p.threads),
         dbias_(gradients.bias, p.bias.group, p.threads) {
-    for (std::size_t s = 0; s < p.v.size(); ++s) dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, p.threads);
+    for (std::size_t s = 0; s < p.v.size(); ++s)
+      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, p.threads);
     for (const ParameterValue& value : p.parameters) parameters_.emplace_back(value, find(value), p.heads);
     for (const Sink<T>& v : dv_) want_dv_ = want_dv_ || v.wanted();
     for (const ParameterSink<T>& s : parameters_) want_score_ = want_score_ || s.wanted();
-    want_score_ = (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted()) && p.normalizer == Normalizer::softmax;
+    want_score_ =
+        (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted()) && p.normalizer == Normalizer::softmax;
     prototype_ = heads_.prototype();
     chunk_ = kernels_.backward_keys(prototype_);
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
@@ -99,8 +101,8 @@ class Backward {
       const std::int64_t first = n % blocks * kRows;
       T* sums = delta_.data() + (b * p_.heads + h) * p_.queries + first;
       for (std::size_t s = 0; s < p_.v.size(); ++s)
-        kernels_.row_products(out_[s].at(b, h), grad_out_[s].at(b, h), first, std::min(kRows, p_.queries - first), p_.v[s].dim,
-                              buffers.data() + worker * buffer_size, sums);
+        kernels_.row_products(out_[s].at(b, h), grad_out_[s].at(b, h), first, std::min(kRows, p_.queries - first),
+                              p_.v[s].dim, buffers.data() + worker * buffer_size, sums);
     });
   }
 
@@ -109,7 +111,8 @@ class Backward {
     std::vector<std::int64_t> order(static_cast<std::size_t>(p_.batch * p_.heads));
     std::iota(order.begin(), order.end(), 0);
     if (serial_ && tables_per_head())
-      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return unit_of(a) < unit_of(b); });
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::int64_t a, std::int64_t b) { return unit_of(a) < unit_of(b); });
     return order;
   }
 
@@ -164,7 +167,8 @@ class Backward {
     value_turns_.clear();
     for (const Sharing& s : v_sharing_) value_turns_.push_back(std::make_unique<Turns>(s.places * chunks_));
     if (bias_sharing_) bias_turns_ = std::make_unique<Turns>(bias_sharing_->places * blocks_ * chunks_);
-    map_gradients_ = std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
+    map_gradients_ =
+        std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
 
     std::vector<std::vector<Item>> tasks;
     if (serial_) serial_tasks(order, start, count, tasks);
@@ -176,9 +180,11 @@ class Backward {
     const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, static_cast<std::int64_t>(tasks.size())));
     BackwardTask<T> sample;
     sample.head = &prototype_;
-    while (static_cast<int>(workspaces_.size()) < workers) workspaces_.emplace_back(kernels_.backward_workspace(sample));
+    while (static_cast<int>(workspaces_.size()) < workers)
+      workspaces_.emplace_back(kernels_.backward_workspace(sample));
     parallel_for(static_cast<std::int64_t>(tasks.size()), workers, [&](std::int64_t n, int worker) {
-      for (const Item& item : tasks[static_cast<std::size_t>(n)]) run_item(item, workspaces_[static_cast<std::size_t>(worker)]);
+      for (const Item& item : tasks[static_cast<std::size_t>(n)])
+        run_item(item, workspaces_[static_cast<std::size_t>(worker)]);
     });
     for (ParameterSink<T>& s : parameters_) s.end_wave();
     map_gradients_->run(dq_, dk_, q_sharing_->places == count && k_sharing_->places == count);
@@ -197,7 +203,8 @@ class Backward {
     }
     tasks.resize(static_cast<std::size_t>(parts));
     for (std::int64_t n = 0; n < count; ++n) {
-      const auto unit = std::lower_bound(distinct.begin(), distinct.end(), units[static_cast<std::size_t>(n)]) - distinct.begin();
+      const auto unit =
+          std::lower_bound(distinct.begin(), distinct.end(), units[static_cast<std::size_t>(n)]) - distinct.begin();
       const auto part = static_cast<std::size_t>(unit * parts / static_cast<std::int64_t>(distinct.size()));
       for (std::int64_t c = 0; c < chunks_; ++c) tasks[part].push_back({static_cast<std::size_t>(n), c, part});
     }
@@ -212,7 +219,8 @@ class Backward {
     order.item = item;
     const Sharing& qs = *q_sharing_;
     // Tasks of a serial wave run head by head, others chunk by chunk.
-    order.query_ordinal = serial_ ? qs.rank[item.head] * chunks_ + item.chunk : item.chunk * qs.count[item.head] + qs.rank[item.head];
+    order.query_ordinal =
+        serial_ ? qs.rank[item.head] * chunks_ + item.chunk : item.chunk * qs.count[item.head] + qs.rank[item.head];
 
     BackwardTask<T> task;
     task.head = &head_task;
@@ -226,8 +234,12 @@ class Backward {
     task.row_sum = rows_.sum<T>() + row;
     task.delta = delta_.empty() ? nullptr : delta_.data() + row;
     task.order = &order;
-    task.begin_block = [](void* o, std::int64_t block) { static_cast<Order*>(o)->self->begin_block(*static_cast<Order*>(o), block); };
-    task.end_block = [](void* o, std::int64_t block) { static_cast<Order*>(o)->self->end_block(*static_cast<Order*>(o), block); };
+    task.begin_block = [](void* o, std::int64_t block) {
+      static_cast<Order*>(o)->self->begin_block(*static_cast<Order*>(o), block);
+    };
+    task.end_block = [](void* o, std::int64_t block) {
+      static_cast<Order*>(o)->self->end_block(*static_cast<Order*>(o), block);
+    };
     task.finish = [](void* o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) {
       static_cast<Order*>(o)->self->finish_item(*static_cast<Order*>(o), dk, dk_stride, dv, dv_stride);
     };
@@ -243,7 +255,9 @@ class Backward {
       } else {
         task.dbias = dbias_.at(head.b, head.h);
         task.dbias_stride = dbias_.row_stride();
-        task.enter_block = [](void* o, std::int64_t block) { static_cast<Order*>(o)->self->enter_block(*static_cast<Order*>(o), block); };
+        task.enter_block = [](void* o, std::int64_t block) {
+          static_cast<Order*>(o)->self->enter_block(*static_cast<Order*>(o), block);
+        };
       }
     }
     double value_grads[kMaxSlots] = {};
@@ -260,7 +274,9 @@ class Backward {
     return (bias_sharing_->place[o.item.head] * blocks_ + block) * chunks_ + o.item.chunk;
   }
 
-  void enter_block(const Order& o, std::int64_t block) { bias_turns_->wait(bias_place(o, block), bias_sharing_->rank[o.item.head]); }
+  void enter_block(const Order& o, std::int64_t block) {
+    bias_turns_->wait(bias_place(o, block), bias_sharing_->rank[o.item.head]);
+  }
 
   void begin_block(const Order& o, std::int64_t block) {
     query_turns_->wait(q_sharing_->place[o.item.head] * blocks_ + block, o.query_ordinal);
@@ -271,7 +287,8 @@ class Backward {
     if (dbias_.wanted() && o.bias_strip.empty()) bias_turns_->done(bias_place(o, block));
   }
 
-  void finish_item(const Order& o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) {
+  void finish_item(const Order& o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv,
+                   const std::ptrdiff_t* dv_stride) {
     const std::size_t n = o.item.head;
     const std::int64_t first = o.item.chunk * chunk_;
     const std::int64_t count = std::min(chunk_, p_.keys - first);
@@ -280,14 +297,16 @@ class Backward {
     } else if (dk_.wanted() && p_.uses_content) {
       const std::int64_t place = k_sharing_->place[n] * chunks_ + o.item.chunk;
       key_turns_->wait(place, k_sharing_->rank[n]);
-      add_rows(dk, dk_stride, count, p_.key_dim, dk_.at(o.head->b, o.head->h) + first * dk_.row_stride(), dk_.row_stride());
+      add_rows(dk, dk_stride, count, p_.key_dim, dk_.at(o.head->b, o.head->h) + first * dk_.row_stride(),
+               dk_.row_stride());
       key_turns_->done(place);
     }
     for (std::size_t s = 0; s < dv_.size(); ++s) {
       if (!dv_[s].wanted()) continue;
       const std::int64_t place = v_sharing_[s].place[n] * chunks_ + o.item.chunk;
       value_turns_[s]->wait(place, v_sharing_[s].rank[n]);
-      add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(o.head->b, o.head->h) + first * dv_[s].row_stride(), dv_[s].row_stride());
+      add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(o.head->b, o.head->h) + first * dv_[s].row_stride(),
+               dv_[s].row_stride());
       value_turns_[s]->done(place);
     }
     if (!o.bias_strip.empty()) {
@@ -298,7 +317,8 @@ class Backward {
     }
   }
 
-  static void add_rows(const T* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t dim, T* to, std::ptrdiff_t to_stride) {
+  static void add_rows(const T* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t dim, T* to,
+                       std::ptrdiff_t to_stride) {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t d = 0; d < dim; ++d) to[r * to_stride + d] += from[r * from_stride + d];
   }

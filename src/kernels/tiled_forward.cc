@@ -26,12 +26,15 @@ HeadOutputs<T> outputs_of(const Problem& p, const Outputs& outputs, std::int64_t
   if (outputs.lse) head.lse = make_operand("attend", "lse", outputs.lse).at(b, h);
   for (const WeightsRequest& request : outputs.weights)
     if (request.batch == b && request.head == h)
-      head.weights.push_back({request.row_begin, request.row_end, make_operand("attend", "weights", request.out).at(0, 0), nullptr});
+      head.weights.push_back(
+          {request.row_begin, request.row_end, make_operand("attend", "weights", request.out).at(0, 0), nullptr});
   for (std::size_t n = 1; n < head.weights.size(); ++n) head.weights[n - 1].next = &head.weights[n];
   const Statistics& s = outputs.statistics;
   const std::int64_t row = (b * p.heads + h) * p.queries;
   const bool grid = s.grid[1] > 0;
-  const auto at = [&](const View& view, std::int64_t size) { return view ? static_cast<T*>(view.data) + row * size : nullptr; };
+  const auto at = [&](const View& view, std::int64_t size) {
+    return view ? static_cast<T*>(view.data) + row * size : nullptr;
+  };
   head.statistics.entropy = at(s.entropy, 1);
   head.statistics.argmax = s.argmax ? s.argmax + row : nullptr;
   head.statistics.position = at(s.position, grid ? 2 : 1);
@@ -98,8 +101,7 @@ class Forward {
           // The last blocks of a causal mask see the most keys: they go first, so that no thread is left with one at the end.
           run_block(static_cast<std::size_t>(n % count), blocks_ - 1 - n / count, worker);
         });
-      else
-        run_parts(count);
+      else run_parts(count);
     }
   }
 
@@ -133,7 +135,8 @@ class Forward {
     const std::int64_t rows = count * p_.queries;
     std::vector<Part<T>> parts(static_cast<std::size_t>(parts_));
     for (Part<T>& part : parts) {
-      for (std::size_t s = 0; s < outputs_.out.size(); ++s) part.out.emplace_back(static_cast<std::size_t>(rows * p_.v[s].dim));
+      for (std::size_t s = 0; s < outputs_.out.size(); ++s)
+        part.out.emplace_back(static_cast<std::size_t>(rows * p_.v[s].dim));
       part.row_max.resize(static_cast<std::size_t>(rows));
       part.row_sum.resize(static_cast<std::size_t>(rows));
     }
@@ -146,7 +149,8 @@ class Forward {
       task.key_end = task.key_begin + part_keys_;
       const std::int64_t first = static_cast<std::int64_t>(which) * p_.queries;
       std::vector<MatrixRef> out;
-      for (std::size_t s = 0; s < part.out.size(); ++s) out.push_back({part.out[s].data() + first * p_.v[s].dim, dtype_of<T>(), p_.v[s].dim});
+      for (std::size_t s = 0; s < part.out.size(); ++s)
+        out.push_back({part.out[s].data() + first * p_.v[s].dim, dtype_of<T>(), p_.v[s].dim});
       task.out = out.empty() ? nullptr : out.data();
       task.row_max = part.row_max.data() + first;
       task.row_sum = part.row_sum.data() + first;

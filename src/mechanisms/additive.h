@@ -63,8 +63,7 @@ struct Additive {
         for (; d < tile.dim; ++d, q += tile.stride) {
           const V q0 = Lanes<V>::load(q);
           const V w0(tile.weights[d]);
-          for (int n = 0; n < kKeys; ++n)
-            sum[n] = mul_add(w0, reciprocal(mul_add(q0, V(key[n][d]), V(1))), sum[n]);
+          for (int n = 0; n < kKeys; ++n) sum[n] = mul_add(w0, reciprocal(mul_add(q0, V(key[n][d]), V(1))), sum[n]);
         }
         for (int n = 0; n < kKeys; ++n) Lanes<V>::store(V(weight_sum) - (sum[n] + sum[n]), score[n] + c);
       }

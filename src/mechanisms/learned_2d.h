@@ -9,10 +9,16 @@ struct Learned2d {
   static constexpr bool scaled = true;
   static constexpr bool grid = true;
   static constexpr std::array parameters{
-      ParameterSpec{.name = "row", .role = Role::relative_vector, .heads = Heads::shared,
-                    .sizes = {kGridRows, kKeyDim}, .along = Along::grid_row},
-      ParameterSpec{.name = "col", .role = Role::relative_vector, .heads = Heads::shared,
-                    .sizes = {kGridCols, kKeyDim}, .along = Along::grid_col},
+      ParameterSpec{.name = "row",
+                    .role = Role::relative_vector,
+                    .heads = Heads::shared,
+                    .sizes = {kGridRows, kKeyDim},
+                    .along = Along::grid_row},
+      ParameterSpec{.name = "col",
+                    .role = Role::relative_vector,
+                    .heads = Heads::shared,
+                    .sizes = {kGridCols, kKeyDim},
+                    .along = Along::grid_col},
   };
   static constexpr std::array settings{SettingSpec{.name = "content", .value = 0, .low = 0, .high = 1}};
 

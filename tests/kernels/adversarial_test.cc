@@ -20,7 +20,9 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr rapt::Path kPaths[] = {rapt::Path::automatic, rapt::Path::generic, rapt::Path::reference};
 
 const char* label(rapt::Path path) {
-  return path == rapt::Path::automatic ? "automatic path" : path == rapt::Path::generic ? "generic path" : "reference path";
+  return path == rapt::Path::automatic ? "automatic path"
+         : path == rapt::Path::generic ? "generic path"
+                                       : "reference path";
 }
 
 // The row of every head has NaN, or else is the same as before.
@@ -80,7 +82,6 @@ class Containment : public testing::TestWithParam<support::MechanismAndType> {
   }
 };
 
-
 TEST_P(Containment, NaNInOneQuery) {
   for (rapt::Path path : kPaths) {
     SCOPED_TRACE(label(path));
@@ -90,10 +91,14 @@ TEST_P(Containment, NaNInOneQuery) {
     for (Int h = 0; h < 2; ++h) c.problem.q.at(0, h, row, 2) = kNaN;
     const Results after = run(c, path);
     const Row spoilt = reads(c) ? Row::spoilt : Row::same;
-    expect_rows(before.forward.out[0], after.forward.out[0], dtype(), [&](Int i) { return i == row ? spoilt : Row::same; }, "out");
-    expect_rows(before.forward.lse, after.forward.lse, dtype(), [&](Int i) { return i == row ? spoilt : Row::same; }, "lse");
-    expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(),
-                [&](Int i) { return i == row ? Row::anything : Row::same; }, "dq");
+    expect_rows(
+        before.forward.out[0], after.forward.out[0], dtype(), [&](Int i) { return i == row ? spoilt : Row::same; },
+        "out");
+    expect_rows(
+        before.forward.lse, after.forward.lse, dtype(), [&](Int i) { return i == row ? spoilt : Row::same; }, "lse");
+    expect_rows(
+        before.backward.gradients.q, after.backward.gradients.q, dtype(),
+        [&](Int i) { return i == row ? Row::anything : Row::same; }, "dq");
     // Query 20 does not see the keys after it.
     const auto later = [&](Int j) { return j > row ? Row::same : spoilt; };
     expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), later, "dv");
@@ -113,7 +118,8 @@ TEST_P(Containment, NaNAndInfinityInOneKey) {
         for (Int d = 0; d < 5; ++d) c.problem.k.at(0, h, key, d) = bad;
       const Results after = run(c, path);
       // An infinite key may win or lose; only a NaN must show.
-      const Row seen = std::isnan(bad) && reads(c) && !c.problem.settings.count("content") ? Row::spoilt : Row::anything;
+      const Row seen =
+          std::isnan(bad) && reads(c) && !c.problem.settings.count("content") ? Row::spoilt : Row::anything;
       const auto rows = [&](Int i) { return i < key ? Row::same : seen; };
       expect_rows(before.forward.out[0], after.forward.out[0], dtype(), rows, "out");
       const auto loose = [&](Int i) { return i < key ? Row::same : Row::anything; };
@@ -137,7 +143,9 @@ TEST_P(Containment, NaNAndInfinityInOneValue) {
         expect_rows(before.forward.out[0], after.forward.out[0], dtype(), rows, "out");
         expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(), rows, "dq");
         // dv does not read v at all.
-        expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), [](Int) { return Row::same; }, "dv");
+        expect_rows(
+            before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), [](Int) { return Row::same; },
+            "dv");
       }
 }
 
@@ -150,12 +158,15 @@ TEST_P(Containment, NaNInOneRowOfTheOutputGradient) {
     for (Int h = 0; h < 2; ++h)
       for (Int d = 0; d < 8; ++d) c.grad_out[0].at(0, h, row, d) = kNaN;
     const Results after = run(c, path);
-    expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(),
-                [&](Int i) { return i == row ? Row::anything : Row::same; }, "dq");
-    expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(),
-                [&](Int j) { return j > row ? Row::same : Row::spoilt; }, "dv");
-    expect_rows(before.backward.gradients.k, after.backward.gradients.k, dtype(),
-                [&](Int j) { return j > row ? Row::same : Row::anything; }, "dk");
+    expect_rows(
+        before.backward.gradients.q, after.backward.gradients.q, dtype(),
+        [&](Int i) { return i == row ? Row::anything : Row::same; }, "dq");
+    expect_rows(
+        before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(),
+        [&](Int j) { return j > row ? Row::same : Row::spoilt; }, "dv");
+    expect_rows(
+        before.backward.gradients.k, after.backward.gradients.k, dtype(),
+        [&](Int j) { return j > row ? Row::same : Row::anything; }, "dk");
   }
 }
 
@@ -264,7 +275,8 @@ TEST_P(Extremes, InfiniteBiasTakesAllTheWeight) {
     wants.weights = true;
     EXPECT_TRUE(expected.matches(call.forward(wants)));
     const support::ForwardResult r = call.forward();
-    const double most = GetParam() == rapt::Dtype::f64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+    const double most =
+        GetParam() == rapt::Dtype::f64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
     for (Int i : {3, 4, 5}) EXPECT_GE(r.lse.at(0, 0, i, 0), most);
     EXPECT_TRUE(expected.matches(call.backward()));
   }
@@ -288,8 +300,8 @@ TEST_P(Extremes, InfiniteScoresShareTheWeight) {
     const support::ForwardResult r = call.forward();
     for (Int i = 0; i < 5; ++i)
       for (Int d = 0; d < 8; ++d)
-        EXPECT_NEAR(r.out[0].at(0, 0, i, d), 0.5 * (c.problem.v[0].at(0, 0, 3, d) + c.problem.v[0].at(0, 0, 30, d)), 0.01)
-           ;
+        EXPECT_NEAR(r.out[0].at(0, 0, i, d), 0.5 * (c.problem.v[0].at(0, 0, 3, d) + c.problem.v[0].at(0, 0, 30, d)),
+                    0.01);
   }
 }
 

@@ -121,7 +121,8 @@ TEST_P(Backward, PartialRequestsGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Backward,
-                         testing::Combine(testing::ValuesIn(oracle::formula_names()), testing::ValuesIn(support::all_dtypes())),
+                         testing::Combine(testing::ValuesIn(oracle::formula_names()),
+                                          testing::ValuesIn(support::all_dtypes())),
                          support::mechanism_and_type);
 
 class BackwardShapes : public testing::TestWithParam<support::MechanismAndType> {};
@@ -130,9 +131,20 @@ TEST_P(BackwardShapes, OddSizesAndHeadDims) {
   struct Shape {
     Int queries, keys, key_dim, value_dim;
   };
-  for (const Shape& shape : {Shape{1, 1, 1, 1}, {1, 17, 3, 7}, {17, 1, 7, 3}, {3, 63, 17, 33}, {63, 3, 33, 17},
-                             {65, 17, 80, 64}, {17, 65, 96, 80}, {257, 63, 64, 3}, {63, 257, 5, 192}, {65, 65, 192, 256},
-                             {33, 129, 256, 96}, {3, 5, 256, 1}, {129, 257, 32, 64}, {1, 257, 128, 128}}) {
+  for (const Shape& shape : {Shape{1, 1, 1, 1},
+                             {1, 17, 3, 7},
+                             {17, 1, 7, 3},
+                             {3, 63, 17, 33},
+                             {63, 3, 33, 17},
+                             {65, 17, 80, 64},
+                             {17, 65, 96, 80},
+                             {257, 63, 64, 3},
+                             {63, 257, 5, 192},
+                             {65, 65, 192, 256},
+                             {33, 129, 256, 96},
+                             {3, 5, 256, 1},
+                             {129, 257, 32, 64},
+                             {1, 257, 128, 128}}) {
     CaseSpec s;
     s.mechanism = std::get<0>(GetParam());
     s.dtype = std::get<1>(GetParam());

@@ -79,7 +79,8 @@ struct Tables {
   static constexpr bool scaled = true;
   static constexpr std::array parameters{
       rapt::ParameterSpec{.name = "number", .role = rapt::Role::relative_value, .sizes = {rapt::kAny}},
-      rapt::ParameterSpec{.name = "vector", .role = rapt::Role::relative_vector, .sizes = {rapt::kAny, rapt::kQueryDim}},
+      rapt::ParameterSpec{
+          .name = "vector", .role = rapt::Role::relative_vector, .sizes = {rapt::kAny, rapt::kQueryDim}},
   };
   std::int64_t index(std::int64_t offset, const rapt::TableShape& table) const {
     return std::min<std::int64_t>(offset < 0 ? -offset : offset, table.rows - 1);
@@ -123,11 +124,11 @@ double product(const oracle::Problem& p, Int h, Int i, Int j) {
 
 TEST(Custom, Lambda) {
   const Custom c = Custom::make(rapt::custom([](auto raw, const auto& at) {
-                          using rapt::abs;
-                          using rapt::tanh;
-                          return tanh(raw * at.scale) * 3 - 0.1 * abs(at.offset());
-                        }),
-                        small());
+                                  using rapt::abs;
+                                  using rapt::tanh;
+                                  return tanh(raw * at.scale) * 3 - 0.1 * abs(at.offset());
+                                }),
+                                small());
   const oracle::Problem& p = c.described.problem;
   check_values(c, [&](Int h, Int i, Int j) { return 3 * std::tanh(product(p, h, i, j) / 2) - 0.1 * std::abs(i - j); });
   check_gradients(c);
@@ -135,7 +136,8 @@ TEST(Custom, Lambda) {
 
 TEST(Custom, LambdaWithState) {
   const double slope = 0.25;
-  const Custom c = Custom::make(rapt::custom([slope](auto raw, const auto& at) { return raw * at.scale + slope * at.offset(); }), small());
+  const Custom c = Custom::make(
+      rapt::custom([slope](auto raw, const auto& at) { return raw * at.scale + slope * at.offset(); }), small());
   const oracle::Problem& p = c.described.problem;
   check_values(c, [&](Int h, Int i, Int j) { return product(p, h, i, j) / 2 + slope * static_cast<double>(j - i); });
   check_gradients(c);
@@ -145,12 +147,14 @@ TEST(Custom, PairAndParameters) {
   support::Random random(4);
   Array w({1, 1, 1, 4});
   for (double& e : w.data) e = random.uniform(0.2, 1);
-  const Custom c = Custom::make(rapt::custom(Cauchy{}), small(),
-                        {{"width", Array({1, 1, 1, 1}, {0.7})}, {"slope", Array({1, 1, 1, 2}, {0.1, 0.3})}, {"w", w}});
+  const Custom c =
+      Custom::make(rapt::custom(Cauchy{}), small(),
+                   {{"width", Array({1, 1, 1, 1}, {0.7})}, {"slope", Array({1, 1, 1, 2}, {0.1, 0.3})}, {"w", w}});
   const oracle::Problem& p = c.described.problem;
   check_values(c, [&](Int h, Int i, Int j) {
     double sum = 0;
-    for (Int d = 0; d < 4; ++d) sum += w.data[static_cast<std::size_t>(d)] * std::pow(p.q.at(0, h, i, d) - p.k.at(0, h, j, d), 2);
+    for (Int d = 0; d < 4; ++d)
+      sum += w.data[static_cast<std::size_t>(d)] * std::pow(p.q.at(0, h, i, d) - p.k.at(0, h, j, d), 2);
     return -std::log(1 + 0.7 * sum) - (h == 0 ? 0.1 : 0.3) * std::abs(double(i - j));
   });
   check_gradients(c);

@@ -57,9 +57,12 @@ struct Good {
     return view;
   }
   void score(const char* name) { options.score.mechanism = &rapt::mechanism(name); }
-  void parameter(const char* name, const rapt::Shape& shape) { options.score.parameters.push_back({name, zeros(shape)}); }
+  void parameter(const char* name, const rapt::Shape& shape) {
+    options.score.parameters.push_back({name, zeros(shape)});
+  }
   bool untouched() const {
-    return out.untouched() && lse.untouched() && dq.untouched() && dk.untouched() && dv.untouched() && extra.untouched();
+    return out.untouched() && lse.untouched() && dq.untouched() && dk.untouched() && dv.untouched() &&
+           extra.untouched();
   }
 };
 
@@ -87,7 +90,8 @@ void expect_error(const char* operation, const Bad& bad, Good& good, F call) {
   } catch (const rapt::Error& error) {
     const std::string message = error.what();
     EXPECT_EQ(message.rfind(std::string(operation) + ": ", 0), 0u) << message;
-    for (const char* part : bad.says) EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
+    for (const char* part : bad.says)
+      EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
     EXPECT_TRUE(has_one_of(message, {"got", "unknown", "missing", "twice"})) << "does not say what it got: " << message;
     EXPECT_TRUE(has_one_of(message, {"takes", "twice"})) << "does not say what it takes: " << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
@@ -125,56 +129,159 @@ const Bad kBadCalls[] = {
     {"LastDimensionNotContiguous", {"k", "2"}, [](Good& g) { g.inputs.k.strides[3] = 2; }},
     {"QueriesAndKeysOfOtherLength", {"q", "3", "2"}, [](Good& g) { g.inputs.k.shape[3] = 2; }},
     {"FewerValuesThanKeys", {"v", "6", "7"}, [](Good& g) { g.inputs.v[0].shape[2] = 6; }},
-    {"SecondValueSetTooShort", {"v[1]", "6", "7"}, [](Good& g) { g.inputs.v.push_back(g.inputs.v[0]); g.inputs.v[1].shape[2] = 6; }},
-    {"OtherBatch", {"k", "3", "2"}, [](Good& g) { g.inputs.k.shape[0] = 3; g.inputs.k.strides[0] = 0; }},
-    {"HeadsDoNotDivide", {"k", "3", "4"}, [](Good& g) { g.inputs.k.shape[1] = 3; g.inputs.k.strides[1] = 0; }},
-    {"MoreKeyHeadsThanQueryHeads", {"8", "4"}, [](Good& g) { g.inputs.k.shape[1] = 8; g.inputs.k.strides[1] = 0; }},
+    {"SecondValueSetTooShort",
+     {"v[1]", "6", "7"},
+     [](Good& g) {
+       g.inputs.v.push_back(g.inputs.v[0]);
+       g.inputs.v[1].shape[2] = 6;
+     }},
+    {"OtherBatch",
+     {"k", "3", "2"},
+     [](Good& g) {
+       g.inputs.k.shape[0] = 3;
+       g.inputs.k.strides[0] = 0;
+     }},
+    {"HeadsDoNotDivide",
+     {"k", "3", "4"},
+     [](Good& g) {
+       g.inputs.k.shape[1] = 3;
+       g.inputs.k.strides[1] = 0;
+     }},
+    {"MoreKeyHeadsThanQueryHeads",
+     {"8", "4"},
+     [](Good& g) {
+       g.inputs.k.shape[1] = 8;
+       g.inputs.k.strides[1] = 0;
+     }},
     {"ScaleNaN", {"scale", "nan"}, [](Good& g) { g.options.scale = kNaN; }},
     {"SoftcapNegative", {"softcap", "-1"}, [](Good& g) { g.options.softcap = -1; }},
     {"SoftcapNaN", {"softcap", "nan"}, [](Good& g) { g.options.softcap = kNaN; }},
     {"ThreadsNegative", {"threads", "-2"}, [](Good& g) { g.options.threads = -2; }},
     {"BiasOfOtherShape", {"bias", "[1, 4, 3, 7]", "5"}, [](Good& g) { g.options.bias = g.small.view(); }},
-    {"MaskOfOtherShape", {"mask", "6", "7"},
-     [](Good& g) { g.options.mask.dense = {g.mask.data(), {2, 4, 5, 6}, rapt::contiguous_strides({2, 4, 5, 6})}; }},
-    {"KeyLengthsOfOtherCount", {"key_lengths", "3", "2"}, [](Good& g) { g.options.mask.key_lengths = {1, 2, 3}; }},
-    {"KeyLengthTooLong", {"key_lengths", "8", "7"}, [](Good& g) { g.options.mask.key_lengths = {1, 8}; }},
-    {"KeyLengthNegative", {"key_lengths", "-1"}, [](Good& g) { g.options.mask.key_lengths = {1, -1}; }},
-    {"QueryStartsWithoutKeyStarts", {"starts", "0"}, [](Good& g) { g.options.mask.query_starts = {0, 5}; }},
-    {"StartsOfOtherCount", {"key_starts", "3", "2"},
-     [](Good& g) { g.options.mask.query_starts = {0, 5}; g.options.mask.key_starts = {0, 3, 7}; }},
-    {"StartsThatFall", {"query_starts", "3"},
-     [](Good& g) { g.options.mask.query_starts = {0, 4, 3, 5}; g.options.mask.key_starts = {0, 1, 2, 7}; }},
-    {"StartsThatEndEarly", {"key_starts", "6", "7"},
-     [](Good& g) { g.options.mask.query_starts = {0, 5}; g.options.mask.key_starts = {0, 6}; }},
+    {"MaskOfOtherShape",
+     {"mask", "6", "7"},
+     [](Good& g) {
+       g.options.mask.dense = {g.mask.data(), {2, 4, 5, 6}, rapt::contiguous_strides({2, 4, 5, 6})};
+     }},
+    {"KeyLengthsOfOtherCount",
+     {"key_lengths", "3", "2"},
+     [](Good& g) {
+       g.options.mask.key_lengths = {1, 2, 3};
+     }},
+    {"KeyLengthTooLong",
+     {"key_lengths", "8", "7"},
+     [](Good& g) {
+       g.options.mask.key_lengths = {1, 8};
+     }},
+    {"KeyLengthNegative",
+     {"key_lengths", "-1"},
+     [](Good& g) {
+       g.options.mask.key_lengths = {1, -1};
+     }},
+    {"QueryStartsWithoutKeyStarts",
+     {"starts", "0"},
+     [](Good& g) {
+       g.options.mask.query_starts = {0, 5};
+     }},
+    {"StartsOfOtherCount",
+     {"key_starts", "3", "2"},
+     [](Good& g) {
+       g.options.mask.query_starts = {0, 5};
+       g.options.mask.key_starts = {0, 3, 7};
+     }},
+    {"StartsThatFall",
+     {"query_starts", "3"},
+     [](Good& g) {
+       g.options.mask.query_starts = {0, 4, 3, 5};
+       g.options.mask.key_starts = {0, 1, 2, 7};
+     }},
+    {"StartsThatEndEarly",
+     {"key_starts", "6", "7"},
+     [](Good& g) {
+       g.options.mask.query_starts = {0, 5};
+       g.options.mask.key_starts = {0, 6};
+     }},
     {"ParameterMissing", {"cosine", "tau"}, [](Good& g) { g.score("cosine"); }},
-    {"ParameterUnknown", {"scaled_dot", "tau"}, [](Good& g) { g.score("scaled_dot"); g.parameter("tau", {1, 1, 1, 1}); }},
-    {"ParameterTwice", {"cosine", "tau"},
-     [](Good& g) { g.score("cosine"); g.parameter("tau", {1, 1, 1, 1}); g.parameter("tau", {1, 1, 1, 1}); }},
-    {"ParameterWithoutData", {"tau"}, [](Good& g) { g.score("cosine"); g.options.score.parameters.push_back({"tau", {}}); }},
-    {"ParameterOfOtherHeads", {"cosine", "tau", "3", "4"}, [](Good& g) { g.score("cosine"); g.parameter("tau", {1, 1, 1, 3}); }},
-    {"BilinearOfOtherShape", {"bilinear", "W", "[1, 1, 3, 7]", "3, 3"}, [](Good& g) { g.score("bilinear"); g.parameter("W", {1, 1, 3, 7}); }},
-    {"ShawWithEvenTable", {"shaw", "a", "4", "odd"}, [](Good& g) { g.score("shaw"); g.parameter("a", {1, 1, 4, 3}); }},
-    {"TransformerXlTableTooShort", {"transformer_xl", "r", "10", "11"},
+    {"ParameterUnknown",
+     {"scaled_dot", "tau"},
+     [](Good& g) {
+       g.score("scaled_dot");
+       g.parameter("tau", {1, 1, 1, 1});
+     }},
+    {"ParameterTwice",
+     {"cosine", "tau"},
+     [](Good& g) {
+       g.score("cosine");
+       g.parameter("tau", {1, 1, 1, 1});
+       g.parameter("tau", {1, 1, 1, 1});
+     }},
+    {"ParameterWithoutData",
+     {"tau"},
+     [](Good& g) {
+       g.score("cosine");
+       g.options.score.parameters.push_back({"tau", {}});
+     }},
+    {"ParameterOfOtherHeads",
+     {"cosine", "tau", "3", "4"},
+     [](Good& g) {
+       g.score("cosine");
+       g.parameter("tau", {1, 1, 1, 3});
+     }},
+    {"BilinearOfOtherShape",
+     {"bilinear", "W", "[1, 1, 3, 7]", "3, 3"},
+     [](Good& g) {
+       g.score("bilinear");
+       g.parameter("W", {1, 1, 3, 7});
+     }},
+    {"ShawWithEvenTable",
+     {"shaw", "a", "4", "odd"},
+     [](Good& g) {
+       g.score("shaw");
+       g.parameter("a", {1, 1, 4, 3});
+     }},
+    {"TransformerXlTableTooShort",
+     {"transformer_xl", "r", "10", "11"},
      [](Good& g) {
        g.score("transformer_xl");
        g.parameter("r", {1, 1, 10, 3});
        g.parameter("u", {1, 1, 4, 3});
        g.parameter("v", {1, 1, 4, 3});
      }},
-    {"SettingUnknown", {"t5", "width"},
-     [](Good& g) { g.score("t5"); g.parameter("table", {1, 1, 4, 8}); g.options.score.settings = {{"width", 2}}; }},
-    {"SettingOutOfRange", {"t5", "max_distance", "0"},
-     [](Good& g) { g.score("t5"); g.parameter("table", {1, 1, 4, 8}); g.options.score.settings = {{"max_distance", 0}}; }},
-    {"GridMissing", {"quadratic", "grid"},
-     [](Good& g) { g.score("quadratic"); g.parameter("alpha", {1, 1, 1, 4}); g.parameter("center", {1, 1, 4, 2}); }},
-    {"GridOfOtherSize", {"quadratic", "grid", "2,3", "7"},
+    {"SettingUnknown",
+     {"t5", "width"},
+     [](Good& g) {
+       g.score("t5");
+       g.parameter("table", {1, 1, 4, 8});
+       g.options.score.settings = {{"width", 2}};
+     }},
+    {"SettingOutOfRange",
+     {"t5", "max_distance", "0"},
+     [](Good& g) {
+       g.score("t5");
+       g.parameter("table", {1, 1, 4, 8});
+       g.options.score.settings = {{"max_distance", 0}};
+     }},
+    {"GridMissing",
+     {"quadratic", "grid"},
+     [](Good& g) {
+       g.score("quadratic");
+       g.parameter("alpha", {1, 1, 1, 4});
+       g.parameter("center", {1, 1, 4, 2});
+     }},
+    {"GridOfOtherSize",
+     {"quadratic", "grid", "2,3", "7"},
      [](Good& g) {
        g.score("quadratic");
        g.parameter("alpha", {1, 1, 1, 4});
        g.parameter("center", {1, 1, 4, 2});
        g.options.score.grid = {2, 3};
      }},
-    {"GridNotTaken", {"scaled_dot", "grid", "1,7"}, [](Good& g) { g.score("scaled_dot"); g.options.score.grid = {1, 7}; }},
+    {"GridNotTaken",
+     {"scaled_dot", "grid", "1,7"},
+     [](Good& g) {
+       g.score("scaled_dot");
+       g.options.score.grid = {1, 7};
+     }},
 };
 
 INSTANTIATE_TEST_SUITE_P(Errors, BadCalls, testing::ValuesIn(kBadCalls), bad_name);
@@ -212,19 +319,47 @@ const Bad kBadOutputs[] = {
     {"WeightsOfNegativeHead", {"weights", "-1"}, [](Good& g) { g.outputs.weights = {request(g, 0, -1, 0, 5)}; }},
     {"WeightsPastTheLastRow", {"weights", "6", "5"}, [](Good& g) { g.outputs.weights = {request(g, 0, 0, 1, 6)}; }},
     {"WeightsOfNoRow", {"weights", "3"}, [](Good& g) { g.outputs.weights = {request(g, 0, 0, 3, 3)}; }},
-    {"WeightsOfOtherShape", {"weights", "[1, 1, 2, 7]", "[1, 1, 3, 7]"},
-     [](Good& g) { g.outputs.weights = {request(g, 0, 0, 0, 2)}; g.outputs.weights[0].row_end = 3; }},
-    {"EntropyTooShort", {"entropy", "40"}, [](Good& g) { g.outputs.statistics.entropy = shaped(g, {2, 4, 4, 1}); }},
-    {"EntropyOfOtherType", {"entropy", "f64", "f32"},
-     [](Good& g) { g.outputs.statistics.entropy = shaped(g, {2, 4, 5, 1}); g.outputs.statistics.entropy.dtype = rapt::Dtype::f64; }},
-    {"PositionOnAGridTooShort", {"position", "80"},
-     [](Good& g) { g.outputs.statistics.position = shaped(g, {2, 4, 5, 1}); g.outputs.statistics.grid = {1, 7}; }},
-    {"StatisticsGridOfOtherSize", {"grid", "2,4", "7"},
-     [](Good& g) { g.outputs.statistics.position = shaped(g, {2, 4, 5, 2}); g.outputs.statistics.grid = {2, 4}; }},
-    {"TopKMoreThanKeys", {"top_k", "8", "7"},
-     [](Good& g) { g.outputs.statistics.top_k = 8; g.outputs.statistics.top_weights = shaped(g, {2, 4, 5, 7}); }},
+    {"WeightsOfOtherShape",
+     {"weights", "[1, 1, 2, 7]", "[1, 1, 3, 7]"},
+     [](Good& g) {
+       g.outputs.weights = {request(g, 0, 0, 0, 2)};
+       g.outputs.weights[0].row_end = 3;
+     }},
+    {"EntropyTooShort",
+     {"entropy", "40"},
+     [](Good& g) {
+       g.outputs.statistics.entropy = shaped(g, {2, 4, 4, 1});
+     }},
+    {"EntropyOfOtherType",
+     {"entropy", "f64", "f32"},
+     [](Good& g) {
+       g.outputs.statistics.entropy = shaped(g, {2, 4, 5, 1});
+       g.outputs.statistics.entropy.dtype = rapt::Dtype::f64;
+     }},
+    {"PositionOnAGridTooShort",
+     {"position", "80"},
+     [](Good& g) {
+       g.outputs.statistics.position = shaped(g, {2, 4, 5, 1});
+       g.outputs.statistics.grid = {1, 7};
+     }},
+    {"StatisticsGridOfOtherSize",
+     {"grid", "2,4", "7"},
+     [](Good& g) {
+       g.outputs.statistics.position = shaped(g, {2, 4, 5, 2});
+       g.outputs.statistics.grid = {2, 4};
+     }},
+    {"TopKMoreThanKeys",
+     {"top_k", "8", "7"},
+     [](Good& g) {
+       g.outputs.statistics.top_k = 8;
+       g.outputs.statistics.top_weights = shaped(g, {2, 4, 5, 7});
+     }},
     {"TopKNegative", {"top_k", "-1"}, [](Good& g) { g.outputs.statistics.top_k = -1; }},
-    {"TopWeightsWithoutK", {"top_k", "0"}, [](Good& g) { g.outputs.statistics.top_weights = shaped(g, {2, 4, 5, 1}); }},
+    {"TopWeightsWithoutK",
+     {"top_k", "0"},
+     [](Good& g) {
+       g.outputs.statistics.top_weights = shaped(g, {2, 4, 5, 1});
+     }},
 };
 
 INSTANTIATE_TEST_SUITE_P(Errors, BadOutputs, testing::ValuesIn(kBadOutputs), bad_name);
@@ -235,8 +370,8 @@ TEST_P(BadGradients, AreNamed) {
   Good good;
   GetParam().spoil(good);
   expect_error("attend_backward", GetParam(), good, [&] {
-    rapt::attend_backward(good.inputs, good.stored_out, good.grad_out, good.use_saved ? &good.saved : nullptr, good.gradients,
-                          good.options);
+    rapt::attend_backward(good.inputs, good.stored_out, good.grad_out, good.use_saved ? &good.saved : nullptr,
+                          good.gradients, good.options);
   });
 }
 
@@ -247,27 +382,50 @@ const Bad kBadGradients[] = {
     {"OutputGradientOfOtherShape", {"grad_out", "3", "4"}, [](Good& g) { g.grad_out[0].shape[3] = 3; }},
     {"OutputGradientWithoutData", {"grad_out"}, [](Good& g) { g.grad_out[0].data = nullptr; }},
     {"QueryGradientOfOtherShape", {"q", "7", "3"}, [](Good& g) { g.gradients.q = g.extra.view(); }},
-    {"KeyGradientOfQueryHeads", {"k", "4", "2"}, [](Good& g) { g.gradients.k = shaped(g, {2, 4, 7, 3}); }},
+    {"KeyGradientOfQueryHeads",
+     {"k", "4", "2"},
+     [](Good& g) {
+       g.gradients.k = shaped(g, {2, 4, 7, 3});
+     }},
     {"TwoValueGradients", {"v", "2", "1"}, [](Good& g) { g.gradients.v.push_back(g.extra.view()); }},
-    {"ValueGradientOfOtherShape", {"v", "5", "7"}, [](Good& g) { g.gradients.v[0] = shaped(g, {2, 2, 5, 4}); }},
+    {"ValueGradientOfOtherShape",
+     {"v", "5", "7"},
+     [](Good& g) {
+       g.gradients.v[0] = shaped(g, {2, 2, 5, 4});
+     }},
     {"GradientWithStrideZero", {"k", "0"}, [](Good& g) { g.gradients.k.strides[0] = 0; }},
-    {"BiasGradientWithoutBias", {"bias"}, [](Good& g) { g.gradients.bias = shaped(g, {1, 1, 1, 7}); }},
-    {"BiasGradientOfOtherShape", {"bias", "[2, 4, 5, 7]"},
-     [](Good& g) { g.options.bias = g.zeros({1, 1, 1, 7}); g.gradients.bias = g.extra.view(); }},
-    {"GradientOfUnknownParameter", {"tau"}, [](Good& g) { g.gradients.parameters = {{"tau", shaped(g, {1, 1, 1, 1})}}; }},
-    {"ParameterGradientOfOtherShape", {"tau", "4", "1"},
+    {"BiasGradientWithoutBias",
+     {"bias"},
+     [](Good& g) {
+       g.gradients.bias = shaped(g, {1, 1, 1, 7});
+     }},
+    {"BiasGradientOfOtherShape",
+     {"bias", "[2, 4, 5, 7]"},
+     [](Good& g) {
+       g.options.bias = g.zeros({1, 1, 1, 7});
+       g.gradients.bias = g.extra.view();
+     }},
+    {"GradientOfUnknownParameter",
+     {"tau"},
+     [](Good& g) {
+       g.gradients.parameters = {{"tau", shaped(g, {1, 1, 1, 1})}};
+     }},
+    {"ParameterGradientOfOtherShape",
+     {"tau", "4", "1"},
      [](Good& g) {
        g.score("cosine");
        g.parameter("tau", {1, 1, 1, 1});
        g.gradients.parameters = {{"tau", shaped(g, {1, 1, 1, 4})}};
      }},
-    {"ParameterGradientTwice", {"tau"},
+    {"ParameterGradientTwice",
+     {"tau"},
      [](Good& g) {
        g.score("cosine");
        g.parameter("tau", {1, 1, 1, 1});
        g.gradients.parameters = {{"tau", shaped(g, {1, 1, 1, 1})}, {"tau", shaped(g, {1, 1, 1, 1})}};
      }},
-    {"SavedOfAnotherCall", {"saved", "5", "40"},
+    {"SavedOfAnotherCall",
+     {"saved", "5", "40"},
      [](Good& g) {
        static Buffer q{oracle::Array({1, 1, 5, 3}), rapt::Dtype::f32}, out{rapt::Dtype::f32, {1, 1, 5, 3}};
        rapt::Outputs outputs;
@@ -284,7 +442,8 @@ TEST(Errors, TheGoodCallIsGood) {
   Good good;
   EXPECT_NO_THROW(rapt::attend(good.inputs, good.outputs, good.options));
   EXPECT_EQ(good.out.damage(), "");
-  EXPECT_NO_THROW(rapt::attend_backward(good.inputs, good.stored_out, good.grad_out, nullptr, good.gradients, good.options));
+  EXPECT_NO_THROW(
+      rapt::attend_backward(good.inputs, good.stored_out, good.grad_out, nullptr, good.gradients, good.options));
   EXPECT_EQ(good.dk.damage(), "");
 }
 
@@ -295,7 +454,8 @@ TEST(Errors, UnknownMechanismNamesTheKnownOnes) {
   } catch (const rapt::Error& error) {
     const std::string message = error.what();
     EXPECT_NE(message.find("dott"), std::string::npos) << message;
-    for (const std::string& name : support::registered_names()) EXPECT_NE(message.find(name), std::string::npos) << message;
+    for (const std::string& name : support::registered_names())
+      EXPECT_NE(message.find(name), std::string::npos) << message;
   }
 }
 

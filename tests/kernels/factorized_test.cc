@@ -46,8 +46,8 @@ struct Spec {
 };
 
 std::string describe(const Spec& s) {
-  return s.mechanism + " " + rapt::name_of(s.dtype) + " " + std::to_string(s.rows) + "×" + std::to_string(s.cols) + " v " +
-         std::to_string(s.value_batches) + "·" + std::to_string(s.value_heads);
+  return s.mechanism + " " + rapt::name_of(s.dtype) + " " + std::to_string(s.rows) + "×" + std::to_string(s.cols) +
+         " v " + std::to_string(s.value_batches) + "·" + std::to_string(s.value_heads);
 }
 
 struct Results {
@@ -210,7 +210,8 @@ void compare(Spec spec) {
     check(got.dv[n], naive.dv[n], exact.dv[n], "dv");
   }
   check(got.lse, naive.lse, exact.lse, "lse");
-  for (const auto& [name, value] : exact.parameters) check(got.parameters.at(name), naive.parameters.at(name), value, name);
+  for (const auto& [name, value] : exact.parameters)
+    check(got.parameters.at(name), naive.parameters.at(name), value, name);
   EXPECT_EQ(largest(got.dq), 0);
   EXPECT_EQ(largest(got.dk), 0);
 }

@@ -104,17 +104,18 @@ TEST_P(Forward, SeveralValueSetsInEveryLayout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Forward,
-                         testing::Combine(testing::ValuesIn(oracle::formula_names()), testing::ValuesIn(support::all_dtypes())),
+                         testing::Combine(testing::ValuesIn(oracle::formula_names()),
+                                          testing::ValuesIn(support::all_dtypes())),
                          support::mechanism_and_type);
 
 class ForwardShapes : public testing::TestWithParam<support::MechanismAndType> {};
 
 TEST_P(ForwardShapes, OddSizesAndHeadDims) {
   const std::vector<Shape> shapes = {
-      {1, 1, 1, {1}},       {1, 17, 3, {7}},     {17, 1, 7, {3}},     {3, 63, 17, {33}},  {63, 3, 33, {17}},
-      {65, 17, 80, {64}},   {17, 65, 96, {80}},  {257, 63, 64, {3}},  {63, 257, 5, {192}}, {65, 65, 192, {256}},
-      {33, 129, 256, {96}}, {3, 5, 256, {1}},    {129, 257, 32, {64}}, {1, 257, 128, {128}}, {257, 1, 16, {16}},
-      {31, 32, 8, {200}},
+      {1, 1, 1, {1}},       {1, 17, 3, {7}},      {17, 1, 7, {3}},      {3, 63, 17, {33}},
+      {63, 3, 33, {17}},    {65, 17, 80, {64}},   {17, 65, 96, {80}},   {257, 63, 64, {3}},
+      {63, 257, 5, {192}},  {65, 65, 192, {256}}, {33, 129, 256, {96}}, {3, 5, 256, {1}},
+      {129, 257, 32, {64}}, {1, 257, 128, {128}}, {257, 1, 16, {16}},   {31, 32, 8, {200}},
   };
   for (const Shape& shape : shapes) {
     CaseSpec s = with_shape(std::get<0>(GetParam()), std::get<1>(GetParam()), shape);

@@ -31,7 +31,8 @@ void expect_printed(const std::vector<double>& got, const std::vector<double>& p
 
 void expect_relative(const std::vector<double>& got, const std::vector<double>& printed) {
   ASSERT_EQ(got.size(), printed.size());
-  for (std::size_t n = 0; n < got.size(); ++n) EXPECT_NEAR(got[n], printed[n], 5.1e-9 * std::abs(printed[n]) * 1.1) << n;
+  for (std::size_t n = 0; n < got.size(); ++n)
+    EXPECT_NEAR(got[n], printed[n], 5.1e-9 * std::abs(printed[n]) * 1.1) << n;
 }
 
 const std::vector<double> kX = {-2, 1, .5, 1, 1.5, -.5, -1.5, 1, -.5, -2, -2.5, 1.5};
@@ -109,13 +110,13 @@ TEST_P(Golden, OneQuery) {
 
 TEST_P(Golden, TwoHeads) {
   const Answer a = ask(GetParam(), two_heads());
-  expect_relative(a.weights.data,
-                  {4.79433566e-05, 3.22098620e-05, 1.71943035e-03, 9.98200416e-01, 5.97319598e-01, 1.28333499e-03,
-                   4.01298182e-01, 9.88847812e-05, 1.46423661e-02, 4.87223528e-04, 2.37021787e-01, 7.47848624e-01,
-                   9.06143069e-09, 1.87817885e-03, 2.98824011e-08, 9.98121782e-01,
-                   1.18306921e-01, 2.01966211e-02, 1.68483136e-01, 6.93013322e-01, 8.48429312e-04, 9.98944583e-01,
-                   2.06267364e-04, 7.20592823e-07, 2.67590116e-02, 7.79843042e-04, 5.42703523e-02, 9.18190793e-01,
-                   2.47463407e-05, 6.12522986e-10, 2.06437556e-04, 9.99768815e-01});
+  expect_relative(
+      a.weights.data,
+      {4.79433566e-05, 3.22098620e-05, 1.71943035e-03, 9.98200416e-01, 5.97319598e-01, 1.28333499e-03, 4.01298182e-01,
+       9.88847812e-05, 1.46423661e-02, 4.87223528e-04, 2.37021787e-01, 7.47848624e-01, 9.06143069e-09, 1.87817885e-03,
+       2.98824011e-08, 9.98121782e-01, 1.18306921e-01, 2.01966211e-02, 1.68483136e-01, 6.93013322e-01, 8.48429312e-04,
+       9.98944583e-01, 2.06267364e-04, 7.20592823e-07, 2.67590116e-02, 7.79843042e-04, 5.42703523e-02, 9.18190793e-01,
+       2.47463407e-05, 6.12522986e-10, 2.06437556e-04, 9.99768815e-01});
   expect_printed(a.out.data, {-0.75220098, -1.50668721, -2.29564869, -6.58686077, -1.07141415, -2.47595506, -0.74812187,
                               -1.49718290, -2.26628332, -2.26628332, 1.99725652, 1.99725652, -2.82066255, -2.82066255,
                               -2.99952526, -2.99952526});
@@ -146,7 +147,8 @@ std::string answerer(const testing::TestParamInfo<Who>& who) {
   return kNames[static_cast<int>(who.param)];
 }
 
-INSTANTIATE_TEST_SUITE_P(By, Golden, testing::Values(Who::oracle, Who::automatic, Who::generic, Who::reference), answerer);
+INSTANTIATE_TEST_SUITE_P(By, Golden, testing::Values(Who::oracle, Who::automatic, Who::generic, Who::reference),
+                         answerer);
 
 TEST(GoldenScores, OfTheSecondQuery) {
   const oracle::Forward f = oracle::forward(hard_example());

@@ -14,7 +14,8 @@ double loss(Call& call) {
   const support::ForwardResult r = call.forward();
   double sum = 0;
   for (std::size_t n = 0; n < r.out.size(); ++n)
-    for (std::size_t e = 0; e < r.out[n].data.size(); ++e) sum += r.out[n].data[e] * call.described().grad_out[n].data[e];
+    for (std::size_t e = 0; e < r.out[n].data.size(); ++e)
+      sum += r.out[n].data[e] * call.described().grad_out[n].data[e];
   return sum;
 }
 
@@ -49,7 +50,8 @@ void check(const CaseSpec& spec, rapt::Path path = rapt::Path::automatic) {
   numeric.k = differences(call, call.k(), p.k.shape);
   for (std::size_t n = 0; n < p.v.size(); ++n) numeric.v.push_back(differences(call, call.v(n), p.v[n].shape));
   if (!p.bias.empty()) numeric.bias = differences(call, call.bias(), p.bias.shape);
-  for (const auto& [name, value] : p.parameters) numeric.parameters[name] = differences(call, call.parameter(name), value.shape);
+  for (const auto& [name, value] : p.parameters)
+    numeric.parameters[name] = differences(call, call.parameter(name), value.shape);
   EXPECT_TRUE(support::agree(backward.gradients, numeric, 1e-6));
 }
 
@@ -107,6 +109,7 @@ TEST_P(GradientCheck, AcrossTiles) {
   check(s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, GradientCheck, testing::ValuesIn(support::registered_names()), support::mechanism_name);
+INSTANTIATE_TEST_SUITE_P(Registry, GradientCheck, testing::ValuesIn(support::registered_names()),
+                         support::mechanism_name);
 
 }  // namespace

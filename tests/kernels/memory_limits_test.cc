@@ -32,8 +32,9 @@ struct Named {
   std::int64_t heads, rows, cols;
 };
 
-Results run(const char* mechanism, std::int64_t heads, std::int64_t sequence, std::int64_t dim, const float* q, const float* k,
-        const float* v, const float* grad, const std::vector<Named>& parameters, int threads, rapt::Path path) {
+Results run(const char* mechanism, std::int64_t heads, std::int64_t sequence, std::int64_t dim, const float* q,
+            const float* k, const float* v, const float* grad, const std::vector<Named>& parameters, int threads,
+            rapt::Path path) {
   Results r{heads, sequence, dim, {}, {}, {}, {}, {}};
   const auto size = static_cast<std::size_t>(heads * sequence * dim);
   for (auto* array : {&r.out, &r.dq, &r.dk, &r.dv}) array->assign(size, std::nanf(""));
@@ -80,15 +81,16 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b, const
 TEST(WavesSlow, EachHeadIsAsIfAlone) {
   const std::int64_t heads = 4, sequence = 2048, dim = 256;
   const std::int64_t one = sequence * dim;
-  const auto q = random_numbers(heads * one, 1, 1), k = random_numbers(heads * one, 2, 1), v = random_numbers(heads * one, 3, 1),
-             grad = random_numbers(heads * one, 4, 1), w = random_numbers(heads * dim * dim, 5, 0.02F);
-  const Results all = run("bilinear", heads, sequence, dim, q.data(), k.data(), v.data(), grad.data(), {{"W", w, heads, dim, dim}}, 2,
-                      rapt::Path::generic);
+  const auto q = random_numbers(heads * one, 1, 1), k = random_numbers(heads * one, 2, 1),
+             v = random_numbers(heads * one, 3, 1), grad = random_numbers(heads * one, 4, 1),
+             w = random_numbers(heads * dim * dim, 5, 0.02F);
+  const Results all = run("bilinear", heads, sequence, dim, q.data(), k.data(), v.data(), grad.data(),
+                          {{"W", w, heads, dim, dim}}, 2, rapt::Path::generic);
   for (const std::int64_t h : {std::int64_t{0}, std::int64_t{3}}) {
     const std::int64_t at = h * one;
     const std::vector<float> own(w.begin() + h * dim * dim, w.begin() + (h + 1) * dim * dim);
-    const Results alone = run("bilinear", 1, sequence, dim, q.data() + at, k.data() + at, v.data() + at, grad.data() + at,
-                          {{"W", own, 1, dim, dim}}, 2, rapt::Path::generic);
+    const Results alone = run("bilinear", 1, sequence, dim, q.data() + at, k.data() + at, v.data() + at,
+                              grad.data() + at, {{"W", own, 1, dim, dim}}, 2, rapt::Path::generic);
     expect_same_bits(alone.out, all.out.data() + at, "out");
     expect_same_bits(alone.dq, all.dq.data() + at, "dq");
     expect_same_bits(alone.dk, all.dk.data() + at, "dk");
@@ -119,7 +121,8 @@ TEST_P(LargeTablesSlow, MatchTheReferenceOnAnyNumberOfThreads) {
   const auto go = [&](int threads, rapt::Path path) {
     return run(name, heads, sequence, dim, q.data(), k.data(), v.data(), grad.data(), parameters, threads, path);
   };
-  const Results reference = go(1, rapt::Path::reference), single = go(1, rapt::Path::generic), triple = go(3, rapt::Path::generic);
+  const Results reference = go(1, rapt::Path::reference), single = go(1, rapt::Path::generic),
+                triple = go(3, rapt::Path::generic);
   expect_near(single.out, reference.out, "out");
   expect_near(single.dq, reference.dq, "dq");
   expect_near(single.dk, reference.dk, "dk");
@@ -131,6 +134,7 @@ TEST_P(LargeTablesSlow, MatchTheReferenceOnAnyNumberOfThreads) {
   expect_same_bits(single.dk, triple.dk.data(), "dk");
 }
 
-INSTANTIATE_TEST_SUITE_P(Heads, LargeTablesSlow, ::testing::Bool(), [](const auto& info) { return info.param ? "PerHead" : "Shared"; });
+INSTANTIATE_TEST_SUITE_P(Heads, LargeTablesSlow, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "PerHead" : "Shared"; });
 
 }  // namespace

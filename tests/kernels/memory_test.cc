@@ -50,7 +50,8 @@ TEST_P(MemorySlow, ForwardAndBackwardStayLinear) {
   s.value_dims = {dim};
   support::Call call(make_case(s));
   const Int n = call.described().spec.queries;
-  std::vector<float> out(static_cast<std::size_t>(n * dim)), lse(static_cast<std::size_t>(n)), entropy(lse), position(lse);
+  std::vector<float> out(static_cast<std::size_t>(n * dim)), lse(static_cast<std::size_t>(n)), entropy(lse),
+      position(lse);
   std::vector<float> dq(out), dk(out), dv(out);
   rapt::Saved saved;
   rapt::Outputs outputs;

@@ -70,7 +70,8 @@ TEST_P(OracleGradients, HardAttentionMovesOnlyTheValues) {
   check(spec);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formulas, OracleGradients, testing::ValuesIn(oracle::formula_names()), support::mechanism_name);
+INSTANTIATE_TEST_SUITE_P(Formulas, OracleGradients, testing::ValuesIn(oracle::formula_names()),
+                         support::mechanism_name);
 
 TEST(Oracle, EveryBiasShapeHasItsGradient) {
   for (support::BiasKind bias : support::all_biases()) {
@@ -81,7 +82,8 @@ TEST(Oracle, EveryBiasShapeHasItsGradient) {
     spec.keys = 4;
     spec.bias = bias;
     const support::Case c = make_case(spec);
-    EXPECT_TRUE(support::agree(oracle::backward(c.problem, c.grad_out), oracle::finite_differences(c.problem, c.grad_out), 1e-7));
+    EXPECT_TRUE(support::agree(oracle::backward(c.problem, c.grad_out),
+                               oracle::finite_differences(c.problem, c.grad_out), 1e-7));
   }
 }
 
@@ -93,8 +95,8 @@ TEST(Oracle, KnowsWhatTheRegistryHas) {
 
 TEST(Oracle, BucketsOfT5) {
   // 32 buckets up to distance 128: 0 … 7 exactly, then two for each doubling; keys after the query 16 higher.
-  const std::pair<Int, Int> known[] = {{0, 0},    {-1, 1},   {-7, 7},   {-8, 8},   {-11, 8},   {-12, 9}, {-16, 10}, {-23, 11},
-                                       {-32, 12}, {-64, 14}, {-90, 14}, {-91, 15}, {-128, 15}, {-5000, 15},
+  const std::pair<Int, Int> known[] = {{0, 0},    {-1, 1},   {-7, 7},   {-8, 8},   {-11, 8},  {-12, 9},   {-16, 10},
+                                       {-23, 11}, {-32, 12}, {-64, 14}, {-90, 14}, {-91, 15}, {-128, 15}, {-5000, 15},
                                        {1, 17},   {7, 23},   {8, 24},   {64, 30},  {5000, 31}};
   for (const auto& [offset, bucket] : known) EXPECT_EQ(oracle::t5_bucket(offset, 32, 128), bucket) << offset;
 }

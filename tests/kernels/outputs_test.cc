@@ -63,7 +63,8 @@ TEST(Outputs, EachAloneEqualsAllTogether) {
       Buffer lse(rapt::Dtype::f32, rows), entropy(rapt::Dtype::f32, rows), position(rapt::Dtype::f32, rows);
       Buffer covariance(rapt::Dtype::f32, rows), weights(rapt::Dtype::f32, {1, 1, 2, c.spec.keys});
       Buffer top(rapt::Dtype::f32, {rows[0], rows[1], rows[2], 3});
-      std::vector<std::int64_t> argmax(static_cast<std::size_t>(lse.values().size()), -5), indices(argmax.size() * 3, -5);
+      std::vector<std::int64_t> argmax(static_cast<std::size_t>(lse.values().size()), -5),
+          indices(argmax.size() * 3, -5);
       ask([&](rapt::Outputs& o) { o.lse = lse.view(); });
       expect(lse, all.lse.data);
       ask([&](rapt::Outputs& o) { o.statistics.entropy = entropy.view(); });
@@ -95,7 +96,8 @@ TEST(Outputs, SeveralWeightRequestsOfOneHead) {
   support::ForwardWants wants;
   wants.weights = true;
   const support::ForwardResult all = call.forward(wants);
-  Buffer a(rapt::Dtype::f32, {1, 1, 37, 51}), b(rapt::Dtype::f32, {1, 1, 4, 51}, support::Layout::gaps), d(rapt::Dtype::f32, {1, 1, 1, 51});
+  Buffer a(rapt::Dtype::f32, {1, 1, 37, 51}), b(rapt::Dtype::f32, {1, 1, 4, 51}, support::Layout::gaps),
+      d(rapt::Dtype::f32, {1, 1, 1, 51});
   rapt::Outputs outputs;
   outputs.weights = {{0, 1, 0, 37, a.view()}, {0, 1, 30, 34, b.view()}, {0, 1, 33, 34, d.view()}};
   rapt::attend(call.inputs, outputs, call.options);
@@ -128,7 +130,8 @@ TEST(Outputs, InAnyStorageType) {
         const auto close = [&](const Array& got, const double* values, const char* name) {
           for (std::size_t n = 0; n < got.data.size(); ++n) {
             if (got.data[n] == values[n]) continue;
-            ASSERT_NEAR(got.data[n], values[n], compute * 4 + support::half_step(out, std::abs(values[n]) + 1e-6)) << name;
+            ASSERT_NEAR(got.data[n], values[n], compute * 4 + support::half_step(out, std::abs(values[n]) + 1e-6))
+                << name;
           }
         };
         close(o.values(), want.out[0].data.data(), "out");
@@ -153,13 +156,16 @@ TEST(Outputs, WideGradientsOfNarrowInputs) {
       std::vector<std::unique_ptr<Buffer>> parameters, gradients;
       rapt::Gradients wanted;
       for (rapt::NamedView& p : call.options.score.parameters) {
-        parameters.push_back(std::make_unique<Buffer>(call.parameter(p.name).values(), rapt::Dtype::f32, support::Layout::gaps));
+        parameters.push_back(
+            std::make_unique<Buffer>(call.parameter(p.name).values(), rapt::Dtype::f32, support::Layout::gaps));
         p.value = parameters.back()->view();
-        gradients.push_back(std::make_unique<Buffer>(rapt::Dtype::f32, parameters.back()->shape(), support::Layout::gaps));
+        gradients.push_back(
+            std::make_unique<Buffer>(rapt::Dtype::f32, parameters.back()->shape(), support::Layout::gaps));
         wanted.parameters.push_back({p.name, gradients.back()->view()});
       }
       rapt::attend(call.inputs, outputs, call.options);
-      Buffer dq(rapt::Dtype::f32, c.problem.q.shape), dk(rapt::Dtype::f32, c.problem.k.shape), dv(rapt::Dtype::f32, c.problem.v[0].shape);
+      Buffer dq(rapt::Dtype::f32, c.problem.q.shape), dk(rapt::Dtype::f32, c.problem.k.shape),
+          dv(rapt::Dtype::f32, c.problem.v[0].shape);
       wanted.q = dq.view();
       wanted.k = dk.view();
       wanted.v = {dv.view()};
@@ -172,7 +178,8 @@ TEST(Outputs, WideGradientsOfNarrowInputs) {
       for (std::size_t n = 0; n < gradients.size(); ++n) {
         EXPECT_EQ(gradients[n]->damage(), "");
         const Array& expected = want.parameters.at(wanted.parameters[n].name);
-        EXPECT_TRUE(support::agree(Array(expected.shape, gradients[n]->values().data), expected, 1e-4, 0.1)) << wanted.parameters[n].name;
+        EXPECT_TRUE(support::agree(Array(expected.shape, gradients[n]->values().data), expected, 1e-4, 0.1))
+            << wanted.parameters[n].name;
       }
     }
 }

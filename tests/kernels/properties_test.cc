@@ -90,7 +90,8 @@ TEST_P(Properties, OutIsWeightsTimesValues) {
     for (Int h = 0; h < c.spec.heads; ++h)
       for (Int i = 0; i < c.spec.queries; ++i)
         for (Int j = 0; j < c.spec.keys; ++j)
-          for (Int d = 0; d < 6; ++d) product.at(b, h, i, d) += r.weights.at(b, h, i, j) * c.problem.v[0].at(b, h, j, d);
+          for (Int d = 0; d < 6; ++d)
+            product.at(b, h, i, d) += r.weights.at(b, h, i, j) * c.problem.v[0].at(b, h, j, d);
   EXPECT_TRUE(support::agree(r.out[0], product, support::rounding_of(dtype())));
 }
 

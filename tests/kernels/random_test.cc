@@ -13,7 +13,9 @@ using support::Int;
 using support::Random;
 
 CaseSpec random_spec(Random& random) {
-  const auto pick = [&](const auto& list) { return list[static_cast<std::size_t>(random.below(static_cast<Int>(list.size())))]; };
+  const auto pick = [&](const auto& list) {
+    return list[static_cast<std::size_t>(random.below(static_cast<Int>(list.size())))];
+  };
   const auto maybe = [&](double chance) { return random.uniform(0, 1) < chance; };
   // Small numbers often, sizes around a tile sometimes.
   const auto length = [&] { return maybe(0.7) ? 1 + random.below(40) : 1 + random.below(200); };
@@ -77,10 +79,11 @@ TEST_P(RandomCases, MatchTheOracle) {
   for (int n = 0; n < 25; ++n) {
     Case c = make_case(random_spec(random));
     c.problem.mask = random_mask(c.spec, random);
-    SCOPED_TRACE(testing::Message() << "case " << n << ": " << describe(c.spec) << " causal " << static_cast<int>(c.problem.mask.causal)
-                                    << " window " << c.problem.mask.window.has_value() << " lengths "
-                                    << c.problem.mask.key_lengths.size() << " packed " << c.problem.mask.query_starts.size()
-                                    << " dense " << c.problem.mask.dense.size());
+    SCOPED_TRACE(testing::Message() << "case " << n << ": " << describe(c.spec) << " causal "
+                                    << static_cast<int>(c.problem.mask.causal) << " window "
+                                    << c.problem.mask.window.has_value() << " lengths "
+                                    << c.problem.mask.key_lengths.size() << " packed "
+                                    << c.problem.mask.query_starts.size() << " dense " << c.problem.mask.dense.size());
     const support::Expected expected(c, true);
     support::Call call(c);
     call.options.threads = 1 + static_cast<int>(random.below(3));

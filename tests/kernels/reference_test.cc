@@ -24,13 +24,18 @@ struct Small {
   rapt::AttendOptions options;
 
   Small(std::int64_t sq, std::int64_t sk, Numbers scores, Numbers values)
-      : queries(sq), keys(sk), q(static_cast<std::size_t>(sq)), k(static_cast<std::size_t>(sk)), v(std::move(values)),
+      : queries(sq),
+        keys(sk),
+        q(static_cast<std::size_t>(sq)),
+        k(static_cast<std::size_t>(sk)),
+        v(std::move(values)),
         bias(std::move(scores)) {}
 
   rapt::Problem problem() {
     options.path = rapt::Path::reference;
     if (!bias.empty()) options.bias = rapt::view(bias.data(), {queries, keys});
-    const rapt::Inputs inputs{rapt::view(q.data(), {queries, 1}), rapt::view(k.data(), {keys, 1}),
+    const rapt::Inputs inputs{rapt::view(q.data(), {queries, 1}),
+                              rapt::view(k.data(), {keys, 1}),
                               {rapt::view(v.data(), {keys, static_cast<std::int64_t>(v.size()) / keys})}};
     return rapt::make_problem("test", inputs, options);
   }
@@ -245,7 +250,8 @@ double loss(const support::Call& call, const support::Case& c) {
   const rapt::Problem p = rapt::make_problem("test", call.inputs, call.options);
   std::vector<support::Buffer> out;
   rapt::Outputs outputs;
-  for (const rapt::Operand& v : p.v) out.emplace_back(rapt::Dtype::f64, oracle::Sizes{p.batch, p.heads, p.queries, v.dim});
+  for (const rapt::Operand& v : p.v)
+    out.emplace_back(rapt::Dtype::f64, oracle::Sizes{p.batch, p.heads, p.queries, v.dim});
   for (support::Buffer& buffer : out) outputs.out.push_back(buffer.view());
   rapt::reference_forward(p, outputs);
   double sum = 0;

@@ -108,8 +108,17 @@ TEST(Masks, WindowEdges) {
   for (const auto& [queries, keys] : {std::pair<Int, Int>{9, 9}, {5, 12}, {12, 5}, {1, 8}, {70, 130}}) {
     oracle::Problem p = random_problem({1, 1, queries, 4}, {1, 1, keys, 4}, {{1, 1, keys, 3}});
     for (oracle::Causal causal : {oracle::Causal::none, oracle::Causal::top_left, oracle::Causal::bottom_right})
-      for (const oracle::Window& window : {oracle::Window{0, 0}, {0, -1}, {-1, 0}, {-1, -1}, {1, 0}, {0, 1}, {3, 2},
-                                           {keys, queries}, {Int{1} << 62, Int{1} << 62}, {64, 0}, {0, 64}}) {
+      for (const oracle::Window& window : {oracle::Window{0, 0},
+                                           {0, -1},
+                                           {-1, 0},
+                                           {-1, -1},
+                                           {1, 0},
+                                           {0, 1},
+                                           {3, 2},
+                                           {keys, queries},
+                                           {Int{1} << 62, Int{1} << 62},
+                                           {64, 0},
+                                           {0, 64}}) {
         SCOPED_TRACE(testing::Message() << queries << "x" << keys << " window " << window.left << "," << window.right
                                         << " causal " << static_cast<int>(causal));
         // The oracle adds the sides to positions; a side beyond every key is the same as none.
@@ -179,7 +188,8 @@ TEST(Masks, PackedSequencesEqualSeparateCalls) {
 TEST(Masks, DenseMaskInEveryShape) {
   support::Random random(9);
   oracle::Problem p = random_problem({2, 3, 20, 4}, {2, 3, 30, 4}, {{2, 3, 30, 3}});
-  for (const Sizes& shape : {Sizes{2, 3, 20, 30}, {1, 3, 20, 30}, {2, 1, 20, 30}, {2, 3, 1, 30}, {1, 1, 20, 30}, {1, 1, 1, 30}}) {
+  for (const Sizes& shape :
+       {Sizes{2, 3, 20, 30}, {1, 3, 20, 30}, {2, 1, 20, 30}, {2, 3, 1, 30}, {1, 1, 20, 30}, {1, 1, 1, 30}}) {
     p.mask.dense = Array(shape);
     for (double& e : p.mask.dense.data) e = random.uniform(0, 1) < 0.4;
     check(p);

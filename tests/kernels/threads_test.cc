@@ -30,7 +30,8 @@ void check_bits(const CaseSpec& spec) {
     EXPECT_TRUE(call.forward().bits == plain.bits) << threads << " threads: out and lse";
     EXPECT_TRUE(call.forward(wants).bits == forward.bits) << threads << " threads: all outputs";
     const support::BackwardResult other = call.backward();
-    for (const auto& [name, bits] : backward.bits) EXPECT_TRUE(bits == other.bits.at(name)) << threads << " threads: d" << name;
+    for (const auto& [name, bits] : backward.bits)
+      EXPECT_TRUE(bits == other.bits.at(name)) << threads << " threads: d" << name;
   }
 }
 

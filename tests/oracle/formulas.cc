@@ -397,9 +397,9 @@ class Learned2d : public OnGrid<T> {
 }  // namespace
 
 const std::vector<std::string>& formula_names() {
-  static const std::vector<std::string> names = {"dot",   "scaled_dot", "bilinear",       "additive",  "cosine",
-                                                 "distance", "alibi",   "t5",             "shaw",      "transformer_xl",
-                                                 "quadratic", "gaussian", "learned_2d"};
+  static const std::vector<std::string> names = {"dot",       "scaled_dot", "bilinear",  "additive", "cosine",
+                                                 "distance",  "alibi",      "t5",        "shaw",     "transformer_xl",
+                                                 "quadratic", "gaussian",   "learned_2d"};
   return names;
 }
 

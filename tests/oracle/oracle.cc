@@ -59,8 +59,8 @@ Int bias_place(const Problem& p, Int b, Int h, Int i, Int j) {
 // One row: what is between the formula and the weights.
 template <class T>
 struct Row {
-  std::vector<T> capped;   // after the softcap, before the bias; its slope needs it
-  std::vector<T> scores;   // −inf where hidden
+  std::vector<T> capped;  // after the softcap, before the bias; its slope needs it
+  std::vector<T> scores;  // −inf where hidden
   std::vector<T> weights;
   T lse = -std::numeric_limits<T>::infinity();
 };

@@ -26,7 +26,7 @@ struct Statistics {
   Array position;           // [B, H, Sq, 1 or 2]
   Array covariance;         // [B, H, Sq, 1 or 4]
   std::vector<Int> top_indices;
-  Array top_weights;        // [B, H, Sq, top_k]
+  Array top_weights;  // [B, H, Sq, top_k]
 };
 
 struct Gradients {

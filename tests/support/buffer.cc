@@ -26,13 +26,16 @@ const char* label(Layout layout) {
   return "?";
 }
 
-Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout) : Buffer(dtype, shape, layout, kGuard, kGuard) {}
+Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout)
+    : Buffer(dtype, shape, layout, kGuard, kGuard) {}
 
-Buffer::Buffer(const oracle::Array& values, rapt::Dtype dtype, Layout layout) : Buffer(dtype, values.shape, layout, kOff, 0) {
+Buffer::Buffer(const oracle::Array& values, rapt::Dtype dtype, Layout layout)
+    : Buffer(dtype, values.shape, layout, kOff, 0) {
   set(values);
 }
 
-Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std::int64_t guard_before, std::int64_t guard_after)
+Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std::int64_t guard_before,
+               std::int64_t guard_after)
     : dtype_(dtype), shape_(shape) {
   const auto [batch, heads, rows, dim] = shape;
   switch (layout) {

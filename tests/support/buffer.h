@@ -38,7 +38,8 @@ class Buffer {
   bool untouched() const;
 
  private:
-  Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std::int64_t guard_before, std::int64_t guard_after);
+  Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std::int64_t guard_before,
+         std::int64_t guard_after);
   template <class F>
   void for_each_place(F f) const;
 

@@ -143,7 +143,8 @@ ForwardResult Call::forward(const ForwardWants& wants) {
     result.weights.data.insert(result.weights.data.end(), values.data.begin(), values.data.end());
   }
   if (wants.statistics) {
-    for (const auto& [name, buffer] : {std::pair{"entropy", &entropy}, {"position", &position}, {"covariance", &covariance}}) {
+    for (const auto& [name, buffer] :
+         {std::pair{"entropy", &entropy}, {"position", &position}, {"covariance", &covariance}}) {
       note(result.damage, name, *buffer);
       append(result.bits, *buffer);
     }
@@ -187,7 +188,8 @@ BackwardResult Call::backward(const BackwardWants& wants) {
   if (wants.k) gradients.k = add("k", p.k.shape, layout);
   for (std::size_t n = 0; wants.v && n < p.v.size(); ++n)
     gradients.v.push_back(add("v" + std::to_string(n), p.v[n].shape, layout));
-  if (wants.bias && !p.bias.empty()) gradients.bias = add("bias", p.bias.shape, layout == Layout::bshd ? Layout::bhsd : layout);
+  if (wants.bias && !p.bias.empty())
+    gradients.bias = add("bias", p.bias.shape, layout == Layout::bshd ? Layout::bhsd : layout);
   if (wants.parameters)
     for (const auto& [name, buffer] : parameters_) {
       const rapt::View view = add("parameter " + name, buffer->shape(), Layout::bhsd);

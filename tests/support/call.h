@@ -14,7 +14,7 @@ namespace support {
 
 struct ForwardWants {
   bool lse = true;
-  bool weights = false;     // of every row of every head
+  bool weights = false;  // of every row of every head
   bool statistics = false;
   int top_k = 0;
   std::array<Int, 2> grid{};  // of the statistics
@@ -42,7 +42,7 @@ struct BackwardWants {
 };
 
 struct BackwardResult {
-  oracle::Gradients gradients;  // empty arrays where nothing was asked for
+  oracle::Gradients gradients;                         // empty arrays where nothing was asked for
   std::map<std::string, std::vector<std::byte>> bits;  // by argument: q, k, v0, …, bias, and each parameter
   std::string damage;
 };

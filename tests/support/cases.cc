@@ -155,9 +155,19 @@ std::vector<BiasKind> all_biases() {
 }
 
 const char* label(MaskKind mask) {
-  constexpr const char* kLabels[] = {"none",        "top_left", "bottom_right",    "window",
-                                     "window_left", "window_bottom_right", "key_lengths", "packed",
-                                     "packed_top_left", "packed_bottom_right", "dense", "dense_shared", "everything"};
+  constexpr const char* kLabels[] = {"none",
+                                     "top_left",
+                                     "bottom_right",
+                                     "window",
+                                     "window_left",
+                                     "window_bottom_right",
+                                     "key_lengths",
+                                     "packed",
+                                     "packed_top_left",
+                                     "packed_bottom_right",
+                                     "dense",
+                                     "dense_shared",
+                                     "everything"};
   return kLabels[static_cast<int>(mask)];
 }
 
@@ -169,8 +179,8 @@ const char* label(BiasKind bias) {
 std::string describe(const CaseSpec& s) {
   const auto number = [](Int n) { return std::to_string(n); };
   std::string text = s.mechanism + "_" + label(s.dtype) + "_b" + number(s.batch) + "h" + number(s.heads) + "hk" +
-                     number(s.key_heads ? s.key_heads : s.heads) + "_s" + number(s.queries) + "x" + number(s.keys) + "_d" +
-                     number(s.query_dim ? s.query_dim : s.key_dim) + "x" + number(s.key_dim) + "_v";
+                     number(s.key_heads ? s.key_heads : s.heads) + "_s" + number(s.queries) + "x" + number(s.keys) +
+                     "_d" + number(s.query_dim ? s.query_dim : s.key_dim) + "x" + number(s.key_dim) + "_v";
   for (std::size_t n = 0; n < s.value_dims.size(); ++n) text += (n ? "and" : "") + number(s.value_dims[n]);
   text += std::string("_mask_") + label(s.mask) + "_bias_" + label(s.bias);
   if (s.softcap > 0) text += "_softcap";
@@ -212,7 +222,8 @@ Case make_case(const CaseSpec& given) {
   c.mechanism = &rapt::mechanism(given.mechanism);
   CaseSpec& s = c.spec;
   if (s.key_heads == 0) s.key_heads = s.heads;
-  if (s.query_dim == 0 || !has_role(*c.mechanism, rapt::Role::query_map, s.optional_parameters)) s.query_dim = s.key_dim;
+  if (s.query_dim == 0 || !has_role(*c.mechanism, rapt::Role::query_map, s.optional_parameters))
+    s.query_dim = s.key_dim;
   if (c.mechanism->grid) {
     // Queries and keys are the same grid; more columns than rows tells the two apart.
     const Int side = std::max<Int>(s.keys < 4 ? 1 : 2, static_cast<Int>(std::sqrt(double(s.keys))) - 1);

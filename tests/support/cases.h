@@ -26,9 +26,9 @@ enum class MaskKind {
   packed,
   packed_top_left,
   packed_bottom_right,
-  dense,                // with rows that see nothing
-  dense_shared,         // one row of mask for all
-  everything,           // all that combine
+  dense,         // with rows that see nothing
+  dense_shared,  // one row of mask for all
+  everything,    // all that combine
 };
 
 enum class BiasKind { none, full, per_head, per_batch, per_key, per_head_key };

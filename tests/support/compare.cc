@@ -121,7 +121,8 @@ AssertionResult Expected::matches(const oracle::Statistics& got) const {
   if (got.entropy.empty() && got.top_weights.empty()) return AssertionSuccess();
   const rapt::Dtype compute = compute_type(case_.spec.dtype);
   const int top = got.top_weights.empty() ? 0 : static_cast<int>(got.top_weights.shape[3]);
-  const std::array<Int, 2> grid = !got.position.empty() && got.position.shape[3] == 2 ? case_.problem.grid : std::array<Int, 2>{};
+  const std::array<Int, 2> grid =
+      !got.position.empty() && got.position.shape[3] == 2 ? case_.problem.grid : std::array<Int, 2>{};
   const oracle::Statistics want = oracle::statistics(exact_, top, grid);
   const oracle::Statistics naive = oracle::statistics(compute == rapt::Dtype::f64 ? exact_ : naive_, top, grid);
   const Int keys = exact_.weights.shape[3];
@@ -155,11 +156,14 @@ AssertionResult Expected::matches(const oracle::Statistics& got) const {
 AssertionResult Expected::matches(const BackwardResult& got) const {
   if (!got.damage.empty()) return AssertionFailure() << got.damage;
   const bool low = case_.spec.dtype != rapt::Dtype::f64;
-  const auto check = [&](const std::string& name, const Array& x, const Array& want, const Array* naive, const Array& sizes) {
+  const auto check = [&](const std::string& name, const Array& x, const Array& want, const Array* naive,
+                         const Array& sizes) {
     if (x.empty()) return AssertionSuccess();
-    return named("gradient of " + name, close(x, want, naive, {case_.spec.dtype, rounding_size(exact_, sizes, gradient_sizes_.v[0])}));
+    return named("gradient of " + name,
+                 close(x, want, naive, {case_.spec.dtype, rounding_size(exact_, sizes, gradient_sizes_.v[0])}));
   };
-  const oracle::Gradients &g = got.gradients, &exact = exact_gradients_, &naive = naive_gradients_, &sizes = gradient_sizes_;
+  const oracle::Gradients &g = got.gradients, &exact = exact_gradients_, &naive = naive_gradients_,
+                          &sizes = gradient_sizes_;
   AssertionResult result = check("q", g.q, exact.q, &naive.q, sizes.q);
   if (result) result = check("k", g.k, exact.k, &naive.k, sizes.k);
   for (std::size_t n = 0; n < g.v.size() && result; ++n)
@@ -167,7 +171,8 @@ AssertionResult Expected::matches(const BackwardResult& got) const {
   if (result) result = check("bias", g.bias, exact.bias, &naive.bias, sizes.bias);
   for (const auto& [name, value] : g.parameters)
     if (result)
-      result = check(name, value, exact.parameters.at(name), low ? &naive.parameters.at(name) : nullptr, sizes.parameters.at(name));
+      result = check(name, value, exact.parameters.at(name), low ? &naive.parameters.at(name) : nullptr,
+                     sizes.parameters.at(name));
   return result;
 }
 

@@ -74,7 +74,8 @@ Array differences(Call& call, Buffer& buffer) {
 
 }  // namespace
 
-Custom Custom::make(const rapt::Score& score, const CaseSpec& spec, std::vector<std::pair<std::string, Array>> parameters) {
+Custom Custom::make(const rapt::Score& score, const CaseSpec& spec,
+                    std::vector<std::pair<std::string, Array>> parameters) {
   return {make_case(spec), score, std::move(parameters)};
 }
 

@@ -38,7 +38,8 @@ std::uint16_t encode(const Format& format, double value) {
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | top | (1u << (fraction_bits - 1)));
   if (std::isinf(value)) return static_cast<std::uint16_t>(sign | top);
   const double size = std::abs(value);
-  if (size < std::ldexp(1.0, format.min_exponent)) return static_cast<std::uint16_t>(sign | unsigned(size / step(format, 0)));
+  if (size < std::ldexp(1.0, format.min_exponent))
+    return static_cast<std::uint16_t>(sign | unsigned(size / step(format, 0)));
   const int exponent = std::ilogb(size);
   const unsigned fraction = unsigned(std::ldexp(size, fraction_bits - exponent)) & ((1u << fraction_bits) - 1);
   return static_cast<std::uint16_t>(sign | (unsigned(exponent - format.min_exponent + 1) << fraction_bits) | fraction);

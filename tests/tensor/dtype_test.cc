@@ -43,7 +43,9 @@ struct Brain {
 template <class Type>
 class SixteenBits : public testing::Test {
  public:
-  static float value(std::uint32_t bits) { return rapt::to_float(typename Type::Stored{static_cast<std::uint16_t>(bits)}); }
+  static float value(std::uint32_t bits) {
+    return rapt::to_float(typename Type::Stored{static_cast<std::uint16_t>(bits)});
+  }
   static std::uint32_t bits(float x) { return Type::from(x).bits; }
   static constexpr std::uint32_t infinity() { return ((1u << Type::kExponent) - 1) << Type::kMantissa; }
 };

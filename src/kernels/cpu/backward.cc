@@ -138,14 +138,30 @@ class BackwardChunk {
     }
     if (task_.want_dv)
       for (int s = 0; s < head_.sets; ++s)
-        multiply({.m = keys, .n = value_stride_[s], .k = columns_, .a = tile_, .a_row = columns_, .a_col = 1,
-                  .b = grad_rows_[s], .b_row = value_stride_[s], .c = dv_[s] + offset * value_stride_[s],
-                  .c_row = value_stride_[s], .accumulate = true});
+        multiply({.m = keys,
+                  .n = value_stride_[s],
+                  .k = columns_,
+                  .a = tile_,
+                  .a_row = columns_,
+                  .a_col = 1,
+                  .b = grad_rows_[s],
+                  .b_row = value_stride_[s],
+                  .c = dv_[s] + offset * value_stride_[s],
+                  .c_row = value_stride_[s],
+                  .accumulate = true});
     if (!task_.want_score || head_.normalizer == Normalizer::argmax) return;
     for (int s = 0; s < head_.sets; ++s)
-      product<T>({.m = keys, .n = columns_, .k = head_.value_dim[s], .a = values_[s] + offset * value_stride_[s],
-                  .a_row = value_stride_[s], .a_col = 1, .b = grad_columns_[s], .b_row = columns_, .c = grad_tile_,
-                  .c_row = columns_, .accumulate = s > 0});
+      product<T>({.m = keys,
+                  .n = columns_,
+                  .k = head_.value_dim[s],
+                  .a = values_[s] + offset * value_stride_[s],
+                  .a_row = value_stride_[s],
+                  .a_col = 1,
+                  .b = grad_columns_[s],
+                  .b_row = columns_,
+                  .c = grad_tile_,
+                  .c_row = columns_,
+                  .accumulate = s > 0});
     score_gradient(keys);
     scores_.tile_backward(grad_tile_, task_.dbias, task_.dbias_stride, task_.dbias_first, dr_, task_.value_grads);
     if (head_.content) content_gradient(offset, keys);
@@ -185,11 +201,29 @@ class BackwardChunk {
       return;
     }
     if (task_.want_dk)
-      multiply({.m = keys, .n = dim_pad_, .k = columns_, .a = grad_tile_, .a_row = columns_, .a_col = 1,
-                .b = scores_.q_rows(), .b_row = dim_pad_, .c = dk, .c_row = dim_pad_, .accumulate = true});
+      multiply({.m = keys,
+                .n = dim_pad_,
+                .k = columns_,
+                .a = grad_tile_,
+                .a_row = columns_,
+                .a_col = 1,
+                .b = scores_.q_rows(),
+                .b_row = dim_pad_,
+                .c = dk,
+                .c_row = dim_pad_,
+                .accumulate = true});
     if (task_.dq)
-      multiply({.m = columns_, .n = dim_pad_, .k = keys, .a = grad_tile_, .a_row = 1, .a_col = columns_, .b = k,
-                .b_row = dim_pad_, .c = dq_, .c_row = dim_pad_, .accumulate = true});
+      multiply({.m = columns_,
+                .n = dim_pad_,
+                .k = keys,
+                .a = grad_tile_,
+                .a_row = 1,
+                .a_col = columns_,
+                .b = k,
+                .b_row = dim_pad_,
+                .c = dq_,
+                .c_row = dim_pad_,
+                .accumulate = true});
   }
 
   void add_query_gradients(std::int64_t block) {
@@ -215,7 +249,7 @@ class BackwardChunk {
   Scores<T> scores_;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
-  T* keys_ = nullptr;        // [count][dim_pad]
+  T* keys_ = nullptr;  // [count][dim_pad]
   T* dk_ = nullptr;
   T* dq_ = nullptr;          // [columns][dim_pad]
   T* dq_columns_ = nullptr;  // [dim][columns], for mechanisms with their own pair()
@@ -223,7 +257,7 @@ class BackwardChunk {
   T* tile_ = nullptr;        // weights
   T* grad_tile_ = nullptr;   // their gradients, then the scores'
   T* max_ = nullptr;
-  T* inverse_ = nullptr;     // 1/sum; under argmax the chosen key
+  T* inverse_ = nullptr;  // 1/sum; under argmax the chosen key
   T* delta_ = nullptr;
   T** values_ = nullptr;
   T** dv_ = nullptr;

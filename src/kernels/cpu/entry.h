@@ -4,7 +4,9 @@
 
 namespace rapt::RAPT_TARGET {
 
-template <class T> void fill_forward(Kernels<T>& kernels);
-template <class T> void fill_backward(Kernels<T>& kernels);
+template <class T>
+void fill_forward(Kernels<T>& kernels);
+template <class T>
+void fill_backward(Kernels<T>& kernels);
 
 }  // namespace rapt::RAPT_TARGET

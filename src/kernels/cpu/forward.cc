@@ -202,8 +202,17 @@ class ForwardBlock {
         }
       return;
     }
-    product<T>({.m = dim, .n = columns_, .k = keys, .a = rows, .a_row = 1, .a_col = stride, .b = tile_,
-                .b_row = columns_, .c = output, .c_row = columns_, .accumulate = true});
+    product<T>({.m = dim,
+                .n = columns_,
+                .k = keys,
+                .a = rows,
+                .a_row = 1,
+                .a_col = stride,
+                .b = tile_,
+                .b_row = columns_,
+                .c = output,
+                .c_row = columns_,
+                .accumulate = true});
   }
 
   void write_averages() {
@@ -351,14 +360,16 @@ class ForwardBlock {
 };
 
 template <class T>
-void row_products(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim, T* buffer, T* sums) {
+void row_products(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim,
+                  T* buffer, T* sums) {
   const Tag<T> tag;
   const std::int64_t pad = padded<T>(dim);
   for (std::int64_t r = 0; r < rows; ++r) {
     load_rows(a, first + r, 1, dim, buffer, pad);
     load_rows(b, first + r, 1, dim, buffer + pad, pad);
     Vec<T> sum = hn::Zero(tag);
-    for (std::int64_t d = 0; d < pad; d += kLanes<T>) sum = hn::MulAdd(hn::LoadU(tag, buffer + d), hn::LoadU(tag, buffer + pad + d), sum);
+    for (std::int64_t d = 0; d < pad; d += kLanes<T>)
+      sum = hn::MulAdd(hn::LoadU(tag, buffer + d), hn::LoadU(tag, buffer + pad + d), sum);
     sums[r] += hn::GetLane(hn::SumOfLanes(tag, sum));
   }
 }

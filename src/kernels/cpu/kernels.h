@@ -34,8 +34,8 @@ struct RelativeTable {
   const std::int32_t* index = nullptr;  // [offsets]
   std::int64_t zero = 0;                // where offset 0 stands in index
   std::int64_t rows = 0;
-  bool identity = false;  // index[n] = index[0] + n
-  T* grad = nullptr;      // relative_vector: [rows][dim], added to
+  bool identity = false;         // index[n] = index[0] + n
+  T* grad = nullptr;             // relative_vector: [rows][dim], added to
   double* value_grad = nullptr;  // relative_value: [rows], added to
 };
 
@@ -48,7 +48,7 @@ struct HeadTask {
   int relative_dim = 0;  // of relative vectors
   MatrixRef q, q_relative, k;
   int sets = 1;
-  const MatrixRef* v = nullptr;          // [sets]
+  const MatrixRef* v = nullptr;  // [sets]
   const std::int64_t* value_dim = nullptr;
 
   const TileProgram<T>* program = nullptr;
@@ -67,7 +67,7 @@ struct HeadTask {
   std::int64_t grid_rows = 0, grid_cols = 0;
 
   T softcap = 0;
-  MatrixRef bias;               // data null: none
+  MatrixRef bias;  // data null: none
   const std::uint8_t* mask = nullptr;
   std::ptrdiff_t mask_row = 0;
   Normalizer normalizer = Normalizer::softmax;
@@ -105,9 +105,9 @@ struct ForwardTask {
   std::int64_t count = 0;  // at most Kernels::forward_rows
   std::int64_t key_begin = 0;
   std::int64_t key_end = INT64_MAX;  // keys outside are left to other tasks
-  const MatrixRef* out = nullptr;  // [sets]; null: not wanted
-  MatrixRef lse;                   // one number a row; data null: not wanted
-  T* row_max = nullptr;            // [queries], or null
+  const MatrixRef* out = nullptr;    // [sets]; null: not wanted
+  MatrixRef lse;                     // one number a row; data null: not wanted
+  T* row_max = nullptr;              // [queries], or null
   T* row_sum = nullptr;
   StatisticsTask<T> statistics;
   const WeightsTask* weights = nullptr;
@@ -119,11 +119,11 @@ template <class T>
 struct BackwardTask {
   const HeadTask<T>* head = nullptr;
   std::int64_t first_key = 0;
-  std::int64_t count = 0;  // at most Kernels::backward_keys
+  std::int64_t count = 0;               // at most Kernels::backward_keys
   const MatrixRef* grad_out = nullptr;  // [sets]
   const T* row_max = nullptr;           // [queries]
   const T* row_sum = nullptr;
-  const T* delta = nullptr;             // [queries]: Σ out∘grad_out
+  const T* delta = nullptr;  // [queries]: Σ out∘grad_out
   // Called with the index of each block of queries, in order: before its tiles are computed, around the adding of its
   // part of dq, and after.
   void* order = nullptr;
@@ -141,7 +141,8 @@ struct BackwardTask {
   bool want_dv = false;
   bool want_score = false;  // gradients before the softmax: q, k, bias, parameters
   // Called with the finished gradients of the task's keys, [count][stride] each, while they are in the workspace.
-  void (*finish)(void* order, const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) = nullptr;
+  void (*finish)(void* order, const T* dk, std::ptrdiff_t dk_stride, T* const* dv,
+                 const std::ptrdiff_t* dv_stride) = nullptr;
   double* value_grads = nullptr;        // [kMaxSlots], added to
   double* pair_weight_grads = nullptr;  // [dim], added to
   char* workspace = nullptr;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 #include <type_traits>
 
@@ -12,8 +12,10 @@ namespace rapt::RAPT_TARGET {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T> using Tag = hn::ScalableTag<T>;
-template <class T> using Vec = hn::Vec<Tag<T>>;
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using Vec = hn::Vec<Tag<T>>;
 
 template <class T>
 struct Condition {
@@ -31,35 +33,65 @@ struct Lane {
   Lane() = default;
   RAPT_FN Lane(Vec<T> x) : v(x) {}
   template <class A>
-    requires std::is_arithmetic_v<A>
-  RAPT_FN Lane(A x) : v(hn::Set(Tag<T>(), static_cast<T>(x))) {}
+    requires std::is_arithmetic_v<A> RAPT_FN Lane(A x) : v(hn::Set(Tag<T>(), static_cast<T>(x))) {}
 
-  friend RAPT_FN Lane operator+(Lane a, Lane b) { return hn::Add(a.v, b.v); }
-  friend RAPT_FN Lane operator-(Lane a, Lane b) { return hn::Sub(a.v, b.v); }
-  friend RAPT_FN Lane operator*(Lane a, Lane b) { return hn::Mul(a.v, b.v); }
-  friend RAPT_FN Lane operator/(Lane a, Lane b) { return hn::Div(a.v, b.v); }
-  RAPT_FN Lane operator-() const { return hn::Neg(v); }
-  friend RAPT_FN Condition<T> operator<(Lane a, Lane b) { return {hn::Lt(a.v, b.v)}; }
-  friend RAPT_FN Condition<T> operator>(Lane a, Lane b) { return {hn::Gt(a.v, b.v)}; }
-  friend RAPT_FN Condition<T> operator<=(Lane a, Lane b) { return {hn::Le(a.v, b.v)}; }
-  friend RAPT_FN Condition<T> operator>=(Lane a, Lane b) { return {hn::Ge(a.v, b.v)}; }
-  friend RAPT_FN Condition<T> operator==(Lane a, Lane b) { return {hn::Eq(a.v, b.v)}; }
+    friend RAPT_FN Lane operator+(Lane a, Lane b) { return hn::Add(a.v, b.v); }
+    friend RAPT_FN Lane operator-(Lane a, Lane b) { return hn::Sub(a.v, b.v); }
+    friend RAPT_FN Lane operator*(Lane a, Lane b) { return hn::Mul(a.v, b.v); }
+    friend RAPT_FN Lane operator/(Lane a, Lane b) { return hn::Div(a.v, b.v); }
+    RAPT_FN Lane operator-() const { return hn::Neg(v); }
+    friend RAPT_FN Condition<T> operator<(Lane a, Lane b) { return {hn::Lt(a.v, b.v)}; }
+    friend RAPT_FN Condition<T> operator>(Lane a, Lane b) { return {hn::Gt(a.v, b.v)}; }
+    friend RAPT_FN Condition<T> operator<=(Lane a, Lane b) { return {hn::Le(a.v, b.v)}; }
+    friend RAPT_FN Condition<T> operator>=(Lane a, Lane b) { return {hn::Ge(a.v, b.v)}; }
+    friend RAPT_FN Condition<T> operator==(Lane a, Lane b) { return {hn::Eq(a.v, b.v)}; }
 };
 
-template <class T> RAPT_FN Lane<T> where(Condition<T> c, Lane<T> a, Lane<T> b) {
+template <class T>
+RAPT_FN Lane<T> where(Condition<T> c, Lane<T> a, Lane<T> b) {
   return hn::IfThenElse(c.mask, a.v, b.v);
 }
-template <class T> RAPT_FN Lane<T> abs(Lane<T> x) { return hn::Abs(x.v); }
-template <class T> RAPT_FN Lane<T> min(Lane<T> a, Lane<T> b) { return hn::Min(a.v, b.v); }
-template <class T> RAPT_FN Lane<T> max(Lane<T> a, Lane<T> b) { return hn::Max(a.v, b.v); }
-template <class T> RAPT_FN Lane<T> sqrt(Lane<T> x) { return hn::Sqrt(x.v); }
-template <class T> RAPT_FN Lane<T> floor(Lane<T> x) { return hn::Floor(x.v); }
+template <class T>
+RAPT_FN Lane<T> abs(Lane<T> x) {
+  return hn::Abs(x.v);
+}
+template <class T>
+RAPT_FN Lane<T> min(Lane<T> a, Lane<T> b) {
+  return hn::Min(a.v, b.v);
+}
+template <class T>
+RAPT_FN Lane<T> max(Lane<T> a, Lane<T> b) {
+  return hn::Max(a.v, b.v);
+}
+template <class T>
+RAPT_FN Lane<T> sqrt(Lane<T> x) {
+  return hn::Sqrt(x.v);
+}
+template <class T>
+RAPT_FN Lane<T> floor(Lane<T> x) {
+  return hn::Floor(x.v);
+}
 // Highway's functions may give a number for NaN; here NaN stays.
-template <class T> RAPT_FN Vec<T> keep_nan(Vec<T> x, Vec<T> y) { return hn::IfThenElse(hn::Eq(x, x), y, x); }
-template <class T> RAPT_FN Lane<T> exp(Lane<T> x) { return keep_nan<T>(x.v, hn::Exp(Tag<T>(), x.v)); }
-template <class T> RAPT_FN Lane<T> log(Lane<T> x) { return keep_nan<T>(x.v, hn::Log(Tag<T>(), x.v)); }
-template <class T> RAPT_FN Lane<T> tanh(Lane<T> x) { return keep_nan<T>(x.v, hn::Tanh(Tag<T>(), x.v)); }
-template <class T> RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) { return hn::MulAdd(a.v, b.v, c.v); }
+template <class T>
+RAPT_FN Vec<T> keep_nan(Vec<T> x, Vec<T> y) {
+  return hn::IfThenElse(hn::Eq(x, x), y, x);
+}
+template <class T>
+RAPT_FN Lane<T> exp(Lane<T> x) {
+  return keep_nan<T>(x.v, hn::Exp(Tag<T>(), x.v));
+}
+template <class T>
+RAPT_FN Lane<T> log(Lane<T> x) {
+  return keep_nan<T>(x.v, hn::Log(Tag<T>(), x.v));
+}
+template <class T>
+RAPT_FN Lane<T> tanh(Lane<T> x) {
+  return keep_nan<T>(x.v, hn::Tanh(Tag<T>(), x.v));
+}
+template <class T>
+RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) {
+  return hn::MulAdd(a.v, b.v, c.v);
+}
 
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.
 RAPT_FN Lane<float> reciprocal(Lane<float> x) {

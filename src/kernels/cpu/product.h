@@ -6,12 +6,16 @@
 // The one matrix product that all of attention is made of: numbers of A times vectors of B.
 namespace rapt::RAPT_TARGET {
 
-template <class T> inline constexpr int kLanes = Lanes<Lane<T>>::count;
+template <class T>
+inline constexpr int kLanes = Lanes<Lane<T>>::count;
 
 RAPT_FN constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
-template <class T> RAPT_FN constexpr std::int64_t padded(std::int64_t n) { return round_up(n, kLanes<T>); }
+template <class T>
+RAPT_FN constexpr std::int64_t padded(std::int64_t n) {
+  return round_up(n, kLanes<T>);
+}
 
 // Rows of C held in registers: 8×2 vectors where there are 32 registers, 6×2 where there are 16.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64

@@ -68,7 +68,8 @@ template <class T>
 class RelativeSlot {
  public:
   // Memory for tiles of at most `keys` keys. `backward`: for gradients too.
-  void allocate(Arena& arena, const HeadTask<T>& head, const RelativeTable<T>& table, int keys, int columns, bool backward) {
+  void allocate(Arena& arena, const HeadTask<T>& head, const RelativeTable<T>& table, int keys, int columns,
+                bool backward) {
     head_ = &head;
     table_ = &table;
     columns_ = columns;
@@ -112,7 +113,8 @@ class RelativeSlot {
     keys_ = keys;
     if (table_->role == Role::relative_value) {
       // Row j is the same list moved by one: numbers lie by descending offset.
-      for (int x = 0; x < keys + columns_ - 1; ++x) values_[x] = table_->table[row_of(first_key + keys - 1 - first_query_ - x)];
+      for (int x = 0; x < keys + columns_ - 1; ++x)
+        values_[x] = table_->table[row_of(first_key + keys - 1 - first_query_ - x)];
       out.base = values_ + (keys - 1);
       out.grad = grads_ ? grads_ + (keys - 1) : nullptr;
       out.stride = -1;
@@ -148,7 +150,8 @@ class RelativeSlot {
     if (!grads_ || block != (table_->along != Along::position)) return;
     std::int64_t count = keys_ + columns_ - 1;
     if (table_->along != Along::position) count = coordinates() * columns_;
-    else if (table_->role == Role::relative_vector) count = constant_ ? columns_ : static_cast<std::int64_t>(keys_) * columns_;
+    else if (table_->role == Role::relative_vector)
+      count = constant_ ? columns_ : static_cast<std::int64_t>(keys_) * columns_;
     for (std::int64_t n = 0; n < count; ++n) grads_[n] = 0;
   }
 
@@ -170,7 +173,9 @@ class RelativeSlot {
     // Offsets that the next tile also touches wait for it: each is multiplied once.
     const int rows = keys_ + columns_ - 1;
     if (waiting_ > 0 && waiting_from_ != lowest) flush(dq_rows);
-    for (std::int64_t n = static_cast<std::int64_t>(waiting_) * columns_; n < static_cast<std::int64_t>(rows) * columns_; ++n) spread_[n] = 0;
+    for (std::int64_t n = static_cast<std::int64_t>(waiting_) * columns_;
+         n < static_cast<std::int64_t>(rows) * columns_; ++n)
+      spread_[n] = 0;
     unshear_add(grads_, keys_, columns_, spread_);
     pass_on(lowest, keys_, spread_, dq_rows);
     waiting_ = columns_ - 1;
@@ -210,19 +215,46 @@ class RelativeSlot {
 
   void multiply(std::int64_t lowest, int rows, T* to) {
     const T* source = gather(lowest, rows);
-    product<T>({.m = rows, .n = columns_, .k = head_->relative_dim, .a = source, .a_row = source_stride_, .a_col = 1,
-                .b = q_columns_, .b_row = columns_, .c = to, .c_row = columns_, .accumulate = false});
+    product<T>({.m = rows,
+                .n = columns_,
+                .k = head_->relative_dim,
+                .a = source,
+                .a_row = source_stride_,
+                .a_col = 1,
+                .b = q_columns_,
+                .b_row = columns_,
+                .c = to,
+                .c_row = columns_,
+                .accumulate = false});
   }
 
   // Gradients [rows][columns] of the offsets from lowest on.
   void pass_on(std::int64_t lowest, int rows, const T* grads, T* dq_rows) {
     for (int r = 0; r < rows; ++r) copy_table_row(row_of(lowest + r), gathered_ + r * dim_pad_);
     if (dq_rows)
-      product<T>({.m = columns_, .n = dim_pad_, .k = rows, .a = grads, .a_row = 1, .a_col = columns_, .b = gathered_,
-                  .b_row = dim_pad_, .c = dq_rows, .c_row = dim_pad_, .accumulate = true});
+      product<T>({.m = columns_,
+                  .n = dim_pad_,
+                  .k = rows,
+                  .a = grads,
+                  .a_row = 1,
+                  .a_col = columns_,
+                  .b = gathered_,
+                  .b_row = dim_pad_,
+                  .c = dq_rows,
+                  .c_row = dim_pad_,
+                  .accumulate = true});
     if (!table_->grad) return;
-    product<T>({.m = rows, .n = dim_pad_, .k = columns_, .a = grads, .a_row = columns_, .a_col = 1, .b = q_rows_,
-                .b_row = dim_pad_, .c = row_grads_, .c_row = dim_pad_, .accumulate = false});
+    product<T>({.m = rows,
+                .n = dim_pad_,
+                .k = columns_,
+                .a = grads,
+                .a_row = columns_,
+                .a_col = 1,
+                .b = q_rows_,
+                .b_row = dim_pad_,
+                .c = row_grads_,
+                .c_row = dim_pad_,
+                .accumulate = false});
     for (int r = 0; r < rows; ++r) add_table_grad(row_of(lowest + r), row_grads_ + r * dim_pad_);
   }
 

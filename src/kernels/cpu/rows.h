@@ -97,8 +97,10 @@ RAPT_FN void transpose_block(const float* src, std::ptrdiff_t src_stride, float*
   const hn::FixedTag<double, 2> pair;
   const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
   const auto c = hn::LoadU(tag, src + 2 * src_stride), d = hn::LoadU(tag, src + 3 * src_stride);
-  const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b)), ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
-  const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d)), cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
+  const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b)),
+             ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
+  const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d)),
+             cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
   hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab0, cd0)), tag, dst);
   hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab0, cd0)), tag, dst + dst_stride);
   hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1)), tag, dst + 2 * dst_stride);
@@ -112,7 +114,8 @@ RAPT_FN void transpose_block(const double* src, std::ptrdiff_t src_stride, doubl
 }
 
 template <class T>
-void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst, std::ptrdiff_t dst_stride) {
+void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst,
+               std::ptrdiff_t dst_stride) {
   constexpr std::int64_t kBlock = 16 / sizeof(T);
   std::int64_t r = 0;
   for (; r + kBlock <= rows; r += kBlock) {

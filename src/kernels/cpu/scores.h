@@ -7,8 +7,10 @@
 namespace rapt::RAPT_TARGET {
 
 // Queries of a tile: four vectors, so that a key read once serves them all; fewer where there are fewer queries.
-template <class T> inline constexpr int kMostColumns = 4 * kLanes<T> < 16 ? 16 : 4 * kLanes<T>;
-template <class T> RAPT_FN int columns_for(std::int64_t queries) {
+template <class T>
+inline constexpr int kMostColumns = 4 * kLanes<T> < 16 ? 16 : 4 * kLanes<T>;
+template <class T>
+RAPT_FN int columns_for(std::int64_t queries) {
   return static_cast<int>(queries < kMostColumns<T> ? padded<T>(queries) : kMostColumns<T>);
 }
 // Up to here a block of queries is scored by dot products along the rows: with one query, lanes of queries lie idle.
@@ -108,7 +110,8 @@ class Scores {
   Visible visible(std::int64_t first, int keys) const {
     if (first >= last_key_ || first + keys <= first_key_) return Visible::none;
     if (!head_.visible_tile) return Visible::some;
-    return head_.visible_tile(head_.object, {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
+    return head_.visible_tile(head_.object,
+                              {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
   }
 
   // scores [keys][columns] of the keys first … first+keys−1, whose rows are given.
@@ -125,8 +128,17 @@ class Scores {
     } else if (count_ <= kNarrow) {
       dot_rows(keys, key_rows, key_stride, scores);
     } else {
-      product<T>({.m = keys, .n = columns_, .k = head_.dim, .a = key_rows, .a_row = key_stride, .a_col = 1,
-                  .b = q_columns_, .b_row = columns_, .c = scores, .c_row = columns_, .accumulate = false});
+      product<T>({.m = keys,
+                  .n = columns_,
+                  .k = head_.dim,
+                  .a = key_rows,
+                  .a_row = key_stride,
+                  .a_col = 1,
+                  .b = q_columns_,
+                  .b_row = columns_,
+                  .c = scores,
+                  .c_row = columns_,
+                  .accumulate = false});
     }
     if (head_.program->score) {
       if (raw_)
@@ -141,7 +153,8 @@ class Scores {
   }
 
   // ∂scores → ∂raw in place, with the gradients of bias and slots. dr_rows [columns][relative_pad] is added to.
-  void tile_backward(T* grads, T* dbias, std::ptrdiff_t dbias_stride, std::int64_t dbias_first, T* dr_rows, double* value_grads) {
+  void tile_backward(T* grads, T* dbias, std::ptrdiff_t dbias_stride, std::int64_t dbias_first, T* dr_rows,
+                     double* value_grads) {
     const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * columns_;
     if (dbias) add_bias_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
     if (head_.softcap > 0)
@@ -196,7 +209,8 @@ class Scores {
 
   void dot_rows(int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) const {
     const Tag<T> tag;
-    for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>) hn::StoreU(hn::Zero(tag), tag, scores + n);
+    for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>)
+      hn::StoreU(hn::Zero(tag), tag, scores + n);
     for (int c = 0; c < count_; ++c) {
       const T* q = q_rows_ + c * dim_pad_;
       for (int j = 0; j < keys; ++j) {
@@ -207,7 +221,8 @@ class Scores {
           sum = hn::MulAdd(hn::LoadU(tag, q + d), hn::LoadU(tag, k + d), sum);
           other = hn::MulAdd(hn::LoadU(tag, q + d + kLanes<T>), hn::LoadU(tag, k + d + kLanes<T>), other);
         }
-        for (; d + kLanes<T> <= head_.dim; d += kLanes<T>) sum = hn::MulAdd(hn::LoadU(tag, q + d), hn::LoadU(tag, k + d), sum);
+        for (; d + kLanes<T> <= head_.dim; d += kLanes<T>)
+          sum = hn::MulAdd(hn::LoadU(tag, q + d), hn::LoadU(tag, k + d), sum);
         T rest = hn::GetLane(hn::SumOfLanes(tag, hn::Add(sum, other)));
         for (; d < head_.dim; ++d) rest += q[d] * k[d];
         scores[j * columns_ + c] = rest;
@@ -272,8 +287,8 @@ class Scores {
 
   const T* bias_row(int column) {
     MatrixRef row = head_.bias;
-    row.data = static_cast<char*>(row.data) +
-               ((first_query_ + column) * head_.bias.stride + tile_first_) * static_cast<std::int64_t>(size_of(row.dtype));
+    row.data = static_cast<char*>(row.data) + ((first_query_ + column) * head_.bias.stride + tile_first_) *
+                                                  static_cast<std::int64_t>(size_of(row.dtype));
     if (row.dtype == dtype_of<T>()) return static_cast<const T*>(row.data);
     load_row(row, 0, tile_keys_, strip_ + column * kTileKeys);
     return strip_ + column * kTileKeys;
@@ -324,8 +339,10 @@ class Scores {
     if (tile_first_ >= full_begin_ && tile_first_ + tile_keys_ <= full_end_) return;
     // Places within the tile are small, so they are exact in any type.
     for (int c = 0; c < columns_; ++c) {
-      low_[c] = static_cast<T>(begin_[c] < tile_first_ ? 0 : (begin_[c] - tile_first_ > kTileKeys ? kTileKeys : begin_[c] - tile_first_));
-      high_[c] = static_cast<T>(end_[c] < tile_first_ ? 0 : (end_[c] - tile_first_ > kTileKeys ? kTileKeys : end_[c] - tile_first_));
+      low_[c] = static_cast<T>(
+          begin_[c] < tile_first_ ? 0 : (begin_[c] - tile_first_ > kTileKeys ? kTileKeys : begin_[c] - tile_first_));
+      high_[c] = static_cast<T>(
+          end_[c] < tile_first_ ? 0 : (end_[c] - tile_first_ > kTileKeys ? kTileKeys : end_[c] - tile_first_));
     }
     const Tag<T> tag;
     const Vec<T> hidden = hn::Set(tag, -kInfinity<T>);
@@ -346,8 +363,8 @@ class Scores {
   std::int64_t dim_pad_ = 0, relative_pad_ = 0;
   std::int64_t first_query_ = -1;
   int count_ = 0;
-  std::int64_t first_key_ = 0, last_key_ = 0;    // some query sees them
-  std::int64_t full_begin_ = 0, full_end_ = 0;   // every query sees them
+  std::int64_t first_key_ = 0, last_key_ = 0;   // some query sees them
+  std::int64_t full_begin_ = 0, full_end_ = 0;  // every query sees them
   std::int64_t tile_first_ = 0;
   int tile_keys_ = 0;
   std::int64_t grid_first_ = -1;

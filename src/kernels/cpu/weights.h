@@ -7,8 +7,10 @@
 // From scores to weights: the exponential and what a row's running maximum needs.
 namespace rapt::RAPT_TARGET {
 
-template <class T> inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
-template <class T> inline constexpr T kLargest = std::numeric_limits<T>::max();
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+inline constexpr T kLargest = std::numeric_limits<T>::max();
 
 // e^x for x ≤ 0, exactly 0 for −∞ and below the smallest normal number; NaN stays.
 RAPT_FN Vec<float> exp_weight(Vec<float> x) {
