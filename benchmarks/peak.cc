@@ -20,7 +20,10 @@ float fma_rounds(std::int64_t rounds, float x, float y, double* operations) {
   const hn::ScalableTag<float> tag;
   const auto vx = hn::Set(tag, x);
   const auto vy = hn::Set(tag, y);
-  auto s0 = vx, s1 = vx, s2 = vx, s3 = vx, s4 = vx, s5 = vx, s6 = vx, s7 = vx, s8 = vx, s9 = vx, s10 = vx, s11 = vx;
+  // Different starts: equal sums would be computed once.
+  const auto start = [&](int n) { return hn::Set(tag, x + static_cast<float>(n)); };
+  auto s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5);
+  auto s6 = start(6), s7 = start(7), s8 = start(8), s9 = start(9), s10 = start(10), s11 = start(11);
   for (std::int64_t n = 0; n < rounds; ++n) {
     s0 = hn::MulAdd(s0, vx, vy);
     s1 = hn::MulAdd(s1, vx, vy);
@@ -36,8 +39,9 @@ float fma_rounds(std::int64_t rounds, float x, float y, double* operations) {
     s11 = hn::MulAdd(s11, vx, vy);
   }
   *operations = 2.0 * 12 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(tag));
-  const auto sum = s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9 + s10 + s11;
-  return hn::GetLane(sum);
+  const auto low = hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), hn::Add(s4, s5));
+  const auto high = hn::Add(hn::Add(hn::Add(s6, s7), hn::Add(s8, s9)), hn::Add(s10, s11));
+  return hn::GetLane(hn::Add(low, high));
 }
 
 }  // namespace rapt::bench::HWY_NAMESPACE

@@ -165,7 +165,7 @@ std::vector<Row> rows_of(const Plan& plan) {
   return rows;
 }
 
-Measurement measure_row(const Row& row, const Plan& plan, Sgemm& sgemm) {
+Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sgemm& sgemm) {
   check_small(row.spec, row.direction, plan.threads);
   Runner runner(row.spec, row.direction, plan.threads);
   runner();
@@ -181,13 +181,16 @@ Measurement measure_row(const Row& row, const Plan& plan, Sgemm& sgemm) {
     works.emplace_back([&] { (*plain)(); });
   }
   // The machine is not the same from minute to minute: its rate is taken around every row.
-  std::vector<double> rates{sgemm.run(), sgemm.run()};
-  let_sgemm_rest();
+  std::vector<double> rates;
+  const auto take_rates = [&] {
+    if (plan.quick) return;
+    for (int run = 0; run < 2; ++run) rates.push_back(sgemm.run());
+    let_sgemm_rest();
+  };
+  take_rates();
   for (const auto& work : works) work();
   const std::vector<Spread> times = measure(works, plan.effort);
-  rates.push_back(sgemm.run());
-  if (!plan.quick) rates.push_back(sgemm.run());
-  let_sgemm_rest();
+  take_rates();
 
   m.seconds = times[0];
   m.gflops = runner.workload.flops(row.direction) / m.seconds.median / 1e9;
@@ -196,7 +199,7 @@ Measurement measure_row(const Row& row, const Plan& plan, Sgemm& sgemm) {
     m.unit = "G pairs/s";
     m.rate = row.spec.visible_pairs() * static_cast<double>(row.spec.sizes.dim) / m.seconds.median / 1e9;
   }
-  m.sgemm_rate = spread_of(rates).median;
+  m.sgemm_rate = plan.quick ? roofs.sgemm_rate : spread_of(rates).median;
   m.fraction = m.gflops / m.sgemm_rate;
   if (plain) m.scaled_dot_ratio = times[1].median / m.seconds.median;
   if (row.spec.query_count() == 1) m.bandwidth = static_cast<double>(runner.workload.bytes()) / m.seconds.median / 1e9;

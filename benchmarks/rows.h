@@ -21,7 +21,7 @@ struct Plan {
   bool naive = true;
   double naive_seconds = 4;  // the naive path is not run where it would take longer
   Effort effort;
-  bool quick = false;
+  bool quick = false;  // one shape of each, and the machine's rate only once
 };
 
 struct Row {
@@ -49,6 +49,6 @@ struct Measurement {
 };
 
 // Throws WrongResult where the results are not right.
-Measurement measure_row(const Row& row, const Plan& plan, Sgemm& sgemm);
+Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sgemm& sgemm);
 
 }  // namespace rapt::bench

@@ -260,8 +260,9 @@ std::size_t Workload::bytes() const {
 
 double Workload::flops(Direction direction) const {
   const double content = uses_content() ? 1 : 0;
-  const double products =
-      direction == Direction::forward ? content + spec.value_sets : 3 * content + 2 * spec.value_sets;
+  // Under argmax values are copied, not multiplied.
+  const double values = spec.normalizer == Normalizer::argmax ? 0 : spec.value_sets;
+  const double products = direction == Direction::forward ? content + values : 3 * content + 2 * values;
   return 2 * products * spec.visible_pairs() * static_cast<double>(spec.sizes.dim);
 }
 

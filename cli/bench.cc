@@ -193,7 +193,7 @@ void run_rows(const BenchArguments& arguments) {
   for (std::size_t n = 0; n < rows.size(); ++n) {
     progress.update(static_cast<std::int64_t>(n), rows[n].spec.name + " " + name_of(rows[n].direction));
     try {
-      const bench::Measurement m = measure_row(rows[n], plan, sgemm);
+      const bench::Measurement m = measure_row(rows[n], plan, roofs, sgemm);
       if (arguments.json) json.push_back(row_json(m, roofs, plan.threads));
       else table.push_back(row_cells(m, roofs));
     } catch (const bench::WrongResult& wrong) {
@@ -318,13 +318,17 @@ void add_bench(CLI::App& app) {
   BenchArguments& a = *arguments;
   verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, or growth, and then mechanisms");
   // One value each time it is given: what follows may be a NAME.
-  verb->add_option("--shape", a.shapes, "B,H,S,D in place of each row's own; may be given again")
+  verb->add_option("--shape", a.shapes, "In place of each row's own; may be given again")
       ->allow_extra_args(false)
+      ->type_name("B,H,S,D")
       ->check(value_given());
-  verb->add_option("--threads", a.threads, "How many threads work; unless given, all processors")->check(value_given());
-  verb->add_option("--direction", a.direction, "forward, backward or both")->check(value_given());
-  verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->check(value_given());
+  verb->add_option("--threads", a.threads, "How many threads work; unless given, all processors")
+      ->type_name("N")
+      ->check(value_given());
+  verb->add_option("--direction", a.direction, "forward, backward or both")->type_name("WAY")->check(value_given());
+  verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->type_name("TYPE")->check(value_given());
   verb->add_option("--repeat", a.repeat, "Exactly so many runs; unless given, at least 5 and half a second")
+      ->type_name("N")
       ->check(value_given());
   verb->add_flag("--json", a.json, "Print JSON");
   verb->add_flag("--quick", a.quick, "One small shape each and few runs: to see that it works, not how fast it is");

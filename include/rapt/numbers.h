@@ -58,7 +58,7 @@ RAPT_FN T floor(T x) {
 }
 
 // where(condition, a, b): a where the condition holds, else b, element by element.
-template <class T>
+template <PlainNumber T>
 RAPT_FN T where(bool condition, T a, T b) {
   return condition ? a : b;
 }

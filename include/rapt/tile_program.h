@@ -110,6 +110,24 @@ constexpr bool slot_is_relative(int slot) {
   return false;
 }
 
+// Whether the declared parameters are ones that the engine can serve.
+template <class M>
+constexpr bool well_declared() {
+  bool grid = false;
+  if constexpr (requires { M::grid; }) grid = M::grid;
+  if constexpr (HasParameters<M>) {
+    int seen[8] = {};
+    for (const ParameterSpec& p : M::parameters) {
+      if (p.role == Role::value && (p.sizes[0] < 0 || p.sizes[1] < 0)) return false;  // p[n] needs fixed places
+      if (p.along != Along::position && !grid) return false;
+      const bool table = p.role == Role::relative_value || p.role == Role::relative_vector;
+      if (table && !HasIndex<M>) return false;
+      if (!table && p.role != Role::value && seen[static_cast<int>(p.role)]++ > 0) return false;
+    }
+  }
+  return true;
+}
+
 template <class M>
 constexpr bool has_grid() {
   if constexpr (requires { M::grid; }) return M::grid;
@@ -315,6 +333,9 @@ MechanismInfo make_mechanism(std::string_view name) {
   if constexpr (detail::HasSettings<M>) info.settings = M::settings;
   info.slots = detail::slot_count<M>();
   static_assert(detail::slot_count<M>() <= kMaxSlots, "a mechanism reads at most kMaxSlots numbers a pair");
+  static_assert(
+      detail::well_declared<M>(),
+      "values need fixed sizes, tables an index(), grid tables grid = true, and other roles one parameter each");
   if constexpr (requires { M::scaled; }) info.scaled = M::scaled;
   info.grid = detail::has_grid<M>();
   if constexpr (requires { M::unit_rows; }) info.unit_rows = M::unit_rows;

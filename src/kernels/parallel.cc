@@ -21,7 +21,7 @@ struct Job {
   void work(int worker) {
     for (;;) {
       const std::int64_t n = next.fetch_add(1, std::memory_order_relaxed);
-      if (n >= count) return;
+      if (n >= count || failed.load(std::memory_order_relaxed)) return;
       try {
         (*task)(n, worker);
       } catch (...) {
@@ -140,6 +140,7 @@ void parallel_for(std::int64_t count, int threads, const std::function<void(std:
 void Turns::wait(std::int64_t place, std::int64_t ordinal) const {
   const std::atomic<std::int64_t>& next = next_[static_cast<std::size_t>(place)];
   for (int spins = 0; next.load(std::memory_order_acquire) != ordinal; ++spins) {
+    if (abandoned_.load(std::memory_order_acquire)) return;
     if (spins < 1000) pause_processor();
     else std::this_thread::yield();
   }

@@ -183,11 +183,23 @@ class Backward {
     while (static_cast<int>(workspaces_.size()) < workers)
       workspaces_.emplace_back(kernels_.backward_workspace(sample));
     parallel_for(static_cast<std::int64_t>(tasks.size()), workers, [&](std::int64_t n, int worker) {
-      for (const Item& item : tasks[static_cast<std::size_t>(n)])
-        run_item(item, workspaces_[static_cast<std::size_t>(worker)]);
+      try {
+        for (const Item& item : tasks[static_cast<std::size_t>(n)])
+          run_item(item, workspaces_[static_cast<std::size_t>(worker)]);
+      } catch (...) {
+        abandon_turns();
+        throw;
+      }
     });
     for (ParameterSink<T>& s : parameters_) s.end_wave();
     map_gradients_->run(dq_, dk_, q_sharing_->places == count && k_sharing_->places == count);
+  }
+
+  void abandon_turns() {
+    query_turns_->abandon();
+    key_turns_->abandon();
+    for (const auto& turns : value_turns_) turns->abandon();
+    if (bias_turns_) bias_turns_->abandon();
   }
 
   // One task for each part of the units, its heads and their chunks one after the other.

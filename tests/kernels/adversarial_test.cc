@@ -344,62 +344,6 @@ TEST_P(Extremes, ZeroVectorsHaveCosineZero) {
   }
 }
 
-TEST_P(Extremes, LargeAdditiveInputsLeaveTheFastPath) {
-  for (double size : {3.0, 5.0, 7.0, 9.0, 12.0, 20.0, 60.0, 1000.0}) {
-    CaseSpec s;
-    s.mechanism = "additive";
-    s.optional_parameters = false;
-    Case c = case_of(s);
-    for (double& e : c.problem.q.data) e = support::round_to(GetParam(), e * size);
-    for (double& e : c.problem.k.data) e = support::round_to(GetParam(), -e * size);
-    const support::Expected expected(c, true);
-    Call call(c);
-    EXPECT_TRUE(expected.matches(call.forward())) << size;
-    EXPECT_TRUE(expected.matches(call.backward())) << size;
-  }
-}
-
-// Small differences of large vectors: ‖q‖² + ‖k‖² − 2q·k would lose them.
-TEST_P(Extremes, DistancesOfLargeVectors) {
-  CaseSpec s;
-  s.mechanism = "distance";
-  Case c = case_of(s);
-  for (double& e : c.problem.q.data) e = support::round_to(GetParam(), 100 + e);
-  for (double& e : c.problem.k.data) e = support::round_to(GetParam(), 100 + e);
-  const support::Expected expected(c, true);
-  for (rapt::Path path : kPaths) {
-    SCOPED_TRACE(label(path));
-    Call call(c);
-    call.options.path = path;
-    EXPECT_TRUE(expected.matches(call.forward()));
-    EXPECT_TRUE(expected.matches(call.backward()));
-  }
-}
-
-// Flat and steep, centred on the query, between positions, and far outside the grid.
-TEST_P(Extremes, GridMechanismsFarFromTheirCentre) {
-  for (const char* mechanism : {"quadratic", "gaussian"})
-    for (double width : {0.001, 1.0, 16.0})
-      for (double center : {0.0, 2.5, -40.0}) {
-        SCOPED_TRACE(testing::Message() << mechanism << " " << width << " at " << center);
-        CaseSpec s;
-        s.mechanism = mechanism;
-        s.keys = 80;
-        Case c = case_of(s);
-        c.problem.parameters.at("center").data = {center, 1, -1, center};
-        Array& steep = c.problem.parameters.at(s.mechanism == "quadratic" ? "alpha" : "gamma");
-        for (double& e : steep.data) e = support::round_to(GetParam(), e * width);
-        const support::Expected expected(c, true);
-        for (rapt::Path path : kPaths) {
-          SCOPED_TRACE(label(path));
-          Call call(c);
-          call.options.path = path;
-          EXPECT_TRUE(expected.matches(call.forward()));
-          EXPECT_TRUE(expected.matches(call.backward()));
-        }
-      }
-}
-
 std::string type_name(const testing::TestParamInfo<rapt::Dtype>& type) { return support::label(type.param); }
 
 INSTANTIATE_TEST_SUITE_P(Types, Extremes, testing::ValuesIn(support::all_dtypes()), type_name);

@@ -63,9 +63,9 @@ struct Mapped {
   };
 };
 
-// Vectors of unit length after a map and a shift, in this order.
+// Vectors made of unit length after a map and before a shift.
 struct ShiftedUnit {
-  static constexpr std::string_view formula = "(q W + u)/‖q W + u‖ · k/‖k‖";
+  static constexpr std::string_view formula = "(q W/‖q W‖ + u) · k/‖k‖";
   static constexpr bool unit_rows = true;
   static constexpr std::array parameters{
       rapt::ParameterSpec{.name = "W", .role = rapt::Role::query_map, .sizes = {rapt::kQueryDim, rapt::kKeyDim}},
@@ -191,21 +191,23 @@ TEST(Custom, MapsAndShifts) {
   check_gradients(c);
 }
 
-TEST(Custom, MapThenShiftThenUnitLength) {
+TEST(Custom, MapThenUnitLengthThenShift) {
   support::Random random(8);
   const Array W = support::random_array({1, 1, 4, 4}, random, rapt::Dtype::f64, 0.5);
   const Array u = support::random_array({1, 1, 2, 4}, random, rapt::Dtype::f64, 0.5);
   const Custom c = Custom::make(rapt::custom(ShiftedUnit{}), small(), {{"W", W}, {"u", u}});
   const oracle::Problem& p = c.described.problem;
   check_values(c, [&](Int h, Int i, Int j) {
-    double both = 0, query = 0, key = 0;
+    double mapped[4], query = 0, key = 0, both = 0;
     for (Int out = 0; out < 4; ++out) {
-      double x = u.at(0, 0, h, out);
-      for (Int in = 0; in < 4; ++in) x += p.q.at(0, h, i, in) * W.at(0, 0, in, out);
-      const double y = p.k.at(0, h, j, out);
-      both += x * y, query += x * x, key += y * y;
+      mapped[out] = 0;
+      for (Int in = 0; in < 4; ++in) mapped[out] += p.q.at(0, h, i, in) * W.at(0, 0, in, out);
+      query += mapped[out] * mapped[out];
+      key += p.k.at(0, h, j, out) * p.k.at(0, h, j, out);
     }
-    return both / std::sqrt(query * key);
+    for (Int out = 0; out < 4; ++out)
+      both += (mapped[out] / std::sqrt(query) + u.at(0, 0, h, out)) * p.k.at(0, h, j, out) / std::sqrt(key);
+    return both;
   });
   check_gradients(c);
 }

@@ -91,7 +91,8 @@ class BackwardChunk {
     const bool hard = head_.normalizer == Normalizer::argmax;
     for (int c = 0; c < columns_; ++c) {
       const bool real = c < count;
-      max_[c] = real ? task_.row_max[first + c] : T(0);
+      // Columns past the last query may score anything: under this maximum it weighs nothing.
+      max_[c] = real ? task_.row_max[first + c] : kLargest<T>;
       const T sum = real ? task_.row_sum[first + c] : T(0);
       inverse_[c] = hard ? (real ? sum : T(-1)) : (sum == T(0) ? T(0) : T(1) / sum);
       delta_[c] = real && task_.delta ? task_.delta[first + c] : T(0);
@@ -169,7 +170,7 @@ class BackwardChunk {
 
   void clamp_if_needed(int keys) {
     bool huge = false;
-    for (int c = 0; c < columns_; ++c) huge = huge || max_[c] >= kLargest<T>;
+    for (int c = 0; c < scores_.count(); ++c) huge = huge || max_[c] >= kLargest<T>;
     if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
   }
 
