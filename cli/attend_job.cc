@@ -96,7 +96,7 @@ class Job {
   }
 
   // A result for every row: [B, H, Sq, tail…], in the file without the dimensions that no input had.
-  Array& make_rows(const std::string& name, ElementType type, std::vector<std::int64_t> tail) {
+  Array& make_rows(const std::string& name, ElementType type, const std::vector<std::int64_t>& tail) {
     std::int64_t width = 1;
     std::vector<std::int64_t> file_shape = inputs_.leading(sizes_.queries);
     for (const std::int64_t size : tail) {

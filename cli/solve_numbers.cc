@@ -36,7 +36,7 @@ std::string NumberFormat::text(double x) const {
 
 std::string NumberFormat::latex(double x) const {
   if (std::isinf(x)) return x < 0 ? "-\\infty" : "\\infty";
-  const std::string plain = text(x);
+  std::string plain = text(x);
   const std::size_t e = plain.find('e');
   if (e == std::string::npos) return plain;
   const std::string mantissa = plain.substr(0, e);

@@ -87,7 +87,7 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
     } else {
       numbers = read_of_rank(value, spec->rank());
     }
-    std::erase_if(head.parameters, [&](const NamedMatrix& p) { return p.name == name; });
+    std::erase_if(head.parameters, [&wanted = name](const NamedMatrix& p) { return p.name == wanted; });
     head.parameters.push_back({name, std::move(numbers)});
   }
 }
@@ -300,7 +300,7 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
   }
   if (const auto flag = root.find("normalize_inputs")) shared.standardize_inputs = flag->boolean();
   const auto square = [&](const JsonNode& node) {
-    const Matrix m = node.matrix();
+    Matrix m = node.matrix();
     if (m.rows != positions || m.cols != positions)
       node.fail("is " + shape_text(m) + "; W @ x takes " + std::to_string(positions) + " × " +
                 std::to_string(positions));

@@ -119,7 +119,7 @@ void add_given_matrices(const WorkedProblem& problem, Solution& solution) {
 void add_grids(const WorkedProblem& problem, const HeadResult& result, const std::string& section,
                const std::string& suffix, Solution& solution) {
   const std::vector<std::int64_t> rows = shown_rows(problem, result.scores.rows);
-  const auto [grid_rows, grid_cols] = problem.grid;
+  const std::int64_t grid_rows = problem.grid[0], grid_cols = problem.grid[1];
   if (grid_rows * grid_cols != result.scores.cols || grid_rows == 0 || rows.size() > kMaxGridQueries) return;
   for (const std::int64_t i : rows) {
     const std::string number = std::to_string(i + 1);

@@ -15,8 +15,9 @@ namespace {
 double score_of(const Problem& problem, std::int64_t h, const std::vector<double>& values, std::int64_t i,
                 std::int64_t j) {
   const std::int64_t cols = problem.grid[1];
-  const double query_row = static_cast<double>(i / cols), query_col = static_cast<double>(i % cols);
-  const double key_row = static_cast<double>(j / cols), key_col = static_cast<double>(j % cols);
+  const std::int64_t i_row = i / cols, j_row = j / cols;
+  const double query_row = static_cast<double>(i_row), query_col = static_cast<double>(i % cols);
+  const double key_row = static_cast<double>(j_row), key_col = static_cast<double>(j % cols);
   double score = 0;
   ScoreTile<double> tile;
   tile.object = problem.object;

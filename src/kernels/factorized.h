@@ -3,6 +3,7 @@
 #include <hwy/aligned_allocator.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -99,7 +100,7 @@ inline MatrixRef columns_from(MatrixRef matrix, std::int64_t first) {
 
 template <class T>
 bool all_finite(const T* values, std::int64_t count) {
-  return std::all_of(values, values + count, [](T x) { return x - x == T(0); });
+  return std::all_of(values, values + count, [](T x) { return std::isfinite(x); });
 }
 
 // Weights below the normal numbers count as 0, as in the other paths.

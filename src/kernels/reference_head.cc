@@ -149,7 +149,8 @@ void Head<T>::load_slots() {
   }
   if (!problem.mechanism->grid) return;
   for (std::int64_t n = 0; n < std::max(problem.queries, problem.keys); ++n) {
-    query_row.push_back(static_cast<T>(n / problem.grid[1]));
+    const std::int64_t row = n / problem.grid[1];
+    query_row.push_back(static_cast<T>(row));
     query_col.push_back(static_cast<T>(n % problem.grid[1]));
   }
   key_row = query_row;

@@ -135,6 +135,6 @@ TEST_P(LargeTablesSlow, MatchTheReferenceOnAnyNumberOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, LargeTablesSlow, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "PerHead" : "Shared"; });
+                         [](const auto& test) { return test.param ? "PerHead" : "Shared"; });
 
 }  // namespace
