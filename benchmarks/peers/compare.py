@@ -193,12 +193,15 @@ def to_list(result):
 
 def disagreement(ours, theirs, dtype):
     """The largest difference, as a share of the largest number; and whether it is rounding."""
+    if [a.shape for a in ours] != [b.shape for b in theirs]:
+        return float("inf"), False
     worst = 0.0
     for a, b in zip(ours, theirs):
+        # A comparison with NaN would pass.
+        if not (torch.isfinite(a).all() and torch.isfinite(b).all()):
+            return float("inf"), False
         size = max(b.abs().max().item(), 1e-6)
         worst = max(worst, (a - b).abs().max().item() / size)
-        if not torch.isfinite(a).all():
-            return float("inf"), False  # a comparison with NaN would pass
     bound = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 4e-2, torch.float16: 6e-3}[dtype]
     return worst, worst <= bound
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdlib>
-#include <memory>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
@@ -10,22 +10,27 @@
 
 namespace rapt {
 
-// Memory aligned for vectors, not initialised.
+// Memory aligned for vectors, not initialised. Large pieces go back to the system at once: an allocator that keeps them
+// would hold more than the paths promise.
 class Buffer {
  public:
-  explicit Buffer(std::size_t bytes = 0)
-      : data_(bytes == 0 ? nullptr : std::aligned_alloc(64, (bytes + 127) / 64 * 64), &std::free), bytes_(bytes) {
-    if (bytes != 0 && !data_) throw std::bad_alloc();
+  explicit Buffer(std::size_t bytes = 0);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
   }
   template <class T>
   T* as() const {
-    return static_cast<T*>(data_.get());
+    return static_cast<T*>(data_);
   }
   std::size_t size() const { return bytes_; }
 
  private:
-  std::unique_ptr<void, void (*)(void*)> data_;
-  std::size_t bytes_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 // One batch and head of a wave, ready for the tiles. Where the mechanism maps queries or keys first, the mapped rows and

@@ -63,6 +63,33 @@ struct Mapped {
   };
 };
 
+// Every function that hooks may call on numbers, on both sides of every branch.
+struct Piecewise {
+  static constexpr std::string_view formula = "pieces of raw";
+  static constexpr std::array parameters{rapt::ParameterSpec{.name = "knee"}};
+
+  template <class N, class P, class At>
+  N score(N raw, const P& p, const At&) const {
+    using rapt::abs;
+    using rapt::clamp;
+    using rapt::exp;
+    using rapt::floor;
+    using rapt::max;
+    using rapt::min;
+    using rapt::sqrt;
+    using rapt::where;
+    const N bent = where(raw < p[0], exp(raw), sqrt(raw + 3));
+    return bent + max(raw, p[0]) * 0.5 - min(raw, p[0] * p[0]) + clamp(raw, N(-0.5), N(0.5)) + floor(raw) / 8 -
+           abs(raw) / 4;
+  }
+};
+
+double piecewise(double raw, double knee) {
+  const double bent = raw < knee ? std::exp(raw) : std::sqrt(raw + 3);
+  return bent + std::max(raw, knee) * 0.5 - std::min(raw, knee * knee) + std::clamp(raw, -0.5, 0.5) +
+         std::floor(raw) / 8 - std::abs(raw) / 4;
+}
+
 // Vectors made of unit length after a map and before a shift.
 struct ShiftedUnit {
   static constexpr std::string_view formula = "(q W/‖q W‖ + u) · k/‖k‖";
@@ -188,6 +215,13 @@ TEST(Custom, MapsAndShifts) {
         sum += (p.q.at(0, h, i, out) + u.at(0, 0, 0, out)) * p.k.at(0, h, j, in) * W.at(0, h, in, out);
     return sum;
   });
+  check_gradients(c);
+}
+
+TEST(Custom, EveryFunctionOfNumbers) {
+  const Custom c = Custom::make(rapt::custom(Piecewise{}), small(), {{"knee", Array({1, 1, 1, 2}, {0.3, -0.2})}});
+  const oracle::Problem& p = c.described.problem;
+  check_values(c, [&](Int h, Int i, Int j) { return piecewise(product(p, h, i, j), h == 0 ? 0.3 : -0.2); });
   check_gradients(c);
 }
 
