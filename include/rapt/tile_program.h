@@ -178,7 +178,7 @@ void score_tile(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
   constexpr int kSlots = slot_count<M>();
   const M& m = hooks<M>(tile.object);
   auto at = at_origin<M, V>(tile);
-  V p[kSlots + 1];
+  V p[kSlots + 1]{};
   for (int s = 0; s < kSlots; ++s)
     if (!slot_is_relative<M>(s)) p[s] = V(tile.values[s]);
   for (int j = 0; j < tile.keys; ++j) {
@@ -198,8 +198,8 @@ void score_tile_backward(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
   using N = Dual<V, kSlots + 1>;
   const M& m = hooks<M>(tile.object);
   auto at = at_origin<M, V>(tile);
-  V sums[kSlots + 1];
-  N p[kSlots + 1];
+  V sums[kSlots + 1]{};
+  N p[kSlots + 1]{};
   for (int s = 0; s < kSlots; ++s) {
     sums[s] = V(0);
     if (!slot_is_relative<M>(s)) p[s] = N::variable(V(tile.values[s]), s + 1);
