@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tasks/units.h"
+
+namespace rapt::tasks {
+
+struct Example {
+  std::vector<std::string> source;
+  std::vector<std::string> target;
+
+  bool operator==(const Example&) const = default;
+};
+
+struct TaskData {
+  std::vector<Example> train;
+  std::vector<Example> valid;
+  std::vector<Example> test;
+};
+
+struct PairFile {
+  std::vector<Example> examples;
+  std::int64_t empty_lines = 0;
+};
+
+// One source and all its targets, for scores that take any of them.
+struct References {
+  std::vector<std::string> source;
+  std::vector<std::vector<std::string>> targets;
+};
+
+// Reads lines of source TAB target: UTF-8, with or without a byte order mark, LF or CRLF. Empty lines are skipped and
+// counted, a target may be empty; anything else throws rapt::Error "FILE:LINE: …". `max_length` counts units of a side.
+PairFile read_pairs(const std::filesystem::path& path, Units source_units, Units target_units, std::int64_t max_length);
+
+// The same from memory; `name` is what errors call it.
+PairFile parse_pairs(std::string_view text, const std::string& name, Units source_units, Units target_units,
+                     std::int64_t max_length);
+
+// FNV-1a of 64 bits, then the finaliser of MurmurHash3: the high bits alone are good.
+std::uint64_t stable_hash(std::string_view bytes);
+
+// Each source text goes to one side, whatever else is in the file: its hash over 2⁶⁴ is below `test_fraction` (test), below
+// `test_fraction + valid_fraction` (valid), or above (train). The order is kept.
+TaskData split_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction);
+
+// In the order in which the sources appear first; a target that appears twice counts once.
+std::vector<References> group_by_source(std::span<const Example> examples);
+
+}  // namespace rapt::tasks

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rapt::tasks {
+
+// What one token of a text is: a Unicode code point, or a word between ASCII white space.
+enum class Units { characters, words };
+
+// Throws rapt::Error, naming the byte, for text that is not UTF-8.
+std::vector<std::string> split(std::string_view text, Units units);
+
+// Characters one after the other, words with a space between.
+std::string join(std::span<const std::string> tokens, Units units);
+
+}  // namespace rapt::tasks

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tasks/pairs.h"
+#include "tensor/token_ids.h"
+
+namespace rapt::tasks {
+
+using rapt::kBegin;
+using rapt::kEnd;
+using rapt::kFirstSymbol;
+using rapt::kPad;
+using rapt::kUnknown;
+
+enum class Side { source, target, both };
+
+// Symbols and their ids. The four special ids come first; no text maps to them except what is unknown.
+class Vocabulary {
+ public:
+  Vocabulary() = default;
+
+  // The symbols of ids 4, 5, …; throws where one is empty or appears twice.
+  explicit Vocabulary(std::vector<std::string> symbols);
+
+  // The more frequent symbols first, equally frequent ones in the order of their bytes.
+  static Vocabulary from_examples(std::span<const Example> examples, Side side);
+
+  // With the special ids.
+  int size() const { return kFirstSymbol + static_cast<int>(symbols_.size()); }
+
+  // Without the special ones: what the constructor takes.
+  const std::vector<std::string>& symbols() const { return symbols_; }
+
+  int id(std::string_view symbol) const;
+
+  // "<pad>", "<begin>", "<end>" and "<unknown>" for the special ids. Throws for ids that are not in [0, size).
+  const std::string& symbol(int id) const;
+
+  std::vector<int> encode(std::span<const std::string> tokens) const;
+
+  // Up to the first kEnd, without kPad and kBegin.
+  std::vector<std::string> decode(std::span<const int> ids) const;
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+
+  std::vector<std::string> symbols_;
+  std::unordered_map<std::string, int, Hash, std::equal_to<>> ids_;
+};
+
+}  // namespace rapt::tasks

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/array.h"
+#include "tensor/files.h"
+
+namespace rapt {
+
+struct NamedArray {
+  std::string name;
+  Array array;
+};
+
+// An array to write; the numbers stay where they are. `data` may be null where the shape has no elements.
+struct NamedBytes {
+  std::string name;
+  ElementType type = ElementType::f32;
+  std::vector<std::int64_t> shape;
+  const std::byte* data = nullptr;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+struct Safetensors {
+  std::vector<NamedArray> arrays;  // in the order of the data
+  Metadata metadata;
+
+  // Null where there is no such array.
+  const Array* find(std::string_view name) const;
+};
+
+// Throws rapt::Error, naming the file, where header and data do not agree in every byte; nothing larger than the file is
+// ever allocated.
+Safetensors read_safetensors(const std::filesystem::path& path);
+
+// The same from memory; `name` is what errors call it.
+Safetensors parse_safetensors(std::string_view bytes, const std::string& name);
+
+// Written under a temporary name first. Wide elements come first, so that all are aligned; otherwise the order is kept.
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedBytes> arrays,
+                       const Metadata& metadata = {});
+
+// The same as one of several files that appear together.
+void stage_safetensors(StagedFiles& files, const std::filesystem::path& path, std::span<const NamedBytes> arrays,
+                       const Metadata& metadata = {});
+
+}  // namespace rapt

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace rapt::training {
+
+struct EncodedExample {
+  std::vector<int> source;
+  std::vector<int> target;  // without kBegin and kEnd
+};
+
+// Sequences side by side, one time step after the other. Lengths of targets count the kEnd.
+struct Batch {
+  int size = 0;
+  int source_steps = 0;
+  int target_steps = 0;
+  std::vector<int> source;  // [source_steps, size], kPad after the end
+  std::vector<std::int64_t> source_lengths;
+  std::vector<int> target_in;   // [target_steps, size], kBegin, then the target, then kPad
+  std::vector<int> target_out;  // [target_steps, size], the target, kEnd, then kPad
+  std::vector<std::int64_t> target_lengths;
+  std::vector<std::int64_t> index;  // of each example
+
+  // The places of target_out that are not kPad.
+  std::int64_t target_tokens() const;
+};
+
+// Batches of similar lengths. The order is fixed by seed and epoch alone: shuffle, sort within pools of 50 batches, cut,
+// shuffle the batches.
+class Batches {
+ public:
+  static constexpr std::int64_t kPool = 50;
+
+  // Ready for epoch 0. Throws where there are no examples, an empty source or a batch size below 1.
+  Batches(std::vector<EncodedExample> examples, std::int64_t batch_size, std::uint64_t seed);
+
+  // Another order; nothing is allocated.
+  void start_epoch(std::int64_t epoch);
+
+  // The number of batches, the same for every epoch. One of them may be smaller than the others.
+  std::int64_t count() const { return static_cast<std::int64_t>(batch_order_.size()); }
+
+  // Nothing is allocated when `batch` comes from an earlier call.
+  void make(std::int64_t n, Batch& batch) const;
+
+  // The examples of batch n at the positions p with p % parts == part; there may be none.
+  void make_part(std::int64_t n, std::int64_t part, std::int64_t parts, Batch& batch) const;
+
+  std::span<const EncodedExample> examples() const { return examples_; }
+
+  // What the longest example needs, kEnd included.
+  int max_source_steps() const { return max_source_steps_; }
+  int max_target_steps() const { return max_target_steps_; }
+
+ private:
+  std::vector<EncodedExample> examples_;
+  std::int64_t batch_size_;
+  std::uint64_t seed_;
+  int max_source_steps_ = 0;
+  int max_target_steps_ = 0;
+  std::vector<std::int64_t> order_;        // of the examples
+  std::vector<std::int64_t> place_;        // of each example in the shuffled order
+  std::vector<std::int64_t> batch_order_;  // of the batches
+};
+
+// The examples in the order given, for evaluation. Sources may not be empty.
+void make_batch(std::span<const EncodedExample> examples, Batch& batch);
+
+}  // namespace rapt::training
