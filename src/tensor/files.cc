@@ -31,7 +31,15 @@ fs::path temporary_name(const fs::path& target) {
   return target.parent_path() / (".rapt-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
 }
 
-void write_parts(const fs::path& path, const fs::path& shown, std::initializer_list<std::span<const std::byte>> parts) {
+// On the disk before the rename: a power cut leaves the old file or the whole new one. 0, or the reason as errno.
+int flush_to_disk(std::FILE* file) {
+  if (std::fflush(file) != 0) return errno;
+  if (::fsync(::fileno(file)) == 0) return 0;
+  // Some file systems have no such promise to give; that is no failure to write.
+  return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+}
+
+void write_parts(const fs::path& path, const fs::path& shown, std::span<const std::span<const std::byte>> parts) {
   // "x": never over a file that is already there.
   FilePointer file(std::fopen(path.c_str(), "wbx"));
   if (!file) throw file_error("write", shown, std::strerror(errno));
@@ -43,6 +51,10 @@ void write_parts(const fs::path& path, const fs::path& shown, std::initializer_l
     if (!good) reason = errno;
   }
   // A full disk may show only when the last bytes are flushed.
+  if (good) {
+    reason = flush_to_disk(file.get());
+    good = reason == 0;
+  }
   if (std::fclose(file.release()) != 0 && good) {
     good = false;
     reason = errno;
@@ -101,6 +113,10 @@ void StagedFiles::make_directory(const fs::path& path) {
 }
 
 void StagedFiles::add(const fs::path& path, std::initializer_list<std::span<const std::byte>> parts) {
+  add_parts(path, {parts.begin(), parts.size()});
+}
+
+void StagedFiles::add_parts(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
   std::error_code error;
   if (fs::is_directory(path, error)) throw file_error("write", path, "it is a directory");
   Entry entry{temporary_name(path), path};

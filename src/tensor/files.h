@@ -35,6 +35,7 @@ class StagedFiles {
   // The parts one after the other.
   void add(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> parts);
   void add(const std::filesystem::path& path, std::string_view text);
+  void add_parts(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
 
   void commit();
 

@@ -1,0 +1,39 @@
+#include "tasks/generated.h"
+
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "rapt/error.h"
+
+namespace rapt::tasks {
+
+void check(const Amount& amount) {
+  constexpr std::int64_t kMostExamples = 100'000'000;
+  constexpr std::int64_t kLongest = 10'000;
+  for (const std::int64_t count : {amount.train, amount.valid, amount.test})
+    if (count < 0 || count > kMostExamples)
+      throw Error(std::string(amount.task) + ": got a count of " + std::to_string(count) + ", takes 0 to " +
+                  std::to_string(kMostExamples));
+  if (amount.min_length < 1 || amount.max_length < amount.min_length || amount.max_length > kLongest)
+    throw Error(std::string(amount.task) + ": got lengths " + std::to_string(amount.min_length) + " to " +
+                std::to_string(amount.max_length) + ", takes a range within 1 to " + std::to_string(kLongest));
+}
+
+TaskData cut(std::vector<Example> examples, const Amount& amount, Random& random) {
+  random.shuffle(std::span(examples));
+  TaskData data;
+  auto from = std::make_move_iterator(examples.begin());
+  const auto take = [&](std::int64_t count) {
+    std::vector<Example> part(from, from + count);
+    from += count;
+    return part;
+  };
+  data.train = take(amount.train);
+  data.valid = take(amount.valid);
+  data.test = take(amount.test);
+  return data;
+}
+
+}  // namespace rapt::tasks

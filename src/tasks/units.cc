@@ -1,0 +1,71 @@
+#include "tasks/units.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rapt/error.h"
+
+namespace rapt::tasks {
+namespace {
+
+// The bytes of the code point at `at`, or 0 where it is none: too long a form, a surrogate, above U+10FFFF, cut off.
+std::size_t code_point_size(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t n) { return static_cast<unsigned char>(text[n]); };
+  const std::uint32_t first = byte(at);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const std::size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (size > text.size() - at) return 0;
+  std::uint32_t value = first & (0x7fU >> size);
+  for (std::size_t n = 1; n < size; ++n) {
+    if ((byte(at + n) & 0xc0U) != 0x80U) return 0;
+    value = value << 6 | (byte(at + n) & 0x3fU);
+  }
+  if (size == 3 && (value < 0x800 || (value >= 0xd800 && value <= 0xdfff))) return 0;
+  if (size == 4 && (value < 0x10000 || value > 0x10ffff)) return 0;
+  return size;
+}
+
+std::size_t checked_size(std::string_view text, std::size_t at) {
+  const std::size_t size = code_point_size(text, at);
+  if (size == 0) throw Error("split text: got invalid UTF-8 at byte " + std::to_string(at) + ", takes UTF-8");
+  return size;
+}
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+}  // namespace
+
+std::vector<std::string> split(std::string_view text, Units units) {
+  std::vector<std::string> tokens;
+  if (units == Units::characters) {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t size = checked_size(text, at);
+      tokens.emplace_back(text.substr(at, size));
+      at += size;
+    }
+    return tokens;
+  }
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = checked_size(text, at);
+    if (is_space(text[at])) {
+      if (at > begin) tokens.emplace_back(text.substr(begin, at - begin));
+      begin = at + 1;
+    }
+    at += size;
+  }
+  if (text.size() > begin) tokens.emplace_back(text.substr(begin));
+  return tokens;
+}
+
+std::string join(std::span<const std::string> tokens, Units units) {
+  std::string text;
+  for (const std::string& token : tokens) {
+    if (units == Units::words && !text.empty()) text += ' ';
+    text += token;
+  }
+  return text;
+}
+
+}  // namespace rapt::tasks

@@ -1,0 +1,74 @@
+#include "tasks/vocabulary.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "rapt/error.h"
+
+namespace rapt::tasks {
+
+Vocabulary::Vocabulary(std::vector<std::string> symbols) : symbols_(std::move(symbols)) {
+  if (symbols_.size() > static_cast<std::size_t>(std::numeric_limits<int>::max() - kFirstSymbol))
+    throw Error("vocabulary: got " + std::to_string(symbols_.size()) + " symbols, takes fewer than 2³¹ − 4");
+  ids_.reserve(symbols_.size());
+  for (std::size_t n = 0; n < symbols_.size(); ++n) {
+    const std::string place = "symbol " + std::to_string(n);
+    if (symbols_[n].empty()) throw Error("vocabulary: got an empty " + place + ", takes text");
+    const auto [entry, added] = ids_.emplace(symbols_[n], kFirstSymbol + static_cast<int>(n));
+    if (!added)
+      throw Error("vocabulary: got '" + symbols_[n] + "' as " + place + " and as symbol " +
+                  std::to_string(entry->second - kFirstSymbol) + ", takes each once");
+  }
+}
+
+Vocabulary Vocabulary::from_examples(std::span<const Example> examples, Side side) {
+  std::unordered_map<std::string, std::int64_t> counts;
+  for (const Example& example : examples) {
+    if (side != Side::target)
+      for (const std::string& token : example.source) ++counts[token];
+    if (side != Side::source)
+      for (const std::string& token : example.target) ++counts[token];
+  }
+  std::vector<std::pair<std::string, std::int64_t>> sorted(counts.begin(), counts.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  std::vector<std::string> symbols;
+  symbols.reserve(sorted.size());
+  for (auto& [symbol, count] : sorted) symbols.push_back(std::move(symbol));
+  return Vocabulary(std::move(symbols));
+}
+
+int Vocabulary::id(std::string_view symbol) const {
+  const auto found = ids_.find(symbol);
+  return found == ids_.end() ? kUnknown : found->second;
+}
+
+const std::string& Vocabulary::symbol(int id) const {
+  static const std::array<std::string, kFirstSymbol> kSpecial{"<pad>", "<begin>", "<end>", "<unknown>"};
+  if (id < 0 || id >= size())
+    throw Error("vocabulary: got id " + std::to_string(id) + ", takes 0 to " + std::to_string(size() - 1));
+  const auto n = static_cast<std::size_t>(id);
+  return id < kFirstSymbol ? kSpecial[n] : symbols_[n - kFirstSymbol];
+}
+
+std::vector<int> Vocabulary::encode(std::span<const std::string> tokens) const {
+  std::vector<int> ids;
+  ids.reserve(tokens.size());
+  for (const std::string& token : tokens) ids.push_back(id(token));
+  return ids;
+}
+
+std::vector<std::string> Vocabulary::decode(std::span<const int> ids) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int id : ids) {
+    if (id == kEnd) break;
+    if (id != kPad && id != kBegin) tokens.push_back(symbol(id));
+  }
+  return tokens;
+}
+
+}  // namespace rapt::tasks

@@ -1,0 +1,209 @@
+#include "tensor/safetensors_header.h"
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <utility>
+
+#include "rapt/error.h"
+
+namespace rapt::safetensors {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxRank = 32;
+constexpr std::string_view kMetadata = "__metadata__";
+
+struct Known {
+  std::string_view name;
+  ElementType type;
+};
+constexpr auto kKnown = std::to_array<Known>({{"BOOL", ElementType::boolean},
+                                              {"I8", ElementType::i8},
+                                              {"I16", ElementType::i16},
+                                              {"I32", ElementType::i32},
+                                              {"I64", ElementType::i64},
+                                              {"U8", ElementType::u8},
+                                              {"U16", ElementType::u16},
+                                              {"U32", ElementType::u32},
+                                              {"U64", ElementType::u64},
+                                              {"F16", ElementType::f16},
+                                              {"BF16", ElementType::bf16},
+                                              {"F32", ElementType::f32},
+                                              {"F64", ElementType::f64}});
+
+// Takes the header piece by piece as the parser meets it: what does not belong ends the parse at once, so that no
+// deep or long JSON is ever built, and a name that comes twice is seen.
+class Handler : public nlohmann::json_sax<Json> {
+ public:
+  Header take() { return std::move(header_); }
+
+  bool null() override { unexpected("null"); }
+  bool boolean(bool) override { unexpected("a boolean"); }
+  bool number_integer(number_integer_t) override { unexpected("a negative number"); }
+  bool number_float(number_float_t, const string_t&) override { unexpected("a fraction or a number above 2⁶⁴"); }
+  bool binary(binary_t&) override { unexpected("binary data"); }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (place_ == Place::shape) {
+      if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+        throw Error(who() + " has a size above 2⁶³ in its shape");
+      if (entry_.shape.size() == kMaxRank)
+        throw Error(who() + " has more than " + std::to_string(kMaxRank) + " dimensions");
+      entry_.shape.push_back(static_cast<std::int64_t>(value));
+    } else if (place_ == Place::offsets && offsets_ < 2) {
+      (offsets_++ == 0 ? entry_.begin : entry_.end) = value;
+    } else {
+      unexpected("a number");
+    }
+    return true;
+  }
+
+  bool string(string_t& value) override {
+    if (place_ == Place::metadata) {
+      header_.metadata[key_] = std::move(value);
+    } else if (place_ == Place::entry && key_ == "dtype") {
+      for (const Known& known : kKnown)
+        if (known.name == value) {
+          entry_.type = known.type;
+          return true;
+        }
+      throw Error(who() + " has the type " + shown(value) + "; takes BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64");
+    } else {
+      unexpected("a string");
+    }
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    if (place_ == Place::start) {
+      place_ = Place::top;
+    } else if (place_ == Place::top && key_ == kMetadata) {
+      place_ = Place::metadata;
+    } else if (place_ == Place::top) {
+      place_ = Place::entry;
+      entry_ = {};
+      entry_.name = key_;
+      keys_ = 0;
+    } else {
+      unexpected("an object");
+    }
+    return true;
+  }
+
+  bool key(string_t& value) override {
+    if (place_ == Place::top && !names_.insert(value).second) throw Error("the header has " + shown(value) + " twice");
+    if (place_ == Place::metadata && header_.metadata.contains(value))
+      throw Error("the metadata have " + shown(value) + " twice");
+    if (place_ == Place::entry) {
+      const unsigned bit = value == "dtype" ? 1U : value == "shape" ? 2U : value == "data_offsets" ? 4U : 0U;
+      if (bit == 0) throw Error(who() + " has the unknown key " + shown(value));
+      if (keys_ & bit) throw Error(who() + " has the key " + shown(value) + " twice");
+      keys_ |= bit;
+    }
+    key_ = std::move(value);
+    return true;
+  }
+
+  bool end_object() override {
+    if (place_ == Place::entry) {
+      if (keys_ != 7) throw Error(who() + " misses a key; takes dtype, shape and data_offsets");
+      header_.entries.push_back(std::move(entry_));
+    }
+    place_ = place_ == Place::top ? Place::done : Place::top;
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    if (place_ == Place::entry && key_ == "shape") {
+      place_ = Place::shape;
+    } else if (place_ == Place::entry && key_ == "data_offsets") {
+      place_ = Place::offsets;
+      offsets_ = 0;
+    } else {
+      unexpected("a list");
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    if (place_ == Place::offsets && offsets_ != 2)
+      throw Error(who() + " has " + std::to_string(offsets_) + " data_offsets; takes 2");
+    place_ = Place::entry;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
+    throw Error("the header is not JSON: it goes wrong at character " + std::to_string(position));
+  }
+
+ private:
+  enum class Place { start, top, metadata, entry, shape, offsets, done };
+
+  std::string who() const { return "array " + shown(entry_.name); }
+
+  [[noreturn]] void unexpected(const char* what) const {
+    std::string where = "in the header";
+    if (place_ == Place::start) where = "as the header; takes an object";
+    if (place_ == Place::top) where = "for " + shown(key_) + "; takes an object";
+    if (place_ == Place::metadata) where = "for " + shown(key_) + " in the metadata; takes a string";
+    if (place_ == Place::entry) where = "for " + shown(key_) + " of " + who();
+    if (place_ == Place::shape) where = "in the shape of " + who() + "; takes whole numbers";
+    if (place_ == Place::offsets) where = "in the data_offsets of " + who() + "; takes two whole numbers";
+    throw Error(std::string("there is ") + what + " " + where);
+  }
+
+  Header header_;
+  Place place_ = Place::start;
+  std::string key_;
+  Entry entry_;
+  unsigned keys_ = 0;
+  int offsets_ = 0;
+  std::unordered_set<std::string> names_;
+};
+
+}  // namespace
+
+std::string shown(std::string_view text) {
+  constexpr std::size_t kLongest = 60;
+  std::string result = "'";
+  for (const char c : text.substr(0, kLongest)) result += c >= ' ' && c <= '~' ? c : '?';
+  return result + (text.size() > kLongest ? "…'" : "'");
+}
+
+Header parse_header(std::string_view text) {
+  // The format asks for this first byte, and JSON alone would take spaces before it.
+  if (!text.starts_with('{')) throw Error("the header does not start with '{'; takes files that safetensors wrote");
+  Handler handler;
+  Json::sax_parse(text.begin(), text.end(), &handler);
+  return handler.take();
+}
+
+std::string header_text(std::span<const Entry> entries, const Metadata& metadata) {
+  Json json = Json::object();
+  if (!metadata.empty()) json[std::string(kMetadata)] = metadata;
+  std::unordered_set<std::string> names{std::string(kMetadata)};
+  for (const Entry& entry : entries) {
+    if (!names.insert(entry.name).second)
+      throw Error("got the array name " + shown(entry.name) + " twice, or one that the format keeps for itself");
+    std::string_view type;
+    for (const Known& known : kKnown)
+      if (known.type == entry.type) type = known.name;
+    // Not json[name]: that looks through all the names before it.
+    Json one = {{"dtype", type}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
+    json.get_ref<Json::object_t&>().emplace_back(entry.name, std::move(one));
+  }
+  std::string text;
+  try {
+    text = json.dump();
+  } catch (const Json::exception&) {
+    throw Error("got a name or metadata that are not UTF-8");
+  }
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+}  // namespace rapt::safetensors
