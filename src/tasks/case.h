@@ -19,8 +19,8 @@ struct CaseOptions {
   int max_length = 40;
 };
 
-// "<U> I am a student" → "I AM A STUDENT", "<L> I am a student" → "i am a student": made-up English sentences in mixed case.
-// No two have the same words, whatever their tag and case. Throws where there are fewer sentences than asked for.
+// "<U> I am a student" → "I AM A STUDENT", "<L> …" → lower case: made-up English sentences in mixed case. No two have
+// the same words, whatever their tag and case. Throws where there are fewer sentences than asked for.
 TaskData case_data(const CaseOptions& options);
 
 // The tokens of a written source: the tag is one, the space after it none, then the characters. Throws without a tag.

@@ -46,7 +46,7 @@ PairFile parse_pairs(std::string_view text, const std::string& name, Units sourc
 // FNV-1a of 64 bits, then the finaliser of MurmurHash3: the high bits alone are good.
 std::uint64_t stable_hash(std::string_view bytes);
 
-// Each source text goes to one side, whatever else is in the file: its hash over 2⁶⁴ is below `test_fraction` (test), below
+// A source text goes to one part, whatever else there is: its hash over 2⁶⁴ is below `test_fraction` (test), below
 // `test_fraction + valid_fraction` (valid), or above (train). The order is kept.
 TaskData split_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction);
 

@@ -9,8 +9,8 @@
 
 namespace rapt {
 
-// Random numbers by counting: number n is a fixed function of the ids and n, the same bits on every platform. Streams of
-// different ids (say seed, epoch, purpose) are independent, and a stream goes on from any place: see set_position.
+// Random numbers by counting: number n is a fixed function of the ids and n, the same bits on every platform. Streams
+// of different ids (say seed, epoch, purpose) are independent; set_position goes on from any place.
 class Random {
  public:
   template <std::integral... Ids>

@@ -37,8 +37,8 @@ struct Safetensors {
   const Array* find(std::string_view name) const;
 };
 
-// Throws rapt::Error, naming the file, where header and data do not agree in every byte; nothing larger than the file is
-// ever allocated.
+// Throws rapt::Error, naming the file, where header and data do not agree in every byte; no claim of the header is
+// believed before its bytes are known to be there.
 Safetensors read_safetensors(const std::filesystem::path& path);
 
 // The same from memory; `name` is what errors call it.

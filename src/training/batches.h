@@ -28,8 +28,8 @@ struct Batch {
   std::int64_t target_tokens() const;
 };
 
-// Batches of similar lengths. The order is fixed by seed and epoch alone: shuffle, sort within pools of 50 batches, cut,
-// shuffle the batches.
+// Batches of similar lengths. The order is fixed by seed and epoch alone: shuffle, sort within pools of 50 batches,
+// cut, shuffle the batches.
 class Batches {
  public:
   static constexpr std::int64_t kPool = 50;
