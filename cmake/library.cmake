@@ -10,10 +10,9 @@ set(rapt_flags_portable "")
 set(rapt_include_dirs "${PROJECT_SOURCE_DIR}/include" "${rapt_generated}/include")
 set(rapt_private_include_dirs "${PROJECT_SOURCE_DIR}/src" "${rapt_generated}/private")
 
-file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/kernels/cpu/*.cc")
+file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/cpu/*.cc")
 file(GLOB_RECURSE rapt_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cc")
-list(REMOVE_ITEM rapt_sources ${rapt_kernel_sources})
-list(FILTER rapt_sources EXCLUDE REGEX "/src/kernels/cpu/")
+list(FILTER rapt_sources EXCLUDE REGEX "/src/[a-z]+/cpu/")
 
 # Tests of private code need the same view of the tree as the library itself.
 add_library(rapt_private INTERFACE)

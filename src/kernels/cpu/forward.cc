@@ -14,7 +14,7 @@ class ForwardBlock {
       : task_(task),
         head_(*task.head),
         columns_(columns_for<T>(task.count)),
-        narrow_(task.count <= kNarrow),
+        narrow_(head_.queries <= kNarrow),
         scores_(arena, head_, columns_, false),
         statistics_(arena, task.statistics, columns_) {
     tile_ = arena.take<T>(kTileKeys * columns_);

@@ -125,7 +125,7 @@ class Scores {
       PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
       pairs.scores = scores;
       (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
-    } else if (count_ <= kNarrow) {
+    } else if (head_.queries <= kNarrow) {
       dot_rows(keys, key_rows, key_stride, scores);
     } else {
       product<T>({.m = keys,

@@ -1,0 +1,33 @@
+#include "kernels/targets.h"
+#include "rapt/error.h"
+#include "rapt/threads.h"
+#include "tensor/cpu/table.h"
+
+namespace rapt {
+
+#define RAPT_DECLARE(name)                                     \
+  namespace name {                                             \
+  template <class T>                                           \
+  const TensorKernels<T>& tensor_table();                      \
+  extern template const TensorKernels<float>& tensor_table();  \
+  extern template const TensorKernels<double>& tensor_table(); \
+  }
+RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
+#undef RAPT_DECLARE
+
+template <class T>
+const TensorKernels<T>& tensor_kernels() {
+  switch (active_isa()) {
+#define RAPT_CASE(name) \
+  case Isa::name: return name::tensor_table<T>();
+    RAPT_FOR_EACH_TARGET(RAPT_CASE)
+#undef RAPT_CASE
+    default: break;
+  }
+  throw Error("rapt: no kernels for the active instruction set");
+}
+
+template const TensorKernels<float>& tensor_kernels();
+template const TensorKernels<double>& tensor_kernels();
+
+}  // namespace rapt

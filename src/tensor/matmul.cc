@@ -1,0 +1,96 @@
+#include "tensor/matmul.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "rapt/error.h"
+
+namespace rapt {
+namespace {
+
+// One buffer for each thread, which grows and stays.
+template <class T>
+T* packing_buffer(std::int64_t count) {
+  struct Free {
+    void operator()(T* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  thread_local std::unique_ptr<T[], Free> buffer;
+  thread_local std::int64_t size = 0;
+  if (count > size) {
+    size = std::max(count, 2 * size);
+    buffer.reset(static_cast<T*>(::operator new[](static_cast<std::size_t>(size) * sizeof(T), std::align_val_t{64})));
+  }
+  return buffer.get();
+}
+
+template <class T>
+MatmulArgs<T> arguments(const Factor<T>& a, T* c, std::int64_t c_stride, bool accumulate) {
+  MatmulArgs<T> args;
+  args.m = a.rows;
+  args.k = a.cols;
+  args.a = a.data;
+  args.a_row = a.row_stride;
+  args.a_col = a.col_stride;
+  args.c = c;
+  args.c_row = c_stride;
+  args.accumulate = accumulate;
+  return args;
+}
+
+template <class T>
+void set_right(MatmulArgs<T>& args, const Factor<T>& b) {
+  args.n = b.cols;
+  args.k = b.rows;
+  args.b = b.data;
+  args.b_row = b.row_stride;
+  args.b_col = b.col_stride;
+}
+
+void check(std::int64_t a_cols, std::int64_t b_rows) {
+  if (a_cols != b_rows)
+    throw Error("multiply: got a left matrix of " + std::to_string(a_cols) + " columns and a right one of " +
+                std::to_string(b_rows) + " rows, takes as many");
+}
+
+}  // namespace
+
+template <class T>
+void multiply(const Factor<T>& a, const Factor<T>& b, T* c, std::int64_t c_stride, bool accumulate) {
+  check(a.cols, b.rows);
+  MatmulArgs<T> args = arguments(a, c, c_stride, accumulate);
+  set_right(args, b);
+  const TensorKernels<T>& kernels = tensor_kernels<T>();
+  args.packed = packing_buffer<T>(kernels.packed_size(b.cols, b.rows));
+  kernels.matmul(args);
+}
+
+template <class T>
+std::int64_t Packed<T>::size(const Factor<T>& b) {
+  return tensor_kernels<T>().packed_size(b.cols, b.rows);
+}
+
+template <class T>
+Packed<T>::Packed(const Factor<T>& b, T* memory) : rows_(b.rows), cols_(b.cols), memory_(memory) {
+  MatmulArgs<T> args;
+  set_right(args, b);
+  args.packed = memory_;
+  tensor_kernels<T>().pack(args);
+}
+
+template <class T>
+void Packed<T>::multiply(const Factor<T>& a, T* c, std::int64_t c_stride, bool accumulate) const {
+  check(a.cols, rows_);
+  MatmulArgs<T> args = arguments(a, c, c_stride, accumulate);
+  args.n = cols_;
+  args.packed = memory_;
+  tensor_kernels<T>().matmul(args);
+}
+
+template void multiply(const Factor<float>&, const Factor<float>&, float*, std::int64_t, bool);
+template void multiply(const Factor<double>&, const Factor<double>&, double*, std::int64_t, bool);
+template class Packed<float>;
+template class Packed<double>;
+
+}  // namespace rapt

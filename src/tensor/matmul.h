@@ -1,0 +1,47 @@
+#pragma once
+
+#include "tensor/cpu/table.h"
+#include "tensor/tensor.h"
+
+namespace rapt {
+
+// A matrix as it is multiplied: any strides.
+template <class T>
+struct Factor {
+  const T* data = nullptr;
+  std::int64_t rows = 0, cols = 0;
+  std::ptrdiff_t row_stride = 0, col_stride = 1;
+
+  Factor transposed() const { return {data, cols, rows, col_stride, row_stride}; }
+};
+
+template <class T>
+Factor<T> factor(const Matrix<T>& m) {
+  return {m.data, m.rows, m.cols, m.stride, 1};
+}
+// The gradient of a matrix as a factor.
+template <class T>
+Factor<T> grad_factor(const Matrix<T>& m) {
+  return {m.grad, m.rows, m.cols, m.stride, 1};
+}
+
+// C (+)= A·B on the calling thread; the rows of C lie c_stride apart.
+template <class T>
+void multiply(const Factor<T>& a, const Factor<T>& b, T* c, std::int64_t c_stride, bool accumulate);
+
+// A right factor that serves many products, packed once.
+template <class T>
+class Packed {
+ public:
+  // `memory` holds size(b) numbers and outlives this.
+  Packed(const Factor<T>& b, T* memory);
+  static std::int64_t size(const Factor<T>& b);
+
+  void multiply(const Factor<T>& a, T* c, std::int64_t c_stride, bool accumulate) const;
+
+ private:
+  std::int64_t rows_, cols_;
+  T* memory_;
+};
+
+}  // namespace rapt

@@ -1,0 +1,81 @@
+#include "tensor/tape.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rapt {
+namespace {
+
+constexpr std::size_t kFirstChunk = std::size_t{1} << 18;
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+Arena64::Chunk Arena64::make_chunk(std::size_t bytes) {
+  auto* data = static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64}));
+  return {std::unique_ptr<std::byte[], Free>(data), bytes};
+}
+
+void* Arena64::take(std::size_t bytes) {
+  bytes = rounded(std::max<std::size_t>(bytes, 1));
+  if (chunks_.empty() || used_ + bytes > chunks_.back().size) {
+    const std::size_t last = chunks_.empty() ? kFirstChunk : chunks_.back().size * 2;
+    chunks_.push_back(make_chunk(std::max(last, bytes)));
+    used_ = 0;
+  }
+  void* place = chunks_.back().data.get() + used_;
+  used_ += bytes;
+  return place;
+}
+
+void Arena64::reset() {
+  used_ = 0;
+  if (chunks_.size() < 2) return;
+  // One piece that would have held it all: the next round finds room without asking.
+  const std::size_t total = capacity();
+  chunks_.clear();
+  chunks_.push_back(make_chunk(total));
+}
+
+std::size_t Arena64::capacity() const {
+  std::size_t total = 0;
+  for (const Chunk& chunk : chunks_) total += chunk.size;
+  return total;
+}
+
+template <class T>
+Tensor<T> Tape<T>::make(std::span<const std::int64_t> sizes) {
+  Tensor<T> t;
+  t.rank = static_cast<int>(sizes.size());
+  std::int64_t count = 1;
+  for (std::size_t d = sizes.size(); d-- > 0;) {
+    t.shape[d] = sizes[d];
+    t.strides[d] = count;
+    count *= sizes[d];
+  }
+  t.data = scratch(count);
+  if (recording_) {
+    t.grad = scratch(count);
+    std::memset(t.grad, 0, static_cast<std::size_t>(count) * sizeof(T));
+  }
+  return t;
+}
+
+template <class T>
+void Tape<T>::backward() {
+  for (std::size_t n = steps_.size(); n-- > 0;) steps_[n].run(steps_[n].object);
+}
+
+template <class T>
+void Tape<T>::reset() {
+  for (std::size_t n = steps_.size(); n-- > 0;)
+    if (steps_[n].destroy) steps_[n].destroy(steps_[n].object);
+  steps_.clear();
+  arena_.reset();
+}
+
+template class Tape<float>;
+template class Tape<double>;
+
+}  // namespace rapt

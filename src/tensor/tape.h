@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace rapt {
+
+// Memory that is handed out piece by piece and taken back all at once. After the first rounds it grows no more.
+class Arena64 {
+ public:
+  void* take(std::size_t bytes);
+  void reset();
+  std::size_t capacity() const;
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  struct Chunk {
+    std::unique_ptr<std::byte[], Free> data;
+    std::size_t size = 0;
+  };
+  static Chunk make_chunk(std::size_t bytes);
+
+  std::vector<Chunk> chunks_;
+  std::size_t used_ = 0;  // of the last chunk
+};
+
+// What was computed, in order, with the way back. One thread uses a tape; a computation is split over several tapes.
+// A tape that does not record keeps no gradients: for decoding and validation.
+template <class T>
+class Tape {
+ public:
+  explicit Tape(bool recording = true) : recording_(recording) {}
+  ~Tape() { reset(); }
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  bool recording() const { return recording_; }
+
+  // Numbers not set; their gradient zero.
+  Tensor<T> make(std::initializer_list<std::int64_t> sizes) {
+    return make(std::span<const std::int64_t>(sizes.begin(), sizes.size()));
+  }
+  Tensor<T> make(std::span<const std::int64_t> sizes);
+  Tensor<T> make_like(const Tensor<T>& other) {
+    return make(std::span<const std::int64_t>(other.shape.data(), static_cast<std::size_t>(other.rank)));
+  }
+  // Numbers that nobody differentiates.
+  template <class U = T>
+  U* scratch(std::int64_t count) {
+    return static_cast<U*>(arena_.take(static_cast<std::size_t>(count) * sizeof(U)));
+  }
+  template <class U>
+  std::span<const U> keep(std::span<const U> values) {
+    U* copy = scratch<U>(static_cast<std::int64_t>(values.size()));
+    std::uninitialized_copy(values.begin(), values.end(), copy);
+    return {copy, values.size()};
+  }
+
+  // `back` adds to the gradients of the inputs from that of the output. Called in reverse order by backward().
+  template <class F>
+  void record(F&& back) {
+    using Node = std::decay_t<F>;
+    if (!recording_) return;
+    void* place = arena_.take(sizeof(Node));
+    auto* node = new (place) Node(std::forward<F>(back));
+    steps_.push_back({node, [](void* object) { (*static_cast<Node*>(object))(); },
+                      std::is_trivially_destructible_v<Node>
+                          ? nullptr
+                          : +[](void* object) { static_cast<Node*>(object)->~Node(); }});
+  }
+
+  void backward();
+  // Forgets everything; the memory is used again.
+  void reset();
+  std::size_t bytes() const { return arena_.capacity(); }
+
+ private:
+  struct Step {
+    void* object;
+    void (*run)(void*);
+    void (*destroy)(void*);
+  };
+
+  bool recording_;
+  Arena64 arena_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace rapt
