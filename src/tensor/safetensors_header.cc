@@ -177,6 +177,9 @@ std::string shown(std::string_view text) {
 Header parse_header(std::string_view text) {
   // The format asks for this first byte, and JSON alone would take spaces before it.
   if (!text.starts_with('{')) throw Error("the header does not start with '{'; takes files that safetensors wrote");
+  // The parser takes a NUL for the end, and would not look at what follows.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    throw Error("the header is not JSON: it has a NUL at character " + std::to_string(nul));
   Handler handler;
   Json::sax_parse(text.begin(), text.end(), &handler);
   return handler.take();
