@@ -22,16 +22,8 @@ struct Format {
 
 const char* name_of(Units units) { return units == Units::characters ? "characters" : "words"; }
 
-std::vector<std::string> parse_side(std::string_view line, std::string_view side, const char* name, Units units,
-                                    std::int64_t max_length) {
-  std::vector<std::string> tokens;
-  try {
-    tokens = split(side, units);
-  } catch (const Error&) {
-    // Found again from the start of the line, which is where an editor counts from.
-    split(line, units);
-    throw;
-  }
+std::vector<std::string> parse_side(std::string_view side, const char* name, Units units, std::int64_t max_length) {
+  std::vector<std::string> tokens = split(side, units);
   if (static_cast<std::int64_t>(tokens.size()) > max_length)
     throw Error(std::string("got a ") + name + " of " + std::to_string(tokens.size()) + " " + name_of(units) +
                 ", takes at most " + std::to_string(max_length));
@@ -42,16 +34,18 @@ Example parse_line(std::string_view line, const Format& format) {
   const std::size_t nul = line.find('\0');
   if (nul != std::string_view::npos)
     throw Error("got a NUL byte at byte " + std::to_string(nul) + " of the line, takes text");
+  if (const std::size_t at = find_invalid_utf8(line); at != std::string_view::npos)
+    throw Error("got invalid UTF-8 at byte " + std::to_string(at) + " of the line, takes UTF-8");
   const auto tabs = std::count(line.begin(), line.end(), '\t');
   if (tabs != 1)
     throw Error((tabs == 0 ? "got no tab, " : "got " + std::to_string(tabs) + " tabs, ") + std::string(kTakes));
   const std::size_t tab = line.find('\t');
   Example example;
-  example.source = parse_side(line, line.substr(0, tab), "source", format.source_units, format.max_length);
+  example.source = parse_side(line.substr(0, tab), "source", format.source_units, format.max_length);
   if (example.source.empty())
     throw Error("got an empty source, takes at least one of its " + std::string(name_of(format.source_units)) +
                 " before the tab");
-  example.target = parse_side(line, line.substr(tab + 1), "target", format.target_units, format.max_length);
+  example.target = parse_side(line.substr(tab + 1), "target", format.target_units, format.max_length);
   return example;
 }
 

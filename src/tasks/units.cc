@@ -26,34 +26,36 @@ std::size_t code_point_size(std::string_view text, std::size_t at) {
   return size;
 }
 
-std::size_t checked_size(std::string_view text, std::size_t at) {
-  const std::size_t size = code_point_size(text, at);
-  if (size == 0) throw Error("split text: got invalid UTF-8 at byte " + std::to_string(at) + ", takes UTF-8");
-  return size;
-}
-
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 }  // namespace
 
+std::size_t find_invalid_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = code_point_size(text, at);
+    if (size == 0) return at;
+    at += size;
+  }
+  return std::string_view::npos;
+}
+
 std::vector<std::string> split(std::string_view text, Units units) {
+  if (const std::size_t at = find_invalid_utf8(text); at != std::string_view::npos)
+    throw Error("split text: got invalid UTF-8 at byte " + std::to_string(at) + ", takes UTF-8");
   std::vector<std::string> tokens;
   if (units == Units::characters) {
     for (std::size_t at = 0; at < text.size();) {
-      const std::size_t size = checked_size(text, at);
+      const std::size_t size = code_point_size(text, at);
       tokens.emplace_back(text.substr(at, size));
       at += size;
     }
     return tokens;
   }
   std::size_t begin = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t size = checked_size(text, at);
-    if (is_space(text[at])) {
-      if (at > begin) tokens.emplace_back(text.substr(begin, at - begin));
-      begin = at + 1;
-    }
-    at += size;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (!is_space(text[at])) continue;
+    if (at > begin) tokens.emplace_back(text.substr(begin, at - begin));
+    begin = at + 1;
   }
   if (text.size() > begin) tokens.emplace_back(text.substr(begin));
   return tokens;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@ namespace rapt::tasks {
 
 // What one token of a text is: a Unicode code point, or a word between ASCII white space.
 enum class Units { characters, words };
+
+// The first byte that is not part of valid UTF-8, or std::string_view::npos.
+std::size_t find_invalid_utf8(std::string_view text);
 
 // Throws rapt::Error, naming the byte, for text that is not UTF-8.
 std::vector<std::string> split(std::string_view text, Units units);

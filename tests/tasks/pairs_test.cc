@@ -61,8 +61,8 @@ TEST(Pairs, ErrorsNameFileAndLine) {
   EXPECT_EQ(error_of("a\t1 2 3 4 5 6 7 8 9 10 11"), "x.tsv:1: got a target of 11 words, takes at most 10");
   EXPECT_EQ(error_of(std::string_view("a\tX\nb\tY\0\n", 9)),
             "x.tsv:2: got a NUL byte at byte 3 of the line, takes text");
-  EXPECT_EQ(error_of("a\tX\xff\n"), "x.tsv:1: split text: got invalid UTF-8 at byte 3, takes UTF-8");
-  EXPECT_EQ(error_of("ab\xc3\tX\n"), "x.tsv:1: split text: got invalid UTF-8 at byte 2, takes UTF-8");
+  EXPECT_EQ(error_of("a\tX\xff\n"), "x.tsv:1: got invalid UTF-8 at byte 3 of the line, takes UTF-8");
+  EXPECT_EQ(error_of("ab\xc3\tX\n"), "x.tsv:1: got invalid UTF-8 at byte 2 of the line, takes UTF-8");
   for (const char* text : {"", "\n", "\r\n\n", "\xef\xbb\xbf"})
     EXPECT_NE(error_of(text).find("x.tsv:1: got no examples"), std::string::npos) << text;
   EXPECT_THROW(parse_pairs(" \tX", "x", Units::words, Units::words, 10), Error);
@@ -139,7 +139,7 @@ TEST(Pairs, SplitKeepsASourceTogether) {
     EXPECT_EQ(part->size(), 2 * here.size());
     for (const Tokens& source : here) EXPECT_TRUE(seen.insert(source).second);
   }
-  // "bout" and "til" with their apostrophes are in scripts/cmudict's test file, "kay" in its valid file.
+  // Where scripts/cmudict puts these three.
   const std::vector<Example> words = {{split("'bout", Units::characters), {}},
                                       {split("'cause", Units::characters), {}},
                                       {split("'kay", Units::characters), {}}};

@@ -81,6 +81,12 @@ TEST(UnitsOfText, ShortTextsOfAnyBytes) {
   EXPECT_EQ(valid, 128 * 30 + 16 * 64 - 32 - 32);
 }
 
+TEST(UnitsOfText, FindInvalid) {
+  EXPECT_EQ(find_invalid_utf8(""), std::string_view::npos);
+  EXPECT_EQ(find_invalid_utf8("aé€😀"), std::string_view::npos);
+  EXPECT_EQ(find_invalid_utf8("aé\x80"), 3U);
+}
+
 TEST(UnitsOfText, Join) {
   EXPECT_EQ(join(Tokens{"a", "é"}, Units::characters), "aé");
   EXPECT_EQ(join(Tokens{"a", "é"}, Units::words), "a é");
