@@ -1,5 +1,6 @@
 find_package(Threads REQUIRED)
 find_package(hwy CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
 
 # Compile flags of each SIMD target, chosen so that Highway's static target is the one of that name.
 set(rapt_flags_sse4 -march=x86-64-v2 -maes -mpclmul)
@@ -35,5 +36,6 @@ target_compile_features(rapt PUBLIC cxx_std_20)
 target_include_directories(rapt PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                        $<BUILD_INTERFACE:${rapt_generated}/include>
                                        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(rapt PRIVATE $<BUILD_INTERFACE:rapt_private> hwy::hwy Threads::Threads)
+target_link_libraries(rapt PRIVATE $<BUILD_INTERFACE:rapt_private> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
+                           hwy::hwy Threads::Threads)
 set_target_properties(rapt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

@@ -62,6 +62,14 @@ enum Size : int {
   kOdd = -8,        // any odd length: 2c + 1
 };
 
+// What an untrained layer starts a parameter of the role value with. A parameter of two sizes starts as `value` times
+// the identity.
+struct Fresh {
+  double value = 1;
+  double spread = 0;  // standard deviation around it
+  double ratio = 1;   // from one head to the next
+};
+
 struct ParameterSpec {
   std::string_view name;
   Role role = Role::value;
@@ -69,6 +77,7 @@ struct ParameterSpec {
   std::array<int, 2> sizes{};  // after the heads; 0 = no such dimension
   bool required = true;
   Along along = Along::position;
+  Fresh fresh{};
 
   constexpr int rank() const { return (sizes[0] != 0) + (sizes[1] != 0); }
   constexpr bool is_slot() const {

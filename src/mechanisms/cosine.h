@@ -8,7 +8,7 @@ namespace rapt::mechanisms {
 struct Cosine {
   static constexpr std::string_view formula = "τ q·k / (‖q‖‖k‖)";
   static constexpr bool unit_rows = true;
-  static constexpr std::array parameters{ParameterSpec{.name = "tau"}};
+  static constexpr std::array parameters{ParameterSpec{.name = "tau", .fresh = {.value = 10}}};
 
   template <class N, class P, class At>
   constexpr N score(N raw, const P& p, const At& at) const {

@@ -8,7 +8,7 @@ struct Gaussian {
   static constexpr std::string_view formula = "−½ ‖Γ(δ−Δ)‖², δ = key − query on the grid";
   static constexpr bool grid = true;
   static constexpr std::array parameters{
-      ParameterSpec{.name = "center", .heads = Heads::required, .sizes = {2}},
+      ParameterSpec{.name = "center", .heads = Heads::required, .sizes = {2}, .fresh = {.value = 0, .spread = 1}},
       ParameterSpec{.name = "gamma", .heads = Heads::required, .sizes = {2, 2}},
   };
 

@@ -10,7 +10,7 @@ struct Quadratic {
   static constexpr bool grid = true;
   static constexpr std::array parameters{
       ParameterSpec{.name = "alpha", .heads = Heads::required},
-      ParameterSpec{.name = "center", .heads = Heads::required, .sizes = {2}},
+      ParameterSpec{.name = "center", .heads = Heads::required, .sizes = {2}, .fresh = {.value = 0, .spread = 1}},
   };
 
   // Not through the form: here the offsets, which are whole numbers, stay exact.

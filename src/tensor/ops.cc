@@ -12,7 +12,8 @@ namespace {
 
 template <class T>
 void require(bool fits, const char* operation, const Tensor<T>& a, const Tensor<T>& b, const char* takes) {
-  if (!fits) throw Error(std::string(operation) + ": got " + to_string(a) + " and " + to_string(b) + ", takes " + takes);
+  if (!fits)
+    throw Error(std::string(operation) + ": got " + to_string(a) + " and " + to_string(b) + ", takes " + takes);
 }
 
 // The shape of x with another last size.
@@ -184,7 +185,8 @@ Tensor<T> embed(Tape<T>& tape, const Tensor<T>& table, std::span<const int> ids,
   const Matrix<T> rows = as_matrix(table);
   const auto count = static_cast<std::int64_t>(ids.size());
   if (batch < 1 || count % batch != 0)
-    throw Error("embed: got " + std::to_string(count) + " ids, takes a multiple of the batch of " + std::to_string(batch));
+    throw Error("embed: got " + std::to_string(count) + " ids, takes a multiple of the batch of " +
+                std::to_string(batch));
   const Tensor<T> y = tape.make({count / batch, batch, rows.cols});
   for (std::int64_t n = 0; n < count; ++n) {
     const int id = ids[static_cast<std::size_t>(n)];
@@ -204,7 +206,8 @@ Tensor<T> embed(Tape<T>& tape, const Tensor<T>& table, std::span<const int> ids,
 
 template <class T>
 Tensor<T> layer_norm(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& gain, const Tensor<T>& bias, T epsilon) {
-  require(gain.count() == x.size(-1) && bias.count() == x.size(-1), "layer_norm", x, gain, "a gain as wide as the rows");
+  require(gain.count() == x.size(-1) && bias.count() == x.size(-1), "layer_norm", x, gain,
+          "a gain as wide as the rows");
   const Tensor<T> y = tape.make_like(x);
   const Matrix<T> xm = as_matrix(x);
   T* mean = tape.scratch(xm.rows);
@@ -289,7 +292,8 @@ LossSums cross_entropy(Tape<T>& tape, const Tensor<T>& logits, std::span<const i
     const int target = targets[static_cast<std::size_t>(r)];
     if (target == ignored) continue;
     if (target < 0 || target >= rows.cols)
-      throw Error("cross_entropy: got target " + std::to_string(target) + ", takes 0 to " + std::to_string(rows.cols - 1));
+      throw Error("cross_entropy: got target " + std::to_string(target) + ", takes 0 to " +
+                  std::to_string(rows.cols - 1));
     std::int64_t best = 0;
     // The gradient is ready while the row is in the cache; nothing is left to do on the way back.
     sums.loss += tensor_kernels<T>().cross_entropy(rows.row(r), rows.cols, target, smoothing, weight,
@@ -300,17 +304,17 @@ LossSums cross_entropy(Tape<T>& tape, const Tensor<T>& logits, std::span<const i
   return sums;
 }
 
-#define RAPT_INSTANTIATE(T)                                                                                         \
-  template Tensor<T> linear(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);                        \
-  template Tensor<T> linear_transposed(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);             \
-  template Tensor<T> add(Tape<T>&, const Tensor<T>&, const Tensor<T>&);                                             \
-  template Tensor<T> scale(Tape<T>&, const Tensor<T>&, T);                                                          \
-  template Tensor<T> activate(Tape<T>&, Activation, const Tensor<T>&);                                              \
-  template Tensor<T> concatenate(Tape<T>&, std::span<const Tensor<T>>);                                             \
-  template Tensor<T> embed(Tape<T>&, const Tensor<T>&, std::span<const int>, std::int64_t);                         \
-  template Tensor<T> layer_norm(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&, T);                 \
-  template Tensor<T> dropout(Tape<T>&, const Tensor<T>&, T, std::uint64_t);                                         \
-  template Tensor<T> rotate(Tape<T>&, const Tensor<T>&, std::int64_t, std::int64_t);                                \
+#define RAPT_INSTANTIATE(T)                                                                             \
+  template Tensor<T> linear(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);            \
+  template Tensor<T> linear_transposed(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&); \
+  template Tensor<T> add(Tape<T>&, const Tensor<T>&, const Tensor<T>&);                                 \
+  template Tensor<T> scale(Tape<T>&, const Tensor<T>&, T);                                              \
+  template Tensor<T> activate(Tape<T>&, Activation, const Tensor<T>&);                                  \
+  template Tensor<T> concatenate(Tape<T>&, std::span<const Tensor<T>>);                                 \
+  template Tensor<T> embed(Tape<T>&, const Tensor<T>&, std::span<const int>, std::int64_t);             \
+  template Tensor<T> layer_norm(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&, T);     \
+  template Tensor<T> dropout(Tape<T>&, const Tensor<T>&, T, std::uint64_t);                             \
+  template Tensor<T> rotate(Tape<T>&, const Tensor<T>&, std::int64_t, std::int64_t);                    \
   template LossSums cross_entropy(Tape<T>&, const Tensor<T>&, std::span<const int>, int, T, T);
 RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)

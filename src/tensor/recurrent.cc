@@ -159,7 +159,8 @@ void weight_gradients(const Run<T>& run, const StepGradients<T>& grads) {
 template <class T>
 void backward(Tape<T>& tape, const Run<T>& run) {
   const std::int64_t size = run.state_size();
-  StepGradients<T> grads{tape.scratch(size), tape.scratch(size), tape.scratch(run.steps * run.batch * run.width), nullptr};
+  StepGradients<T> grads{tape.scratch(size), tape.scratch(size), tape.scratch(run.steps * run.batch * run.width),
+                         nullptr};
   std::fill_n(grads.dh, size, T(0));
   std::fill_n(grads.dc, size, T(0));
   if (run.cell == Cell::gru) grads.dpart = tape.scratch(run.steps * run.batch * run.width);

@@ -64,10 +64,6 @@ void check(std::span<const EncodedExample> examples) {
 
 }  // namespace
 
-std::int64_t Batch::target_tokens() const {
-  return std::accumulate(target_lengths.begin(), target_lengths.end(), std::int64_t{0});
-}
-
 Batches::Batches(std::vector<EncodedExample> examples, std::int64_t batch_size, std::uint64_t seed)
     : examples_(std::move(examples)), batch_size_(batch_size), seed_(seed) {
   if (batch_size < 1) throw Error("batches: got batch size " + std::to_string(batch_size) + ", takes at least 1");

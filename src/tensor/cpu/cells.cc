@@ -129,12 +129,10 @@ void gru_backward(const CellGradArgs<T>& a) {
       const Vec<T> fresh = load<T>(g + 2 * h + n, lanes);
       const Vec<T> old = load<T>(a.h_before + r * h + n, lanes);
       const Vec<T> d = load<T>(dh + n, lanes);
-      const Vec<T> of_fresh =
-          hn::Mul(hn::Mul(d, hn::Sub(one<T>(), update)), hn::NegMulAdd(fresh, fresh, one<T>()));
-      const Vec<T> of_update =
-          hn::Mul(hn::Mul(hn::Mul(d, hn::Sub(old, fresh)), update), hn::Sub(one<T>(), update));
-      const Vec<T> of_reset = hn::Mul(hn::Mul(hn::Mul(of_fresh, load<T>(part + 2 * h + n, lanes)), reset),
-                                      hn::Sub(one<T>(), reset));
+      const Vec<T> of_fresh = hn::Mul(hn::Mul(d, hn::Sub(one<T>(), update)), hn::NegMulAdd(fresh, fresh, one<T>()));
+      const Vec<T> of_update = hn::Mul(hn::Mul(hn::Mul(d, hn::Sub(old, fresh)), update), hn::Sub(one<T>(), update));
+      const Vec<T> of_reset =
+          hn::Mul(hn::Mul(hn::Mul(of_fresh, load<T>(part + 2 * h + n, lanes)), reset), hn::Sub(one<T>(), reset));
       store<T>(of_reset, dg + n, lanes);
       store<T>(of_update, dg + h + n, lanes);
       store<T>(of_fresh, dg + 2 * h + n, lanes);

@@ -37,7 +37,8 @@ RAPT_FN Vec<T> slope(Activation kind, Vec<T> x, Vec<T> y) {
   const Vec<T> square = hn::Mul(x, x);
   const Vec<T> cubic = hn::MulAdd(hn::Mul(square, x), hn::Set(tag, T(kGeluCubic)), x);
   const Vec<T> gate = sigmoid<T>(hn::Mul(cubic, hn::Set(tag, T(2 * kGeluScale))));
-  const Vec<T> inner = hn::MulAdd(square, hn::Set(tag, T(6 * kGeluScale * kGeluCubic)), hn::Set(tag, T(2 * kGeluScale)));
+  const Vec<T> inner =
+      hn::MulAdd(square, hn::Set(tag, T(6 * kGeluScale * kGeluCubic)), hn::Set(tag, T(2 * kGeluScale)));
   return hn::MulAdd(hn::Mul(hn::Mul(x, gate), hn::Sub(one, gate)), inner, gate);
 }
 

@@ -29,8 +29,8 @@ RAPT_FN T sum_over(std::int64_t width, F&& f) {
 template <class T>
 void layer_norm(const T* x, const T* gain, const T* bias, T* y, std::int64_t width, T epsilon, T* mean, T* inverse) {
   const Tag<T> tag;
-  const T average =
-      sum_over<T>(width, [&](std::int64_t n, std::int64_t lanes) { return load<T>(x + n, lanes); }) / static_cast<T>(width);
+  const T average = sum_over<T>(width, [&](std::int64_t n, std::int64_t lanes) { return load<T>(x + n, lanes); }) /
+                    static_cast<T>(width);
   const Vec<T> m = hn::Set(tag, average);
   const T variance = sum_over<T>(width,
                                  [&](std::int64_t n, std::int64_t lanes) {
@@ -85,7 +85,8 @@ std::int64_t place_of_largest(const T* x, std::int64_t width) {
   const Tag<T> tag;
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
   Vec<T> top = hn::Set(tag, kLowest);
-  for_vectors<T>(width, [&](std::int64_t n, std::int64_t lanes) { top = hn::Max(load_or<T>(x + n, lanes, kLowest), top); });
+  for_vectors<T>(width,
+                 [&](std::int64_t n, std::int64_t lanes) { top = hn::Max(load_or<T>(x + n, lanes, kLowest), top); });
   const T largest = hn::GetLane(hn::MaxOfLanes(tag, top));
   for (std::int64_t n = 0; n < width; ++n)
     if (x[n] == largest) return n;

@@ -28,8 +28,8 @@ template <class T>
 struct CellArgs {
   std::int64_t rows = 0, hidden = 0;
   const std::uint8_t* live = nullptr;  // [rows]: 0 = the sequence has ended and keeps its state; null: all go on
-  T* gates = nullptr;                  // in: sums; out: activated. LSTM: input, forget, cell, output. GRU: reset, update, new
-  T* hidden_part = nullptr;            // GRU: h·U + c of all gates, [rows][3·hidden]
+  T* gates = nullptr;        // in: sums; out: activated. LSTM: input, forget, cell, output. GRU: reset, update, new
+  T* hidden_part = nullptr;  // GRU: h·U + c of all gates, [rows][3·hidden]
   const T* h_before = nullptr;
   const T* c_before = nullptr;  // LSTM only
   T* h = nullptr;
@@ -76,7 +76,7 @@ struct TensorKernels {
   void (*activate)(Activation, const T* x, T* y, std::int64_t count) = nullptr;
   // dx += dy · derivative
   void (*activate_backward)(Activation, const T* x, const T* y, const T* dy, T* dx, std::int64_t count) = nullptr;
-  void (*add)(const T* x, T* y, std::int64_t count) = nullptr;              // y += x
+  void (*add)(const T* x, T* y, std::int64_t count) = nullptr;                   // y += x
   void (*add_scaled)(T factor, const T* x, T* y, std::int64_t count) = nullptr;  // y += factor·x
   // y = x · keep, where keep is 0 or 1/(1−rate), by a hash of the key and the place
   void (*dropout)(std::uint64_t key, T rate, const T* x, T* y, std::int64_t count, bool accumulate) = nullptr;

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string>
+
+#include "layers/basic.h"
+#include "layers/score.h"
+
+namespace rapt::layers {
+
+struct MultiHeadShape {
+  ScoreChoice score;          // its heads and dims are filled from below
+  std::int64_t query_in = 0;  // width of what is asked from
+  std::int64_t key_in = 0;    // and of what is attended to
+  std::int64_t heads = 1;
+  std::int64_t hidden = 0;     // D_hid of one head; 0: query_in / heads
+  std::int64_t value_dim = 0;  // D_o of one head; 0: hidden
+  std::int64_t out = 0;        // 0: query_in
+  bool bias = true;
+  bool rotary = false;  // queries and keys are turned by their positions
+};
+
+// Keys and values of steps that are known already.
+template <class T>
+struct KeysValues {
+  Tensor<T> k;  // [steps, batch, heads·hidden]
+  Tensor<T> v;  // [steps, batch, heads·value_dim]
+};
+
+// Multi-head attention over any mechanism: projections, heads, output projection.
+class MultiHeadAttention {
+ public:
+  MultiHeadAttention() = default;
+  // Throws where the heads do not divide the width.
+  MultiHeadAttention(Parameters& parameters, const std::string& name, const MultiHeadShape& shape);
+
+  const MultiHeadShape& shape() const { return shape_; }
+  const ScoreLayer& score() const { return score_; }
+
+  // x [steps, batch, width]; `weights` as in AttentionCall.
+  template <class T>
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x, const Tensor<T>& memory, const Mask& mask,
+                       T* weights = nullptr) const;
+
+  // The parts, for decoding step by step.
+  template <class T>
+  Tensor<T> queries(Graph<T>& graph, const Tensor<T>& x, std::int64_t first_step) const;
+  template <class T>
+  KeysValues<T> keys_values(Graph<T>& graph, const Tensor<T>& memory, std::int64_t first_step) const;
+  template <class T>
+  Tensor<T> attend(Graph<T>& graph, const Tensor<T>& q, const KeysValues<T>& memory, const Mask& mask,
+                   T* weights = nullptr) const;
+  template <class T>
+  Tensor<T> project(Graph<T>& graph, const Tensor<T>& heads) const {
+    return out_(graph, heads);
+  }
+
+ private:
+  MultiHeadShape shape_;
+  Linear query_, key_, value_, out_;
+  ScoreLayer score_;
+};
+
+}  // namespace rapt::layers

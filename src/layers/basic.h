@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+
+#include "layers/graph.h"
+
+// The small layers that all models are made of. A layer names its parameters once; calling it computes.
+namespace rapt::layers {
+
+class Linear {
+ public:
+  Linear() = default;
+  Linear(Parameters& parameters, const std::string& name, std::int64_t in, std::int64_t out, bool bias = true);
+
+  template <class T>
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x) const;
+
+ private:
+  ParameterId weight_, bias_;
+};
+
+class Embedding {
+ public:
+  Embedding() = default;
+  Embedding(Parameters& parameters, const std::string& name, std::int64_t symbols, std::int64_t width);
+
+  template <class T>
+  Tensor<T> operator()(Graph<T>& graph, std::span<const int> ids, std::int64_t batch) const;
+  // x·tableᵀ: scores of all symbols.
+  template <class T>
+  Tensor<T> scores(Graph<T>& graph, const Tensor<T>& x) const;
+
+ private:
+  ParameterId table_;
+};
+
+class LayerNorm {
+ public:
+  LayerNorm() = default;
+  LayerNorm(Parameters& parameters, const std::string& name, std::int64_t width);
+
+  template <class T>
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x) const;
+
+ private:
+  ParameterId gain_, bias_;
+};
+
+// Two linear layers with an activation and dropout between them.
+class Mlp {
+ public:
+  Mlp() = default;
+  Mlp(Parameters& parameters, const std::string& name, std::int64_t width, std::int64_t inner, std::int64_t out,
+      Activation activation, double dropout);
+
+  template <class T>
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x) const;
+
+ private:
+  Linear first_, second_;
+  Activation activation_ = Activation::relu;
+  double dropout_ = 0;
+};
+
+}  // namespace rapt::layers

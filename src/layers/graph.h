@@ -1,0 +1,35 @@
+#pragma once
+
+#include "layers/parameters.h"
+#include "tensor/ops.h"
+
+namespace rapt::layers {
+
+// One computation of a model: a tape, the parameters' values, and where their gradients are added.
+template <class T>
+class Graph {
+ public:
+  // gradients null: none are computed.
+  Graph(Tape<T>& on, const Parameters& parameters, const T* values, T* gradients)
+      : tape(on), parameters_(&parameters), values_(values), gradients_(gradients) {}
+
+  // Dropout is on from here; the key tells one step and one part of a batch from all others.
+  void train(std::uint64_t dropout_key) {
+    training_ = true;
+    dropout_key_ = dropout_key;
+  }
+
+  Tensor<T> get(ParameterId id) const;
+  Tensor<T> dropout(const Tensor<T>& x, double rate);
+
+  Tape<T>& tape;
+
+ private:
+  const Parameters* parameters_;
+  const T* values_;
+  T* gradients_;
+  bool training_ = false;
+  std::uint64_t dropout_key_ = 0;
+};
+
+}  // namespace rapt::layers

@@ -1,0 +1,78 @@
+#include "layers/recurrent.h"
+
+#include <array>
+#include <cmath>
+
+#include "rapt/error.h"
+
+namespace rapt::layers {
+
+Recurrent::Recurrent(Parameters& parameters, const std::string& name, const RecurrentShape& shape) : shape_(shape) {
+  const int directions = shape.bidirectional ? 2 : 1;
+  if (shape.hidden % directions != 0)
+    throw Error(name + ": got " + std::to_string(shape.hidden) +
+                " hidden units, takes an even number for two directions");
+  const std::int64_t hidden = shape.hidden / directions;
+  const std::int64_t width = gates_of(shape.cell) * hidden;
+  const Initial initial = Initial::uniform(1 / std::sqrt(static_cast<double>(hidden)));
+  for (int layer = 0; layer < shape.layers; ++layer)
+    for (int d = 0; d < directions; ++d) {
+      const std::string prefix = name + "." + std::to_string(layer) + (d == 1 ? ".backward" : ".forward");
+      const std::int64_t in = layer == 0 ? shape.in : shape.hidden;
+      Weights w;
+      w.input = parameters.add(prefix + ".input", {in, width}, initial);
+      w.recurrent = parameters.add(prefix + ".recurrent", {hidden, width}, initial);
+      w.bias = parameters.add(prefix + ".bias", {width}, Initial::constant(0));
+      if (shape.cell == Cell::gru)
+        w.recurrent_bias = parameters.add(prefix + ".recurrent_bias", {width}, Initial::constant(0));
+      weights_.push_back(w);
+    }
+}
+
+template <class T>
+CellWeights<T> Recurrent::get(Graph<T>& graph, const Weights& w) const {
+  return {graph.get(w.input), graph.get(w.recurrent), graph.get(w.bias),
+          w.recurrent_bias ? graph.get(w.recurrent_bias) : Tensor<T>{}};
+}
+
+template <class T>
+RecurrentOutput<T> Recurrent::operator()(Graph<T>& graph, const Tensor<T>& x, std::span<const std::int64_t> lengths,
+                                         std::span<const CellState<T>> initial) const {
+  if (!initial.empty() && (shape_.bidirectional || static_cast<int>(initial.size()) != shape_.layers))
+    throw Error("recurrent: got " + std::to_string(initial.size()) +
+                " first states, takes one for each layer of one direction");
+  RecurrentOutput<T> output;
+  Tensor<T> in = x;
+  const auto both = [&](const Tensor<T>& a, const Tensor<T>& b) {
+    const std::array<Tensor<T>, 2> parts{a, b};
+    return concatenate<T>(graph.tape, parts);
+  };
+  for (int layer = 0; layer < shape_.layers; ++layer) {
+    if (layer > 0) in = graph.dropout(in, shape_.dropout);
+    const std::size_t place = static_cast<std::size_t>(layer) * (shape_.bidirectional ? 2 : 1);
+    const CellState<T> first = initial.empty() ? CellState<T>{} : initial[static_cast<std::size_t>(layer)];
+    const RecurrentResult<T> ahead =
+        recurrent(graph.tape, shape_.cell, in, get(graph, weights_[place]), first, lengths, Direction::forward);
+    if (!shape_.bidirectional) {
+      in = ahead.states;
+      output.last.push_back(ahead.last);
+      continue;
+    }
+    const RecurrentResult<T> back =
+        recurrent(graph.tape, shape_.cell, in, get(graph, weights_[place + 1]), {}, lengths, Direction::backward);
+    in = both(ahead.states, back.states);
+    output.last.push_back(
+        {both(ahead.last.h, back.last.h), shape_.cell == Cell::lstm ? both(ahead.last.c, back.last.c) : Tensor<T>{}});
+  }
+  output.states = in;
+  return output;
+}
+
+template RecurrentOutput<float> Recurrent::operator()(Graph<float>&, const Tensor<float>&,
+                                                      std::span<const std::int64_t>,
+                                                      std::span<const CellState<float>>) const;
+template RecurrentOutput<double> Recurrent::operator()(Graph<double>&, const Tensor<double>&,
+                                                       std::span<const std::int64_t>,
+                                                       std::span<const CellState<double>>) const;
+
+}  // namespace rapt::layers

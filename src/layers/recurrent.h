@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/graph.h"
+#include "tensor/recurrent.h"
+
+namespace rapt::layers {
+
+struct RecurrentShape {
+  Cell cell = Cell::lstm;
+  std::int64_t in = 0;
+  std::int64_t hidden = 0;  // of the output; two directions share it
+  int layers = 1;
+  bool bidirectional = false;
+  double dropout = 0;  // between the layers
+};
+
+template <class T>
+struct RecurrentOutput {
+  Tensor<T> states;                // [steps, batch, hidden] of the last layer
+  std::vector<CellState<T>> last;  // of each layer; the two directions side by side
+};
+
+// RNN, LSTM or GRU layers over whole sequences, in one or both directions.
+class Recurrent {
+ public:
+  Recurrent() = default;
+  // Throws where two directions cannot share an odd number of hidden units.
+  Recurrent(Parameters& parameters, const std::string& name, const RecurrentShape& shape);
+
+  const RecurrentShape& shape() const { return shape_; }
+
+  // `initial`: one state for each layer, or none for zeros; only for one direction.
+  template <class T>
+  RecurrentOutput<T> operator()(Graph<T>& graph, const Tensor<T>& x, std::span<const std::int64_t> lengths,
+                                std::span<const CellState<T>> initial = {}) const;
+
+ private:
+  struct Weights {
+    ParameterId input, recurrent, bias, recurrent_bias;
+  };
+  template <class T>
+  CellWeights<T> get(Graph<T>& graph, const Weights& w) const;
+
+  RecurrentShape shape_;
+  std::vector<Weights> weights_;  // [layers][directions]
+};
+
+}  // namespace rapt::layers

@@ -1,0 +1,127 @@
+#include "layers/score.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rapt/error.h"
+#include "rapt/registry.h"
+
+namespace rapt::layers {
+namespace {
+
+constexpr std::int64_t kBuckets = 32;  // of a table of any length
+constexpr std::int64_t kClip = 16;     // c of a table of 2c + 1 offsets
+
+Initial initial_of(const ParameterSpec& spec, const std::vector<std::int64_t>& shape) {
+  const auto from_end = [&](std::size_t n) { return shape.size() > n ? shape[shape.size() - 1 - n] : 1; };
+  switch (spec.role) {
+    case Role::value:
+      return {spec.rank() == 2 ? Initial::Kind::identity : Initial::Kind::normal, spec.fresh.value, spec.fresh.spread,
+              spec.fresh.ratio};
+    case Role::query_map:
+    case Role::key_map: return Initial::xavier(from_end(1), from_end(0));
+    case Role::pair_weight: return Initial::normal(1 / std::sqrt(static_cast<double>(from_end(0))));
+    case Role::relative_vector: return Initial::normal(1 / std::sqrt(static_cast<double>(from_end(0))));
+    default: return Initial::constant(0);
+  }
+}
+
+}  // namespace
+
+ScoreChoice choose_score(std::string_view name) {
+  ScoreChoice choice;
+  if (name == "argmax") {
+    choice.mechanism = &mechanism("dot");
+    choice.normalizer = Normalizer::argmax;
+  } else {
+    choice.mechanism = &mechanism(name);
+  }
+  return choice;
+}
+
+ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const ScoreChoice& choice) : choice_(choice) {
+  if (choice_.inner == 0) choice_.inner = choice_.query_dim;
+  const bool maps = std::ranges::any_of(choice.mechanism->parameters, [](const ParameterSpec& spec) {
+    return spec.role == Role::query_map || spec.role == Role::key_map;
+  });
+  if (choice.query_dim != choice.key_dim && !maps)
+    throw Error(name + ": got queries of " + std::to_string(choice.query_dim) + " numbers and keys of " +
+                std::to_string(choice.key_dim) + "; " + std::string(choice.mechanism->name) + " takes equal ones");
+  if (choice.mechanism->grid && choice.grid[0] < 1)
+    throw Error(name + ": got the mechanism " + std::string(choice.mechanism->name) +
+                ", which lives on a grid of pixels; sequences take one without a grid");
+  for (const ParameterSpec& spec : choice.mechanism->parameters) {
+    const std::vector<std::int64_t> shape = shape_of(spec);
+    const ParameterId id = parameters.add(name + "." + std::string(spec.name), shape, initial_of(spec, shape));
+    entries_.push_back({&spec, id});
+  }
+}
+
+std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const {
+  std::vector<std::int64_t> shape;
+  if (spec.heads != Heads::shared) shape.push_back(choice_.heads);
+  for (const int size : spec.sizes) {
+    switch (size) {
+      case 0: break;
+      case kAny: shape.push_back(kBuckets); break;
+      case kQueryDim: shape.push_back(choice_.query_dim); break;
+      case kKeyDim: shape.push_back(choice_.key_dim); break;
+      case kInner: shape.push_back(choice_.inner); break;
+      case kPositions:
+        if (choice_.max_length < 1)
+          throw Error(std::string(choice_.mechanism->name) + ": got no longest sequence, takes one for its table");
+        shape.push_back(2 * choice_.max_length - 1);
+        break;
+      case kGridRows: shape.push_back(2 * choice_.grid[0] - 1); break;
+      case kGridCols: shape.push_back(2 * choice_.grid[1] - 1); break;
+      case kOdd: shape.push_back(2 * kClip + 1); break;
+      default: shape.push_back(size);
+    }
+  }
+  if (shape.empty()) shape.push_back(1);
+  return shape;
+}
+
+bool ScoreLayer::uses_positions() const {
+  // A hook may read positions; only scores of content alone are known not to.
+  const MechanismInfo& m = *choice_.mechanism;
+  return m.grid || m.has_index || m.scalar.f32.score || m.scalar.f32.hide;
+}
+
+template <class T>
+Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
+                                 const Mask& mask, T* weights) const {
+  AttentionCall<T> call;
+  call.q = q;
+  call.k = k;
+  call.v = v;
+  call.mechanism = choice_.mechanism;
+  call.grid = choice_.grid;
+  call.mask = mask;
+  call.normalizer = choice_.normalizer;
+  call.weights = weights;
+  const std::int64_t queries = q.size(2);
+  const std::int64_t keys = k.size(2);
+  for (const Entry& entry : entries_) {
+    Tensor<T> value = graph.get(entry.id);
+    if (entry.spec->sizes[0] == kPositions) {
+      // The table knows every offset up to the longest sequence; these sequences use its middle.
+      const int dim = value.rank - entry.spec->rank();
+      const std::int64_t first = choice_.max_length - queries;
+      if (queries > choice_.max_length || keys > choice_.max_length)
+        throw Error(std::string(choice_.mechanism->name) + ": got a sequence of " +
+                    std::to_string(std::max(queries, keys)) + " steps, takes up to " +
+                    std::to_string(choice_.max_length) + ", the longest that the model was made for");
+      value = value.slice(dim, first, first + queries + keys - 1);
+    }
+    call.parameters.push_back({std::string(entry.spec->name), value});
+  }
+  return attention(graph.tape, call);
+}
+
+template Tensor<float> ScoreLayer::operator()(Graph<float>&, const Tensor<float>&, const Tensor<float>&,
+                                              const Tensor<float>&, const Mask&, float*) const;
+template Tensor<double> ScoreLayer::operator()(Graph<double>&, const Tensor<double>&, const Tensor<double>&,
+                                               const Tensor<double>&, const Mask&, double*) const;
+
+}  // namespace rapt::layers

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layers/graph.h"
+#include "tensor/attention.h"
+
+namespace rapt::layers {
+
+// Which attention, and how large its own parameters are.
+struct ScoreChoice {
+  const MechanismInfo* mechanism = nullptr;
+  Normalizer normalizer = Normalizer::softmax;
+  std::int64_t heads = 1;
+  std::int64_t query_dim = 0;  // of one head
+  std::int64_t key_dim = 0;
+  std::int64_t inner = 0;       // A of additive; 0: query_dim
+  std::int64_t max_length = 0;  // of either side; for tables by position
+  std::array<std::int64_t, 2> grid{};
+};
+
+// A mechanism by name, or "argmax": dot products of which only the largest counts. Throws for other names.
+ScoreChoice choose_score(std::string_view name);
+
+// A mechanism with learned parameters: what scores a query against a key in a model.
+class ScoreLayer {
+ public:
+  ScoreLayer() = default;
+  ScoreLayer(Parameters& parameters, const std::string& name, const ScoreChoice& choice);
+
+  const ScoreChoice& choice() const { return choice_; }
+  // Whether a score depends on where the query and the key stand, and not on what they hold alone.
+  bool uses_positions() const;
+
+  // q, k, v are [batch, heads, steps, dim].
+  template <class T>
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, const Mask& mask,
+                       T* weights = nullptr) const;
+
+ private:
+  struct Entry {
+    const ParameterSpec* spec;
+    ParameterId id;
+  };
+  std::vector<std::int64_t> shape_of(const ParameterSpec& spec) const;
+
+  ScoreChoice choice_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace rapt::layers

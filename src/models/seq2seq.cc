@@ -1,0 +1,283 @@
+#include "models/seq2seq.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tensor/token_ids.h"
+
+namespace rapt::models {
+namespace {
+
+using layers::Graph;
+
+template <class T>
+void copy_into(Graph<T>& graph, const Tensor<T>& from, const Tensor<T>& place) {
+  std::memcpy(place.data, from.data, static_cast<std::size_t>(from.count()) * sizeof(T));
+  graph.tape.record([from, place] {
+    if (from.grad) tensor_kernels<T>().add(place.grad, from.grad, from.count());
+  });
+}
+
+}  // namespace
+
+Seq2seq::Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parameters& parameters)
+    : config_(config), sizes_(sizes) {
+  const std::int64_t hidden = config.hidden;
+  source_embedding_ = layers::Embedding(parameters, "encoder.embedding", sizes.source_symbols, config.embedding);
+  encoder_ =
+      layers::Recurrent(parameters, "encoder",
+                        {config.cell, config.embedding, hidden, config.layers, config.bidirectional, config.dropout});
+  target_embedding_ = layers::Embedding(parameters, "decoder.embedding", sizes.target_symbols, config.embedding);
+  std::int64_t in = config.embedding;
+  if (!has_attention() && config.conditioning == Conditioning::every_step) in += hidden;
+  if (has_attention() && config.input_feeding) in += hidden;
+  decoder_ = layers::Recurrent(parameters, "decoder", {config.cell, in, hidden, config.layers, false, config.dropout});
+  if (has_attention()) {
+    layers::ScoreChoice choice = layers::choose_score(config.attention);
+    choice.query_dim = choice.key_dim = hidden;
+    choice.max_length = sizes.max_length;
+    score_ = layers::ScoreLayer(parameters, "attention", choice);
+    combine_ = layers::Linear(parameters, "attention.combine", 2 * hidden, hidden, false);
+  }
+  output_ = layers::Linear(parameters, "decoder.output", hidden, sizes.target_symbols);
+}
+
+template <class T>
+Seq2seq::Encoded<T> Seq2seq::encode(Graph<T>& graph, const Batch& batch) const {
+  const Tensor<T> x = graph.dropout(source_embedding_(graph, batch.source, batch.size), config_.dropout);
+  layers::RecurrentOutput<T> encoded = encoder_(graph, x, batch.source_lengths);
+  Encoded<T> source;
+  source.states = encoded.states;
+  source.lengths = batch.source_lengths;
+  if (!has_attention() && config_.conditioning == Conditioning::every_step)
+    source.context = encoded.last.back().h.reshape({1, batch.size, config_.hidden});
+  else source.decoder_state = std::move(encoded.last);
+  return source;
+}
+
+template <class T>
+Tensor<T> Seq2seq::attend(Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries, std::int64_t first,
+                          T* weights) const {
+  Mask mask;
+  mask.key_lengths.assign(source.lengths.begin(), source.lengths.end());
+  const Tensor<T> memory = source.states.split_heads(1);
+  const std::int64_t count = queries.size(0);
+  const std::int64_t batch = queries.size(1);
+  const std::int64_t keys = source.states.size(0);
+  T* rows = weights ? graph.tape.scratch(batch * count * keys) : nullptr;
+  const Tensor<T> context = score_(graph, queries.split_heads(1), memory, memory, mask, rows);
+  for (std::int64_t t = first; rows && t < count; ++t)
+    for (std::int64_t b = 0; b < batch; ++b, weights += keys) std::copy_n(rows + (b * count + t) * keys, keys, weights);
+  const std::array<Tensor<T>, 2> parts{context.slice(0, first, count), queries.slice(0, first, count)};
+  return activate(graph.tape, Activation::tanh, combine_(graph, concatenate<T>(graph.tape, parts)));
+}
+
+template <class T>
+Tensor<T> Seq2seq::zeros(Graph<T>& graph, std::int64_t batch) const {
+  Tensor<T> z = graph.tape.make({1, batch, config_.hidden});
+  std::fill_n(z.data, z.count(), T(0));
+  return z;
+}
+
+template <class T>
+Seq2seq::Step<T> Seq2seq::decode(Graph<T>& graph, const Encoded<T>& source, std::span<const int> tokens,
+                                 std::int64_t batch, const Before<T>& before, T* weights) const {
+  Tensor<T> x = graph.dropout(target_embedding_(graph, tokens, batch), config_.dropout);
+  if (source.context) {
+    const std::array<Tensor<T>, 2> parts{x, source.context};
+    x = concatenate<T>(graph.tape, parts);
+  }
+  const std::int64_t steps = x.size(0);
+  // A score that looks at positions must see a query at its own place: after all that came before it.
+  const bool placed = has_attention() && score_.uses_positions();
+  const std::int64_t past = placed && before.queries ? before.queries.size(0) : 0;
+  if (!has_attention() || !config_.input_feeding) {
+    layers::RecurrentOutput<T> out = decoder_(graph, x, {}, before.state);
+    if (!has_attention()) return {out.states, {}, std::move(out.last)};
+    Tensor<T> queries = out.states;
+    if (past > 0) {
+      queries = graph.tape.make({past + steps, batch, config_.hidden});
+      copy_into(graph, before.queries, queries.slice(0, 0, past));
+      copy_into(graph, out.states, queries.slice(0, past, past + steps));
+    }
+    return {attend(graph, source, queries, past, weights), queries, std::move(out.last)};
+  }
+  // With input feeding a step needs the attentional state of the step before.
+  Step<T> result;
+  result.state.assign(before.state.begin(), before.state.end());
+  result.attentional = graph.tape.make({steps, batch, config_.hidden});
+  result.queries = graph.tape.make({past + steps, batch, config_.hidden});
+  if (past > 0) copy_into(graph, before.queries, result.queries.slice(0, 0, past));
+  Tensor<T> fed = before.attentional;
+  for (std::int64_t t = 0; t < steps; ++t) {
+    const std::array<Tensor<T>, 2> parts{x.slice(0, t, t + 1), fed};
+    layers::RecurrentOutput<T> out =
+        decoder_(graph, concatenate<T>(graph.tape, parts), {}, std::span<const CellState<T>>(result.state));
+    copy_into(graph, out.states, result.queries.slice(0, past + t, past + t + 1));
+    const Tensor<T> queries = result.queries.slice(0, placed ? 0 : past + t, past + t + 1);
+    fed = attend(graph, source, queries, queries.size(0) - 1,
+                 weights ? weights + t * batch * source.states.size(0) : nullptr);
+    copy_into(graph, fed, result.attentional.slice(0, t, t + 1));
+    result.state = std::move(out.last);
+  }
+  return result;
+}
+
+template <class T>
+Tensor<T> Seq2seq::logits(Graph<T>& graph, const Batch& batch, Alignment<T>* alignment) const {
+  const Encoded<T> source = encode(graph, batch);
+  const std::int64_t keys = batch.source_steps;
+  const std::int64_t rows = static_cast<std::int64_t>(batch.target_steps) * batch.size;
+  T* weights = alignment && has_attention() ? graph.tape.scratch(rows * keys) : nullptr;
+  const Before<T> before{source.decoder_state, zeros(graph, batch.size), {}};
+  const Step<T> step = decode<T>(graph, source, batch.target_in, batch.size, before, weights);
+  if (weights) {
+    alignment->weights.resize(static_cast<std::size_t>(rows * keys));
+    for (std::int64_t t = 0; t < batch.target_steps; ++t)
+      for (std::int64_t b = 0; b < batch.size; ++b)
+        std::copy_n(weights + (t * batch.size + b) * keys, keys,
+                    alignment->weights.begin() + (b * batch.target_steps + t) * keys);
+  }
+  return output_(graph, graph.dropout(step.attentional, config_.dropout));
+}
+
+// Keeps the state of every hypothesis between steps; the sources stay as they are.
+template <class T>
+class Seq2seqDecoder final : public Decoder<T> {
+ public:
+  Seq2seqDecoder(const Seq2seq& model, const layers::Parameters& parameters, const T* values, const Batch& sources)
+      : model_(model), parameters_(parameters), values_(values), lengths_(sources.source_lengths) {
+    Graph<T> graph(encoding_, parameters, values, nullptr);
+    encoded_ = model.encode(graph, sources);
+    const std::int64_t hidden = model.config_.hidden;
+    const std::size_t layers = static_cast<std::size_t>(model.config_.layers);
+    states_.resize(layers);
+    for (std::size_t l = 0; l < encoded_.decoder_state.size(); ++l) {
+      states_[l].h.assign(encoded_.decoder_state[l].h.data, encoded_.decoder_state[l].h.data + sources.size * hidden);
+      if (encoded_.decoder_state[l].c)
+        states_[l].c.assign(encoded_.decoder_state[l].c.data, encoded_.decoder_state[l].c.data + sources.size * hidden);
+    }
+    if (encoded_.decoder_state.empty())
+      for (State& s : states_) {
+        s.h.assign(static_cast<std::size_t>(sources.size * hidden), T(0));
+        if (model.config_.cell == Cell::lstm) s.c = s.h;
+      }
+    fed_.assign(static_cast<std::size_t>(sources.size * hidden), T(0));
+    source_of_.resize(static_cast<std::size_t>(sources.size));
+    for (std::size_t n = 0; n < source_of_.size(); ++n) source_of_[n] = static_cast<int>(n);
+  }
+
+  std::int64_t symbols() const override { return model_.sizes_.target_symbols; }
+
+  const T* step(std::span<const int> tokens, std::span<const int> parents) override {
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    const std::int64_t hidden = model_.config_.hidden;
+    tape_.reset();
+    Graph<T> graph(tape_, parameters_, values_, nullptr);
+    const auto pick = [&](const std::vector<T>& from) {
+      Tensor<T> to = tape_.make({count, hidden});
+      for (std::int64_t n = 0; n < count; ++n)
+        std::copy_n(from.begin() + parents[static_cast<std::size_t>(n)] * hidden, hidden, to.data + n * hidden);
+      return to;
+    };
+    std::vector<CellState<T>> state;
+    for (const State& s : states_) state.push_back({pick(s.h), s.c.empty() ? Tensor<T>{} : pick(s.c)});
+    Tensor<T> fed = model_.config_.input_feeding ? pick(fed_).reshape({1, count, hidden}) : Tensor<T>{};
+    next_source_.resize(tokens.size());
+    for (std::size_t n = 0; n < tokens.size(); ++n) next_source_[n] = source_of_[static_cast<std::size_t>(parents[n])];
+    source_of_.swap(next_source_);
+    const Seq2seq::Before<T> before{state, fed, past_queries(parents)};
+    const auto out = model_.decode<T>(graph, gather(), tokens, count, before, nullptr);
+    if (keeps_queries()) queries_.assign(out.queries.data, out.queries.data + out.queries.count());
+    for (std::size_t l = 0; l < states_.size(); ++l) {
+      states_[l].h.assign(out.state[l].h.data, out.state[l].h.data + count * hidden);
+      if (out.state[l].c) states_[l].c.assign(out.state[l].c.data, out.state[l].c.data + count * hidden);
+    }
+    if (model_.config_.input_feeding) fed_.assign(out.attentional.data, out.attentional.data + count * hidden);
+    return model_.output_(graph, out.attentional).data;
+  }
+
+ private:
+  struct State {
+    std::vector<T> h, c;
+  };
+
+  bool keeps_queries() const { return model_.has_attention() && model_.score_.uses_positions(); }
+
+  // Of the hypotheses that go on, [steps, hypotheses, hidden].
+  Tensor<T> past_queries(std::span<const int> parents) {
+    if (queries_.empty()) {
+      hypotheses_ = static_cast<std::int64_t>(parents.size());
+      return {};
+    }
+    const std::int64_t hidden = model_.config_.hidden;
+    const auto count = static_cast<std::int64_t>(parents.size());
+    const std::int64_t steps = static_cast<std::int64_t>(queries_.size()) / (hypotheses_ * hidden);
+    const Tensor<T> past = tape_.make({steps, count, hidden});
+    for (std::int64_t t = 0; t < steps; ++t)
+      for (std::int64_t n = 0; n < count; ++n)
+        std::copy_n(queries_.begin() + (t * hypotheses_ + parents[static_cast<std::size_t>(n)]) * hidden, hidden,
+                    past.data + (t * count + n) * hidden);
+    hypotheses_ = count;
+    return past;
+  }
+
+  // What each hypothesis sees of its source.
+  Seq2seq::Encoded<T> gather() {
+    const auto count = static_cast<std::int64_t>(source_of_.size());
+    Seq2seq::Encoded<T> result;
+    bool same = count == encoded_.states.size(1);
+    for (std::size_t n = 0; same && n < source_of_.size(); ++n) same = source_of_[n] == static_cast<int>(n);
+    if (same) {
+      result.states = encoded_.states;
+      result.context = encoded_.context;
+      result.lengths = lengths_;
+      return result;
+    }
+    const std::int64_t hidden = model_.config_.hidden;
+    const auto columns = [&](const Tensor<T>& from) {
+      if (!from) return Tensor<T>{};
+      const Tensor<T> to = tape_.make({from.size(0), count, hidden});
+      for (std::int64_t s = 0; s < from.size(0); ++s)
+        for (std::int64_t n = 0; n < count; ++n)
+          std::copy_n(from.data + (s * from.size(1) + source_of_[static_cast<std::size_t>(n)]) * hidden, hidden,
+                      to.data + (s * count + n) * hidden);
+      return to;
+    };
+    if (model_.has_attention()) result.states = columns(encoded_.states);
+    result.context = columns(encoded_.context);
+    gathered_lengths_.clear();
+    for (const int s : source_of_) gathered_lengths_.push_back(lengths_[static_cast<std::size_t>(s)]);
+    result.lengths = gathered_lengths_;
+    return result;
+  }
+
+  const Seq2seq& model_;
+  const layers::Parameters& parameters_;
+  const T* values_;
+  Tape<T> encoding_{false};
+  Tape<T> tape_{false};
+  Seq2seq::Encoded<T> encoded_;
+  std::vector<std::int64_t> lengths_, gathered_lengths_;
+  std::vector<State> states_;
+  std::vector<T> fed_;
+  std::vector<T> queries_;
+  std::int64_t hypotheses_ = 0;  // of the last step
+  std::vector<int> source_of_, next_source_;
+};
+
+template <class T>
+std::unique_ptr<Decoder<T>> Seq2seq::decoder(const layers::Parameters& parameters, const T* values,
+                                             const Batch& sources) const {
+  return std::make_unique<Seq2seqDecoder<T>>(*this, parameters, values, sources);
+}
+
+#define RAPT_INSTANTIATE(T)                                                         \
+  template Tensor<T> Seq2seq::logits(Graph<T>&, const Batch&, Alignment<T>*) const; \
+  template std::unique_ptr<Decoder<T>> Seq2seq::decoder(const layers::Parameters&, const T*, const Batch&) const;
+RAPT_INSTANTIATE(float)
+RAPT_INSTANTIATE(double)
+#undef RAPT_INSTANTIATE
+
+}  // namespace rapt::models

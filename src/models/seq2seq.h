@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+
+#include "layers/basic.h"
+#include "layers/recurrent.h"
+#include "layers/score.h"
+#include "models/batch.h"
+#include "models/config.h"
+#include "models/decoder.h"
+
+namespace rapt::models {
+
+// Encoder and decoder of recurrent cells, with or without attention (Luong's: s̃ = tanh(W_c[c; s])).
+class Seq2seq {
+ public:
+  Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parameters& parameters);
+
+  bool has_attention() const { return config_.attention != "none"; }
+
+  // Logits of every target step, [target_steps, batch, symbols], given the right tokens before it.
+  template <class T>
+  Tensor<T> logits(layers::Graph<T>& graph, const Batch& batch, Alignment<T>* alignment = nullptr) const;
+
+  template <class T>
+  std::unique_ptr<Decoder<T>> decoder(const layers::Parameters& parameters, const T* values,
+                                      const Batch& sources) const;
+
+ private:
+  template <class T>
+  friend class Seq2seqDecoder;
+
+  template <class T>
+  struct Encoded {
+    Tensor<T> states;                         // [source_steps, batch, hidden]
+    std::vector<CellState<T>> decoder_state;  // that the decoder starts from; empty: zeros
+    Tensor<T> context;                        // [1, batch, hidden], a part of every input; or empty
+    std::span<const std::int64_t> lengths;
+  };
+  template <class T>
+  struct Step {
+    Tensor<T> attentional;  // s̃, [steps, batch, hidden]
+    Tensor<T> queries;      // s of all steps so far
+    std::vector<CellState<T>> state;
+  };
+
+  template <class T>
+  Encoded<T> encode(layers::Graph<T>& graph, const Batch& batch) const;
+  // Where decoding stands: what earlier steps left.
+  template <class T>
+  struct Before {
+    std::span<const CellState<T>> state;
+    Tensor<T> attentional;  // of the last step, [1, batch, hidden]: for input feeding
+    Tensor<T> queries;      // of all earlier steps, [steps, batch, hidden]: for scores that look at positions
+  };
+  // Target steps all at once. `weights`: [steps, batch, source_steps], or null.
+  template <class T>
+  Step<T> decode(layers::Graph<T>& graph, const Encoded<T>& source, std::span<const int> tokens, std::int64_t batch,
+                 const Before<T>& before, T* weights) const;
+  // The attentional states of the queries from `first` on.
+  template <class T>
+  Tensor<T> attend(layers::Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries, std::int64_t first,
+                   T* weights) const;
+  template <class T>
+  Tensor<T> zeros(layers::Graph<T>& graph, std::int64_t batch) const;
+
+  Seq2seqConfig config_;
+  Sizes sizes_;
+  layers::Embedding source_embedding_, target_embedding_;
+  layers::Recurrent encoder_, decoder_;
+  layers::ScoreLayer score_;
+  layers::Linear combine_, output_;
+};
+
+}  // namespace rapt::models

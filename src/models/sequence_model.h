@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <variant>
+
+#include "models/seq2seq.h"
+#include "models/transformer.h"
+
+namespace rapt::models {
+
+// Any model that turns one sequence into another.
+class SequenceModel {
+ public:
+  SequenceModel(const ModelConfig& config, const Sizes& sizes);
+  SequenceModel(const SequenceModel&) = delete;
+  SequenceModel& operator=(const SequenceModel&) = delete;
+
+  const ModelConfig& config() const { return config_; }
+  const Sizes& sizes() const { return sizes_; }
+  const layers::Parameters& parameters() const { return parameters_; }
+  // Whether alignments can be had.
+  bool has_attention() const;
+
+  template <class T>
+  Tensor<T> logits(layers::Graph<T>& graph, const Batch& batch, Alignment<T>* alignment = nullptr) const {
+    return std::visit([&](const auto& model) { return model.logits(graph, batch, alignment); }, model_);
+  }
+  template <class T>
+  std::unique_ptr<Decoder<T>> decoder(const T* values, const Batch& sources) const {
+    return std::visit([&](const auto& model) { return model.decoder(parameters_, values, sources); }, model_);
+  }
+
+ private:
+  std::variant<Seq2seq, Transformer> build();
+
+  ModelConfig config_;
+  Sizes sizes_;
+  layers::Parameters parameters_;
+  std::variant<Seq2seq, Transformer> model_;
+};
+
+}  // namespace rapt::models

@@ -1,0 +1,182 @@
+#include <algorithm>
+
+#include "models/transformer.h"
+
+namespace rapt::models {
+
+using layers::Graph;
+
+// Rows of earlier steps, [steps, hypotheses, width], which follow the hypotheses as they branch and end.
+template <class T>
+class StepCache {
+ public:
+  void reorder(std::span<const int> parents, bool unchanged) {
+    if (unchanged || rows_.empty()) return;
+    const std::int64_t steps = static_cast<std::int64_t>(rows_.size()) / (count_ * width_);
+    const auto next = static_cast<std::int64_t>(parents.size());
+    moved_.resize(static_cast<std::size_t>(steps * next * width_));
+    for (std::int64_t t = 0; t < steps; ++t)
+      for (std::int64_t n = 0; n < next; ++n)
+        std::copy_n(rows_.begin() + (t * count_ + parents[static_cast<std::size_t>(n)]) * width_, width_,
+                    moved_.begin() + (t * next + n) * width_);
+    rows_.swap(moved_);
+    count_ = next;
+  }
+
+  // Adds one step, [1, hypotheses, width].
+  void push(const Tensor<T>& step) {
+    count_ = step.size(1);
+    width_ = step.size(2);
+    rows_.insert(rows_.end(), step.data, step.data + step.count());
+  }
+
+  // All steps; with `least`, at least so many rows, the last ones repeated.
+  Tensor<T> all(std::int64_t least = 0) {
+    const std::int64_t size = count_ * width_;
+    const std::int64_t steps = static_cast<std::int64_t>(rows_.size()) / size;
+    Tensor<T> t;
+    t.data = rows_.data();
+    if (steps < least) {
+      padded_.assign(rows_.begin(), rows_.end());
+      for (std::int64_t s = steps; s < least; ++s) padded_.insert(padded_.end(), rows_.end() - size, rows_.end());
+      t.data = padded_.data();
+    }
+    t.rank = 3;
+    t.shape = {std::max(steps, least), count_, width_, 0};
+    t.strides = {size, width_, 1, 0};
+    return t;
+  }
+  std::int64_t steps() const { return rows_.empty() ? 0 : static_cast<std::int64_t>(rows_.size()) / (count_ * width_); }
+
+ private:
+  std::int64_t count_ = 0, width_ = 0;
+  std::vector<T> rows_, moved_, padded_;
+};
+
+// One query at a time. The engine scores one or two queries by another order of sums than many; three rows of the same
+// query get the bits that a long pass gives them.
+template <class T>
+class TransformerDecoder final : public Decoder<T> {
+ public:
+  TransformerDecoder(const Transformer& model, const layers::Parameters& parameters, const T* values,
+                     const Batch& sources)
+      : model_(model), parameters_(parameters), values_(values), lengths_(sources.source_lengths) {
+    Graph<T> graph(encoding_, parameters, values, nullptr);
+    const Tensor<T> memory = model.encode(graph, sources);
+    blocks_.resize(model.decoder_.size());
+    for (std::size_t l = 0; l < blocks_.size(); ++l)
+      blocks_[l].source = model.decoder_[l].cross.keys_values(graph, memory, 0);
+    source_of_.resize(lengths_.size());
+    for (std::size_t n = 0; n < source_of_.size(); ++n) source_of_[n] = static_cast<int>(n);
+  }
+
+  std::int64_t symbols() const override { return model_.sizes_.target_symbols; }
+
+  const T* step(std::span<const int> tokens, std::span<const int> parents) override {
+    bool unchanged = parents.size() == source_of_.size();
+    for (std::size_t n = 0; unchanged && n < parents.size(); ++n) unchanged = parents[n] == static_cast<int>(n);
+    if (!unchanged) follow(parents);
+    tape_.reset();
+    Graph<T> graph(tape_, parameters_, values_, nullptr);
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    Mask known;
+    known.key_lengths = lengths_now_.empty() ? lengths_ : lengths_now_;
+    Tensor<T> x = model_.embed(graph, model_.target_embedding_, model_.target_positions_, model_.target_narrow_, tokens,
+                               count, steps_);
+    for (std::size_t l = 0; l < blocks_.size(); ++l) {
+      const Transformer::DecoderBlock& block = model_.decoder_[l];
+      BlockState& state = blocks_[l];
+      x = model_.residual(graph, block.self_norm, x, [&](const Tensor<T>& in) {
+        const layers::KeysValues<T> fresh = block.self.keys_values(graph, in, steps_);
+        state.keys.push(fresh.k);
+        state.values.push(fresh.v);
+        return ask(graph, block.self, block.self.queries(graph, in, steps_), state.self_queries,
+                   {state.keys.all(), state.values.all()}, Mask{});
+      });
+      x = model_.residual(graph, block.cross_norm, x, [&](const Tensor<T>& in) {
+        return ask(graph, block.cross, block.cross.queries(graph, in, steps_), state.cross_queries,
+                   lengths_now_.empty() ? state.source : state.source_now, known);
+      });
+      x = model_.residual(graph, block.inner_norm, x, [&](const Tensor<T>& in) { return block.inner(graph, in); });
+    }
+    ++steps_;
+    return model_.output(graph, x).data;
+  }
+
+ private:
+  struct BlockState {
+    StepCache<T> keys, values;
+    StepCache<T> self_queries, cross_queries;  // where scores look at positions
+    layers::KeysValues<T> source;
+    layers::KeysValues<T> source_now;  // of the hypotheses, after branching
+  };
+
+  static constexpr std::int64_t kRows = 3;
+
+  Tensor<T> ask(Graph<T>& graph, const layers::MultiHeadAttention& attention, const Tensor<T>& query,
+                StepCache<T>& queries, const layers::KeysValues<T>& memory, const Mask& mask) {
+    Tensor<T> rows = query;
+    std::int64_t place = 0;
+    if (attention.score().uses_positions()) {
+      queries.push(query);
+      place = queries.steps() - 1;
+      const std::int64_t most = model_.sizes_.max_length;
+      rows = queries.all(most > 0 ? std::min(kRows, most) : kRows);
+    } else {
+      rows.shape[0] = kRows;
+      rows.strides[0] = 0;
+    }
+    const Tensor<T> heads = attention.attend(graph, rows, memory, mask);
+    return attention.project(graph, heads.slice(0, place, place + 1));
+  }
+
+  // The hypotheses become those of `parents`.
+  void follow(std::span<const int> parents) {
+    std::vector<int> next;
+    for (const int p : parents) next.push_back(source_of_[static_cast<std::size_t>(p)]);
+    source_of_.swap(next);
+    lengths_now_.clear();
+    for (const int s : source_of_) lengths_now_.push_back(lengths_[static_cast<std::size_t>(s)]);
+    sources_now_.reset();
+    for (BlockState& state : blocks_) {
+      for (StepCache<T>* cache : {&state.keys, &state.values, &state.self_queries, &state.cross_queries})
+        cache->reorder(parents, false);
+      state.source_now = {columns(state.source.k), columns(state.source.v)};
+    }
+  }
+
+  Tensor<T> columns(const Tensor<T>& from) {
+    const auto count = static_cast<std::int64_t>(source_of_.size());
+    const std::int64_t width = from.size(2);
+    const Tensor<T> to = sources_now_.make({from.size(0), count, width});
+    for (std::int64_t s = 0; s < from.size(0); ++s)
+      for (std::int64_t n = 0; n < count; ++n)
+        std::copy_n(from.data + (s * from.size(1) + source_of_[static_cast<std::size_t>(n)]) * width, width,
+                    to.data + (s * count + n) * width);
+    return to;
+  }
+
+  const Transformer& model_;
+  const layers::Parameters& parameters_;
+  const T* values_;
+  std::vector<std::int64_t> lengths_, lengths_now_;
+  Tape<T> encoding_{false};
+  Tape<T> sources_now_{false};
+  Tape<T> tape_{false};
+  std::vector<BlockState> blocks_;
+  std::vector<int> source_of_;
+  std::int64_t steps_ = 0;
+};
+
+template <class T>
+std::unique_ptr<Decoder<T>> Transformer::decoder(const layers::Parameters& parameters, const T* values,
+                                                 const Batch& sources) const {
+  return std::make_unique<TransformerDecoder<T>>(*this, parameters, values, sources);
+}
+
+template std::unique_ptr<Decoder<float>> Transformer::decoder(const layers::Parameters&, const float*,
+                                                              const Batch&) const;
+template std::unique_ptr<Decoder<double>> Transformer::decoder(const layers::Parameters&, const double*,
+                                                               const Batch&) const;
+
+}  // namespace rapt::models

@@ -1,0 +1,113 @@
+#include "training/checkpoint.h"
+
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "rapt/error.h"
+#include "tensor/safetensors.h"
+
+namespace rapt::training {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "rapt run 1";
+
+void list_arrays(std::vector<NamedBytes>& list, const std::string& prefix, const layers::Parameters& parameters,
+                 const float* values) {
+  for (const layers::Parameter& p : parameters.list())
+    list.push_back({prefix + p.name, ElementType::f32, p.shape, reinterpret_cast<const std::byte*>(values + p.offset)});
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
+  throw Error(path.string() + ": " + what);
+}
+
+// Reads every parameter under the prefix; returns how many arrays it took.
+std::size_t take_arrays(const std::filesystem::path& path, const Safetensors& file, const std::string& prefix,
+                        const layers::Parameters& parameters, float* values) {
+  for (const layers::Parameter& p : parameters.list()) {
+    const std::string name = prefix + p.name;
+    const Array* array = file.find(name);
+    if (!array) fail(path, "got no array '" + name + "', takes the one of this model: is it another model's file?");
+    if (array->type() != ElementType::f32)
+      fail(path, "array '" + name + "': got " + name_of(array->type()) + ", takes f32");
+    if (array->shape() != p.shape)
+      fail(path, "array '" + name + "': got shape " + to_string(std::span<const std::int64_t>(array->shape())) +
+                     ", takes " + to_string(std::span<const std::int64_t>(p.shape)));
+    std::memcpy(values + p.offset, array->data(), array->bytes());
+  }
+  return parameters.list().size();
+}
+
+void refuse_others(const std::filesystem::path& path, const Safetensors& file, std::size_t taken) {
+  if (file.arrays.size() != taken)
+    fail(path, "got " + std::to_string(file.arrays.size()) + " arrays, takes the " + std::to_string(taken) +
+                   " of this model");
+}
+
+}  // namespace
+
+void save_weights(const std::filesystem::path& path, const layers::Parameters& parameters, const float* values) {
+  std::vector<NamedBytes> list;
+  list_arrays(list, "", parameters, values);
+  write_safetensors(path, list, {{"format", kFormat}});
+}
+
+void load_weights(const std::filesystem::path& path, const layers::Parameters& parameters, float* values) {
+  const Safetensors file = read_safetensors(path);
+  refuse_others(path, file, take_arrays(path, file, "", parameters, values));
+}
+
+void save_state(const std::filesystem::path& path, const layers::Parameters& parameters, const State& state) {
+  std::vector<NamedBytes> list;
+  list_arrays(list, "", parameters, state.values->data());
+  list_arrays(list, "mean/", parameters, state.mean->data());
+  if (!state.square->empty()) list_arrays(list, "square/", parameters, state.square->data());
+  const Progress& p = state.progress;
+  const json progress{{"epoch", p.epoch},
+                      {"batch", p.batch},
+                      {"step", p.step},
+                      {"loss", p.loss},
+                      {"tokens", p.tokens},
+                      {"correct", p.correct},
+                      {"best_score", p.best_score},
+                      {"best_loss", p.best_loss},
+                      {"best_epoch", p.best_epoch},
+                      {"seconds", p.seconds},
+                      {"finished", p.finished}};
+  write_safetensors(path, list, {{"format", kFormat}, {"progress", progress.dump()}});
+}
+
+void load_state(const std::filesystem::path& path, const layers::Parameters& parameters, State& state) {
+  const Safetensors file = read_safetensors(path);
+  const auto format = file.metadata.find("format");
+  const auto text = file.metadata.find("progress");
+  if (format == file.metadata.end() || format->second != kFormat || text == file.metadata.end())
+    fail(path, "got a file without the progress of a run, takes one that `rapt train` wrote");
+  try {
+    const json progress = json::parse(text->second);
+    Progress& p = state.progress;
+    progress.at("epoch").get_to(p.epoch);
+    progress.at("batch").get_to(p.batch);
+    progress.at("step").get_to(p.step);
+    progress.at("loss").get_to(p.loss);
+    progress.at("tokens").get_to(p.tokens);
+    progress.at("correct").get_to(p.correct);
+    progress.at("best_score").get_to(p.best_score);
+    progress.at("best_loss").get_to(p.best_loss);
+    progress.at("best_epoch").get_to(p.best_epoch);
+    progress.at("seconds").get_to(p.seconds);
+    progress.at("finished").get_to(p.finished);
+    if (p.epoch < 0 || p.batch < 0 || p.step < 0) fail(path, "got a progress below zero");
+  } catch (const json::exception& e) {
+    fail(path, std::string("its progress cannot be read: ") + e.what());
+  }
+  std::size_t taken = take_arrays(path, file, "", parameters, state.values->data());
+  taken += take_arrays(path, file, "mean/", parameters, state.mean->data());
+  if (!state.square->empty()) taken += take_arrays(path, file, "square/", parameters, state.square->data());
+  refuse_others(path, file, taken);
+}
+
+}  // namespace rapt::training

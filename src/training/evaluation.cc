@@ -1,0 +1,110 @@
+#include "training/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/parallel.h"
+#include "rapt/error.h"
+#include "tensor/token_ids.h"
+
+namespace rapt::training {
+namespace {
+
+constexpr std::size_t kAtOnce = 64;
+
+std::int64_t longest_target(const SequenceModel& model, std::size_t source) {
+  const std::int64_t free = 2 * static_cast<std::int64_t>(source) + 16;
+  const std::int64_t seen = std::max(free, model.sizes().max_target);
+  // Tables of positions end with the longest sequence of training.
+  return model.config().kind == models::Kind::transformer ? std::min(seen, model.sizes().max_length - 1) : seen;
+}
+
+// Long ones together with long ones, in blocks.
+std::vector<std::vector<std::size_t>> blocks_by_length(std::span<const std::vector<int>> sources) {
+  std::vector<std::size_t> order;
+  for (std::size_t n = 0; n < sources.size(); ++n)
+    if (!sources[n].empty()) order.push_back(n);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+  std::vector<std::vector<std::size_t>> blocks;
+  for (std::size_t n = 0; n < order.size(); n += kAtOnce)
+    blocks.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(n),
+                        order.begin() + static_cast<std::ptrdiff_t>(std::min(order.size(), n + kAtOnce)));
+  return blocks;
+}
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
+                                               std::span<const std::vector<int>> sources, const SearchOptions& options,
+                                               int threads) {
+  std::vector<std::vector<Hypothesis>> results(sources.size());
+  for (std::size_t n = 0; n < sources.size(); ++n)
+    if (sources[n].empty()) results[n].push_back({});
+  const std::vector<std::vector<std::size_t>> blocks = blocks_by_length(sources);
+  parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t b, int) {
+    const std::vector<std::size_t>& block = blocks[static_cast<std::size_t>(b)];
+    std::vector<EncodedExample> examples;
+    std::vector<std::int64_t> longest;
+    for (const std::size_t n : block) {
+      examples.push_back({sources[n], {}});
+      longest.push_back(longest_target(model, sources[n].size()));
+    }
+    Batch batch;
+    make_batch(examples, batch);
+    const auto decoder = model.decoder(values, batch);
+    std::vector<std::vector<Hypothesis>> found = models::search(*decoder, longest, options);
+    for (std::size_t n = 0; n < block.size(); ++n) results[block[n]] = std::move(found[n]);
+  });
+  return results;
+}
+
+std::vector<float> align(const SequenceModel& model, const float* values, const EncodedExample& example) {
+  if (!model.has_attention()) throw Error("align: got a model without attention, takes one with attention");
+  Batch batch;
+  make_batch(std::span<const EncodedExample>(&example, 1), batch);
+  Tape<float> tape(false);
+  layers::Graph<float> graph(tape, model.parameters(), values, nullptr);
+  models::Alignment<float> alignment;
+  model.logits(graph, batch, &alignment);
+  return std::move(alignment.weights);
+}
+
+Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
+                    const SearchOptions& options, int threads) {
+  Validation result;
+  std::vector<std::vector<int>> sources;
+  std::vector<EncodedExample> examples;
+  for (const Question& q : questions) {
+    sources.push_back(q.source);
+    for (const std::vector<int>& target : q.targets) examples.push_back({q.source, target});
+  }
+  const std::vector<std::vector<Hypothesis>> answers = translate(model, values, sources, options, threads);
+  for (std::size_t n = 0; n < questions.size(); ++n) result.scores.add(answers[n].front().tokens, questions[n].targets);
+
+  std::stable_sort(examples.begin(), examples.end(),
+                   [](const EncodedExample& a, const EncodedExample& b) { return a.target.size() < b.target.size(); });
+  const std::size_t blocks = (examples.size() + kAtOnce - 1) / kAtOnce;
+  std::vector<LossSums> sums(blocks);
+  parallel_for(static_cast<std::int64_t>(blocks), threads, [&](std::int64_t b, int) {
+    const std::size_t begin = static_cast<std::size_t>(b) * kAtOnce;
+    const std::size_t count = std::min(kAtOnce, examples.size() - begin);
+    Batch batch;
+    make_batch(std::span<const EncodedExample>(examples).subspan(begin, count), batch);
+    Tape<float> tape(false);
+    layers::Graph<float> graph(tape, model.parameters(), values, nullptr);
+    const Tensor<float> logits = model.logits<float>(graph, batch);
+    sums[static_cast<std::size_t>(b)] = cross_entropy(tape, logits, batch.target_out, kPad, 0.0F, 0.0F);
+  });
+  double loss = 0;
+  std::int64_t tokens = 0;
+  for (const LossSums& s : sums) {
+    loss += s.loss;
+    tokens += s.tokens;
+    result.scores.add_tokens(s.correct, s.tokens);
+  }
+  result.loss = tokens > 0 ? loss / static_cast<double>(tokens) : 0;
+  return result;
+}
+
+}  // namespace rapt::training

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "models/search.h"
+#include "models/sequence_model.h"
+#include "training/batches.h"
+#include "training/metrics.h"
+
+namespace rapt::training {
+
+using models::Hypothesis;
+using models::SearchOptions;
+using models::SequenceModel;
+
+// The best targets of each source, whatever sources are beside it. An empty source gives an empty target.
+std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
+                                               std::span<const std::vector<int>> sources, const SearchOptions& options,
+                                               int threads);
+
+// Where each step of a given target looks: [target length + 1 (kEnd), source length]. Throws without attention.
+std::vector<float> align(const SequenceModel& model, const float* values, const EncodedExample& example);
+
+// A source and all targets that count as right.
+struct Question {
+  std::vector<int> source;
+  std::vector<std::vector<int>> targets;
+};
+
+struct Validation {
+  double loss = 0;  // nats for each token
+  SequenceScores scores;
+};
+
+// Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers.
+Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
+                    const SearchOptions& options, int threads);
+
+}  // namespace rapt::training

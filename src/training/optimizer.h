@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "training/options.h"
+
+namespace rapt::training {
+
+// The rate of a step, counted from 1. `total` steps make up the whole run.
+double rate_at(const TrainOptions& options, std::int64_t step, std::int64_t total);
+
+// Sums the parts' gradients, clips, and moves the values. Bits do not depend on the number of threads.
+class Update {
+ public:
+  Update(const TrainOptions& options, std::int64_t size);
+
+  // Adds to `values`; every gradient of `parts` is zero afterwards. Returns the length of the summed gradient.
+  double apply(float* values, const std::vector<float*>& parts, double rate, std::int64_t step, int threads);
+
+  // The running means, for checkpoints; `square` is empty for sgd.
+  std::vector<float>& mean() { return mean_; }
+  std::vector<float>& square() { return square_; }
+
+ private:
+  TrainOptions options_;
+  std::int64_t size_;
+  std::vector<float> mean_, square_;
+  std::vector<double> norms_;
+};
+
+}  // namespace rapt::training

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "training/checkpoint.h"
+#include "training/evaluation.h"
+#include "training/optimizer.h"
+
+namespace rapt::training {
+
+struct StepReport {
+  std::int64_t epoch = 0;  // from 1
+  std::int64_t batch = 0;  // finished ones of this epoch
+  std::int64_t batches = 0;
+  double loss = 0;            // of this epoch so far
+  double token_accuracy = 0;  // the same
+  double tokens_per_second = 0;
+};
+
+struct EpochReport {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+  double loss = 0;
+  double token_accuracy = 0;
+  double rate = 0;
+  double tokens_per_second = 0;
+  double seconds = 0;  // of training so far
+  bool validated = false;
+  Validation valid;
+  bool best = false;
+};
+
+// What the caller is told, and whether it wants to stop.
+struct Observer {
+  std::function<void(const StepReport&)> on_step;
+  std::function<void(const EpochReport&)> on_epoch;
+  std::function<bool()> stop;
+};
+
+// Trains a model in a directory: state.safetensors to go on from, model.safetensors with the best weights, and
+// metrics.jsonl with a line for each epoch. All are replaced as a whole, so that none is ever half-written.
+class Trainer {
+ public:
+  Trainer(const SequenceModel& model, const TrainOptions& options, Batches batches, std::vector<Question> valid,
+          std::filesystem::path directory, int threads);
+  ~Trainer();
+
+  // Goes on from the directory's state.
+  void resume();
+
+  enum class End { finished, stopped };
+  // At the end the values are the best ones. Throws rapt::Error where the loss is no longer a number.
+  End run(const Observer& observer);
+
+  const std::vector<float>& values() const { return values_; }
+  const Progress& progress() const { return progress_; }
+
+ private:
+  struct Part;
+
+  void train_batch(std::int64_t n);
+  EpochReport finish_epoch(double rate, double tokens_per_second);
+  void save();
+  void write_metrics(const EpochReport& report);
+  void reload_metrics();
+  std::int64_t total_steps() const;
+
+  const SequenceModel& model_;
+  TrainOptions options_;
+  Batches batches_;
+  std::vector<Question> valid_;
+  std::filesystem::path directory_;
+  int threads_;
+  std::vector<float> values_;
+  Update update_;
+  Progress progress_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<float*> gradients_;
+  std::vector<std::string> metrics_;
+};
+
+}  // namespace rapt::training
