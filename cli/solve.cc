@@ -65,7 +65,7 @@ std::vector<std::string> write_plots(const std::string& directory, const WorkedP
     picture.low = 0;
     picture.high = 1;
     names.push_back((std::filesystem::path(directory) / (stem + "_" + map.name + ".svg")).string());
-    files.add(names.back(), pictures::heat_map_svg(picture));
+    files.add(names.back(), pictures::to_svg(draw(picture)));
   }
   files.commit();
   return names;

@@ -9,7 +9,8 @@
   VERB(attend)           \
   VERB(solve)            \
   VERB(count)            \
-  VERB(bench)
+  VERB(bench)            \
+  VERB(plot)
 
 namespace rapt::cli {
 

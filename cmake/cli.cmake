@@ -4,6 +4,7 @@ list(REMOVE_ITEM rapt_cli_sources "${rapt_cli_main}")
 
 if(rapt_cli_sources)
   include(benchmarks)
+  include(pictures)
   find_package(CLI11 CONFIG REQUIRED)
   find_package(nlohmann_json CONFIG REQUIRED)
   find_package(PNG REQUIRED)
@@ -15,7 +16,7 @@ if(rapt_cli_sources)
   target_include_directories(rapt_cli_lib PUBLIC "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(rapt_cli_lib PRIVATE RAPT_VERSION="${PROJECT_VERSION}")
   target_link_libraries(rapt_cli_lib PUBLIC rapt::rapt CLI11::CLI11 nlohmann_json::nlohmann_json
-                                     PRIVATE rapt_private rapt_bench PkgConfig::openblas PNG::PNG Threads::Threads)
+                                     PRIVATE rapt_private rapt_pictures rapt_bench PkgConfig::openblas PNG::PNG Threads::Threads)
 endif()
 
 if(TARGET rapt_cli_lib AND EXISTS "${rapt_cli_main}")

@@ -1,300 +1,248 @@
 #include "pictures/heatmap.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
+#include <limits>
 
+#include "pictures/frame.h"
+#include "pictures/heat_cells.h"
+#include "pictures/text.h"
 #include "rapt/error.h"
 
 namespace rapt::pictures {
 namespace {
 
-// Oklab: a Euclidean distance in it is about as large as the difference that is seen.
-struct Oklab {
-  double lightness, green_red, blue_yellow;
-};
-
-// Steps of equal length, nearly all of it lightness; green–red stays near 0.
-constexpr std::array<Oklab, 6> kAnchors{{{0.235, -0.010, -0.085},
-                                         {0.375, -0.012, -0.080},
-                                         {0.510, -0.014, -0.030},
-                                         {0.640, -0.012, 0.025},
-                                         {0.780, -0.010, 0.080},
-                                         {0.925, -0.018, 0.135}}};
-constexpr Rgb kMissing{200, 200, 200};
-
 constexpr std::int64_t kMaxCellsWithText = 12;
 constexpr std::int64_t kMaxCellsWithTips = 64;
-constexpr double kLetter = 7;  // width of a letter of a label, about
-constexpr double kLine = 14;   // and its height
-constexpr std::size_t kMaxLabelLength = 16;
-constexpr int kBarSteps = 64;
+constexpr double kSide = 640;       // of the cells together, at most
+constexpr double kMaxCell = 52;     // of one cell
+constexpr double kShortSide = 120;  // a map of few rows is at least so high, cells permitting
+constexpr double kLine = 15;        // height of a line of labels
+constexpr double kLabelWidth = 110;
+constexpr double kSlant = 0.7071;
 
-std::uint8_t to_byte(double linear) {
-  const double x = std::clamp(linear, 0.0, 1.0);
-  const double encoded = x <= 0.0031308 ? 12.92 * x : 1.055 * std::pow(x, 1 / 2.4) - 0.055;
-  return static_cast<std::uint8_t>(std::lround(encoded * 255));
+bool has_numbers(const HeatMap& map) {
+  if (map.numbers != CellNumbers::automatic) return map.numbers == CellNumbers::always;
+  return map.rows <= kMaxCellsWithText && map.cols <= kMaxCellsWithText;
 }
 
-Rgb to_rgb(const Oklab& c) {
-  const double l = std::pow(c.lightness + 0.3963377774 * c.green_red + 0.2158037573 * c.blue_yellow, 3);
-  const double m = std::pow(c.lightness - 0.1055613458 * c.green_red - 0.0638541728 * c.blue_yellow, 3);
-  const double s = std::pow(c.lightness - 0.0894841775 * c.green_red - 1.2914855480 * c.blue_yellow, 3);
-  return {to_byte(4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s),
-          to_byte(-1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s),
-          to_byte(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s)};
-}
+// Half pixels are whole ones in a PNG at its usual scale.
+double half_pixels(double x) { return std::floor(2 * x) / 2; }
 
-std::string number(double x, int decimals = 1) {
-  char text[64];
-  auto end = std::to_chars(text, text + sizeof text, x, std::chars_format::fixed, decimals).ptr;
-  while (decimals > 0 && *(end - 1) == '0') --end;
-  if (*(end - 1) == '.') --end;
-  return {text, end};
-}
-
-// Two digits that count: 0.47, 0.035, 4.8e-5.
-std::string short_number(double x) {
-  if (std::isnan(x)) return "nan";
-  if (std::isinf(x)) return x < 0 ? "−∞" : "∞";
-  const double size = std::abs(x);
-  char text[64];
-  if (x == std::round(x) && size < 1e4) return number(x, 0);
-  if (size >= 1e-3 && size < 1e4) {
-    const int decimals = std::max(size < 10 ? 2 : 0, 1 - static_cast<int>(std::floor(std::log10(size))));
-    const auto end = std::to_chars(text, text + sizeof text, x, std::chars_format::fixed, decimals).ptr;
-    return {text, end};
-  }
-  const auto end = std::to_chars(text, text + sizeof text, x, std::chars_format::scientific, 0).ptr;
-  std::string result(text, end);
-  // e-05 → e-5
-  const std::size_t e = result.find('e');
-  if (e + 2 < result.size() && result[e + 2] == '0') result.erase(e + 2, 1);
-  return result;
-}
-
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-// The first characters of a long label; never half of one.
-std::string shortened(const std::string& label) {
-  if (characters(label) <= kMaxLabelLength) return label;
-  std::size_t end = 0;
-  for (std::size_t count = 0; end < label.size(); ++end)
-    if ((label[end] & 0xC0) != 0x80 && count++ == kMaxLabelLength - 1) break;
-  return label.substr(0, end) + "…";
-}
-
-// How many bytes of a valid UTF-8 character start here; 0: none does.
-std::size_t character_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t n) { return at + n < text.size() ? static_cast<unsigned char>(text[at + n]) : 0u; };
-  const auto follows = [&](std::size_t n) { return (byte(n) & 0xC0) == 0x80; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first < 0xE0 && follows(1)) return 2;
-  if (first >= 0xE0 && first < 0xF0 && follows(1) && follows(2)) {
-    const unsigned code = ((first & 0x0F) << 12) | ((byte(1) & 0x3F) << 6) | (byte(2) & 0x3F);
-    const bool allowed = code >= 0x800 && (code < 0xD800 || code > 0xDFFF) && code < 0xFFFE;
-    return allowed ? 3 : 0;
-  }
-  if (first >= 0xF0 && first < 0xF5 && follows(1) && follows(2) && follows(3)) {
-    const unsigned code = ((first & 0x07) << 18) | ((byte(1) & 0x3F) << 12);
-    return code >= 0x10000 && code <= 0x10FFFF ? 4 : 0;
-  }
-  return 0;
-}
-
-class Svg {
- public:
-  void open(double width, double height, const std::string& title) {
-    text_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(width) + "\" height=\"" + number(height) +
-             "\" viewBox=\"0 0 " + number(width) + " " + number(height) +
-             "\" role=\"img\" font-family=\"sans-serif\">\n<title>" + xml_text(title) + "</title>\n";
-    text_ += "<rect class=\"page\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
-  }
-  void rect(const char* kind, double x, double y, double width, double height, Rgb fill, const std::string& tip = "") {
-    text_ += std::string("<rect class=\"") + kind + "\" x=\"" + number(x, 2) + "\" y=\"" + number(y, 2) +
-             "\" width=\"" + number(width, 2) + "\" height=\"" + number(height, 2) + "\" fill=\"" + hex(fill) + "\"";
-    text_ += tip.empty() ? "/>\n" : "><title>" + xml_text(tip) + "</title></rect>\n";
-  }
-  void label(const char* kind, double x, double y, const char* anchor, double size, const std::string& content,
-             const std::string& more = "") {
-    text_ += std::string("<text class=\"") + kind + "\" x=\"" + number(x, 2) + "\" y=\"" + number(y, 2) +
-             "\" text-anchor=\"" + anchor + "\" font-size=\"" + number(size) + "\"" + more + ">" + xml_text(content) +
-             "</text>\n";
-  }
-  void raw(const std::string& mark) { text_ += mark; }
-  std::string close() { return text_ + "</svg>\n"; }
-
- private:
-  std::string text_;
-};
-
-std::string label_of(const std::vector<std::string>& labels, std::int64_t n) {
-  return labels.empty() ? std::to_string(n + 1) : labels[static_cast<std::size_t>(n)];
-}
-
-double widest(const std::vector<std::string>& labels, std::int64_t count) {
-  std::size_t most = 1;
-  for (std::int64_t n = 0; n < count; ++n) most = std::max(most, characters(shortened(label_of(labels, n))));
-  return static_cast<double>(most);
-}
-
-void check(const HeatMap& map) {
-  const auto fail = [](const std::string& what) { throw Error("heat map: " + what); };
-  if (map.rows < 1 || map.cols < 1) fail("needs at least one row and one column");
-  if (static_cast<std::int64_t>(map.values.size()) != map.rows * map.cols)
-    fail("has " + std::to_string(map.values.size()) + " numbers for " + std::to_string(map.rows) + " × " +
-         std::to_string(map.cols) + " cells");
-  if (!map.row_labels.empty() && static_cast<std::int64_t>(map.row_labels.size()) != map.rows)
-    fail("needs a label for each row");
-  if (!map.col_labels.empty() && static_cast<std::int64_t>(map.col_labels.size()) != map.cols)
-    fail("needs a label for each column");
-  if (!(map.low < map.high)) fail("low must be below high");
-}
-
-// Where everything lies, in pixels.
+// Where everything lies.
 struct Layout {
-  double cell, left, top, right, width, height;
-  bool slanted;  // column labels that are too long to lie side by side
+  Box box;  // of the cells
+  std::vector<CellLabel> rows, cols;
+  bool slanted = false;  // column labels that are too long to lie side by side
+  double col_label_height = 0;
+  Box bar;
+  double width = 0, height = 0;
+  double col_title_y = 0;
 
   explicit Layout(const HeatMap& map) {
-    const auto longest = static_cast<double>(std::max(map.rows, map.cols));
-    cell = std::clamp(std::floor(560 / longest), 2.0, 52.0);
-    const double row_label = kLetter * widest(map.row_labels, map.rows);
-    const double col_label = kLetter * widest(map.col_labels, map.cols);
-    slanted = col_label > cell && !map.col_labels.empty();
-    left = 16 + (map.row_title.empty() ? 0 : 20) + row_label + 8;
-    top = 44 + (map.col_title.empty() ? 0 : 20) + (slanted ? 0.75 * col_label + 10 : 18);
-    right = left + cell * static_cast<double>(map.cols);
-    // Room for the colour bar and its numbers, and for a slanted last label; the title may ask for more.
-    const double bar_end = right + 24 + 16 + 52;
-    const double slant_end = slanted ? right + 0.75 * col_label : 0;
-    width = std::max({bar_end, slant_end, 16 + 8.2 * static_cast<double>(characters(map.title)) + 16});
-    height = top + std::max(cell * static_cast<double>(map.rows), 96.0) + 24;
+    const auto count = [](std::int64_t n) { return static_cast<double>(n); };
+    const double most = count(std::max(map.rows, map.cols));
+    double cell = std::clamp(half_pixels(kSide / most), 0.5, kMaxCell);
+    if (has_numbers(map)) cell = std::max(cell, 34.0);
+    const double cell_width = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.cols))));
+    const double cell_height = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.rows))));
+
+    // Numbers need not stand on every line that has room.
+    const double row_room = map.row_labels.empty() && cell_height < kLine ? 2 * kLine : kLine;
+    rows = cell_labels(map.row_labels, map.rows, map.row_block, cell_height, row_room, kLabelSize, kLabelWidth);
+    place_col_labels(map, cell_width);
+
+    box.width = cell_width * count(map.cols);
+    box.height = cell_height * count(map.rows);
+    box.x = std::ceil(kMargin + (map.row_title.empty() ? 0 : 22) + widest(rows, kLabelSize) + 8);
+    bar = {box.right() + 20, 0, 14, std::max(box.height, 96.0)};
+    const double bar_end = bar.right() + color_bar_labels(map.low, map.high, bar.height);
+    width = std::ceil(std::max(bar_end, labels_end()) + kMargin);
+    // A long title should not be broken for want of a few cells.
+    width = std::max(width, std::min(420.0, text_width(visible(map.title), kTitleSize) + 2 * kMargin));
+
+    double top = title_height(map.title, width);
+    col_title_y = top + 8;
+    if (!map.col_title.empty()) top += 22;
+    box.y = bar.y = std::ceil(top + col_label_height);
+    height = std::ceil(std::max(box.bottom(), bar.bottom()) + (block_note(map).empty() ? kMargin : 38));
   }
+
+  void place_col_labels(const HeatMap& map, double cell_width) {
+    const auto labels = [&](double room) {
+      return cell_labels(map.col_labels, map.cols, map.col_block, cell_width, room, kLabelSize, kLabelWidth);
+    };
+    cols = labels(0);
+    const double longest = widest(cols, kLabelSize) + 6;
+    slanted = !map.col_labels.empty() && longest > cell_width;
+    cols = labels(slanted ? kLine / kSlant : longest);
+    const double along = widest(cols, kLabelSize);
+    col_label_height = slanted ? kSlant * (along + kLabelSize) + 10 : 24;
+    cell_ = cell_width;
+  }
+
+  // The right end of the last slanted labels.
+  double labels_end() const {
+    double end = 0;
+    for (const CellLabel& label : cols) {
+      const double length = text_width(label.text, kLabelSize);
+      end = std::max(end, box.x + cell_ * label.at + (slanted ? kSlant * length + 6 : length / 2));
+    }
+    return end;
+  }
+
+ private:
+  double cell_ = 0;
 };
 
-void draw_cells(const HeatMap& map, const Layout& layout, Svg& svg) {
-  const bool tips = map.rows <= kMaxCellsWithTips && map.cols <= kMaxCellsWithTips;
-  const bool numbers = map.rows <= kMaxCellsWithText && map.cols <= kMaxCellsWithText;
-  for (std::int64_t i = 0; i < map.rows; ++i)
-    for (std::int64_t j = 0; j < map.cols; ++j) {
-      const double value = map.values[static_cast<std::size_t>(i * map.cols + j)];
-      const double place = (value - map.low) / (map.high - map.low);
-      const double x = layout.left + layout.cell * static_cast<double>(j);
-      const double y = layout.top + layout.cell * static_cast<double>(i);
-      std::string tip;
-      if (tips) {
-        char exact[40];
-        const auto end = std::to_chars(exact, exact + sizeof exact, value, std::chars_format::general, 8).ptr;
-        tip = label_of(map.row_labels, i) + " → " + label_of(map.col_labels, j) + ": " + std::string(exact, end);
-      }
-      svg.rect("cell", x, y, layout.cell, layout.cell, color_at(place), tip);
-      if (!numbers) continue;
-      const std::string content = short_number(value);
-      // Dark on light cells and light on dark ones.
-      const std::string ink = std::isnan(place) || place > 0.55 ? "#111111" : "#ffffff";
-      const double size =
-          std::min(12.0, 1.55 * layout.cell / std::max<double>(4, static_cast<double>(characters(content))));
-      svg.label("value", x + layout.cell / 2, y + layout.cell / 2 + size * 0.35, "middle", size, content,
-                " fill=\"" + ink + "\" pointer-events=\"none\"");
-    }
-}
-
-void draw_labels(const HeatMap& map, const Layout& layout, Svg& svg) {
-  svg.label("title", 16, 26, "start", 15, map.title);
-  // Every n-th label where not all of them have room.
-  const auto step = [&](double room) { return static_cast<std::int64_t>(std::ceil(room / layout.cell)); };
-  const std::int64_t row_step = step(kLine);
-  const std::int64_t col_step = layout.slanted ? row_step : step(kLetter * widest(map.col_labels, map.cols) + 4);
-  for (std::int64_t i = 0; i < map.rows; i += row_step)
-    svg.label("row-label", layout.left - 8, layout.top + layout.cell * (static_cast<double>(i) + 0.5) + 4, "end", 12,
-              shortened(label_of(map.row_labels, i)));
-  for (std::int64_t j = 0; j < map.cols; j += col_step) {
-    const double x = layout.left + layout.cell * (static_cast<double>(j) + 0.5);
-    const double y = layout.top - 8;
-    std::string turn;
-    if (layout.slanted) turn = " transform=\"rotate(-45 " + number(x, 2) + " " + number(y, 2) + ")\"";
-    svg.label("col-label", x, y, layout.slanted ? "start" : "middle", 12, shortened(label_of(map.col_labels, j)), turn);
+void add_labels(const HeatMap& map, const Layout& layout, Drawing& drawing) {
+  const Box& box = layout.box;
+  const double cell_width = box.width / static_cast<double>(map.cols);
+  const double cell_height = box.height / static_cast<double>(map.rows);
+  for (const CellLabel& label : layout.rows)
+    drawing.add(Text{.kind = "row-label",
+                     .at = {box.x - 8, box.y + cell_height * label.at + 4.3},
+                     .content = label.text,
+                     .anchor = Anchor::end});
+  for (const CellLabel& label : layout.cols) {
+    const double x = box.x + cell_width * label.at;
+    if (layout.slanted)
+      drawing.add(Text{.kind = "col-label", .at = {x + 2, box.y - 8}, .content = label.text, .degrees = -45});
+    else drawing.add(Text{.kind = "col-label", .at = {x, box.y - 8}, .content = label.text, .anchor = Anchor::middle});
   }
-  const double bottom = layout.top + layout.cell * static_cast<double>(map.rows);
+  const auto title = [](const std::string& text, double room) {
+    return clipped(visible(text), kLabelSize, std::max(room, 120.0));
+  };
   if (!map.col_title.empty())
-    svg.label("col-title", (layout.left + layout.right) / 2, 50, "middle", 12, map.col_title, " fill=\"#555555\"");
-  if (!map.row_title.empty()) {
-    const double y = (layout.top + bottom) / 2;
-    svg.label("row-title", 22, y, "middle", 12, map.row_title,
-              " fill=\"#555555\" transform=\"rotate(-90 22 " + number(y, 2) + ")\"");
-  }
+    drawing.add(Text{.kind = "col-title",
+                     .at = {box.x, layout.col_title_y + 4},
+                     .content = title(map.col_title, drawing.width - box.x - kMargin),
+                     .color = Role::muted});
+  if (!map.row_title.empty())
+    drawing.add(Text{.kind = "row-title",
+                     .at = {kMargin + 10, box.y + std::max(box.height, 60.0) / 2},
+                     .content = title(map.row_title, box.height),
+                     .anchor = Anchor::middle,
+                     .degrees = -90,
+                     .color = Role::muted});
 }
 
-void draw_bar(const HeatMap& map, const Layout& layout, Svg& svg) {
-  const double x = layout.right + 24;
-  const double height = std::max(layout.cell * static_cast<double>(map.rows), 96.0);
-  const double step = height / kBarSteps;
-  for (int n = 0; n < kBarSteps; ++n)
-    // A little taller than a step, so that no gap shows between two.
-    svg.rect("bar", x, layout.top + height - step * (n + 1), 16, n == 0 ? step : step + 0.5,
-             color_at((n + 0.5) / kBarSteps));
-  for (const double t : {0.0, 0.25, 0.5, 0.75, 1.0})
-    svg.label("bar-label", x + 22, layout.top + height * (1 - t) + 4, "start", 11,
-              short_number(map.low + t * (map.high - map.low)));
+template <class T>
+Drawing weights_map(std::span<const T> weights, std::span<const std::string> source,
+                    std::span<const std::string> target, const std::string& title) {
+  HeatMap map;
+  map.title = title;
+  map.rows = static_cast<std::int64_t>(target.size());
+  map.cols = static_cast<std::int64_t>(source.size());
+  map.values.assign(weights.begin(), weights.end());
+  map.row_labels.assign(target.begin(), target.end());
+  map.col_labels.assign(source.begin(), source.end());
+  map.row_title = "target";
+  map.col_title = "source";
+  map.numbers = CellNumbers::never;
+  return draw(map);
 }
 
 }  // namespace
 
-Rgb color_at(double t) {
-  if (std::isnan(t)) return kMissing;
-  const double place = std::clamp(t, 0.0, 1.0) * (kAnchors.size() - 1);
-  const auto n = std::min(static_cast<std::size_t>(place), kAnchors.size() - 2);
-  const double f = place - static_cast<double>(n);
-  const Oklab& a = kAnchors[n];
-  const Oklab& b = kAnchors[n + 1];
-  return to_rgb({std::lerp(a.lightness, b.lightness, f), std::lerp(a.green_red, b.green_red, f),
-                 std::lerp(a.blue_yellow, b.blue_yellow, f)});
+void check(const HeatMap& map) {
+  const auto fail = [](const std::string& what) { throw Error("heat map: " + what); };
+  if (map.rows < 1 || map.cols < 1) fail("needs at least one row and one column");
+  if (map.values.size() / static_cast<std::size_t>(map.cols) != static_cast<std::size_t>(map.rows) ||
+      map.values.size() % static_cast<std::size_t>(map.cols) != 0)
+    fail("has " + std::to_string(map.values.size()) + " numbers for " + std::to_string(map.rows) + " × " +
+         std::to_string(map.cols) + " cells");
+  const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* what) {
+    if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count)
+      fail("got " + std::to_string(labels.size()) + " labels for " + std::to_string(count) + " " + what);
+  };
+  check_labels(map.row_labels, map.rows, "rows");
+  check_labels(map.col_labels, map.cols, "columns");
+  if (!(map.low < map.high) || !std::isfinite(map.high - map.low)) fail("low must be below high, both finite");
+  if (map.row_block < 1 || map.col_block < 1) fail("a block has at least one row and column");
+  if (map.numbers == CellNumbers::always && std::max(map.rows, map.cols) > kMaxNumberedCells)
+    fail("got " + std::to_string(map.rows) + " × " + std::to_string(map.cols) +
+         " cells with their numbers; takes at most " + std::to_string(kMaxNumberedCells) + " each way");
 }
 
-std::string hex(Rgb color) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string result = "#";
-  for (const std::uint8_t part : {color.red, color.green, color.blue}) {
-    result += kDigits[part >> 4];
-    result += kDigits[part & 15];
+std::pair<double, double> color_range(std::span<const double> values) {
+  double low = 0, high = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    low = std::min(low, value);
+    high = std::max(high, value);
   }
+  if (low == high) return {0, 1};
+  return {low, high};
+}
+
+HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64_t most_cols) {
+  const std::int64_t row_block = (map.rows + most_rows - 1) / most_rows;
+  const std::int64_t col_block = (map.cols + most_cols - 1) / most_cols;
+  if (row_block == 1 && col_block == 1) return map;
+  HeatMap result;
+  result.title = map.title;
+  result.row_title = map.row_title;
+  result.col_title = map.col_title;
+  result.low = map.low;
+  result.high = map.high;
+  result.numbers = map.numbers;
+  result.row_block = map.row_block * row_block;
+  result.col_block = map.col_block * col_block;
+  result.rows = (map.rows + row_block - 1) / row_block;
+  result.cols = (map.cols + col_block - 1) / col_block;
+  result.values.assign(static_cast<std::size_t>(result.rows * result.cols), std::numeric_limits<double>::quiet_NaN());
+  for (std::int64_t i = 0; i < map.rows; ++i)
+    for (std::int64_t j = 0; j < map.cols; ++j) {
+      const double value = map.values[static_cast<std::size_t>(i * map.cols + j)];
+      double& largest = result.values[static_cast<std::size_t>(i / row_block * result.cols + j / col_block)];
+      // fmax: a missing number gives way to any other.
+      largest = std::fmax(largest, value);
+    }
+  const auto keep = [](const std::vector<std::string>& labels, std::int64_t block) {
+    std::vector<std::string> kept;
+    for (std::size_t n = 0; n < labels.size(); n += static_cast<std::size_t>(block)) kept.push_back(labels[n]);
+    return kept;
+  };
+  result.row_labels = keep(map.row_labels, row_block);
+  result.col_labels = keep(map.col_labels, col_block);
   return result;
 }
 
-std::string xml_text(std::string_view text) {
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_length(text, at);
-    const char c = text[at];
-    if (length == 0 || (length == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F))) result += "\uFFFD";
-    else if (c == '&') result += "&amp;";
-    else if (c == '<') result += "&lt;";
-    else if (c == '>') result += "&gt;";
-    else if (c == '"') result += "&quot;";
-    else if (c == '\'') result += "&#39;";
-    else result += text.substr(at, length);
-    at += std::max<std::size_t>(length, 1);
-  }
-  return result;
-}
-
-std::string heat_map_svg(const HeatMap& map) {
-  check(map);
+Drawing draw(const HeatMap& given) {
+  check(given);
+  if (given.rows > kMaxCells || given.cols > kMaxCells) return draw(largest_of_blocks(given, kMaxCells, kMaxCells));
+  const HeatMap& map = given;
   const Layout layout(map);
-  Svg svg;
-  svg.open(layout.width, layout.height, map.title);
-  // Neighbouring cells must not show a seam.
-  svg.raw("<g shape-rendering=\"crispEdges\">\n");
-  draw_cells(map, layout, svg);
-  draw_bar(map, layout, svg);
-  svg.raw("</g>\n");
-  draw_labels(map, layout, svg);
-  return svg.close();
+  Drawing drawing{.width = layout.width, .height = layout.height, .title = map.title};
+  if (drawing.title.empty()) drawing.title = "heat map";
+  drawing.description = std::to_string(map.rows) + " × " + std::to_string(map.cols) + " cells from " +
+                        short_number(map.low) + " to " + short_number(map.high);
+  add_title(drawing, map.title);
+  const CellStyle style{.as_image = map.rows * map.cols > kMaxRects,
+                        .tips = map.rows <= kMaxCellsWithTips && map.cols <= kMaxCellsWithTips,
+                        .numbers = has_numbers(map)};
+  drawing.add(cells_of(map, layout.box, style));
+  drawing.add(color_bar(map.low, map.high, layout.bar));
+  add_labels(map, layout, drawing);
+  const std::string note = block_note(map);
+  if (!note.empty())
+    drawing.add(Text{.kind = "note",
+                     .at = {kMargin, layout.height - 12},
+                     .content = note,
+                     .size = kSmallSize,
+                     .color = Role::muted});
+  return drawing;
+}
+
+Drawing heat_map(std::span<const double> weights, std::span<const std::string> source_tokens,
+                 std::span<const std::string> target_tokens, const std::string& title) {
+  return weights_map(weights, source_tokens, target_tokens, title);
+}
+
+Drawing heat_map(std::span<const float> weights, std::span<const std::string> source_tokens,
+                 std::span<const std::string> target_tokens, const std::string& title) {
+  return weights_map(weights, source_tokens, target_tokens, title);
 }
 
 }  // namespace rapt::pictures

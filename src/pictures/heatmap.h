@@ -1,43 +1,54 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "pictures/drawing.h"
 
 namespace rapt::pictures {
 
-struct Rgb {
-  std::uint8_t red = 0;
-  std::uint8_t green = 0;
-  std::uint8_t blue = 0;
-};
-
-// From dark blue to light yellow as t goes from 0 to 1: lightness rises evenly, and the hue changes along blue–yellow,
-// which every kind of colour vision tells apart. t outside is clamped; NaN gives the colour of missing numbers.
-Rgb color_at(double t);
-
-// "#rrggbb"
-std::string hex(Rgb color);
+// Whether cells carry their numbers; automatic: up to 12 × 12.
+enum class CellNumbers : std::uint8_t { automatic, always, never };
 
 struct HeatMap {
   std::string title;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  std::vector<double> values;           // row by row
+  std::vector<double> values;           // row by row; NaN is shown as missing
   std::vector<std::string> row_labels;  // empty: 1, 2, …
   std::vector<std::string> col_labels;
   std::string row_title;
   std::string col_title;
   double low = 0;  // the numbers at the ends of the colours
   double high = 1;
+  CellNumbers numbers = CellNumbers::automatic;
+  std::int64_t row_block = 1;  // how many rows of the original one row stands for
+  std::int64_t col_block = 1;
 };
 
-// A picture that stands alone: cells with their numbers (up to 12 × 12), labels, colour bar and title.
-// Throws rapt::Error where the sizes do not fit.
-std::string heat_map_svg(const HeatMap& map);
+// A picture that stands alone: cells, labels, colour bar and title. Labels that have no room are thinned out and clipped.
+// More than kMaxCells rows or columns are drawn as the largest of blocks. Throws rapt::Error where sizes do not fit.
+Drawing draw(const HeatMap& map);
 
-// The text as XML may hold it: marks escaped, control characters and broken UTF-8 replaced.
-std::string xml_text(std::string_view text);
+// Attention weights [target, source] of a decoded sequence: source tokens along the top, target tokens down the side.
+Drawing heat_map(std::span<const double> weights, std::span<const std::string> source_tokens,
+                 std::span<const std::string> target_tokens, const std::string& title = "");
+Drawing heat_map(std::span<const float> weights, std::span<const std::string> source_tokens,
+                 std::span<const std::string> target_tokens, const std::string& title = "");
+
+inline constexpr std::int64_t kMaxCells = 1280;
+inline constexpr std::int64_t kMaxNumberedCells = 40;
+
+// The largest number of each block, with at most so many rows and columns: a single high weight stays in sight.
+HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64_t most_cols);
+
+// 0 up to the largest for weights; the whole range where a number is below 0. Never empty.
+std::pair<double, double> color_range(std::span<const double> values);
+
+// Throws rapt::Error where numbers, labels and range do not fit together.
+void check(const HeatMap& map);
 
 }  // namespace rapt::pictures

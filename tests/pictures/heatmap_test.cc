@@ -5,29 +5,26 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <regex>
 #include <string>
 #include <vector>
 
+#include "pictures/heatmap_grid.h"
+#include "pictures/png.h"
+#include "pictures/text.h"
 #include "rapt/error.h"
+#include "tests/pictures/png_reader.h"
+#include "tests/pictures/svg_reader.h"
 
 namespace rapt::pictures {
 namespace {
 
-std::vector<std::string> matches(const std::string& text, const std::string& pattern) {
-  const std::regex expression(pattern);
-  std::vector<std::string> result;
-  for (std::sregex_iterator it(text.begin(), text.end(), expression), end; it != end; ++it) result.push_back((*it)[1]);
-  return result;
-}
+using test::Element;
+using test::fills;
+using test::of_class;
+using test::read_svg;
+using test::texts;
 
-std::vector<std::string> fills(const std::string& svg, const std::string& kind) {
-  return matches(svg, "<rect class=\"" + kind + "\"[^>]*fill=\"(#[0-9a-f]{6})\"");
-}
-
-std::vector<std::string> texts(const std::string& svg, const std::string& kind) {
-  return matches(svg, "<text class=\"" + kind + "\"[^>]*>([^<]*)</text>");
-}
+Element read(const HeatMap& map) { return read_svg(draw(map)); }
 
 // CIE L* of "#rrggbb", from the definition of sRGB.
 double lightness(const std::string& color) {
@@ -38,29 +35,6 @@ double lightness(const std::string& color) {
     y += shares[n] * (c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4));
   }
   return y > 0.008856 ? 116 * std::cbrt(y) - 16 : 903.3 * y;
-}
-
-// Opening and closing tags in order; texts hold no stray marks.
-bool is_well_formed(const std::string& svg) {
-  std::vector<std::string> open;
-  for (std::size_t at = 0; at < svg.size(); ++at) {
-    if (svg[at] == '&' && !std::regex_search(svg.substr(at, 10), std::regex("^&(amp|lt|gt|quot|#39);"))) return false;
-    if (svg[at] == '>') return false;
-    if (svg[at] != '<') continue;
-    const std::size_t end = svg.find('>', at);
-    if (end == std::string::npos) return false;
-    const std::string tag = svg.substr(at + 1, end - at - 1);
-    at = end;
-    if (tag.ends_with('/')) continue;
-    const std::string name = tag.substr(0, tag.find(' '));
-    if (!name.starts_with('/')) {
-      open.push_back(name);
-    } else {
-      if (open.empty() || "/" + open.back() != name) return false;
-      open.pop_back();
-    }
-  }
-  return open.empty();
 }
 
 HeatMap ramp(std::int64_t rows, std::int64_t cols) {
@@ -76,27 +50,25 @@ HeatMap ramp(std::int64_t rows, std::int64_t cols) {
 TEST(HeatMap, HasOneCellForEachNumber) {
   for (const auto& [rows, cols] :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 9}, {9, 1}, {4, 4}, {12, 12}, {13, 5}, {70, 66}}) {
-    const std::string svg = heat_map_svg(ramp(rows, cols));
+    const Element svg = read(ramp(rows, cols));
     EXPECT_EQ(fills(svg, "cell").size(), static_cast<std::size_t>(rows * cols)) << rows << " × " << cols;
-    EXPECT_TRUE(is_well_formed(svg)) << rows << " × " << cols;
   }
 }
 
 TEST(HeatMap, WritesNumbersIntoCellsUpToTwelveByTwelve) {
-  EXPECT_EQ(texts(heat_map_svg(ramp(12, 12)), "value").size(), 144u);
-  EXPECT_EQ(texts(heat_map_svg(ramp(13, 12)), "value").size(), 0u);
-  EXPECT_EQ(texts(heat_map_svg(ramp(12, 13)), "value").size(), 0u);
+  EXPECT_EQ(texts(read(ramp(12, 12)), "value").size(), 144u);
+  EXPECT_EQ(texts(read(ramp(13, 12)), "value").size(), 0u);
+  EXPECT_EQ(texts(read(ramp(12, 13)), "value").size(), 0u);
 }
 
 TEST(HeatMap, NumbersInCellsKeepTwoDigits) {
   HeatMap map = ramp(1, 7);
   map.values = {0, 1, 0.998, 0.46536883, 0.03463117, 4.79433566e-05, 6.12522986e-10};
-  EXPECT_EQ(texts(heat_map_svg(map), "value"),
-            (std::vector<std::string>{"0", "1", "1.00", "0.47", "0.035", "5e-5", "6e-10"}));
+  EXPECT_EQ(texts(read(map), "value"), (std::vector<std::string>{"0", "1", "1.00", "0.47", "0.035", "4.8e-5", "6.1e-10"}));
 }
 
 TEST(HeatMap, ColoursGrowLighterWithTheNumbers) {
-  const std::vector<std::string> colors = fills(heat_map_svg(ramp(6, 6)), "cell");
+  const std::vector<std::string> colors = fills(read(ramp(6, 6)), "cell");
   ASSERT_EQ(colors.size(), 36u);
   for (std::size_t n = 1; n < colors.size(); ++n) EXPECT_LT(lightness(colors[n - 1]), lightness(colors[n])) << n;
 }
@@ -127,17 +99,17 @@ TEST(HeatMap, ColourBarRunsFromLowToHigh) {
   HeatMap map = ramp(3, 3);
   map.low = -2;
   map.high = 6;
-  const std::string svg = heat_map_svg(map);
+  const Element svg = read(map);
   const std::vector<std::string> bar = fills(svg, "bar");
   ASSERT_GE(bar.size(), 32u);
   for (std::size_t n = 1; n < bar.size(); ++n) EXPECT_LT(lightness(bar[n - 1]), lightness(bar[n]));
-  EXPECT_EQ(texts(svg, "bar-label"), (std::vector<std::string>{"-2", "0", "2", "4", "6"}));
+  EXPECT_EQ(texts(svg, "bar-label"), (std::vector<std::string>{"−2", "0", "2", "4", "6"}));
 }
 
 TEST(HeatMap, NumbersOutsideTheRangeTakeTheColoursAtItsEnds) {
   HeatMap map = ramp(1, 4);
   map.values = {-5, 0, 1, 7};
-  const std::vector<std::string> colors = fills(heat_map_svg(map), "cell");
+  const std::vector<std::string> colors = fills(read(map), "cell");
   EXPECT_EQ(colors[0], colors[1]);
   EXPECT_EQ(colors[2], colors[3]);
   EXPECT_NE(colors[1], colors[2]);
@@ -147,21 +119,20 @@ TEST(HeatMap, MissingNumbersAreGrey) {
   HeatMap map = ramp(1, 2);
   map.values[0] = std::numeric_limits<double>::quiet_NaN();
   map.values[1] = -std::numeric_limits<double>::infinity();
-  const std::string svg = heat_map_svg(map);
+  const Element svg = read(map);
   EXPECT_EQ(fills(svg, "cell")[0], "#c8c8c8");
   EXPECT_EQ(fills(svg, "cell")[1], hex(color_at(0)));
-  EXPECT_TRUE(is_well_formed(svg));
 }
 
 TEST(HeatMap, LabelsAreTheGivenOnesOrNumbers) {
   HeatMap map = ramp(2, 3);
-  EXPECT_EQ(texts(heat_map_svg(map), "row-label"), (std::vector<std::string>{"1", "2"}));
-  EXPECT_EQ(texts(heat_map_svg(map), "col-label"), (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_EQ(texts(read(map), "row-label"), (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(texts(read(map), "col-label"), (std::vector<std::string>{"1", "2", "3"}));
   map.row_labels = {"the", "cat"};
   map.col_labels = {"a", "b", "c"};
   map.row_title = "query";
   map.col_title = "key";
-  const std::string svg = heat_map_svg(map);
+  const Element svg = read(map);
   EXPECT_EQ(texts(svg, "row-label"), map.row_labels);
   EXPECT_EQ(texts(svg, "col-label"), map.col_labels);
   EXPECT_EQ(texts(svg, "row-title"), (std::vector<std::string>{"query"}));
@@ -172,50 +143,239 @@ TEST(HeatMap, LabelsAreTheGivenOnesOrNumbers) {
 TEST(HeatMap, LongLabelsAreCutBetweenCharacters) {
   HeatMap map = ramp(1, 1);
   map.row_labels = {"öööööööööööööööööööööööö"};
-  const std::vector<std::string> labels = texts(heat_map_svg(map), "row-label");
-  EXPECT_EQ(labels, (std::vector<std::string>{"ööööööööööööööö…"}));
+  const std::vector<std::string> labels = texts(read(map), "row-label");
+  EXPECT_EQ(labels, (std::vector<std::string>{"öööööööööööö…"}));
 }
 
 TEST(HeatMap, ManyLabelsAreThinnedOut) {
-  const std::string svg = heat_map_svg(ramp(100, 100));
+  const Element svg = read(ramp(100, 100));
   EXPECT_LT(texts(svg, "row-label").size(), 50u);
   EXPECT_GT(texts(svg, "row-label").size(), 10u);
   EXPECT_LT(texts(svg, "col-label").size(), 50u);
 }
 
-TEST(HeatMap, EscapesMarksInEveryText) {
-  const std::string attack = "<script>alert('x')</script>&\"";
-  HeatMap map = ramp(1, 1);
-  map.title = map.row_title = map.col_title = attack;
-  map.row_labels = map.col_labels = {attack};
-  const std::string svg = heat_map_svg(map);
-  EXPECT_EQ(svg.find("<script"), std::string::npos);
-  EXPECT_NE(svg.find("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;&quot;"), std::string::npos);
-  EXPECT_TRUE(is_well_formed(svg));
+// What a viewer of the file could take for marks, commands or turns of the text.
+const std::vector<std::string> kHostile{"<script>alert('x')</script>",
+                                        "\"quotes\" & 'more' ]]> -->",
+                                        std::string("nul\0 bell\a esc\x1b[31m line\n", 25),
+                                        "\u202Eturned\u202C",
+                                        "שלום עולם",
+                                        "مرحبا",
+                                        "😀👍🏽 emoji",
+                                        "世界世界世界世界世界世界",
+                                        "\xff\xfe broken",
+                                        std::string(10240, 'x'),
+                                        "",
+                                        "   "};
+
+HeatMap hostile_map() {
+  HeatMap map = ramp(static_cast<std::int64_t>(kHostile.size()), static_cast<std::int64_t>(kHostile.size()));
+  map.row_labels = map.col_labels = kHostile;
+  map.row_title = map.col_title = map.title = kHostile[0] + kHostile[9];
+  return map;
 }
 
-TEST(HeatMap, ReplacesWhatXmlCannotHold) {
-  EXPECT_EQ(xml_text(std::string("a\0b\x1f\n", 5)), "a\uFFFDb\uFFFD\uFFFD");
-  EXPECT_EQ(xml_text("\xff\xc3"), "\uFFFD\uFFFD");            // no character
-  EXPECT_EQ(xml_text("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");  // half of a surrogate pair
-  EXPECT_EQ(xml_text("\xe0\x80\xaf"), "\uFFFD\uFFFD\uFFFD");  // a longer form than needed
-  EXPECT_EQ(xml_text("größe 世界 😀"), "größe 世界 😀");
+TEST(HeatMap, HostileLabelsStayTexts) {
+  const std::string text = to_svg(draw(hostile_map()));
+  EXPECT_EQ(text.find("<script"), std::string::npos);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find("\u202E"), std::string::npos);
+  const Element svg = read_svg(text);
+  test::expect_texts_fit(svg, "hostile labels");
+  const std::vector<std::string> labels = texts(svg, "row-label");
+  // The empty label is no text at all.
+  ASSERT_EQ(labels.size(), kHostile.size() - 1);
+  EXPECT_TRUE(labels[0].starts_with("<script>"));
+  EXPECT_TRUE(labels[0].ends_with("…"));
+  EXPECT_TRUE(labels[2].starts_with("nul\uFFFD"));
+  EXPECT_EQ(labels[3], "turned");
+  EXPECT_EQ(labels[4], "שלום עולם");
+  EXPECT_LT(labels[9].size(), 40u);
+  EXPECT_EQ(labels[10], "␣␣␣");
+  EXPECT_LT(text.size(), 200000u);
+}
+
+TEST(HeatMap, HostileLabelsLeaveThePictureWhole) {
+  const Drawing drawing = draw(hostile_map());
+  const test::Pixels pixels = test::read_png(to_png(drawing));
+  EXPECT_EQ(test::marks_at_edges(pixels), 0u);
+  // No label runs into the cells: those of the first column keep their colour at the left edge.
+  const Element svg = read_svg(drawing);
+  for (const Element* cell : of_class(svg, "cell")) {
+    if (cell->number("x") != of_class(svg, "cell")[0]->number("x")) continue;
+    EXPECT_EQ(hex(pixels.at(2 * cell->number("x") + 2, 2 * (cell->number("y") + cell->number("height") / 2))),
+              cell->attribute("fill"));
+  }
+}
+
+TEST(HeatMap, TextsFitAtEverySize) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int, int>>{{1, 1},
+                                                                   {1, 2},
+                                                                   {1, 9},
+                                                                   {9, 1},
+                                                                   {4, 4},
+                                                                   {11, 11},
+                                                                   {40, 3},
+                                                                   {64, 64},
+                                                                   {200, 7},
+                                                                   {512, 512},
+                                                                   {1, 1281},
+                                                                   {1300, 2}})
+    for (const bool tokens : {false, true}) {
+      HeatMap map = ramp(rows, cols);
+      map.title = "A title that is longer than a small map is wide, so that it must be broken into lines";
+      map.row_title = "query";
+      map.col_title = "key";
+      if (tokens) {
+        for (int n = 0; n < rows; ++n) map.row_labels.push_back("token" + std::to_string(n * n));
+        for (int n = 0; n < cols; ++n) map.col_labels.push_back("extraordinarily" + std::to_string(n));
+      }
+      const std::string what = std::to_string(rows) + " × " + std::to_string(cols) + (tokens ? " with tokens" : "");
+      const Drawing drawing = draw(map);
+      const Element svg = read_svg(drawing);
+      test::expect_texts_fit(svg, what);
+      EXPECT_LE(drawing.width, 1000) << what;
+      EXPECT_LE(drawing.height, 1000) << what;
+      EXPECT_EQ(svg.attribute("viewBox"), "0 0 " + svg.attribute("width") + " " + svg.attribute("height"));
+      EXPECT_EQ(test::marks_at_edges(test::read_png(to_png(drawing))), 0u) << what;
+    }
+}
+
+TEST(HeatMap, NumbersBesideManyRowsAreRound) {
+  const std::vector<std::string> labels = texts(read(ramp(512, 512)), "row-label");
+  EXPECT_EQ(labels.front(), "1");
+  EXPECT_EQ(labels[1], "50");
+  EXPECT_EQ(labels.back(), "500");
+}
+
+TEST(HeatMap, PngShowsTheColoursOfTheNumbers) {
+  for (const std::int64_t size : {1, 4, 11, 70, 100, 512}) {
+    const HeatMap map = ramp(size, size);
+    const Drawing drawing = draw(map);
+    const test::Pixels pixels = test::read_png(to_png(drawing));
+    EXPECT_EQ(pixels.width, 2 * drawing.width);
+    EXPECT_EQ(pixels.height, 2 * drawing.height);
+    const Element svg = read_svg(drawing);
+    // One rectangle for each cell, or one image of them all.
+    const Element& first = *of_class(svg, size * size > 6400 ? "cell-image" : "cell").at(0);
+    const double cell = size * size > 6400 ? first.number("width") / static_cast<double>(size) : first.number("width");
+    for (const double i : {0.0, static_cast<double>(size / 2), static_cast<double>(size - 1)})
+      for (const double j : {0.0, static_cast<double>(size / 3), static_cast<double>(size - 1)}) {
+        const double value = map.values[static_cast<std::size_t>(i * static_cast<double>(size) + j)];
+        // A quarter into the cell: numbers stand in the middle.
+        const double x = 2 * (first.number("x") + cell * (j + 0.25)), y = 2 * (first.number("y") + cell * (i + 0.2));
+        EXPECT_EQ(hex(pixels.at(x, y)), hex(color_at(value))) << size << ": " << i << ", " << j;
+      }
+  }
+}
+
+TEST(HeatMap, LargeMapsKeepTheLargestOfEachBlock) {
+  HeatMap map;
+  map.rows = map.cols = 4096;
+  map.values.assign(4096 * 4096, 0.0);
+  map.values[static_cast<std::size_t>(1001 * 4096 + 3002)] = 1;
+  map.values[7] = std::numeric_limits<double>::quiet_NaN();
+  const HeatMap blocks = largest_of_blocks(map, kMaxCells, kMaxCells);
+  EXPECT_EQ(blocks.rows, 1024);
+  EXPECT_EQ(blocks.values[static_cast<std::size_t>(250 * 1024 + 750)], 1);
+  EXPECT_EQ(std::count(blocks.values.begin(), blocks.values.end(), 1.0), 1);
+  EXPECT_EQ(std::count(blocks.values.begin(), blocks.values.end(), 0.0), 1024 * 1024 - 1);
+  const Drawing drawing = draw(map);
+  const Element svg = read_svg(drawing);
+  EXPECT_EQ(texts(svg, "note"), (std::vector<std::string>{"each cell is the largest of 4 × 4 numbers"}));
+  EXPECT_LE(drawing.width, 1000);
+  const Element& image = *of_class(svg, "cell-image").at(0);
+  const test::Pixels pixels = test::read_png(to_png(drawing));
+  const double cell = 2 * image.number("width") / 1024;
+  EXPECT_EQ(hex(pixels.at(2 * image.number("x") + 750.5 * cell, 2 * image.number("y") + 250.5 * cell)),
+            hex(color_at(1)));
+  EXPECT_EQ(hex(pixels.at(2 * image.number("x") + 752.5 * cell, 2 * image.number("y") + 250.5 * cell)),
+            hex(color_at(0)));
+}
+
+TEST(HeatMap, BlocksAtTheEndMayBeSmaller) {
+  const HeatMap blocks = largest_of_blocks(ramp(5, 7), 2, 3);
+  EXPECT_EQ(blocks.rows, 2);
+  EXPECT_EQ(blocks.cols, 3);
+  EXPECT_EQ(blocks.row_block, 3);
+  EXPECT_EQ(blocks.values.back(), 1);
+  EXPECT_DOUBLE_EQ(blocks.values[0], (2 * 7 + 2) / 34.0);
+}
+
+TEST(HeatMap, TokensOfADecodedSequence) {
+  const std::vector<std::string> source{"a", "b", "c"}, target{"x", "y"};
+  const std::vector<float> weights{0, 0.5, 0.5, 1, 0, 0};
+  const Element svg = read_svg(heat_map(std::span<const float>(weights), source, target, "pair"));
+  EXPECT_EQ(texts(svg, "col-label"), source);
+  EXPECT_EQ(texts(svg, "row-label"), target);
+  EXPECT_EQ(texts(svg, "col-title"), (std::vector<std::string>{"source"}));
+  EXPECT_EQ(fills(svg, "cell")[3], hex(color_at(1)));
+  EXPECT_EQ(of_class(svg, "cell")[1]->tip(), "x → b: 0.5");
+  EXPECT_EQ(svg.tip(), "pair");
+  EXPECT_THROW(heat_map(std::span<const float>(weights), target, target, ""), Error);
+}
+
+TEST(HeatMap, RangeOfColours) {
+  EXPECT_EQ(color_range(std::vector<double>{0.2, 0.4}), std::pair(0.0, 0.4));
+  EXPECT_EQ(color_range(std::vector<double>{-1, 3}), std::pair(-1.0, 3.0));
+  EXPECT_EQ(color_range(std::vector<double>{0, 0}), std::pair(0.0, 1.0));
+}
+
+TEST(HeatMapGrid, SharesOneScale) {
+  HeatMapGrid grid;
+  grid.title = "heads";
+  grid.high = 2;
+  for (int n = 0; n < 12; ++n) {
+    HeatMap map = ramp(3, 3);
+    map.title = "head " + std::to_string(n);
+    map.row_labels = map.col_labels = {"the", "<b>", "extraordinarily long"};
+    map.high = 1 + n;  // not used
+    grid.maps.push_back(map);
+  }
+  const Element svg = read_svg(draw(grid));
+  EXPECT_EQ(fills(svg, "cell").size(), 12u * 9u);
+  EXPECT_EQ(fills(svg, "cell")[8], hex(color_at(0.5)));
+  EXPECT_EQ(fills(svg, "cell").back(), hex(color_at(0.5)));
+  EXPECT_EQ(texts(svg, "map-title").size(), 12u);
+  EXPECT_EQ(of_class(svg, "color-bar").size(), 1u);
+  test::expect_texts_fit(svg, "grid");
+}
+
+TEST(HeatMapGrid, ManyMapsStayReadable) {
+  for (const auto& [count, size] :
+       std::vector<std::pair<int, int>>{{1, 1}, {3, 700}, {48, 128}, {144, 40}, {600, 20}}) {
+    HeatMapGrid grid;
+    for (int n = 0; n < count; ++n) {
+      grid.maps.push_back(ramp(size, size));
+      grid.maps.back().title = "layer " + std::to_string(n / 12) + ", head " + std::to_string(n % 12);
+    }
+    const Drawing drawing = draw(grid);
+    test::expect_texts_fit(read_svg(drawing), std::to_string(count) + " maps");
+    EXPECT_LT(drawing.width, 1600) << count;
+  }
+}
+
+TEST(HeatMapGrid, RefusesMapsOfDifferentSizes) {
+  HeatMapGrid grid;
+  EXPECT_THROW(draw(grid), Error);
+  grid.maps = {ramp(2, 2), ramp(2, 3)};
+  EXPECT_THROW(draw(grid), Error);
 }
 
 TEST(HeatMap, RefusesSizesThatDoNotFit) {
   HeatMap map = ramp(2, 2);
   map.values.pop_back();
-  EXPECT_THROW(heat_map_svg(map), Error);
+  EXPECT_THROW(draw(map), Error);
   map = ramp(2, 2);
   map.row_labels = {"one"};
-  EXPECT_THROW(heat_map_svg(map), Error);
+  EXPECT_THROW(draw(map), Error);
   map = ramp(2, 2);
   map.col_labels = {"one", "two", "three"};
-  EXPECT_THROW(heat_map_svg(map), Error);
+  EXPECT_THROW(draw(map), Error);
   map = ramp(2, 2);
   map.low = map.high;
-  EXPECT_THROW(heat_map_svg(map), Error);
-  EXPECT_THROW(heat_map_svg(HeatMap{}), Error);
+  EXPECT_THROW(draw(map), Error);
+  EXPECT_THROW(draw(HeatMap{}), Error);
 }
 
 }  // namespace

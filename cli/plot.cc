@@ -1,0 +1,172 @@
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/plot_kinds.h"
+#include "cli/verbs.h"
+
+namespace rapt::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "rapt plot KIND --help explains a kind. Without --out the picture is shown in the terminal. See docs/pictures.md.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt plot heatmap result/weights.npy --head 0,3 --out head.svg\n"
+    "  rapt plot curves run/metrics.jsonl --y loss,accuracy --out curves.png\n";
+
+// Adds the options of one kind; `arguments` lives as long as the callback that holds it.
+template <class Arguments>
+struct Kind {
+  CLI::App* app;
+  std::shared_ptr<Arguments> arguments = std::make_shared<Arguments>();
+
+  Kind(CLI::App& verb, const char* name, const char* help, const char* footer, void (*plot)(const Arguments&))
+      : app(verb.add_subcommand(name, help)) {
+    app->footer(footer);
+    app->callback([plot, held = arguments] { plot(*held); });
+  }
+
+  CLI::Option* option(const char* name, std::string& target, const char* help, const char* takes) {
+    return app->add_option(name, target, help)->type_name(takes)->check(value_given());
+  }
+
+  void add_output() {
+    Output& output = arguments->output;
+    option("--out", output.out, "The picture; without it the terminal shows it", "FILE.svg|FILE.png");
+    option("--title", output.title, "A line above the picture", "TEXT");
+    option("--theme", output.theme, "auto: an SVG that follows the reader's system [light]", "light|dark|auto");
+    option("--scale", output.scale, "Pixels of a PNG for each unit of the drawing [2]", "X");
+  }
+
+  void add_labels(const char* words, const char* file, LabelArguments& labels, const char* help) {
+    option(words, labels.words, help, "\"TOK TOK ...\"");
+    option(file, labels.file, "The same, one on each line of a file", "FILE");
+  }
+};
+
+void add_heat_map(CLI::App& verb) {
+  Kind<HeatMapArguments> kind(
+      verb, "heatmap", "An array as a map of colours, or a grid of them",
+      "The array is [R,C], [H,R,C] or [B,H,R,C]; several heads make a grid. Above 1280 rows or\n"
+      "columns each cell is the largest of a block.\n"
+      "\n"
+      "Example:\n"
+      "  rapt plot heatmap weights.npy --head 0,1 --rows \"I saw a cat\" --cols \"I saw a cat\" "
+      "--values --out map.svg",
+      plot_heat_map);
+  HeatMapArguments& a = *kind.arguments;
+  kind.option("file", a.file, "The array", "A.npy")->required();
+  kind.add_output();
+  kind.add_labels("--rows", "--row-labels", a.rows, "Labels of the rows");
+  kind.add_labels("--cols", "--col-labels", a.cols, "Labels of the columns");
+  kind.option("--head", a.head, "One map, counted from 0", "B,H|H");
+  kind.option("--range", a.range, "The numbers at the ends of the colours [0 and the largest]", "LOW,HIGH");
+  kind.app->add_flag("--values", a.values, "Write the numbers into the cells, up to 40 x 40");
+}
+
+void add_curves(CLI::App& verb) {
+  Kind<CurvesArguments> kind(
+      verb, "curves", "Lines over steps: losses, accuracies",
+      "The file has a JSON object on each line, or is a run's directory with metrics.jsonl, or an\n"
+      "array [N] or [N,S] of S series. null and NaN leave a gap.\n"
+      "\n"
+      "Example:\n"
+      "  rapt plot curves run/metrics.jsonl --x step --y loss,valid_loss --log --out loss.svg",
+      plot_curves);
+  CurvesArguments& a = *kind.arguments;
+  kind.option("file", a.curves.file, "Metrics, a run, or an array", "metrics.jsonl|RUN|A.npy")->required();
+  kind.add_output();
+  kind.option("--x", a.curves.x, "Field along the axis [step, else epoch, else the line]", "NAME");
+  kind.option("--y", a.curves.y, "Fields to draw [the losses, else all]; for an array their names", "NAME,...");
+  kind.app->add_flag("--log", a.curves.log, "Logarithmic y axis");
+  kind.app->add_flag("--log-x", a.curves.log_x, "Logarithmic x axis");
+}
+
+void add_alignment(CLI::App& verb) {
+  Kind<AlignmentArguments> kind(
+      verb, "alignment", "Source and target tokens joined by lines",
+      "The array is [target, source], or has heads before that. The heavier, the darker.\n"
+      "\n"
+      "Example:\n"
+      "  rapt plot alignment w.npy --source \"the cat\" --target \"le chat\" --out alignment.svg",
+      plot_alignment);
+  AlignmentArguments& a = *kind.arguments;
+  kind.option("file", a.file, "The weights", "W.npy")->required();
+  kind.add_output();
+  kind.add_labels("--source", "--source-labels", a.source, "The source tokens [numbers]");
+  kind.add_labels("--target", "--target-labels", a.target, "The target tokens [numbers]");
+  kind.option("--head", a.head, "One map, counted from 0", "B,H|H");
+}
+
+void add_bars(CLI::App& verb) {
+  Kind<TableArguments> kind(
+      verb, "bars", "Bars in groups, with their numbers",
+      "The file: {\"groups\": [\"a\", \"b\"], \"series\": [{\"name\": \"x\", \"values\": [1, 2]}]} with\n"
+      "\"title\" and \"value\" (the axis) as you like; or what rapt bench --json prints.\n"
+      "\n"
+      "Example:\n"
+      "  rapt bench --quick --json > bench.json && rapt plot bars bench.json --y fraction --out bars.svg",
+      plot_bars);
+  TableArguments& a = *kind.arguments;
+  kind.option("file", a.file, "The numbers", "FILE.json")->required();
+  kind.add_output();
+  kind.option("--y", a.field, "Of a benchmark: the number to show [seconds]", "NAME");
+}
+
+void add_scaling(CLI::App& verb) {
+  Kind<TableArguments> kind(
+      verb, "scaling", "How cost grows with size, both axes logarithmic",
+      "The file: {\"series\": [{\"name\": \"n\", \"x\": [1, 2], \"y\": [1, 4]}]} with \"title\", \"x\" and \"y\"\n"
+      "(the axes) and \"slopes\" (of the guides) as you like; or what rapt bench growth --json prints.\n"
+      "\n"
+      "Example:\n"
+      "  rapt plot scaling growth.json --title \"Time over length\" --out scaling.svg",
+      plot_scaling);
+  TableArguments& a = *kind.arguments;
+  kind.option("file", a.file, "The numbers", "FILE.json")->required();
+  kind.add_output();
+  kind.option("--y", a.field, "Of a benchmark: the number to show [seconds]", "NAME");
+}
+
+void add_centers(CLI::App& verb) {
+  Kind<CentersArguments> kind(
+      verb, "centers", "Where heads look, seen from the query pixel",
+      "Centres are [L,H,2] or [E,L,H,2] (epochs, layers, heads; rows down, columns right),\n"
+      "covariances [L,H,2,2] or [E,L,H,2,2]; a run's directory has centers.npy and covariances.npy.\n"
+      "\n"
+      "Example:\n"
+      "  rapt plot centers centers.npy covariances.npy --out centers.svg",
+      plot_centers);
+  CentersArguments& a = *kind.arguments;
+  kind.app->add_option("files", a.files, "Centres, and covariances where there are")
+      ->type_name("FILE.npy...|RUN")
+      ->required()
+      ->check(value_given());
+  kind.add_output();
+}
+
+}  // namespace
+
+void add_plot(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("plot", "Pictures of arrays, runs and measurements, as SVG or PNG");
+  verb->require_subcommand(0, 1);
+  verb->get_formatter()->label("SUBCOMMAND", "KIND");
+  add_heat_map(*verb);
+  add_curves(*verb);
+  add_alignment(*verb);
+  add_bars(*verb);
+  add_scaling(*verb);
+  add_centers(*verb);
+  std::string names;
+  for (CLI::App* kind : verb->get_subcommands([](CLI::App*) { return true; })) {
+    kind->group("Kinds");
+    names += (names.empty() ? "" : ", ") + kind->get_name();
+  }
+  verb->footer(kFooter);
+  // CLI11 would say only that something is missing; say what there is.
+  verb->callback([verb, names] {
+    if (verb->get_subcommands().empty()) throw Error("plot: no kind is given; takes " + names);
+  });
+}
+
+}  // namespace rapt::cli

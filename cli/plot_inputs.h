@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "pictures/bars.h"
+#include "pictures/centers.h"
+#include "pictures/curves.h"
+#include "pictures/heatmap.h"
+#include "pictures/heatmap_grid.h"
+#include "pictures/scaling.h"
+#include "tensor/array.h"
+
+// What the sub-verbs of `rapt plot` read. Errors begin with "plot SUBVERB: ".
+namespace rapt::cli {
+
+// Labels given on the command line, or one on each line of a file.
+struct LabelArguments {
+  std::string words;
+  std::string file;
+};
+
+// Empty where neither is given. `option` names it in errors: "plot heatmap: --rows".
+std::vector<std::string> read_labels(const std::string& option, const LabelArguments& arguments);
+
+// An .npy file that fits into memory along with a copy.
+Array read_plot_array(const std::string& verb, const std::string& file);
+
+// Some of its numbers as doubles.
+std::vector<double> numbers_of(const Array& array, std::int64_t first, std::int64_t count);
+
+// One attention map [R, C] out of [R, C], [H, R, C] or [B, H, R, C].
+struct MapPlace {
+  std::int64_t offset = 0;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::string title;  // "head 3"; empty where the array holds one map
+};
+
+// The map of --head, or all of them where `head` is empty.
+std::vector<MapPlace> map_places(const std::string& verb, const std::string& file, const Array& array,
+                                 const std::string& head);
+
+// Throws where a number is not finite, and says where it is.
+void require_finite(const std::string& verb, const std::string& file, const std::vector<double>& values,
+                    const MapPlace& place);
+
+struct CurveArguments {
+  std::string file;
+  std::string x;
+  std::string y;
+  bool log = false;
+  bool log_x = false;
+};
+
+// metrics.jsonl, a run's directory, or an array [N] or [N, S].
+pictures::Curves read_curves(const CurveArguments& arguments);
+
+// {"groups": […], "series": [{"name": …, "values": […]}]}, or what `rapt bench --json` prints; `field` is of the latter.
+pictures::Bars read_bars(const std::string& file, const std::string& field);
+
+// {"series": [{"name": …, "x": […], "y": […]}], "slopes": […]}, or what `rapt bench --json` prints.
+pictures::Scaling read_scaling(const std::string& file, const std::string& field);
+
+// centers.npy and perhaps covariances.npy, by name or of a run's directory.
+pictures::HeadCenters read_centers(const std::vector<std::string>& files);
+
+}  // namespace rapt::cli

@@ -1,0 +1,113 @@
+#include "pictures/bars.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "pictures/frame.h"
+#include "pictures/text.h"
+#include "rapt/error.h"
+
+namespace rapt::pictures {
+namespace {
+
+constexpr double kBar = 17;
+constexpr double kGap = 14;  // between groups
+constexpr double kWidth = 520;
+constexpr double kGroupName = 200;
+constexpr std::size_t kMaxBars = 400;
+
+// The widest number on one side of 0.
+double number_width(const Bars& bars, bool negative) {
+  double most = 0;
+  for (const BarSeries& series : bars.series)
+    for (const double value : series.values)
+      if (std::isfinite(value) && (value < 0) == negative)
+        most = std::max(most, text_width(short_number(value), kSmallSize) + 8);
+  return most;
+}
+
+void check_bars(const Bars& bars) {
+  if (bars.groups.empty() || bars.series.empty()) throw Error("bars: needs at least one group and one series");
+  if (bars.groups.size() * bars.series.size() > kMaxBars)
+    throw Error("bars: got " + std::to_string(bars.groups.size()) + " groups of " + std::to_string(bars.series.size()) +
+                " bars; takes at most " + std::to_string(kMaxBars) + " bars");
+  bool any = false;
+  for (const BarSeries& series : bars.series) {
+    if (series.values.size() != bars.groups.size())
+      throw Error("bars: '" + series.name + "' has " + std::to_string(series.values.size()) + " numbers for " +
+                  std::to_string(bars.groups.size()) + " groups");
+    for (const double value : series.values) {
+      if (std::isinf(value)) throw Error("bars: '" + series.name + "' holds an infinite number");
+      any = any || std::isfinite(value);
+    }
+  }
+  if (!any) throw Error("bars: there is no finite number to draw");
+}
+
+// From 0 to the longest bar, with room for the numbers at the ends.
+Scale value_scale(const Bars& bars) {
+  double low = 0, high = 0;
+  for (const BarSeries& series : bars.series)
+    for (const double value : series.values)
+      if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
+  const double left = low < 0 ? number_width(bars, true) : 0;
+  const double right = high > 0 || low == high ? number_width(bars, false) : 0;
+  if (low == high) high = 1;
+  const double unit = (high - low) / (kWidth - left - right);
+  return {low - left * unit, high + right * unit};
+}
+
+}  // namespace
+
+Drawing draw(const Bars& bars) {
+  check_bars(bars);
+  const auto groups = static_cast<double>(bars.groups.size());
+  const double group = kBar * static_cast<double>(bars.series.size()) + kGap;
+  FrameSpec spec;
+  spec.title = bars.title;
+  spec.width = kWidth;
+  spec.height = group * groups;
+  spec.y_lines = false;
+  spec.x.title = bars.value_title.empty() && bars.series.size() == 1 ? bars.series[0].name : bars.value_title;
+  spec.x.scale = value_scale(bars);
+  spec.y.scale = {groups, 0};
+  for (std::size_t n = 0; n < bars.groups.size(); ++n)
+    spec.y.ticks.push_back({static_cast<double>(n) + 0.5, clipped(visible(bars.groups[n]), kSmallSize, kGroupName)});
+  if (bars.series.size() > 1)
+    for (std::size_t n = 0; n < bars.series.size(); ++n)
+      spec.legend.push_back({bars.series[n].name, look_of(n), LegendMark::box});
+
+  Frame frame = make_frame(spec);
+  const double zero = frame.x.at(0);
+  Group shapes{.kind = "bars"};
+  for (std::size_t g = 0; g < bars.groups.size(); ++g)
+    for (std::size_t n = 0; n < bars.series.size(); ++n) {
+      const double value = bars.series[n].values[g];
+      const double y = frame.area.y + group * static_cast<double>(g) + kGap / 2 + kBar * static_cast<double>(n);
+      if (!std::isfinite(value)) {
+        shapes.items.push_back({Text{.kind = "missing",
+                                     .at = {zero + 5, y + kBar / 2 + 4},
+                                     .content = "–",
+                                     .size = kSmallSize,
+                                     .color = Role::muted}});
+        continue;
+      }
+      const double end = frame.x.at(value);
+      const std::string label = short_number(value);
+      shapes.items.push_back({Rect{"bar",
+                                   {std::min(zero, end), y + 1, std::abs(end - zero), kBar - 2},
+                                   {.fill = look_of(n).color},
+                                   visible(bars.series[n].name) + ", " + visible(bars.groups[g]) + ": " + label}});
+      shapes.items.push_back({Text{.kind = "value",
+                                   .at = {value < 0 ? end - 5 : end + 5, y + kBar / 2 + 4},
+                                   .content = label,
+                                   .size = kSmallSize,
+                                   .anchor = value < 0 ? Anchor::end : Anchor::start}});
+    }
+  if (spec.x.scale.low < 0)
+    shapes.items.push_back({Line{"zero", {zero, frame.area.y}, {zero, frame.area.bottom()}, {Role::axis}}});
+  frame.drawing.add(std::move(shapes));
+  return std::move(frame.drawing);
+}
+
+}  // namespace rapt::pictures

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pictures/drawing.h"
+
+namespace rapt::pictures {
+
+struct BarSeries {
+  std::string name;
+  std::vector<double> values;  // one for each group; NaN: none
+};
+
+// Groups of bars from left to right, one group below the other, each bar with its number.
+struct Bars {
+  std::string title;
+  std::string value_title;
+  std::vector<std::string> groups;
+  std::vector<BarSeries> series;
+};
+
+Drawing draw(const Bars& bars);
+
+}  // namespace rapt::pictures

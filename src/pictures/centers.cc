@@ -1,0 +1,212 @@
+#include "pictures/centers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <tuple>
+
+#include "pictures/frame.h"
+#include "pictures/text.h"
+#include "rapt/error.h"
+
+namespace rapt::pictures {
+namespace {
+
+constexpr double kSide = 250;
+constexpr double kGap = 22;
+constexpr double kTitle = 20;
+constexpr std::int64_t kMaxColumns = 3;
+constexpr std::int64_t kMaxLayers = 64;
+constexpr std::int64_t kMaxHeads = 256;
+// Radius over standard deviation of the ellipse that holds this share of a normal distribution: √(−2 ln(1 − p)).
+const double kHalf = std::sqrt(-2 * std::log(0.5));
+const double kMost = std::sqrt(-2 * std::log(0.1));
+
+struct Spread {
+  double major = 0, minor = 0;  // standard deviations along the axes
+  double degrees = 0;           // of the major one, clockwise from the columns
+};
+
+std::size_t index_of(const HeadCenters& c, std::int64_t epoch, std::int64_t layer, std::int64_t head) {
+  return static_cast<std::size_t>((epoch * c.layers + layer) * c.heads + head);
+}
+
+// Columns go right, rows go down, as on the page.
+Point center_at(const HeadCenters& c, std::int64_t epoch, std::int64_t layer, std::int64_t head) {
+  const std::size_t n = 2 * index_of(c, epoch, layer, head);
+  return {c.centers[n + 1], c.centers[n]};
+}
+
+Spread spread_at(const HeadCenters& c, std::int64_t layer, std::int64_t head) {
+  const std::size_t n = 4 * index_of(c, c.epochs - 1, layer, head);
+  const double rows = c.covariances[n], cols = c.covariances[n + 3];
+  const double both = (c.covariances[n + 1] + c.covariances[n + 2]) / 2;
+  const double middle = (rows + cols) / 2, radius = std::hypot((cols - rows) / 2, both);
+  return {std::sqrt(std::max(middle + radius, 0.0)), std::sqrt(std::max(middle - radius, 0.0)),
+          0.5 * std::atan2(2 * both, cols - rows) * 180 / std::numbers::pi};
+}
+
+void check_centers(const HeadCenters& c) {
+  const auto fail = [](const std::string& what) { throw Error("head centres: " + what); };
+  if (c.epochs < 1 || c.layers < 1 || c.heads < 1) fail("needs at least one epoch, layer and head");
+  if (c.layers > kMaxLayers || c.heads > kMaxHeads)
+    fail("got " + std::to_string(c.layers) + " layers of " + std::to_string(c.heads) + " heads; takes at most " +
+         std::to_string(kMaxLayers) + " of " + std::to_string(kMaxHeads));
+  const auto count = static_cast<std::size_t>(c.epochs * c.layers * c.heads);
+  if (c.centers.size() != 2 * count) fail("needs two numbers for each epoch, layer and head");
+  if (!c.covariances.empty() && c.covariances.size() != 4 * count)
+    fail("needs a 2 × 2 covariance for each epoch, layer and head");
+  const auto finite = [](double x) { return std::isfinite(x) && std::abs(x) < 1e9; };
+  if (!std::all_of(c.centers.begin(), c.centers.end(), finite)) fail("a centre is not a finite number below 1e9");
+  if (!std::all_of(c.covariances.begin(), c.covariances.end(), finite))
+    fail("a covariance is not a finite number below 1e9");
+  for (std::size_t n = 0; n < c.covariances.size(); n += 4) {
+    const double* m = c.covariances.data() + n;
+    const double size = std::abs(m[0]) + std::abs(m[3]) + 1e-12;
+    if (std::abs(m[1] - m[2]) > 1e-3 * size || m[0] < -1e-6 * size || m[3] < -1e-6 * size ||
+        m[0] * m[3] - m[1] * m[2] < -1e-3 * size * size)
+      fail("a covariance is not symmetric and positive");
+  }
+}
+
+// Everything in sight, but for ellipses that are far larger than the others.
+double range_of(const HeadCenters& c) {
+  double range = 0.5;
+  for (std::int64_t e = 0; e < c.epochs; ++e)
+    for (std::int64_t l = 0; l < c.layers; ++l)
+      for (std::int64_t h = 0; h < c.heads; ++h) {
+        const Point p = center_at(c, e, l, h);
+        range = std::max({range, std::abs(p.x), std::abs(p.y)});
+      }
+  if (c.covariances.empty()) return range * 1.12;
+  std::vector<double> extents;
+  for (std::int64_t l = 0; l < c.layers; ++l)
+    for (std::int64_t h = 0; h < c.heads; ++h) {
+      const Point p = center_at(c, c.epochs - 1, l, h);
+      extents.push_back(std::max(std::abs(p.x), std::abs(p.y)) + kMost * spread_at(c, l, h).major);
+    }
+  std::sort(extents.begin(), extents.end());
+  const double usual = extents[extents.size() / 2];
+  return std::max(range * 1.12, std::min(extents.back(), 3 * usual) * 1.05);
+}
+
+struct Panel {
+  Box box;
+  Scale x, y;
+  Point at(Point p) const { return {x.at(p.x), y.at(p.y)}; }
+};
+
+void add_head(Group& group, const HeadCenters& c, const Panel& panel, std::int64_t layer, std::int64_t head) {
+  const Look look = look_of(static_cast<std::size_t>(head));
+  const Point center = center_at(c, c.epochs - 1, layer, head);
+  const Point at = panel.at(center);
+  if (!c.covariances.empty()) {
+    const Spread spread = spread_at(c, layer, head);
+    const double unit = (panel.x.to - panel.x.from) / (panel.x.high - panel.x.low);
+    for (const auto& [factor, fill, kind] : {std::tuple{kMost, 0.07, "ellipse-90"}, {kHalf, 0.16, "ellipse-50"}}) {
+      const double major = std::max(factor * spread.major * unit, 0.5);
+      const double minor = std::max(factor * spread.minor * unit, 0.5);
+      group.items.push_back({Ellipse{kind, at, major, minor, spread.degrees, {.fill = look.color, .opacity = fill}}});
+      group.items.push_back(
+          {Ellipse{kind, at, major, minor, spread.degrees, {.stroke = Stroke{look.color, 1}, .opacity = 0.75}}});
+    }
+  }
+  if (c.epochs > 1) {
+    std::vector<Point> way;
+    for (std::int64_t e = 0; e < c.epochs; ++e) way.push_back(panel.at(center_at(c, e, layer, head)));
+    const Point start = way.front();
+    group.items.push_back({Polyline{"trajectory", std::move(way), {.stroke = Stroke{look.color, 1.25}}}});
+    group.items.push_back(
+        {Ellipse{"start", start, 2.2, 2.2, 0, {.fill = Role::page, .stroke = Stroke{look.color, 1.25}}}});
+  }
+  group.items.push_back(marker("center", at, 4.2, look,
+                               "head " + std::to_string(head + 1) + ": " + short_number(center.y) + " rows, " +
+                                   short_number(center.x) + " columns"));
+}
+
+void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::int64_t layer, bool left, bool bottom) {
+  const Box& box = panel.box;
+  Group grid{.kind = "axes", .crisp = true};
+  for (const Tick& tick : fitting_ticks(panel.x, kSide * 0.9, kSmallSize, true)) {
+    const double x = panel.x.at(tick.value), y = panel.y.at(tick.value);
+    const Role role = tick.value == 0 ? Role::axis : Role::grid;
+    grid.items.push_back({Line{"grid", {x, box.y}, {x, box.bottom()}, {role}}});
+    grid.items.push_back({Line{"grid", {box.x, y}, {box.right(), y}, {role}}});
+    if (bottom)
+      drawing.add(Text{.kind = "x-tick",
+                       .at = {x, box.bottom() + 16},
+                       .content = tick.text,
+                       .size = kSmallSize,
+                       .anchor = Anchor::middle});
+    if (left)
+      drawing.add(Text{
+          .kind = "y-tick", .at = {box.x - 7, y + 4}, .content = tick.text, .size = kSmallSize, .anchor = Anchor::end});
+  }
+  grid.items.push_back({Rect{"panel", box, {.stroke = Stroke{Role::axis}}}});
+  drawing.add(std::move(grid));
+  Group group{.kind = "layer", .clip = box};
+  for (std::int64_t head = 0; head < c.heads; ++head) add_head(group, c, panel, layer, head);
+  // The query: a small plus that nothing hides.
+  const Point query = panel.at({0, 0});
+  group.items.push_back({Line{"query", {query.x - 6, query.y}, {query.x + 6, query.y}, {Role::ink, 1.5}}});
+  group.items.push_back({Line{"query", {query.x, query.y - 6}, {query.x, query.y + 6}, {Role::ink, 1.5}}});
+  drawing.add(std::move(group));
+  if (c.layers > 1)
+    drawing.add(Text{.kind = "panel-title",
+                     .at = {box.x, box.y - 7},
+                     .content = "layer " + std::to_string(layer + 1),
+                     .color = Role::muted});
+}
+
+}  // namespace
+
+Drawing draw(const HeadCenters& c) {
+  check_centers(c);
+  const std::int64_t cols = std::min(c.layers, kMaxColumns), rows = (c.layers + cols - 1) / cols;
+  const double range = range_of(c);
+  const double panel_title = c.layers > 1 ? kTitle : 0;
+  double widest_tick = 0;
+  for (const Tick& tick : fitting_ticks({-range, range}, kSide * 0.9, kSmallSize, true))
+    widest_tick = std::max(widest_tick, text_width(tick.text, kSmallSize));
+  const double left = kMargin + 22 + widest_tick + 8;
+  const double right = left + (kSide + kGap) * static_cast<double>(cols) - kGap;
+
+  std::vector<LegendEntry> legend;
+  for (std::int64_t head = 0; head < c.heads; ++head)
+    legend.push_back({"head " + std::to_string(head + 1), look_of(static_cast<std::size_t>(head)), LegendMark::point});
+  std::string note = "+ the query";
+  if (!c.covariances.empty()) note += "; ellipses hold 50 % and 90 % of the weight";
+  if (c.epochs > 1) note += "; lines: from epoch 1 (ring) to epoch " + std::to_string(c.epochs);
+
+  Drawing drawing{.title = c.title};
+  drawing.width =
+      std::ceil(std::max(right + legend_width(legend), 2 * kMargin + text_width(note, kSmallSize)) + kMargin);
+  const double top = add_title(drawing, c.title) + panel_title;
+  if (drawing.title.empty()) drawing.title = "head centres";
+  const double bottom = top + (kSide + kGap + panel_title) * static_cast<double>(rows) - kGap - panel_title;
+  drawing.height = std::ceil(std::max(bottom + 70, top + legend_height(legend) + kMargin));
+
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    const double x = left + (kSide + kGap) * static_cast<double>(layer % cols);
+    const double y = top + (kSide + kGap + panel_title) * static_cast<double>(layer / cols);
+    const Panel panel{{x, y, kSide, kSide}, {-range, range, false, x, x + kSide}, {-range, range, false, y, y + kSide}};
+    add_panel(drawing, c, panel, layer, layer % cols == 0, layer + cols >= c.layers);
+  }
+  add_legend(drawing, legend, right + 20, top);
+  drawing.add(Text{.kind = "x-title",
+                   .at = {(left + right) / 2, bottom + 36},
+                   .content = "columns from the query",
+                   .anchor = Anchor::middle,
+                   .color = Role::muted});
+  drawing.add(Text{.kind = "y-title",
+                   .at = {kMargin + 10, (top + bottom) / 2},
+                   .content = "rows from the query",
+                   .anchor = Anchor::middle,
+                   .degrees = -90,
+                   .color = Role::muted});
+  drawing.add(
+      Text{.kind = "note", .at = {kMargin, bottom + 60}, .content = note, .size = kSmallSize, .color = Role::muted});
+  return drawing;
+}
+
+}  // namespace rapt::pictures

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pictures/drawing.h"
+
+namespace rapt::pictures {
+
+// Where each head looks, seen from the query pixel at the origin: a point at its centre, ellipses that hold 50 % and 90 %
+// of its weight, and the way the centre went from the first epoch to the last. One panel for each layer.
+struct HeadCenters {
+  std::string title;
+  std::int64_t epochs = 1;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::vector<double> centers;           // [epochs, layers, heads, 2]: rows down, columns right
+  std::vector<double> covariances = {};  // [epochs, layers, heads, 2, 2] in the same order, or none
+};
+
+Drawing draw(const HeadCenters& centers);
+
+}  // namespace rapt::pictures

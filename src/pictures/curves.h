@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pictures/drawing.h"
+#include "pictures/series.h"
+
+namespace rapt::pictures {
+
+// Several named lines over one axis: losses, accuracies.
+struct Curves {
+  std::string title;
+  std::string x_title;
+  std::string y_title;  // empty: the name, where there is one series
+  std::vector<Series> series;
+  bool log_x = false;
+  bool log_y = false;
+};
+
+// Throws rapt::Error where there is nothing finite to draw, or x and y are not equally long.
+Drawing draw(const Curves& curves);
+
+}  // namespace rapt::pictures

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "pictures/drawing.h"
+
+namespace rapt::pictures {
+
+enum class PictureFormat : std::uint8_t { svg, png };
+
+// By the name's ending, .svg or .png; throws rapt::Error for another. Long work should ask before it starts.
+PictureFormat picture_format(const std::filesystem::path& path);
+
+struct PictureOptions {
+  Theme theme = Theme::light;
+  double scale = 2;  // pixels of a PNG for each unit of the drawing
+};
+
+// The bytes of the file.
+std::string encode_picture(const Drawing& drawing, PictureFormat format, const PictureOptions& options = {});
+
+// Writes the file under a temporary name and renames it.
+void write_picture(const Drawing& drawing, const std::filesystem::path& path, const PictureOptions& options = {});
+
+}  // namespace rapt::pictures

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "pictures/drawing.h"
+
+namespace rapt::pictures {
+
+// One named line: y over x. NaN leaves a gap.
+struct Series {
+  std::string name;
+  std::vector<double> x;
+  std::vector<double> y;
+};
+
+// How the n-th of several things looks: a colour-blind safe colour, and a dash and a marker for who sees none.
+struct Look {
+  Color color = Role::ink;
+  std::vector<double> dashes = {};
+  std::size_t marker = 0;
+};
+
+Look look_of(std::size_t n);
+
+// Circle, square, triangle, diamond, triangle down, cross: filled, with a rim of the page's colour.
+Item marker(const std::string& kind, Point at, double radius, const Look& look, std::string tip = {});
+
+}  // namespace rapt::pictures
