@@ -1,0 +1,132 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "models/config.h"
+#include "tasks/case.h"
+#include "tasks/reverse.h"
+#include "tasks/units.h"
+#include "training/options.h"
+
+// Every setting of a run, once: its name, its range and what it is for. The command line and config.json are made from
+// these lists. A visitor is called with (name, value, about) or, for numbers, (name, value, low, high, about).
+namespace rapt::tasks {
+
+template <class E>
+struct Names;
+
+template <>
+struct Names<models::Kind> {
+  static constexpr std::array list{std::pair<std::string_view, models::Kind>{"seq2seq", models::Kind::seq2seq},
+                                   std::pair<std::string_view, models::Kind>{"transformer", models::Kind::transformer}};
+};
+template <>
+struct Names<Cell> {
+  static constexpr std::array list{std::pair<std::string_view, Cell>{"rnn", Cell::rnn},
+                                   std::pair<std::string_view, Cell>{"gru", Cell::gru},
+                                   std::pair<std::string_view, Cell>{"lstm", Cell::lstm}};
+};
+template <>
+struct Names<models::Conditioning> {
+  static constexpr std::array list{
+      std::pair<std::string_view, models::Conditioning>{"first_step", models::Conditioning::first_step},
+      std::pair<std::string_view, models::Conditioning>{"every_step", models::Conditioning::every_step}};
+};
+template <>
+struct Names<layers::Positions> {
+  static constexpr std::array list{
+      std::pair<std::string_view, layers::Positions>{"none", layers::Positions::none},
+      std::pair<std::string_view, layers::Positions>{"one_hot", layers::Positions::one_hot},
+      std::pair<std::string_view, layers::Positions>{"sinusoidal", layers::Positions::sinusoidal},
+      std::pair<std::string_view, layers::Positions>{"learned", layers::Positions::learned},
+      std::pair<std::string_view, layers::Positions>{"rotary", layers::Positions::rotary}};
+};
+template <>
+struct Names<training::Optimizer> {
+  static constexpr std::array list{
+      std::pair<std::string_view, training::Optimizer>{"adam", training::Optimizer::adam},
+      std::pair<std::string_view, training::Optimizer>{"adamw", training::Optimizer::adamw},
+      std::pair<std::string_view, training::Optimizer>{"sgd", training::Optimizer::sgd}};
+};
+template <>
+struct Names<training::Schedule> {
+  static constexpr std::array list{
+      std::pair<std::string_view, training::Schedule>{"constant", training::Schedule::constant},
+      std::pair<std::string_view, training::Schedule>{"inverse_sqrt", training::Schedule::inverse_sqrt},
+      std::pair<std::string_view, training::Schedule>{"cosine", training::Schedule::cosine}};
+};
+template <>
+struct Names<Units> {
+  static constexpr std::array list{std::pair<std::string_view, Units>{"characters", Units::characters},
+                                   std::pair<std::string_view, Units>{"words", Units::words}};
+};
+
+template <class E>
+std::string_view name_of(E value) {
+  for (const auto& [name, one] : Names<E>::list)
+    if (one == value) return name;
+  return "?";
+}
+
+template <class V>
+void fields(V& v, models::Seq2seqConfig& c) {
+  v("attention", c.attention, "a mechanism of `rapt list`, argmax, or none");
+  v("cell", c.cell, "rnn, gru or lstm");
+  v("embedding", c.embedding, 1, 65536, "numbers of a symbol's embedding");
+  v("hidden", c.hidden, 1, 65536, "units of a recurrent layer; two directions share them");
+  v("layers", c.layers, 1, 64, "of the encoder, and of the decoder");
+  v("bidirectional", c.bidirectional, "the encoder reads in both directions");
+  v("conditioning", c.conditioning, "without attention: the source's encoding at first_step or at every_step");
+  v("input_feeding", c.input_feeding, "each step also sees the attentional state before it");
+  v("dropout", c.dropout, 0, 0.95, "share of numbers dropped while training");
+}
+
+template <class V>
+void fields(V& v, models::TransformerConfig& c) {
+  v("attention", c.attention, "of self-attention: a mechanism of `rapt list`");
+  v("cross_attention", c.cross_attention, "of attention to the source");
+  v("width", c.width, 1, 65536, "numbers of a token");
+  v("heads", c.heads, 1, 1024, "heads of each attention");
+  v("inner", c.inner, 1, 1 << 20, "units of the feed-forward layers");
+  v("layers", c.layers, 1, 256, "of the encoder, and of the decoder");
+  v("pre_norm", c.pre_norm, "norms before the layers; =false: after them");
+  v("tied", c.tied, "the output layer is the decoder's embedding; =false: its own");
+  v("positions", c.positions, "none, one_hot, sinusoidal, learned or rotary");
+  v("concatenate_positions", c.concatenate_positions, "positions beside the token's numbers, not added to them");
+  v("dropout", c.dropout, 0, 0.95, "share of numbers dropped while training");
+}
+
+template <class V>
+void fields(V& v, training::TrainOptions& o) {
+  v("epochs", o.epochs, 1, 1e6, "passes over the training data");
+  v("batch", o.batch, 1, 1e6, "sequences of one step");
+  v("optimizer", o.optimizer, "adam, adamw or sgd");
+  v("rate", o.rate, 1e-12, 1e3, "the highest learning rate");
+  v("schedule", o.schedule, "constant, inverse_sqrt or cosine");
+  v("warmup", o.warmup, 0, 1e9, "steps of a rising rate");
+  v("clip", o.clip, 0, 1e9, "the longest gradient; 0: any");
+  v("weight_decay", o.weight_decay, 0, 1e3, "how strongly weights are drawn to zero");
+  v("beta1", o.beta1, 0, 0.999999, "Adam's first average; the momentum of sgd");
+  v("beta2", o.beta2, 0, 0.9999999, "Adam's second average");
+  v("epsilon", o.epsilon, 1e-30, 1, "Adam's floor");
+  v("label_smoothing", o.label_smoothing, 0, 0.9, "share of the target given to all symbols");
+  v("patience", o.patience, 0, 1e6, "epochs without a better validation before it ends; 0: all epochs");
+  v("parts", o.parts, 1, 1024, "a batch is computed in so many parts, each by one thread");
+  v("seed", o.seed, 0, 9e15, "fixes every random choice");
+}
+
+// What a generated task makes.
+template <class V, class Options>
+  requires(std::is_same_v<Options, ReverseOptions> || std::is_same_v<Options, CaseOptions>)
+void fields(V& v, Options& o) {
+  v("train_size", o.train, 1, 1e7, "examples to train on");
+  v("valid_size", o.valid, 1, 1e6, "to validate on");
+  v("test_size", o.test, 1, 1e6, "to test on");
+  v("min_length", o.min_length, 1, 10000, "of the strings");
+  v("max_length", o.max_length, 1, 10000, "of the strings");
+  v("data_seed", o.seed, 0, 9e15, "fixes the strings");
+}
+
+}  // namespace rapt::tasks

@@ -1,0 +1,174 @@
+#include <nlohmann/json.hpp>
+
+#include "rapt/error.h"
+#include "tasks/field_text.h"
+#include "tasks/run.h"
+#include "tensor/files.h"
+
+namespace rapt::tasks {
+
+template <>
+struct Names<Source> {
+  static constexpr std::array list{std::pair<std::string_view, Source>{"reverse", Source::reverse},
+                                   std::pair<std::string_view, Source>{"case", Source::cases},
+                                   std::pair<std::string_view, Source>{"pairs", Source::pairs}};
+};
+
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+
+template <class V>
+void fields(V& v, DataConfig& d) {
+  if (d.source == Source::reverse) fields(v, d.reverse);
+  if (d.source == Source::cases) fields(v, d.cases);
+  if (d.source != Source::pairs) return;
+  v("train", d.train, "lines of source TAB target");
+  v("valid", d.valid, "the same, to validate on");
+  v("test", d.test, "the same, to test on");
+  v("source_tokens", d.source_units, "characters or words");
+  v("target_tokens", d.target_units, "characters or words");
+  v("longest", d.longest, 1, 1e6, "most tokens of a side");
+}
+
+template <class V>
+void fields(V& v, models::ModelConfig& m) {
+  if (m.kind == models::Kind::transformer) fields(v, m.transformer);
+  else fields(v, m.seq2seq);
+}
+
+template <class V>
+void fields(V& v, models::Sizes& s) {
+  v("source_symbols", s.source_symbols, 1, 1e9, "");
+  v("target_symbols", s.target_symbols, 1, 1e9, "");
+  v("max_length", s.max_length, 1, 1e9, "");
+  v("max_target", s.max_target, 1, 1e9, "");
+}
+
+// One section of the file; takes it out of the whole.
+json section(const std::string& file, json& whole, const char* name, bool required) {
+  const auto found = whole.find(name);
+  if (found == whole.end()) {
+    if (required) throw Error(file + ": got no section '" + name + "'");
+    return json::object();
+  }
+  if (!found->is_object()) throw Error(file + ": " + name + ": got " + found->dump() + ", takes an object");
+  json result = *found;
+  whole.erase(found);
+  return result;
+}
+
+json parse_object(const std::filesystem::path& path) {
+  json whole = json::parse(read_file(path), nullptr, false);
+  if (!whole.is_object()) throw Error(path.string() + ": got something else than a JSON object");
+  return whole;
+}
+
+void read_model(const std::string& file, json part, models::ModelConfig& model) {
+  FieldReader reader(file + ": model", part);
+  reader("kind", model.kind, "");
+  fields(reader, model);
+  reader.done();
+}
+
+template <class S>
+void read_section(const std::string& file, json part, S& settings) {
+  FieldReader reader(file, part);
+  fields(reader, settings);
+  reader.done();
+}
+
+std::vector<std::string> symbols(const std::string& file, json& whole, const char* name) {
+  const auto found = whole.find(name);
+  if (found == whole.end() || !found->is_array()) throw Error(file + ": got no list '" + name + "' of symbols");
+  try {
+    auto list = found->get<std::vector<std::string>>();
+    whole.erase(found);
+    return list;
+  } catch (const json::exception&) {
+    throw Error(file + ": " + name + ": got something else than a list of texts");
+  }
+}
+
+}  // namespace
+
+void apply_file(RunConfig& config, const std::filesystem::path& path) {
+  json whole = parse_object(path);
+  const std::string file = path.string();
+  read_model(file, section(file, whole, "model", false), config.model);
+  read_section(file + ": training", section(file, whole, "training", false), config.training);
+  read_section(file + ": data", section(file, whole, "data", false), config.data);
+  if (!whole.empty())
+    throw Error(file + ": got '" + whole.begin().key() + "', takes the sections model, training and data");
+}
+
+void apply_options(RunConfig& config, std::string_view verb, std::map<std::string, std::string> options) {
+  FieldSetter setter(std::string(verb), options);
+  setter("model", config.model.kind, "");
+  fields(setter, config.model);
+  fields(setter, config.training);
+  fields(setter, config.data);
+  if (options.empty()) return;
+  std::string name = options.begin()->first;
+  for (char& c : name)
+    if (c == '_') c = '-';
+  throw Error(std::string(verb) + ": --" + name + ": a " + std::string(name_of(config.model.kind)) + " on the task " +
+              std::string(name_of(config.data.source)) + " has no such setting");
+}
+
+void write_config(const std::filesystem::path& directory, const RunConfig& given) {
+  RunConfig config = given;
+  ordered_json whole;
+  whole["format"] = kFormat;
+  const auto put = [](ordered_json& part, auto& settings) {
+    FieldWriter writer(part);
+    fields(writer, settings);
+  };
+  whole["data"]["task"] = name_of(config.data.source);
+  put(whole["data"], config.data);
+  if (config.data.source == Source::pairs) whole["data"]["train_hash"] = config.data.train_hash;
+  whole["model"]["kind"] = name_of(config.model.kind);
+  put(whole["model"], config.model);
+  put(whole["training"], config.training);
+  put(whole["sizes"], config.sizes);
+  whole["source_vocabulary"] = config.source_symbols;
+  whole["target_vocabulary"] = config.target_symbols;
+  write_file(directory / "config.json", whole.dump(2) + "\n");
+}
+
+RunConfig read_config(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / "config.json";
+  if (!std::filesystem::exists(path))
+    throw Error(directory.string() + ": got no config.json, takes a directory that `rapt train --out` made");
+  json whole = parse_object(path);
+  const std::string file = path.string();
+  if (whole.value("format", json(0)) != kFormat) throw Error(file + ": got a format other than 1");
+  whole.erase("format");
+  RunConfig config;
+  json data = section(file, whole, "data", true);
+  {
+    FieldReader reader(file + ": data", data);
+    reader("task", config.data.source, "");
+    if (const auto hash = data.find("train_hash"); hash != data.end() && hash->is_number_unsigned()) {
+      config.data.train_hash = hash->get<std::uint64_t>();
+      data.erase(hash);
+    }
+    fields(reader, config.data);
+    reader.done();
+  }
+  read_model(file, section(file, whole, "model", true), config.model);
+  read_section(file + ": training", section(file, whole, "training", true), config.training);
+  read_section(file + ": sizes", section(file, whole, "sizes", true), config.sizes);
+  config.source_symbols = symbols(file, whole, "source_vocabulary");
+  config.target_symbols = symbols(file, whole, "target_vocabulary");
+  if (!whole.empty()) throw Error(file + ": got '" + whole.begin().key() + "', which is not a part of a run");
+  if (config.sizes.source_symbols != kFirstSymbol + static_cast<std::int64_t>(config.source_symbols.size()) ||
+      config.sizes.target_symbols != kFirstSymbol + static_cast<std::int64_t>(config.target_symbols.size()))
+    throw Error(file + ": got vocabularies of other sizes than the model's");
+  return config;
+}
+
+}  // namespace rapt::tasks
