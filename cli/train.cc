@@ -1,0 +1,222 @@
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/run_report.h"
+#include "cli/train_options.h"
+#include "cli/verbs.h"
+#include "rapt/threads.h"
+#include "tasks/run.h"
+#include "training/trainer.h"
+
+namespace rapt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFooter =
+    "TASK is reverse or case, made on the spot; --data trains on your own lines of source TAB target. RUN becomes a\n"
+    "directory with config.json, model.safetensors (the best weights), state.safetensors (to go on from) and\n"
+    "metrics.jsonl. The same settings give the same weights, on any number of threads. Ctrl-C saves; --resume goes on\n"
+    "as if nothing had happened.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt train reverse --attention dot --out runs/reverse\n"
+    "  rapt train reverse --attention none --out runs/reverse_without\n"
+    "  rapt train case --model transformer --positions rotary --out runs/case\n"
+    "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
+    "  rapt train --resume --out runs/mine\n";
+
+struct TrainArguments {
+  std::string task, data, valid, test, out, model, config, tokens, source_tokens, target_tokens, longest, threads;
+  bool resume = false;
+  bool json = false;
+};
+
+std::atomic<bool> interrupted{false};
+
+// The first signal asks for a stop after this step; the second ends the process as usual.
+class Interrupt {
+ public:
+  Interrupt() {
+    interrupted = false;
+    for (const int signal : {SIGINT, SIGTERM})
+      std::signal(signal, [](int number) {
+        interrupted = true;
+        std::signal(number, SIG_DFL);
+      });
+  }
+  ~Interrupt() {
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  }
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+};
+
+std::map<std::string, std::string> data_options(const TrainArguments& a) {
+  std::map<std::string, std::string> options;
+  const auto put = [&](const char* name, const std::string& text) {
+    if (!text.empty()) options[name] = text;
+  };
+  // A run must find its files from wherever it is resumed.
+  const auto absolute = [](const std::string& path) {
+    return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+  };
+  put("train", absolute(a.data));
+  put("valid", absolute(a.valid));
+  put("test", absolute(a.test));
+  put("source_tokens", a.source_tokens.empty() ? a.tokens : a.source_tokens);
+  put("target_tokens", a.target_tokens.empty() ? a.tokens : a.target_tokens);
+  put("longest", a.longest);
+  return options;
+}
+
+tasks::RunConfig new_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
+  if (a.task.empty() == a.data.empty())
+    throw Error(a.task.empty() ? "train: got neither a TASK nor --data FILE, takes one of them"
+                               : "train: got the task '" + a.task + "' and --data, takes one of them");
+  if (a.task == "pairs") throw Error("train: the task pairs takes its file by --data FILE");
+  tasks::RunConfig config = tasks::task_defaults(a.task.empty() ? "pairs" : a.task);
+  if (!a.config.empty()) tasks::apply_file(config, a.config);
+  settings.merge(data_options(a));
+  if (!a.model.empty()) settings["model"] = a.model;
+  tasks::apply_options(config, "train", std::move(settings));
+  if (std::filesystem::exists(std::filesystem::path(a.out) / "config.json"))
+    throw Error("train: --out: " + a.out +
+                " holds a run already; --resume goes on with it, another name starts a new one");
+  return config;
+}
+
+// A resumed run keeps its settings; it may only be made longer.
+tasks::RunConfig old_run(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+  tasks::RunConfig config = tasks::read_config(a.out);
+  std::map<std::string, std::string> allowed;
+  for (const auto& [name, text] : settings) {
+    if (name != "epochs" && name != "patience")
+      throw Error("train: --" + name +
+                  ": a run keeps its settings when it is resumed; only --epochs and --patience may change");
+    allowed[name] = text;
+  }
+  if (!a.task.empty() || !a.data.empty() || !a.model.empty() || !a.config.empty())
+    throw Error("train: --resume takes no task, data, model or configuration: the run in " + a.out + " has its own");
+  tasks::apply_options(config, "train", std::move(allowed));
+  return config;
+}
+
+std::string percent(double fraction) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * fraction);
+  return text;
+}
+
+training::Observer observer(const tasks::RunConfig& config, Progress& bar, bool print, std::int64_t batches) {
+  training::Observer o;
+  const std::int64_t epochs = config.training.epochs;
+  o.stop = [] { return interrupted.load(); };
+  o.on_step = [&bar, batches, epochs](const training::StepReport& r) {
+    char note[128];
+    std::snprintf(note, sizeof note, "epoch %lld/%lld  loss %.4f  tokens right %.1f %%  %.0f tokens/s",
+                  static_cast<long long>(r.epoch), static_cast<long long>(epochs), r.loss, 100 * r.token_accuracy,
+                  r.tokens_per_second);
+    bar.update((r.epoch - 1) * batches + r.batch, note);
+  };
+  o.on_epoch = [&bar, print](const training::EpochReport& r) {
+    if (!print) return;
+    bar.clear();
+    char line[192];
+    std::snprintf(line, sizeof line, "epoch %3lld  loss %.4f  tokens right %6.2f %%", static_cast<long long>(r.epoch),
+                  r.loss, 100 * r.token_accuracy);
+    std::cout << line;
+    if (r.validated)
+      std::cout << "   valid: loss " << format_number(r.valid.loss) << "  exact "
+                << percent(r.valid.scores.exact_match()) << "  symbol error "
+                << percent(r.valid.scores.symbol_error_rate());
+    std::cout << (r.best ? "  *" : "") << "   " << format_seconds(r.seconds) << std::endl;
+  };
+  return o;
+}
+
+void train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+  if (a.out.empty()) throw Error("train: --out RUN is missing: the directory of the run");
+  const int threads = a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
+  tasks::RunConfig config = a.resume ? old_run(a, settings) : new_run(a, settings);
+  const tasks::TaskData data = tasks::load_data(config.data);
+  if (!a.resume) tasks::complete(config, data);
+  const models::SequenceModel model(config.model, config.sizes);
+  training::Batches batches(tasks::encode(config, data.train), config.training.batch, config.training.seed);
+  const std::int64_t per_epoch = batches.count();
+  training::Trainer trainer(model, config.training, std::move(batches), tasks::questions(config, data.valid), a.out,
+                            threads);
+  const bool started = std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors");
+  if (!a.resume) {
+    std::error_code error;
+    std::filesystem::create_directories(a.out, error);
+    if (error) throw Error("train: --out: cannot make " + a.out + ": " + error.message());
+  } else if (started) {
+    trainer.resume();
+  }
+  tasks::write_config(a.out, config);
+  if (!a.json)
+    std::cout << describe(config, model.parameters().count()) << "\n"
+              << data.train.size() << " examples to train on, " << data.valid.size() << " to validate, "
+              << data.test.size() << " to test; " << per_epoch << " steps an epoch, " << threads << " threads\n";
+  const Interrupt guard;
+  Progress bar("training", config.training.epochs * per_epoch);
+  const auto end = trainer.run(observer(config, bar, !a.json, per_epoch));
+  bar.clear();
+  if (end == training::Trainer::End::stopped) {
+    std::cout << "Stopped after epoch " << trainer.progress().epoch << " and " << trainer.progress().batch
+              << " steps; everything is saved. To go on:\n  rapt train --resume --out " << a.out << std::endl;
+    throw ExitStatus{130};
+  }
+  const std::vector<tasks::Example>& held_out = data.test.empty() ? data.valid : data.test;
+  Json result{{"run", a.out},
+              {"epochs", trainer.progress().epoch},
+              {"best_epoch", trainer.progress().best_epoch},
+              {"parameters", model.parameters().count()},
+              {"seconds", trainer.progress().seconds}};
+  if (!held_out.empty()) {
+    const training::Validation scores =
+        training::validate(model, trainer.values().data(), tasks::questions(config, held_out), {}, threads);
+    result["held_out"] = data.test.empty() ? "valid" : "test";
+    result.update(scores_json(scores));
+    if (!a.json)
+      std::cout << "Best weights (epoch " << trainer.progress().best_epoch
+                << "), held-out data: " << scores_line(scores) << "\n";
+  }
+  if (a.json) std::cout << result.dump(2) << std::endl;
+  else std::cout << "Try it:  rapt decode " << a.out << " TEXT" << std::endl;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* verb = app.add_subcommand("train", "Train a model that turns sequences into sequences");
+  verb->footer(kFooter);
+  verb->add_option("TASK", arguments->task, "reverse or case");
+  verb->add_option("--data", arguments->data, "your own data: lines of source TAB target")->check(value_given());
+  verb->add_option("--valid", arguments->valid, "lines to validate on; without it, 5 % of --data")
+      ->check(value_given());
+  verb->add_option("--test", arguments->test, "lines to test on at the end")->check(value_given());
+  verb->add_option("--tokens", arguments->tokens, "what a token of a line is: characters or words");
+  verb->add_option("--source-tokens", arguments->source_tokens, "the same for sources alone");
+  verb->add_option("--target-tokens", arguments->target_tokens, "the same for targets alone");
+  verb->add_option("--longest", arguments->longest, "most tokens of a side of a line (512)");
+  verb->add_option("--out", arguments->out, "the directory of the run")->check(value_given());
+  verb->add_option("--model", arguments->model, "seq2seq (the default) or transformer");
+  verb->add_option("--config", arguments->config, "a JSON file of settings; options come on top")->check(value_given());
+  verb->add_flag("--resume", arguments->resume, "go on with the run in --out");
+  verb->add_option("--threads", arguments->threads, "threads; the result does not depend on it");
+  verb->add_flag("--json", arguments->json, "print the result as JSON");
+  const SettingOptions settings(*verb);
+  verb->callback([arguments, settings] { train(*arguments, settings.given()); });
+}
+
+}  // namespace rapt::cli
