@@ -1,50 +1,15 @@
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
-#include <new>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "rapt/error.h"
 #include "tensor/npy.h"
+#include "tests/tensor/allocations.h"
 #include "tests/tensor/npy_bytes.h"
 #include "tests/tensor/temporary_directory.h"
-
-// Every allocation of this program is counted, so that a header cannot ask for memory unseen.
-namespace {
-
-std::atomic<std::size_t> allocated{0};
-
-void* counted(std::size_t size, std::size_t alignment) {
-  allocated += size;
-  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-  void* p =
-      alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, rounded) : std::malloc(size ? size : 1);
-  if (!p) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size) { return counted(size, 1); }
-[[gnu::noinline]] void* operator new[](std::size_t size) { return counted(size, 1); }
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
-  return counted(size, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace rapt::test {
 namespace {
@@ -110,7 +75,7 @@ void mutate(std::string& bytes, Random& random) {
 // Either an array that the bytes can hold or an error that names the file; never more memory than they warrant.
 bool accepts(const std::string& bytes) {
   constexpr std::size_t kMessages = 4096;
-  const std::size_t before = allocated;
+  const std::size_t before = allocated_bytes();
   bool accepted = false;
   try {
     const Array array = parse_npy(bytes, "fuzz");
@@ -119,7 +84,7 @@ bool accepts(const std::string& bytes) {
   } catch (const Error& error) {
     EXPECT_TRUE(std::string_view(error.what()).starts_with("read 'fuzz': ")) << error.what();
   }
-  EXPECT_LE(allocated - before, 16 * bytes.size() + kMessages);
+  EXPECT_LE(allocated_bytes() - before, 16 * bytes.size() + kMessages);
   return accepted;
 }
 

@@ -1,0 +1,177 @@
+#include "tensor/tape.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "rapt/error.h"
+#include "support/tensors.h"
+#include "tensor/ops.h"
+#include "tensor/recurrent.h"
+#include "tests/tensor/allocations.h"
+
+namespace rapt::test {
+namespace {
+
+TEST(TapeMemory, PiecesAreAlignedAndApart) {
+  Arena64 arena;
+  std::vector<std::byte*> pieces;
+  for (std::size_t n = 0; n < 3000; ++n) {
+    auto* p = static_cast<std::byte*>(arena.take(n % 977));
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(p) % 64, 0U);
+    for (std::size_t b = 0; b < n % 977; ++b) p[b] = static_cast<std::byte>(n);
+    pieces.push_back(p);
+  }
+  for (std::size_t n = 0; n < pieces.size(); ++n)
+    for (std::size_t b = 0; b < n % 977; ++b) ASSERT_EQ(pieces[n][b], static_cast<std::byte>(n)) << n;
+}
+
+TEST(TapeMemory, GrowsNoMoreAfterTheFirstRound) {
+  Arena64 arena;
+  const auto round = [&] {
+    for (int n = 0; n < 100; ++n) arena.take(static_cast<std::size_t>(1000 * n + 17));
+    arena.take(std::size_t{3} << 20);
+    arena.take(5);
+  };
+  round();
+  const std::size_t first = arena.capacity();
+  EXPECT_GE(first, 100 * 99 / 2 * 1000 + (std::size_t{3} << 20));
+  arena.reset();
+  for (int n = 0; n < 3; ++n) {
+    const std::size_t before = allocations();
+    round();
+    arena.reset();
+    EXPECT_EQ(allocations(), before);
+    EXPECT_EQ(arena.capacity(), first);
+  }
+}
+
+// Whole steps of training, forward and backward: memory is asked for in the first rounds only.
+TEST(TapeMemory, StepsAllocateNothingInTheSteadyState) {
+  Random random(1);
+  Tape<float> tape;
+  support::Held<float> table(support::random_input("table", {11, 24}, random));
+  support::Held<float> input(support::random_input("input", {24, 4 * 32}, random));
+  support::Held<float> matrix(support::random_input("matrix", {32, 4 * 32}, random));
+  support::Held<float> bias(support::random_input("bias", {4 * 32}, random));
+  support::Held<float> gain(support::random_input("gain", {32}, random));
+  support::Held<float> output(support::random_input("output", {32, 11}, random));
+  const std::vector<int> ids{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 3, 4};
+  const std::vector<std::int64_t> lengths{4, 2, 3};
+  const auto step = [&] {
+    tape.reset();
+    const Tensor<float> x = dropout(tape, embed(tape, table.tensor(), ids, 3), 0.2F, 5);
+    const CellWeights<float> weights{input.tensor(), matrix.tensor(), bias.tensor(), {}};
+    const Tensor<float> h = recurrent(tape, Cell::lstm, x, weights, {}, lengths, Direction::forward).states;
+    const Tensor<float> n = layer_norm(tape, activate(tape, Activation::gelu, h), gain.tensor(), gain.tensor());
+    cross_entropy(tape, linear(tape, add(tape, n, h), output.tensor()), ids, 0, 0.1F, 0.1F);
+    tape.backward();
+  };
+  step();
+  step();
+  const std::size_t bytes = tape.bytes();
+  const std::size_t before = allocations();
+  for (int n = 0; n < 5; ++n) step();
+  EXPECT_EQ(allocations(), before);
+  EXPECT_EQ(tape.bytes(), bytes);
+}
+
+TEST(TapeOrder, GoesBackInReverseAndForgets) {
+  Tape<float> tape;
+  std::vector<int> order;
+  for (int n = 0; n < 3; ++n) tape.record([&order, n] { order.push_back(n); });
+  tape.backward();
+  EXPECT_EQ(order, (std::vector<int>{2, 1, 0}));
+  tape.reset();
+  tape.backward();
+  EXPECT_EQ(order.size(), 3U);
+}
+
+TEST(TapeOrder, DestroysWhatItKeeps) {
+  const auto shared = std::make_shared<int>(1);
+  {
+    Tape<float> tape;
+    tape.record([shared] {});
+    EXPECT_EQ(shared.use_count(), 2);
+    tape.reset();
+    EXPECT_EQ(shared.use_count(), 1);
+    tape.record([shared] {});
+  }
+  EXPECT_EQ(shared.use_count(), 1);
+}
+
+TEST(TapeOrder, WithoutRecordingThereAreNoGradients) {
+  Tape<float> tape(false);
+  bool called = false;
+  tape.record([&] { called = true; });
+  tape.backward();
+  EXPECT_FALSE(called);
+  EXPECT_EQ(tape.make({2, 3}).grad, nullptr);
+}
+
+TEST(TapeOrder, GradientsStartAtZeroInUsedMemoryToo) {
+  Tape<double> tape;
+  for (int round = 0; round < 3; ++round) {
+    const Tensor<double> t = tape.make({5, 7});
+    for (int n = 0; n < 35; ++n) {
+      ASSERT_EQ(t.grad[n], 0);
+      t.data[n] = t.grad[n] = 4;
+    }
+    tape.reset();
+  }
+}
+
+TEST(TensorViews, SliceAtAndHeads) {
+  Tape<float> tape;
+  const Tensor<float> t = tape.make({4, 3, 6});
+  for (int n = 0; n < 72; ++n) t.data[n] = static_cast<float>(n);
+  const Tensor<float> middle = t.slice(1, 1, 3).slice(-1, 2, 5);
+  EXPECT_EQ(to_string(middle), "[4, 2, 3]");
+  EXPECT_EQ(middle.data[0], 8);
+  EXPECT_EQ(middle.grad - t.grad, 8);
+  EXPECT_FALSE(middle.is_contiguous());
+  EXPECT_EQ(support::numbers_of(t.at(2).slice(0, 1, 2)), (std::vector<double>{42, 43, 44, 45, 46, 47}));
+  // [steps, batch, heads·dim] → [batch, heads, steps, dim]
+  const Tensor<float> heads = t.split_heads(2);
+  EXPECT_EQ(to_string(heads), "[3, 2, 4, 3]");
+  for (int b = 0; b < 3; ++b)
+    for (int h = 0; h < 2; ++h)
+      for (int s = 0; s < 4; ++s)
+        for (int d = 0; d < 3; ++d)
+          ASSERT_EQ(heads.data[b * heads.strides[0] + h * heads.strides[1] + s * heads.strides[2] + d],
+                    static_cast<float>(s * 18 + b * 6 + h * 3 + d));
+  // Aligned to the right, as the engine takes them.
+  const ConstView view = t.at(0).view();
+  EXPECT_EQ(view.shape, (Shape{1, 1, 3, 6}));
+  EXPECT_EQ(view.strides, (Shape{0, 0, 6, 1}));
+}
+
+TEST(TensorViews, RowsAtOneDistance) {
+  Tape<float> tape;
+  const Tensor<float> t = tape.make({4, 3, 6});
+  const Matrix<float> narrow = as_matrix(t.slice(2, 1, 3));
+  EXPECT_EQ(narrow.rows, 12);
+  EXPECT_EQ(narrow.cols, 2);
+  EXPECT_EQ(narrow.stride, 6);
+  EXPECT_EQ(as_matrix(t.slice(1, 2, 3)).stride, 18);
+  EXPECT_THROW(as_matrix(t.slice(1, 0, 2)), Error);
+  EXPECT_EQ(as_matrix(t.slice(1, 0, 2).slice(0, 1, 2)).rows, 2);
+}
+
+TEST(TensorViews, BadShapesAreErrors) {
+  Tape<float> tape;
+  const Tensor<float> t = tape.make({4, 3, 6});
+  EXPECT_THROW(t.reshape({5, 5}), Error);
+  EXPECT_THROW(t.slice(1, 0, 2).reshape({8, 6}), Error);
+  EXPECT_THROW(t.slice(1, 2, 4), Error);
+  EXPECT_THROW(t.slice(1, -1, 2), Error);
+  EXPECT_THROW(t.slice(1, 2, 1), Error);
+  EXPECT_THROW(t.slice(3, 0, 1), Error);
+  EXPECT_THROW(t.at(4), Error);
+  EXPECT_THROW(t.split_heads(4), Error);
+  EXPECT_THROW(t.split_heads(0), Error);
+  EXPECT_THROW(t.at(0).split_heads(1), Error);
+}
+
+}  // namespace
+}  // namespace rapt::test
