@@ -130,6 +130,9 @@ Scale scale_of(std::span<const double> values, bool log) {
   scale.log = log;
   if (low > high) return log ? Scale{1, 10, true} : scale;
   if (log) {
+    // Below this numbers lose their digits, and quotients of them mean nothing.
+    low = std::max(low, std::numeric_limits<double>::min());
+    high = std::max(high, low);
     const double ratio = low == high ? 3 : std::pow(high / low, 0.05);
     scale.low = std::max(low / ratio, std::numeric_limits<double>::min());
     scale.high = std::min(high * ratio, std::numeric_limits<double>::max());

@@ -128,7 +128,7 @@ Drawing draw(const Scaling& scaling) {
       if (is_shown(series, k)) xs.push_back(series.x[k]), ys.push_back(series.y[k]), sizes.insert(series.x[k]);
     const double slope = fitted_slope(series);
     const std::string name = clipped(visible(series.name), kLabelSize, 110);
-    spec.legend.push_back({std::isnan(slope) ? name : name + " (slope " + short_number(slope) + ")", look_of(n)});
+    spec.legend.push_back({std::isnan(slope) ? name : name + " (slope " + number(slope, 2) + ")", look_of(n)});
   }
   const std::vector<double> guides = guides_of(scaling);
   for (std::size_t n = 0; n < guides.size(); ++n)

@@ -64,7 +64,8 @@ TEST(HeatMap, WritesNumbersIntoCellsUpToTwelveByTwelve) {
 TEST(HeatMap, NumbersInCellsKeepTwoDigits) {
   HeatMap map = ramp(1, 7);
   map.values = {0, 1, 0.998, 0.46536883, 0.03463117, 4.79433566e-05, 6.12522986e-10};
-  EXPECT_EQ(texts(read(map), "value"), (std::vector<std::string>{"0", "1", "1.00", "0.47", "0.035", "4.8e-5", "6.1e-10"}));
+  EXPECT_EQ(texts(read(map), "value"),
+            (std::vector<std::string>{"0", "1", "1.00", "0.47", "0.035", "4.8e-5", "6.1e-10"}));
 }
 
 TEST(HeatMap, ColoursGrowLighterWithTheNumbers) {
