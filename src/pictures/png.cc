@@ -12,6 +12,11 @@
 #include "pictures/text.h"
 #include "rapt/error.h"
 
+#ifdef __SANITIZE_ADDRESS__
+// fontconfig keeps what it knows of fonts until the process ends, out of the leak checker's sight.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }
+#endif
+
 namespace rapt::pictures {
 namespace {
 
