@@ -184,11 +184,16 @@ void check(const Tensor<T>& x, const Run<T>& run, std::span<const std::int64_t> 
   const CellWeights<T>& w = run.weights;
   if (x.rank != 3) fail("got x " + to_string(x) + ", takes [steps, batch, in]");
   if (x.size(0) < 1) fail("got a sequence of no steps, takes one or more");
-  if (w.input.size(0) != x.size(2) || w.input.size(1) != run.width || w.recurrent.size(1) != run.width ||
+  if (w.input.size(0) != x.size(2) || w.input.size(1) != run.width || w.recurrent.size(1) != run.width || !w.bias ||
       w.bias.count() != run.width)
     fail("got weights " + to_string(w.input) + " and " + to_string(w.recurrent) + " for x " + to_string(x));
+  if (run.cell == Cell::gru && (!w.recurrent_bias || w.recurrent_bias.count() != run.width))
+    fail("got a recurrent bias " + to_string(w.recurrent_bias) + ", takes [" + std::to_string(run.width) + "]");
   if (!lengths.empty() && static_cast<std::int64_t>(lengths.size()) != run.batch)
     fail("got " + std::to_string(lengths.size()) + " lengths, takes " + std::to_string(run.batch));
+  for (const std::int64_t length : lengths)
+    if (length < 0 || length > run.steps)
+      fail("got a length of " + std::to_string(length) + ", takes 0 to " + std::to_string(run.steps));
   for (const Tensor<T>& state : {run.initial.h, run.initial.c})
     if (state && (state.count() != run.state_size() || !state.is_contiguous()))
       fail("got a first state " + to_string(state) + ", takes [batch, hidden] without gaps");

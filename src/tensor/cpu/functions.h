@@ -25,7 +25,11 @@ RAPT_FN Vec<float> exp_any(Vec<float> x) {
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(int_tag, n), hn::Set(int_tag, 127)));
   return hn::IfThenElse(hn::Eq(x, x), hn::Mul(p, hn::BitCast(tag, power)), x);
 }
-RAPT_FN Vec<double> exp_any(Vec<double> x) { return exp(Lane<double>(x)).v; }
+// Highway's exponential wraps around past the largest number.
+RAPT_FN Vec<double> exp_any(Vec<double> x) {
+  const Vec<double> most = hn::Set(Tag<double>(), 709.0);
+  return exp(Lane<double>(hn::IfThenElse(hn::Gt(x, most), most, x))).v;
+}
 
 template <class T>
 RAPT_FN Vec<T> sigmoid(Vec<T> x) {

@@ -64,10 +64,8 @@ void layer_norm_backward(const T* x, const T* gain, const T* dy, T mean, T inver
     const Vec<T> of_unit = hn::Mul(d, load<T>(gain + n, lanes));
     sum = hn::Add(sum, of_unit);
     along = hn::MulAdd(of_unit, unit, along);
-    if (dgain) {
-      store<T>(hn::MulAdd(d, unit, load<T>(dgain + n, lanes)), dgain + n, lanes);
-      store<T>(hn::Add(d, load<T>(dbias + n, lanes)), dbias + n, lanes);
-    }
+    if (dgain) store<T>(hn::MulAdd(d, unit, load<T>(dgain + n, lanes)), dgain + n, lanes);
+    if (dbias) store<T>(hn::Add(d, load<T>(dbias + n, lanes)), dbias + n, lanes);
   });
   if (!dx) return;
   const T over = T(1) / static_cast<T>(width);
