@@ -18,10 +18,12 @@ MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string
     throw Error(name + ": got heads of " + std::to_string(shape_.hidden) +
                 " numbers, rotary positions take an even number");
   const std::int64_t width = shape_.heads * shape_.hidden;
-  query_ = Linear(parameters, name + ".query", shape_.query_in, width, shape_.bias);
-  key_ = Linear(parameters, name + ".key", shape_.key_in, width, shape_.bias);
-  value_ = Linear(parameters, name + ".value", shape_.key_in, shape_.heads * shape_.value_dim, shape_.bias);
-  out_ = Linear(parameters, name + ".out", shape_.heads * shape_.value_dim, shape_.out, shape_.bias);
+  const bool inner = shape_.bias == ProjectionBias::all;
+  query_ = Linear(parameters, name + ".query", shape_.query_in, width, inner);
+  key_ = Linear(parameters, name + ".key", shape_.key_in, width, inner);
+  value_ = Linear(parameters, name + ".value", shape_.key_in, shape_.heads * shape_.value_dim, inner);
+  out_ = Linear(parameters, name + ".out", shape_.heads * shape_.value_dim, shape_.out,
+                shape_.bias != ProjectionBias::none);
   shape_.score.heads = shape_.heads;
   shape_.score.query_dim = shape_.score.key_dim = shape_.hidden;
   score_ = ScoreLayer(parameters, name + ".score", shape_.score);

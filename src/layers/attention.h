@@ -7,6 +7,9 @@
 
 namespace rapt::layers {
 
+// Which of the projections add a bias.
+enum class ProjectionBias : std::uint8_t { none, output, all };
+
 struct MultiHeadShape {
   ScoreChoice score;          // its heads and dims are filled from below
   std::int64_t query_in = 0;  // width of what is asked from
@@ -15,7 +18,7 @@ struct MultiHeadShape {
   std::int64_t hidden = 0;     // D_hid of one head; 0: query_in / heads
   std::int64_t value_dim = 0;  // D_o of one head; 0: hidden
   std::int64_t out = 0;        // 0: query_in
-  bool bias = true;
+  ProjectionBias bias = ProjectionBias::all;
   bool rotary = false;  // queries and keys are turned by their positions
 };
 

@@ -16,13 +16,13 @@ double sinusoid(std::int64_t step, std::int64_t place, std::int64_t width) {
 PositionalEncoding::PositionalEncoding(Parameters& parameters, const std::string& name, const PositionsShape& shape)
     : shape_(shape) {
   if (shape_.extra == 0) shape_.extra = shape_.kind == Positions::one_hot ? shape_.max_length : shape_.width;
-  if (shape_.kind == Positions::one_hot && !shape_.concatenate && shape_.width < shape_.max_length)
-    throw Error(name + ": got one-hot positions added to " + std::to_string(shape_.width) +
+  const std::int64_t places = shape_.concatenate ? shape_.extra : shape_.width;
+  if (shape_.kind == Positions::one_hot && places < shape_.max_length)
+    throw Error(name + ": got one-hot positions in " + std::to_string(places) +
                 " numbers, takes at least as many as the longest sequence, " + std::to_string(shape_.max_length) +
-                "; or concatenate them");
+                (shape_.concatenate ? "" : "; or concatenate them"));
   if (shape_.kind == Positions::learned)
-    table_ = parameters.add(name, {shape_.max_length, shape_.concatenate ? shape_.extra : shape_.width},
-                            Initial::normal(0.02));
+    table_ = parameters.add(name, {shape_.max_length, places}, Initial::normal(0.02));
 }
 
 std::int64_t PositionalEncoding::width() const {
