@@ -81,7 +81,7 @@ Drawing draw(const Alignment& alignment) {
   target.top = top + (height - heights[1]) / 2;
 
   const double largest = *std::max_element(alignment.weights.begin(), alignment.weights.end());
-  Group lines{.kind = "links"};
+  Group lines("links");
   for (const Link& link : links_of(alignment, largest)) {
     const double share = link.weight / largest;
     lines.items.push_back(

@@ -79,7 +79,7 @@ Drawing draw(const Bars& bars) {
 
   Frame frame = make_frame(spec);
   const double zero = frame.x.at(0);
-  Group shapes{.kind = "bars"};
+  Group shapes("bars");
   for (std::size_t g = 0; g < bars.groups.size(); ++g)
     for (std::size_t n = 0; n < bars.series.size(); ++n) {
       const double value = bars.series[n].values[g];

@@ -126,7 +126,7 @@ void add_head(Group& group, const HeadCenters& c, const Panel& panel, std::int64
 
 void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::int64_t layer, bool left, bool bottom) {
   const Box& box = panel.box;
-  Group grid{.kind = "axes", .crisp = true};
+  Group grid("axes", {.crisp = true});
   for (const Tick& tick : fitting_ticks(panel.x, kSide * 0.9, kSmallSize, true)) {
     const double x = panel.x.at(tick.value), y = panel.y.at(tick.value);
     const Role role = tick.value == 0 ? Role::axis : Role::grid;
@@ -144,7 +144,7 @@ void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::
   }
   grid.items.push_back({Rect{"panel", box, {.stroke = Stroke{Role::axis}}}});
   drawing.add(std::move(grid));
-  Group group{.kind = "layer", .clip = box};
+  Group group("layer", {.clip = box});
   for (std::int64_t head = 0; head < c.heads; ++head) add_head(group, c, panel, layer, head);
   // The query: a small plus that nothing hides.
   const Point query = panel.at({0, 0});
@@ -187,10 +187,11 @@ Drawing draw(const HeadCenters& c) {
   drawing.height = std::ceil(std::max(bottom + 70, top + legend_height(legend) + kMargin));
 
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    const double x = left + (kSide + kGap) * static_cast<double>(layer % cols);
-    const double y = top + (kSide + kGap + panel_title) * static_cast<double>(layer / cols);
+    const std::int64_t row = layer / cols, col = layer % cols;
+    const double x = left + (kSide + kGap) * static_cast<double>(col);
+    const double y = top + (kSide + kGap + panel_title) * static_cast<double>(row);
     const Panel panel{{x, y, kSide, kSide}, {-range, range, false, x, x + kSide}, {-range, range, false, y, y + kSide}};
-    add_panel(drawing, c, panel, layer, layer % cols == 0, layer + cols >= c.layers);
+    add_panel(drawing, c, panel, layer, col == 0, layer + cols >= c.layers);
   }
   add_legend(drawing, legend, right + 20, top);
   drawing.add(Text{.kind = "x-title",

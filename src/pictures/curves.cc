@@ -52,7 +52,7 @@ std::vector<Point> thinned(const std::vector<Point>& points) {
 void add_series(Frame& frame, const Curves& curves, std::size_t n) {
   const Series& series = curves.series[n];
   const Look look = look_of(n);
-  Group group{.kind = "series", .tip = visible(series.name)};
+  Group group("series", {.tip = visible(series.name)});
   const std::vector<std::vector<Point>> parts = pieces(series, frame, curves);
   std::size_t count = 0;
   for (const auto& part : parts) count += part.size();

@@ -198,19 +198,19 @@ class SvgWriter {
 
   void write(const Group& group) {
     open("g", group.kind, {});
-    if (group.crisp) attribute("shape-rendering", std::string("crispEdges"));
+    if (group.style.crisp) attribute("shape-rendering", std::string("crispEdges"));
     out_ += ">\n";
-    if (!group.tip.empty()) out_ += "<title>" + xml_text(group.tip) + "</title>\n";
-    if (group.clip) {
+    if (!group.style.tip.empty()) out_ += "<title>" + xml_text(group.style.tip) + "</title>\n";
+    if (group.style.clip) {
       // A picture within the picture clips without a name that another picture of the page might have too.
       out_ += "<svg";
-      write_box(*group.clip);
-      attribute("viewBox", number(group.clip->x) + " " + number(group.clip->y) + " " + number(group.clip->width) + " " +
-                               number(group.clip->height));
+      write_box(*group.style.clip);
+      attribute("viewBox", number(group.style.clip->x) + " " + number(group.style.clip->y) + " " +
+                               number(group.style.clip->width) + " " + number(group.style.clip->height));
       out_ += ">\n";
     }
     for (const Item& item : group.items) write_item(item);
-    if (group.clip) out_ += "</svg>\n";
+    if (group.style.clip) out_ += "</svg>\n";
     out_ += "</g>\n";
   }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -106,17 +107,25 @@ struct Cells {
 
 struct Item;
 
-struct Group {
-  std::string kind;
+struct GroupStyle {
   std::string tip = {};
   bool crisp = false;                      // edges on whole pixels: neighbouring cells show no seam
   std::optional<Box> clip = std::nullopt;  // nothing is drawn outside
-  std::vector<Item> items = {};
+};
+
+struct Group {
+  explicit Group(std::string group_kind, GroupStyle group_style = {});
+  std::string kind;
+  GroupStyle style;
+  std::vector<Item> items;
 };
 
 struct Item {
   std::variant<Rect, Line, Polyline, Ellipse, Text, Cells, Group> shape;
 };
+
+inline Group::Group(std::string group_kind, GroupStyle group_style)
+    : kind(std::move(group_kind)), style(std::move(group_style)) {}
 
 struct Drawing {
   double width = 0;

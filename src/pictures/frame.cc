@@ -21,7 +21,7 @@ std::string legend_name(const LegendEntry& entry) { return clipped(visible(entry
 void add_axes(Frame& frame, const FrameSpec& spec) {
   Drawing& drawing = frame.drawing;
   const Box& area = frame.area;
-  Group grid{.kind = "axes", .crisp = true};
+  Group grid("axes", {.crisp = true});
   for (const Tick& tick : spec.x.ticks) {
     const double x = frame.x.at(tick.value);
     grid.items.push_back({Line{"grid", {x, area.y}, {x, area.bottom()}, {Role::grid}}});
@@ -60,7 +60,7 @@ double legend_height(const std::vector<LegendEntry>& legend) {
 }
 
 void add_legend(Drawing& drawing, const std::vector<LegendEntry>& legend, double x, double y) {
-  Group group{.kind = "legend"};
+  Group group("legend");
   for (std::size_t n = 0; n < legend.size() && n < kMaxLegend; ++n) {
     const LegendEntry& entry = legend[n];
     const double line = y + kLegendRow * (static_cast<double>(n) + 0.5);

@@ -71,7 +71,7 @@ double widest(const std::vector<CellLabel>& labels, double font_size) {
 }
 
 Group cells_of(const HeatMap& map, const Box& box, const CellStyle& style) {
-  Group group{.kind = "cells", .crisp = true};
+  Group group("cells", {.crisp = true});
   const double width = box.width / static_cast<double>(map.cols), height = box.height / static_cast<double>(map.rows);
   if (style.as_image) {
     Cells cells{"cell-image", box, map.rows, map.cols, {}};
@@ -114,8 +114,8 @@ double color_bar_labels(double low, double high, double height) {
 }
 
 Group color_bar(double low, double high, const Box& box) {
-  Group group{.kind = "color-bar"};
-  Group steps{.kind = "bar-steps", .crisp = true};
+  Group group("color-bar");
+  Group steps("bar-steps", {.crisp = true});
   const double step = box.height / kBarSteps;
   for (int n = 0; n < kBarSteps; ++n)
     // A little taller than a step, so that no gap shows between two.

@@ -83,7 +83,8 @@ struct Layout {
   }
 
   Box box(std::int64_t n) const {
-    return {map.x + step_x * static_cast<double>(n % cols), map.y + step_y * static_cast<double>(n / cols), map.width,
+    const std::int64_t row = n / cols, col = n % cols;
+    return {map.x + step_x * static_cast<double>(col), map.y + step_y * static_cast<double>(row), map.width,
             map.height};
   }
 
@@ -149,7 +150,7 @@ Drawing draw(const HeatMapGrid& grid) {
   for (std::size_t n = 0; n < maps.size(); ++n) {
     const auto index = static_cast<std::int64_t>(n);
     const Box box = layout.box(index);
-    Group group{.kind = "map", .tip = visible(maps[n].title)};
+    Group group("map", {.tip = visible(maps[n].title)});
     const double title_y = box.y - 6 - (index < layout.cols ? layout.label_height : 0);
     group.items.push_back({Text{.kind = "map-title",
                                 .at = {box.x, title_y},

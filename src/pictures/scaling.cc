@@ -87,7 +87,7 @@ Look guide_look(std::size_t n) {
 }
 
 void add_guides(Frame& frame, const Scaling& scaling, const std::vector<double>& guides) {
-  Group group{.kind = "guides", .clip = frame.area};
+  Group group("guides", {.clip = frame.area});
   for (std::size_t n = 0; n < guides.size(); ++n) {
     const Point through = anchor_of(scaling, guides[n]);
     const auto y_at = [&](double x) {
@@ -145,7 +145,7 @@ Drawing draw(const Scaling& scaling) {
   for (std::size_t n = 0; n < scaling.series.size(); ++n) {
     const Series& series = scaling.series[n];
     const Look look = look_of(n);
-    Group group{.kind = "series", .tip = visible(series.name)};
+    Group group("series", {.tip = visible(series.name)});
     std::vector<Point> piece;
     std::vector<Item> markers;
     const auto end_piece = [&] {

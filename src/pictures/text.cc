@@ -135,11 +135,10 @@ std::string visible(std::string_view token) {
   std::size_t at = 0;
   each_character(token, [&](const Character& c, std::string_view bytes) {
     const bool outer = first == std::string_view::npos || at < first || at > last;
-    if (!c.valid) result += "\uFFFD";
-    else if (c.code == ' ' && outer) result += "␣";
+    if (c.code == ' ' && outer) result += "␣";
     else if (c.code == '\n') result += "↵";
     else if (c.code == '\t') result += "⇥";
-    else if (is_control(c.code)) result += "\uFFFD";
+    else if (!c.valid || is_control(c.code)) result += "\uFFFD";
     else if (!turns_direction(c.code)) result += bytes;
     at += bytes.size();
   });

@@ -30,7 +30,7 @@ Drawing sample() {
   drawing.add(Polyline{"triangle", {{35, 5}, {45, 5}, {35, 15}}, {.fill = kBlue}, true});
   drawing.add(Ellipse{"oval", {52, 10}, 6, 2, 90, {.fill = kRed}});
   drawing.add(Cells{"cells", {5, 20, 20, 10}, 1, 2, {kRed, kBlue}});
-  Group group{.kind = "clipped", .tip = "a group", .clip = Box{30, 20, 5, 10}};
+  Group group("clipped", {.tip = "a group", .clip = Box{30, 20, 5, 10}});
   group.items.push_back({Rect{"wide", {20, 15, 30, 20}, {.fill = kRed}}});
   drawing.add(std::move(group));
   drawing.add(Text{.kind = "word", .at = {5, 38}, .content = "<x>", .size = 6});
