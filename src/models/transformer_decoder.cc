@@ -10,12 +10,12 @@ using layers::Graph;
 template <class T>
 class StepCache {
  public:
-  void reorder(std::span<const int> parents, bool unchanged) {
-    if (unchanged || rows_.empty()) return;
-    const std::int64_t steps = static_cast<std::int64_t>(rows_.size()) / (count_ * width_);
+  void reorder(std::span<const int> parents) {
+    if (rows_.empty()) return;
+    const std::int64_t kept = steps();
     const auto next = static_cast<std::int64_t>(parents.size());
-    moved_.resize(static_cast<std::size_t>(steps * next * width_));
-    for (std::int64_t t = 0; t < steps; ++t)
+    moved_.resize(static_cast<std::size_t>(kept * next * width_));
+    for (std::int64_t t = 0; t < kept; ++t)
       for (std::int64_t n = 0; n < next; ++n)
         std::copy_n(rows_.begin() + (t * count_ + parents[static_cast<std::size_t>(n)]) * width_, width_,
                     moved_.begin() + (t * next + n) * width_);
@@ -30,31 +30,22 @@ class StepCache {
     rows_.insert(rows_.end(), step.data, step.data + step.count());
   }
 
-  // All steps; with `least`, at least so many rows, the last ones repeated.
-  Tensor<T> all(std::int64_t least = 0) {
-    const std::int64_t size = count_ * width_;
-    const std::int64_t steps = static_cast<std::int64_t>(rows_.size()) / size;
+  Tensor<T> all() {
     Tensor<T> t;
     t.data = rows_.data();
-    if (steps < least) {
-      padded_.assign(rows_.begin(), rows_.end());
-      for (std::int64_t s = steps; s < least; ++s) padded_.insert(padded_.end(), rows_.end() - size, rows_.end());
-      t.data = padded_.data();
-    }
     t.rank = 3;
-    t.shape = {std::max(steps, least), count_, width_, 0};
-    t.strides = {size, width_, 1, 0};
+    t.shape = {steps(), count_, width_, 0};
+    t.strides = {count_ * width_, width_, 1, 0};
     return t;
   }
   std::int64_t steps() const { return rows_.empty() ? 0 : static_cast<std::int64_t>(rows_.size()) / (count_ * width_); }
 
  private:
   std::int64_t count_ = 0, width_ = 0;
-  std::vector<T> rows_, moved_, padded_;
+  std::vector<T> rows_, moved_;
 };
 
-// One query at a time. The engine scores one or two queries by another order of sums than many; three rows of the same
-// query get the bits that a long pass gives them.
+// One query at a time, with the bits that a long pass gives it.
 template <class T>
 class TransformerDecoder final : public Decoder<T> {
  public:
@@ -111,22 +102,13 @@ class TransformerDecoder final : public Decoder<T> {
     layers::KeysValues<T> source_now;  // of the hypotheses, after branching
   };
 
-  static constexpr std::int64_t kRows = 3;
-
   Tensor<T> ask(Graph<T>& graph, const layers::MultiHeadAttention& attention, const Tensor<T>& query,
                 StepCache<T>& queries, const layers::KeysValues<T>& memory, const Mask& mask) {
-    Tensor<T> rows = query;
-    std::int64_t place = 0;
-    if (attention.score().uses_positions()) {
-      queries.push(query);
-      place = queries.steps() - 1;
-      const std::int64_t most = model_.sizes_.max_length;
-      rows = queries.all(most > 0 ? std::min(kRows, most) : kRows);
-    } else {
-      rows.shape[0] = kRows;
-      rows.strides[0] = 0;
-    }
-    const Tensor<T> heads = attention.attend(graph, rows, memory, mask);
+    // A score that looks at positions must see a query at its own place: after all that came before it.
+    const bool placed = attention.score().uses_positions();
+    if (placed) queries.push(query);
+    const Tensor<T> heads = attention.attend(graph, placed ? queries.all() : query, memory, mask);
+    const std::int64_t place = heads.size(0) - 1;
     return attention.project(graph, heads.slice(0, place, place + 1));
   }
 
@@ -140,7 +122,7 @@ class TransformerDecoder final : public Decoder<T> {
     sources_now_.reset();
     for (BlockState& state : blocks_) {
       for (StepCache<T>* cache : {&state.keys, &state.values, &state.self_queries, &state.cross_queries})
-        cache->reorder(parents, false);
+        cache->reorder(parents);
       state.source_now = {columns(state.source.k), columns(state.source.v)};
     }
   }
