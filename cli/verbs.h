@@ -10,6 +10,9 @@
   VERB(solve)            \
   VERB(count)            \
   VERB(bench)            \
+  VERB(train)            \
+  VERB(evaluate)         \
+  VERB(decode)           \
   VERB(plot)
 
 namespace rapt::cli {
