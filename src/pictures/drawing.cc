@@ -95,11 +95,9 @@ class SvgWriter {
     if (style.stroke) {
       paint("stroke", style.stroke->color);
       if (style.stroke->width != 1) attribute("stroke-width", style.stroke->width);
-      if (!style.stroke->dashes.empty()) {
-        std::string dashes;
-        for (const double dash : style.stroke->dashes) dashes += (dashes.empty() ? "" : " ") + number(dash);
-        attribute("stroke-dasharray", dashes);
-      }
+      std::string dashes;
+      for (const double length : style.stroke->dashes.lengths()) dashes += (dashes.empty() ? "" : " ") + number(length);
+      if (!dashes.empty()) attribute("stroke-dasharray", dashes);
     }
     // Cheaper than the opacity of the whole, which is drawn apart first.
     if (style.opacity != 1 && style.fill) attribute("fill-opacity", style.opacity, 3);

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <array>
+#include <compare>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -37,10 +41,26 @@ struct Color {
   Rgb rgb;
 };
 
+// Lengths of dashes and gaps in turn, up to four; none: a line without gaps.
+class Dashes {
+ public:
+  constexpr Dashes() = default;
+  constexpr Dashes(std::initializer_list<double> lengths) {
+    for (const double length : lengths)
+      if (count_ < lengths_.size()) lengths_[count_++] = length;
+  }
+  std::span<const double> lengths() const { return {lengths_.data(), count_}; }
+  friend auto operator<=>(const Dashes&, const Dashes&) = default;
+
+ private:
+  std::array<double, 4> lengths_{};
+  std::size_t count_ = 0;
+};
+
 struct Stroke {
   Color color = Role::axis;
   double width = 1;
-  std::vector<double> dashes = {};
+  Dashes dashes = {};
 };
 
 struct Style {

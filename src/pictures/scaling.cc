@@ -82,9 +82,7 @@ Point anchor_of(const Scaling& scaling, double slope) {
   return last;
 }
 
-Look guide_look(std::size_t n) {
-  return {.color = Role::muted, .dashes = n % 2 == 0 ? std::vector<double>{1.5, 4} : std::vector<double>{10, 5}};
-}
+Look guide_look(std::size_t n) { return {.color = Role::muted, .dashes = n % 2 == 0 ? Dashes{1.5, 4} : Dashes{10, 5}}; }
 
 void add_guides(Frame& frame, const Scaling& scaling, const std::vector<double>& guides) {
   Group group("guides", {.clip = frame.area});

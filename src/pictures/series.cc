@@ -43,7 +43,7 @@ std::vector<Point> cross(Point at, double r) {
 }  // namespace
 
 Look look_of(std::size_t n) {
-  static const std::array<std::vector<double>, 4> dashes{{{}, {7, 3}, {2, 2.5}, {8, 3, 2, 3}}};
+  static constexpr std::array<Dashes, 4> dashes{Dashes{}, Dashes{7, 3}, Dashes{2, 2.5}, Dashes{8, 3, 2, 3}};
   const std::size_t color = n % (kColors.size() + 1);
   Look look;
   if (color < kColors.size()) look.color = kColors[color];

@@ -18,7 +18,7 @@ struct Series {
 // How the n-th of several things looks: a colour-blind safe colour, and a dash and a marker for who sees none.
 struct Look {
   Color color = Role::ink;
-  std::vector<double> dashes = {};
+  Dashes dashes = {};
   std::size_t marker = 0;
 };
 

@@ -116,7 +116,7 @@ TEST(Curves, SeriesDifferInColourDashAndMarker) {
   EXPECT_NE(lines[0]->attribute("stroke-dasharray"), lines[1]->attribute("stroke-dasharray"));
   EXPECT_NE(of_class(svg, "marker")[0]->name, of_class(svg, "marker").back()->name);
   // Any two of the first ones differ in more than colour.
-  std::set<std::pair<std::vector<double>, std::size_t>> looks;
+  std::set<std::pair<Dashes, std::size_t>> looks;
   for (std::size_t n = 0; n < 12; ++n) looks.insert({look_of(n).dashes, look_of(n).marker});
   EXPECT_EQ(looks.size(), 12u);
 }
