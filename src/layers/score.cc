@@ -88,6 +88,10 @@ bool ScoreLayer::uses_positions() const {
   return m.grid || m.has_index || m.scalar.f32.score || m.scalar.f32.hide;
 }
 
+bool ScoreLayer::has_length_limit() const {
+  return std::ranges::any_of(entries_, [](const Entry& entry) { return entry.spec->sizes[0] == kPositions; });
+}
+
 template <class T>
 Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
                                  const Mask& mask, T* weights) const {

@@ -33,6 +33,8 @@ class ScoreLayer {
   const ScoreChoice& choice() const { return choice_; }
   // Whether a score depends on where the query and the key stand, and not on what they hold alone.
   bool uses_positions() const;
+  // Whether a table of positions ends with the longest sequence of choice().
+  bool has_length_limit() const;
 
   // q, k, v are [batch, heads, steps, dim].
   template <class T>

@@ -47,6 +47,8 @@ class Beam {
   // rows: log probabilities of what follows each growing hypothesis, in order; first: the decoder's row of the first.
   template <class T>
   void advance(const std::vector<const T*>& rows, std::int64_t symbols, int first) {
+    // At the longest length a hypothesis may still end, but grow no more.
+    const bool full = static_cast<std::int64_t>(growing_[0].tokens.size()) >= longest_;
     collect(rows, symbols);
     std::vector<Growing> next;
     for (const Candidate& c : candidates_) {
@@ -55,10 +57,12 @@ class Beam {
         finish(parent.tokens, c.score, true);
         continue;
       }
-      if (static_cast<int>(next.size()) == options_.beam) continue;
+      if (full || static_cast<int>(next.size()) == options_.beam) continue;
       next.push_back({parent.tokens, c.score, first + c.row});
       next.back().tokens.push_back(c.token);
     }
+    if (next.empty() && finished_.empty())
+      for (const Growing& g : growing_) finish(g.tokens, g.log_probability, false);
     growing_ = std::move(next);
     stop_where_settled();
   }
@@ -81,6 +85,7 @@ class Beam {
         if (s == kPad || s == kBegin || s == kUnknown) continue;
         const Candidate c{growing_[r].log_probability + static_cast<double>(rows[r][s]), static_cast<int>(r),
                           static_cast<int>(s)};
+        if (!(c.score > -std::numeric_limits<double>::infinity())) continue;  // impossible, or not a number
         if (candidates_.size() == most && !better(c, candidates_.back())) continue;
         candidates_.insert(std::upper_bound(candidates_.begin(), candidates_.end(), c, better), c);
         if (candidates_.size() > most) candidates_.pop_back();
@@ -95,11 +100,6 @@ class Beam {
   }
 
   void stop_where_settled() {
-    if (!growing_.empty() && static_cast<std::int64_t>(growing_[0].tokens.size()) >= longest_) {
-      if (finished_.empty())
-        for (const Growing& g : growing_) finish(g.tokens, g.log_probability, false);
-      growing_.clear();
-    }
     if (growing_.empty() || static_cast<int>(finished_.size()) < options_.beam) return;
     // Nothing that still grows can overtake the last hypothesis that is wanted.
     std::vector<double> scores;

@@ -17,6 +17,7 @@ class Seq2seq {
   Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parameters& parameters);
 
   bool has_attention() const { return config_.attention != "none"; }
+  bool has_length_limit() const { return has_attention() && score_.has_length_limit(); }
 
   // Logits of every target step, [target_steps, batch, symbols], given the right tokens before it.
   template <class T>

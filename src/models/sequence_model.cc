@@ -14,4 +14,9 @@ bool SequenceModel::has_attention() const {
   return config_.kind == Kind::transformer || config_.seq2seq.attention != "none";
 }
 
+bool SequenceModel::has_length_limit() const {
+  const auto* seq2seq = std::get_if<Seq2seq>(&model_);
+  return !seq2seq || seq2seq->has_length_limit();
+}
+
 }  // namespace rapt::models

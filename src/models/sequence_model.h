@@ -20,6 +20,8 @@ class SequenceModel {
   const layers::Parameters& parameters() const { return parameters_; }
   // Whether alignments can be had.
   bool has_attention() const;
+  // Whether sequences end with sizes().max_length, as tables of positions do.
+  bool has_length_limit() const;
 
   template <class T>
   Tensor<T> logits(layers::Graph<T>& graph, const Batch& batch, Alignment<T>* alignment = nullptr) const {

@@ -116,15 +116,15 @@ class TransformerDecoder final : public Decoder<T> {
   void follow(std::span<const int> parents) {
     std::vector<int> next;
     for (const int p : parents) next.push_back(source_of_[static_cast<std::size_t>(p)]);
+    for (BlockState& state : blocks_)
+      for (StepCache<T>* cache : {&state.keys, &state.values, &state.self_queries, &state.cross_queries})
+        cache->reorder(parents);
+    if (next == source_of_) return;
     source_of_.swap(next);
     lengths_now_.clear();
     for (const int s : source_of_) lengths_now_.push_back(lengths_[static_cast<std::size_t>(s)]);
     sources_now_.reset();
-    for (BlockState& state : blocks_) {
-      for (StepCache<T>* cache : {&state.keys, &state.values, &state.self_queries, &state.cross_queries})
-        cache->reorder(parents);
-      state.source_now = {columns(state.source.k), columns(state.source.v)};
-    }
+    for (BlockState& state : blocks_) state.source_now = {columns(state.source.k), columns(state.source.v)};
   }
 
   Tensor<T> columns(const Tensor<T>& from) {

@@ -89,18 +89,23 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
   try {
     const json progress = json::parse(text->second);
     Progress& p = state.progress;
-    progress.at("epoch").get_to(p.epoch);
-    progress.at("batch").get_to(p.batch);
-    progress.at("step").get_to(p.step);
+    const auto whole = [&](const char* name, std::int64_t& to) {
+      const json& number = progress.at(name);
+      if (number.is_number_integer()) number.get_to(to);
+      if (!number.is_number_integer() || to < 0)
+        fail(path, std::string("its progress has a ") + name + " of " + number.dump() + ", takes a count");
+    };
+    whole("epoch", p.epoch);
+    whole("batch", p.batch);
+    whole("step", p.step);
+    whole("tokens", p.tokens);
+    whole("correct", p.correct);
+    whole("best_epoch", p.best_epoch);
     progress.at("loss").get_to(p.loss);
-    progress.at("tokens").get_to(p.tokens);
-    progress.at("correct").get_to(p.correct);
     progress.at("best_score").get_to(p.best_score);
     progress.at("best_loss").get_to(p.best_loss);
-    progress.at("best_epoch").get_to(p.best_epoch);
     progress.at("seconds").get_to(p.seconds);
     progress.at("finished").get_to(p.finished);
-    if (p.epoch < 0 || p.batch < 0 || p.step < 0) fail(path, "got a progress below zero");
   } catch (const json::exception& e) {
     fail(path, std::string("its progress cannot be read: ") + e.what());
   }

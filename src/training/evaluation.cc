@@ -15,8 +15,8 @@ constexpr std::size_t kAtOnce = 64;
 std::int64_t longest_target(const SequenceModel& model, std::size_t source) {
   const std::int64_t free = 2 * static_cast<std::int64_t>(source) + 16;
   const std::int64_t seen = std::max(free, model.sizes().max_target);
-  // Tables of positions end with the longest sequence of training.
-  return model.config().kind == models::Kind::transformer ? std::min(seen, model.sizes().max_length - 1) : seen;
+  // Tables of positions end with the longest sequence of training, kEnd included.
+  return model.has_length_limit() ? std::min(seen, model.sizes().max_length - 1) : seen;
 }
 
 // Long ones together with long ones, in blocks.

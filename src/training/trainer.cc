@@ -55,12 +55,16 @@ Trainer::~Trainer() = default;
 
 std::int64_t Trainer::total_steps() const { return options_.epochs * batches_.count(); }
 
+bool Trainer::is_done() const {
+  const bool stale = options_.patience > 0 && progress_.epoch - progress_.best_epoch >= options_.patience;
+  return stale || progress_.epoch >= options_.epochs;
+}
+
 void Trainer::resume() {
   State state{&values_, &update_.mean(), &update_.square(), {}};
   load_state(directory_ / "state.safetensors", model_.parameters(), state);
   progress_ = state.progress;
-  progress_.finished = false;
-  if (progress_.batch >= batches_.count() && progress_.batch > 0)
+  if (progress_.batch > batches_.count())
     throw Error((directory_ / "state.safetensors").string() + ": got a run of more batches than the data has");
   reload_metrics();
 }
@@ -130,10 +134,14 @@ void Trainer::train_batch(std::int64_t n) {
   ++progress_.step;
   const double norm = update_.apply(values_.data(), gradients_, rate_at(options_, progress_.step, total_steps()),
                                     progress_.step, threads_);
-  if (!std::isfinite(norm) || !std::isfinite(progress_.loss))
+  require_finite(norm + progress_.loss);
+  ++progress_.batch;
+}
+
+void Trainer::require_finite(double number) const {
+  if (!std::isfinite(number))
     throw Error("train: the loss is no longer a number at step " + std::to_string(progress_.step) +
                 "; a smaller --rate or a --clip may help; the last saved state is kept");
-  ++progress_.batch;
 }
 
 EpochReport Trainer::finish_epoch(double rate, double tokens_per_second) {
@@ -154,6 +162,7 @@ EpochReport Trainer::finish_epoch(double rate, double tokens_per_second) {
     score = report.valid.scores.exact_match();
     loss = report.valid.loss;
   }
+  require_finite(loss);
   if (progress_.best_epoch == 0 || score > progress_.best_score ||
       (score == progress_.best_score && loss < progress_.best_loss)) {
     report.best = true;
@@ -166,14 +175,13 @@ EpochReport Trainer::finish_epoch(double rate, double tokens_per_second) {
   progress_.batch = 0;
   progress_.loss = 0;
   progress_.tokens = progress_.correct = 0;
-  const bool stale = options_.patience > 0 && progress_.epoch - progress_.best_epoch >= options_.patience;
-  progress_.finished = stale || progress_.epoch >= options_.epochs;
+  progress_.finished = is_done();
   return report;
 }
 
 Trainer::End Trainer::run(const Observer& observer) {
   Clock::time_point last_save = Clock::now();
-  while (!progress_.finished && progress_.epoch < options_.epochs) {
+  while (!is_done()) {
     batches_.start_epoch(progress_.epoch);
     const Clock::time_point start = Clock::now();
     const double seconds_before = progress_.seconds;

@@ -67,6 +67,9 @@ class Trainer {
   void write_metrics(const EpochReport& report);
   void reload_metrics();
   std::int64_t total_steps() const;
+  // All epochs, or no better score for too long: more epochs or patience than before let a finished run go on.
+  bool is_done() const;
+  void require_finite(double number) const;
 
   const SequenceModel& model_;
   TrainOptions options_;

@@ -130,8 +130,15 @@ std::vector<Named> transformer_models() {
     relative.positions = layers::Positions::none;
     relative.attention = name;
   }
-  TransformerConfig& cross = add("cross_alibi");
-  cross.cross_attention = "alibi";
+  add("cross_alibi").cross_attention = "alibi";
+  for (const char* name : {"scaled_dot", "transformer_xl"}) {
+    TransformerConfig& wide = add(std::string("wide_") + name);
+    wide.width = 68;
+    wide.heads = 4;
+    wide.inner = 70;
+    wide.layers = 1;
+    wide.attention = name;
+  }
   return list;
 }
 
