@@ -59,7 +59,8 @@ struct Layout {
     const double bar_end = bar.right() + color_bar_labels(map.low, map.high, bar.height);
     width = std::ceil(std::max(bar_end, labels_end()) + kMargin);
     // A long title should not be broken for want of a few cells.
-    width = std::max(width, std::min(420.0, text_width(visible(map.title), kTitleSize) + 2 * kMargin));
+    width = std::max({width, std::min(420.0, text_width(visible(map.title), kTitleSize) + 2 * kMargin),
+                      std::ceil(text_width(block_note(map), kSmallSize) + 2 * kMargin)});
 
     double top = title_height(map.title, width);
     col_title_y = top + 8;

@@ -73,7 +73,8 @@ struct Layout {
     const double grid_height = step_y * static_cast<double>(rows) - kGap + 4;
     bar = {grid_right + 22, 0, 14, std::clamp(grid_height - kTitle, 96.0, 320.0)};
     width = std::ceil(bar.right() + color_bar_labels(grid.low, grid.high, bar.height) + kMargin);
-    width = std::max(width, std::min(420.0, text_width(visible(grid.title), kTitleSize) + 2 * kMargin));
+    width = std::max({width, std::min(420.0, text_width(visible(grid.title), kTitleSize) + 2 * kMargin),
+                      std::ceil(text_width(note, kSmallSize) + 2 * kMargin)});
     // Column labels stand upright between a map's title and its cells, in the first row only.
     label_height = col_labels.empty() ? 0 : widest(col_labels, kSmall) + 6;
     const double top = title_height(grid.title, width) + kTitle + label_height;

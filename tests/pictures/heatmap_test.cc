@@ -242,6 +242,17 @@ TEST(HeatMap, TextsFitAtEverySize) {
     }
 }
 
+TEST(HeatMap, NarrowPicturesHoldTheirNotes) {
+  HeatMap map = ramp(4096, 1);
+  map.title.clear();
+  const Element svg = read(map);
+  EXPECT_EQ(texts(svg, "note").size(), 1u);
+  test::expect_texts_fit(svg, "4096 × 1");
+  HeatMapGrid grid;
+  grid.maps = {map};
+  test::expect_texts_fit(read_svg(draw(grid)), "a grid of 4096 × 1");
+}
+
 TEST(HeatMap, NumbersBesideManyRowsAreRound) {
   const std::vector<std::string> labels = texts(read(ramp(512, 512)), "row-label");
   EXPECT_EQ(labels.front(), "1");
