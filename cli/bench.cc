@@ -8,6 +8,7 @@
 #include "benchmarks/growth.h"
 #include "benchmarks/memory.h"
 #include "benchmarks/rows.h"
+#include "cli/bench_train.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
@@ -27,6 +28,9 @@ constexpr const char* kFooter =
     "  memory   the peak of forward and backward of each mechanism; exits with 1 where more than 64 MiB are needed\n"
     "           besides inputs, outputs and gradients\n"
     "  growth   how the time grows as the sequence doubles\n"
+    "  train    steps of training and greedy decoding of small_lstm, medium_lstm and small_transformer; tokens are "
+    "those\n"
+    "           of targets, with source: of both sides\n"
     "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
     "GFLOP/s count the products of visible pairs: two forward, five backward. of sgemm: of OpenBLAS in the same run.\n"
     "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. extra: memory besides inputs and outputs.\n"
@@ -34,7 +38,8 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  rapt bench\n"
     "  rapt bench scaled_dot causal --shape 2,8,2048,64 --threads 4 --json\n"
-    "  rapt bench memory additive --shape 1,4,8192,64\n";
+    "  rapt bench memory additive --shape 1,4,8192,64\n"
+    "  rapt bench train small_lstm --threads 2\n";
 
 struct BenchArguments {
   std::vector<std::string> names;
@@ -303,10 +308,22 @@ void run_growth(const BenchArguments& arguments) {
   else std::cout << format_table(table);
 }
 
+void run_training(const BenchArguments& arguments) {
+  if (!arguments.shapes.empty()) throw Error("bench train: takes no --shape: each model has its own");
+  if (!arguments.dtype.empty()) throw Error("bench train: takes no --dtype: models are trained in f32");
+  const bench::Plan plan = make_plan(arguments);
+  bench_training({{arguments.names.begin() + 1, arguments.names.end()},
+                  plan.threads,
+                  plan.effort,
+                  arguments.quick,
+                  arguments.json});
+}
+
 void run_bench(const BenchArguments& arguments) {
   const std::string first = arguments.names.empty() ? "" : arguments.names[0];
   if (first == "memory") run_memory(arguments);
   else if (first == "growth") run_growth(arguments);
+  else if (first == "train") run_training(arguments);
   else run_rows(arguments);
 }
 
@@ -316,7 +333,7 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "Speed and memory of every mechanism, against what this machine can do");
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
-  verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, or growth, and then mechanisms");
+  verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, growth or train, and then names");
   // One value each time it is given: what follows may be a NAME.
   verb->add_option("--shape", a.shapes, "In place of each row's own; may be given again")
       ->allow_extra_args(false)

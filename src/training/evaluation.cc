@@ -37,7 +37,7 @@ std::vector<std::vector<std::size_t>> blocks_by_length(std::span<const std::vect
 
 std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
                                                std::span<const std::vector<int>> sources, const SearchOptions& options,
-                                               int threads) {
+                                               int threads, std::int64_t longest) {
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (std::size_t n = 0; n < sources.size(); ++n)
     if (sources[n].empty()) results[n].push_back({});
@@ -45,15 +45,15 @@ std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const
   parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t b, int) {
     const std::vector<std::size_t>& block = blocks[static_cast<std::size_t>(b)];
     std::vector<EncodedExample> examples;
-    std::vector<std::int64_t> longest;
+    std::vector<std::int64_t> most;
     for (const std::size_t n : block) {
       examples.push_back({sources[n], {}});
-      longest.push_back(longest_target(model, sources[n].size()));
+      most.push_back(longest > 0 ? longest : longest_target(model, sources[n].size()));
     }
     Batch batch;
     make_batch(examples, batch);
     const auto decoder = model.decoder(values, batch);
-    std::vector<std::vector<Hypothesis>> found = models::search(*decoder, longest, options);
+    std::vector<std::vector<Hypothesis>> found = models::search(*decoder, most, options);
     for (std::size_t n = 0; n < block.size(); ++n) results[block[n]] = std::move(found[n]);
   });
   return results;

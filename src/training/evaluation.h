@@ -13,10 +13,11 @@ using models::Hypothesis;
 using models::SearchOptions;
 using models::SequenceModel;
 
-// The best targets of each source, whatever sources are beside it. An empty source gives an empty target.
+// The best targets of each source, whatever sources are beside it. An empty source gives an empty target. `longest`:
+// the most tokens of a target; 0: twice the source and a little, or the longest of training.
 std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
                                                std::span<const std::vector<int>> sources, const SearchOptions& options,
-                                               int threads);
+                                               int threads, std::int64_t longest = 0);
 
 // Where each step of a given target looks: [target length + 1 (kEnd), source length]. Throws without attention.
 std::vector<float> align(const SequenceModel& model, const float* values, const EncodedExample& example);

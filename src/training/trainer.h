@@ -55,13 +55,15 @@ class Trainer {
   // At the end the values are the best ones. Throws rapt::Error where the loss is no longer a number.
   End run(const Observer& observer);
 
+  // One step, with batch n of this epoch: what run() is made of.
+  void train_batch(std::int64_t n);
+
   const std::vector<float>& values() const { return values_; }
   const Progress& progress() const { return progress_; }
 
  private:
   struct Part;
 
-  void train_batch(std::int64_t n);
   EpochReport finish_epoch(double rate, double tokens_per_second);
   void save();
   void write_metrics(const EpochReport& report);

@@ -1,0 +1,93 @@
+#include "cli/bench_train.h"
+
+#include <cstdio>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/check.h"
+#include "benchmarks/training.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "rapt/threads.h"
+
+namespace rapt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(double value, const char* format) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+Json row_json(const bench::TrainingRow& row, int threads) {
+  const bench::TrainingCase& spec = row.spec;
+  return {{"name", spec.name},
+          {"direction", name_of(row.job)},
+          {"shape", {row.sequences(), spec.source, spec.target_steps()}},
+          {"threads", threads},
+          {"isa", name_of(active_isa())},
+          {"seconds", row.seconds.median},
+          {"spread", {row.seconds.low, row.seconds.high}},
+          {"runs", row.seconds.runs},
+          {"sequences_per_second", row.per_second(row.sequences())},
+          {"tokens_per_second", row.per_second(row.tokens())},
+          {"all_tokens_per_second", row.per_second(row.all_tokens())},
+          {"parameters", row.parameters},
+          {"symbols", spec.sizes().target_symbols},
+          {"loss", row.loss},
+          {"gflops", row.gflops},
+          {"sgemm_rate", row.sgemm_rate},
+          {"fraction", row.fraction()}};
+}
+
+std::vector<std::string> row_cells(const bench::TrainingRow& row) {
+  const bench::Spread& s = row.seconds;
+  return {row.spec.name,
+          name_of(row.job),
+          std::to_string(row.sequences()) + "," + std::to_string(row.spec.source) + "," +
+              std::to_string(row.spec.target_steps()),
+          std::to_string(row.parameters),
+          format_seconds(s.median),
+          "±" + text_of(50 * (s.high - s.low) / s.median, "%.0f") + "%",
+          text_of(row.per_second(row.tokens()), "%.0f"),
+          text_of(row.per_second(row.all_tokens()), "%.0f"),
+          text_of(row.per_second(row.sequences()), "%.0f"),
+          text_of(row.gflops, "%.1f"),
+          text_of(row.fraction(), "%.2f")};
+}
+
+}  // namespace
+
+void bench_training(const BenchTrainArguments& a) {
+  const std::vector<bench::TrainingCase> cases = bench::training_cases(a.names, a.quick);
+  bench::Sgemm sgemm(a.quick ? 512 : 2048, a.threads);
+  sgemm.run();
+  Progress progress("bench train", static_cast<std::int64_t>(2 * cases.size()));
+  Json rows = Json::array();
+  std::vector<std::vector<std::string>> table{{"model", "direction", "batch,source,target", "parameters", "time",
+                                               "spread", "tokens/s", "with source", "sequences/s", "GFLOP/s",
+                                               "of sgemm"}};
+  std::int64_t done = 0;
+  for (const bench::TrainingCase& spec : cases)
+    for (const bench::Job job : {bench::Job::train, bench::Job::decode}) {
+      progress.update(done++, spec.name + " " + name_of(job));
+      try {
+        const bench::TrainingRow row = bench::measure_training(spec, job, a.threads, a.effort, sgemm);
+        rows.push_back(row_json(row, a.threads));
+        table.push_back(row_cells(row));
+      } catch (const bench::WrongResult& wrong) {
+        progress.clear();
+        std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << "\n";
+        throw ExitStatus{1};
+      }
+    }
+  progress.clear();
+  if (a.json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  else std::cout << format_table(table);
+}
+
+}  // namespace rapt::cli
