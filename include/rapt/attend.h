@@ -27,6 +27,9 @@ struct AttendOptions {
   Normalizer normalizer = Normalizer::softmax;
   int threads = 0;  // 0: default_threads()
   Path path = Path::automatic;
+  // Few queries against many keys share the keys among threads. False: they do not, and rounding does not depend on
+  // how many queries there are.
+  bool divide_keys = true;
 };
 
 // q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], v [B,Hk,Sk,Dv]: any strides, the last dimension contiguous. Hk divides H; a batch or a

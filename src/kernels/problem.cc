@@ -255,6 +255,7 @@ class Builder {
     p_.softcap = options_.softcap;
     p_.normalizer = options_.normalizer;
     p_.path = options_.path;
+    p_.divide_keys = options_.divide_keys;
     if (options_.threads < 0)
       fail(operation_, "threads: got " + number(options_.threads) + ", takes 1 or more, or 0 for the default");
     p_.threads = options_.threads == 0 ? default_threads() : options_.threads;

@@ -77,6 +77,7 @@ struct Problem {
   Normalizer normalizer = Normalizer::softmax;
   int threads = 1;
   Path path = Path::automatic;
+  bool divide_keys = true;
 
   // The parameter of that role, or null.
   const ParameterValue* find(Role role) const;

@@ -54,7 +54,7 @@ constexpr std::int64_t kLeastPart = 1024;
 std::int64_t key_parts(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
   const Statistics& s = outputs.statistics;
   const bool plain = outputs.weights.empty() && !s.entropy && !s.argmax && !s.position && !s.covariance && s.top_k == 0;
-  if (!plain || p.normalizer != Normalizer::softmax || tasks >= kFewTasks) return 1;
+  if (!p.divide_keys || !plain || p.normalizer != Normalizer::softmax || tasks >= kFewTasks) return 1;
   return std::max<std::int64_t>(1, std::min((kFewTasks + tasks - 1) / tasks, p.keys / kLeastPart));
 }
 

@@ -127,6 +127,25 @@ TEST(DecodingLimits, ShortestTables) {
     }
 }
 
+// The engine divides thousands of keys among threads; here that would tell steps from whole passes.
+TEST(DecodingLimits, ThousandsOfSteps) {
+  ModelConfig config = transformer_models()[0].config;
+  config.transformer.layers = 1;
+  Sizes sizes = kSizes;
+  sizes.max_length = 2200;
+  const SequenceModel model(config, sizes);
+  const std::vector<float> values = random_values<float>(model, 1, 0.4);
+  Random random(1);
+  const Batch batch = batch_of({random_pair(random, 2200, 2199, 8)});
+  const std::vector<float> whole = logits_of(model, values, batch);
+  const auto decoder = model.decoder(values.data(), batch);
+  for (std::int64_t t = 0; t < 2200; ++t) {
+    const float* got = decoder->step(std::span<const int>(batch.target_in.data() + t, 1), std::vector<int>{0});
+    for (std::int64_t s = 0; s < kSizes.target_symbols; ++s)
+      ASSERT_EQ(got[s], whole[static_cast<std::size_t>(t * kSizes.target_symbols + s)]) << t;
+  }
+}
+
 TEST(DecodingLimits, GridMechanismsAreRefused) {
   for (const char* name : {"quadratic", "gaussian", "learned_2d"}) {
     ModelConfig config;

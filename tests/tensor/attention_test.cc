@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "oracle/oracle.h"
+#include "rapt/error.h"
 #include "rapt/registry.h"
 #include "support/tensors.h"
 
@@ -163,6 +164,27 @@ TEST(AttentionOnATape, OneTensorInAllPlaces) {
                              return std::vector{attention(tape, call)};
                            },
                            {});
+}
+
+TEST(AttentionOnATape, BadShapesAreErrors) {
+  Tape<float> tape;
+  const auto zeros = [&](std::initializer_list<int64_t> sizes) {
+    const Tensor<float> t = tape.make(sizes);
+    std::fill_n(t.data, t.count(), 0.0F);
+    return t.split_heads(kHeads);
+  };
+  const auto call = [&](const Tensor<float>& q, const Tensor<float>& k, const Tensor<float>& v) {
+    AttentionCall<float> c;
+    c.q = q;
+    c.k = k;
+    c.v = v;
+    c.mechanism = &mechanism("dot");
+    attention(tape, c);
+  };
+  EXPECT_NO_THROW(call(zeros({3, 2, 4}), zeros({5, 2, 4}), zeros({5, 2, 6})));
+  EXPECT_THROW(call(zeros({3, 2, 4}), zeros({5, 2, 6}), zeros({5, 2, 6})), Error);
+  EXPECT_THROW(call(zeros({3, 2, 4}), zeros({5, 2, 4}), zeros({4, 2, 6})), Error);
+  EXPECT_THROW(call(zeros({3, 2, 4}), zeros({5, 3, 4}), zeros({5, 3, 6})), Error);
 }
 
 TEST(AttentionOnATape, OnlyTheGradientsThatAreWanted) {
