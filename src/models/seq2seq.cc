@@ -38,6 +38,12 @@ Seq2seq::Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parame
     choice.query_dim = choice.key_dim = hidden;
     choice.max_length = sizes.max_length;
     score_ = layers::ScoreLayer(parameters, "attention", choice);
+    projected_ = choice.mechanism->scaled;
+    if (projected_) {
+      query_ = layers::Linear(parameters, "attention.query", hidden, hidden, false);
+      key_ = layers::Linear(parameters, "attention.key", hidden, hidden, false);
+      value_ = layers::Linear(parameters, "attention.value", hidden, hidden, false);
+    }
     combine_ = layers::Linear(parameters, "attention.combine", 2 * hidden, hidden, false);
   }
   output_ = layers::Linear(parameters, "decoder.output", hidden, sizes.target_symbols);
@@ -48,7 +54,10 @@ Seq2seq::Encoded<T> Seq2seq::encode(Graph<T>& graph, const Batch& batch) const {
   const Tensor<T> x = graph.dropout(source_embedding_(graph, batch.source, batch.size), config_.dropout);
   layers::RecurrentOutput<T> encoded = encoder_(graph, x, batch.source_lengths);
   Encoded<T> source;
-  source.states = encoded.states;
+  if (has_attention()) {
+    source.keys = projected_ ? key_(graph, encoded.states) : encoded.states;
+    source.values = projected_ ? value_(graph, encoded.states) : encoded.states;
+  }
   source.lengths = batch.source_lengths;
   if (!has_attention() && config_.conditioning == Conditioning::every_step)
     source.context = encoded.last.back().h.reshape({1, batch.size, config_.hidden});
@@ -61,12 +70,13 @@ Tensor<T> Seq2seq::attend(Graph<T>& graph, const Encoded<T>& source, const Tenso
                           T* weights) const {
   Mask mask;
   mask.key_lengths.assign(source.lengths.begin(), source.lengths.end());
-  const Tensor<T> memory = source.states.split_heads(1);
   const std::int64_t count = queries.size(0);
   const std::int64_t batch = queries.size(1);
-  const std::int64_t keys = source.states.size(0);
+  const std::int64_t keys = source.keys.size(0);
   T* rows = weights ? graph.tape.scratch(batch * count * keys) : nullptr;
-  const Tensor<T> context = score_(graph, queries.split_heads(1), memory, memory, mask, rows);
+  const Tensor<T> asked = projected_ ? query_(graph, queries) : queries;
+  const Tensor<T> context =
+      score_(graph, asked.split_heads(1), source.keys.split_heads(1), source.values.split_heads(1), mask, rows);
   for (std::int64_t t = first; rows && t < count; ++t)
     for (std::int64_t b = 0; b < batch; ++b, weights += keys) std::copy_n(rows + (b * count + t) * keys, keys, weights);
   const std::array<Tensor<T>, 2> parts{context.slice(0, first, count), queries.slice(0, first, count)};
@@ -117,7 +127,7 @@ Seq2seq::Step<T> Seq2seq::decode(Graph<T>& graph, const Encoded<T>& source, std:
     copy_into(graph, out.states, result.queries.slice(0, past + t, past + t + 1));
     const Tensor<T> queries = result.queries.slice(0, placed ? 0 : past + t, past + t + 1);
     fed = attend(graph, source, queries, queries.size(0) - 1,
-                 weights ? weights + t * batch * source.states.size(0) : nullptr);
+                 weights ? weights + t * batch * source.keys.size(0) : nullptr);
     copy_into(graph, fed, result.attentional.slice(0, t, t + 1));
     result.state = std::move(out.last);
   }
@@ -227,10 +237,11 @@ class Seq2seqDecoder final : public Decoder<T> {
   Seq2seq::Encoded<T> gather() {
     const auto count = static_cast<std::int64_t>(source_of_.size());
     Seq2seq::Encoded<T> result;
-    bool same = count == encoded_.states.size(1);
+    bool same = source_of_.size() == lengths_.size();
     for (std::size_t n = 0; same && n < source_of_.size(); ++n) same = source_of_[n] == static_cast<int>(n);
     if (same) {
-      result.states = encoded_.states;
+      result.keys = encoded_.keys;
+      result.values = encoded_.values;
       result.context = encoded_.context;
       result.lengths = lengths_;
       return result;
@@ -245,7 +256,8 @@ class Seq2seqDecoder final : public Decoder<T> {
                       to.data + (s * count + n) * hidden);
       return to;
     };
-    if (model_.has_attention()) result.states = columns(encoded_.states);
+    result.keys = columns(encoded_.keys);
+    result.values = encoded_.values.data == encoded_.keys.data ? result.keys : columns(encoded_.values);
     result.context = columns(encoded_.context);
     gathered_lengths_.clear();
     for (const int s : source_of_) gathered_lengths_.push_back(lengths_[static_cast<std::size_t>(s)]);

@@ -33,7 +33,8 @@ class Seq2seq {
 
   template <class T>
   struct Encoded {
-    Tensor<T> states;                         // [source_steps, batch, hidden]
+    Tensor<T> keys;                           // [source_steps, batch, hidden], with attention
+    Tensor<T> values;                         // the same
     std::vector<CellState<T>> decoder_state;  // that the decoder starts from; empty: zeros
     Tensor<T> context;                        // [1, batch, hidden], a part of every input; or empty
     std::span<const std::int64_t> lengths;
@@ -70,6 +71,8 @@ class Seq2seq {
   layers::Embedding source_embedding_, target_embedding_;
   layers::Recurrent encoder_, decoder_;
   layers::ScoreLayer score_;
+  bool projected_ = false;  // queries, keys and values go through linear layers: bounded states alone score too evenly
+  layers::Linear query_, key_, value_;
   layers::Linear combine_, output_;
 };
 
