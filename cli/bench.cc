@@ -311,8 +311,16 @@ void run_growth(const BenchArguments& arguments) {
 void run_training(const BenchArguments& arguments) {
   if (!arguments.shapes.empty()) throw Error("bench train: takes no --shape: each model has its own");
   if (!arguments.dtype.empty()) throw Error("bench train: takes no --dtype: models are trained in f32");
-  const bench::Plan plan = make_plan(arguments);
+  using Jobs = std::vector<bench::Job>;
+  const Jobs both{bench::Job::train, bench::Job::decode};
+  const Jobs jobs =
+      parse_choice<Jobs>("bench train: --direction", arguments.direction,
+                         {{"train", Jobs{bench::Job::train}}, {"decode", Jobs{bench::Job::decode}}, {"both", both}});
+  BenchArguments rest = arguments;
+  rest.direction = "both";
+  const bench::Plan plan = make_plan(rest);
   bench_training({{arguments.names.begin() + 1, arguments.names.end()},
+                  jobs,
                   plan.threads,
                   plan.effort,
                   arguments.quick,
@@ -342,7 +350,9 @@ void add_bench(CLI::App& app) {
   verb->add_option("--threads", a.threads, "How many threads work; unless given, all processors")
       ->type_name("N")
       ->check(value_given());
-  verb->add_option("--direction", a.direction, "forward, backward or both")->type_name("WAY")->check(value_given());
+  verb->add_option("--direction", a.direction, "forward, backward or both; after train: train, decode or both")
+      ->type_name("WAY")
+      ->check(value_given());
   verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->type_name("TYPE")->check(value_given());
   verb->add_option("--repeat", a.repeat, "Exactly so many runs; unless given, at least 5 and half a second")
       ->type_name("N")

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/check.h"
-#include "benchmarks/training.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
@@ -66,14 +65,14 @@ void bench_training(const BenchTrainArguments& a) {
   const std::vector<bench::TrainingCase> cases = bench::training_cases(a.names, a.quick);
   bench::Sgemm sgemm(a.quick ? 512 : 2048, a.threads);
   sgemm.run();
-  Progress progress("bench train", static_cast<std::int64_t>(2 * cases.size()));
+  Progress progress("bench train", static_cast<std::int64_t>(a.jobs.size() * cases.size()));
   Json rows = Json::array();
   std::vector<std::vector<std::string>> table{{"model", "direction", "batch,source,target", "parameters", "time",
                                                "spread", "tokens/s", "with source", "sequences/s", "GFLOP/s",
                                                "of sgemm"}};
   std::int64_t done = 0;
   for (const bench::TrainingCase& spec : cases)
-    for (const bench::Job job : {bench::Job::train, bench::Job::decode}) {
+    for (const bench::Job job : a.jobs) {
       progress.update(done++, spec.name + " " + name_of(job));
       try {
         const bench::TrainingRow row = bench::measure_training(spec, job, a.threads, a.effort, sgemm);

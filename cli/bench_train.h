@@ -4,11 +4,13 @@
 #include <vector>
 
 #include "benchmarks/timing.h"
+#include "benchmarks/training.h"
 
 namespace rapt::cli {
 
 struct BenchTrainArguments {
   std::vector<std::string> names;
+  std::vector<bench::Job> jobs;
   int threads = 1;
   bench::Effort effort;
   bool quick = false;
