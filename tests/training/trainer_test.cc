@@ -131,6 +131,27 @@ TEST(TrainerRuns, ReportEveryStepAndEpoch) {
   EXPECT_EQ(stored, best);
 }
 
+// Equal batches and weights that stay: only the places that are dropped tell one step from the next.
+TEST(TrainerRuns, DropoutChangesFromStepToStep) {
+  TinyRun run;
+  run.options.rate = 0;
+  const TemporaryDirectory directory;
+  const std::vector<EncodedExample> equal(48, {{4, 5, 6}, {6, 5, 4}});
+  Trainer trainer(*run.model, run.options, Batches(equal, 16, 1), {}, directory.path(), 1);
+  std::vector<double> losses;  // of each step; a report has the mean of its epoch so far
+  double before = 0;
+  Observer observer;
+  observer.on_step = [&](const StepReport& r) {
+    const double sum = r.loss * static_cast<double>(r.batch);
+    losses.push_back(r.batch == 1 ? sum : sum - before);
+    before = sum;
+  };
+  trainer.run(observer);
+  ASSERT_EQ(losses.size(), 9U);
+  for (std::size_t n = 0; n < 9; ++n)
+    for (std::size_t m = 0; m < n; ++m) EXPECT_GT(std::abs(losses[n] - losses[m]), 1e-6) << m << " and " << n;
+}
+
 // Without validation the loss of training decides.
 TEST(TrainerRuns, WithoutValidation) {
   const TinyRun run;
