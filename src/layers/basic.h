@@ -26,6 +26,11 @@ class Embedding {
 
   template <class T>
   Tensor<T> operator()(Graph<T>& graph, std::span<const int> ids, std::int64_t batch) const;
+  // All rows, [symbols, width].
+  template <class T>
+  Tensor<T> table(Graph<T>& graph) const {
+    return graph.get(table_);
+  }
   // x·tableᵀ: scores of all symbols.
   template <class T>
   Tensor<T> scores(Graph<T>& graph, const Tensor<T>& x) const;

@@ -23,7 +23,7 @@ Tensor<T> Graph<T>::get(ParameterId id) const {
 
 template <class T>
 Tensor<T> Graph<T>::dropout(const Tensor<T>& x, double rate) {
-  if (!training_ || rate == 0) return x;
+  if (!drops(rate)) return x;
   dropout_key_ = Random(dropout_key_).next_u64();
   return rapt::dropout(tape, x, static_cast<T>(rate), dropout_key_);
 }

@@ -20,6 +20,7 @@ class Graph {
   }
 
   Tensor<T> get(ParameterId id) const;
+  bool drops(double rate) const { return training_ && rate != 0; }
   Tensor<T> dropout(const Tensor<T>& x, double rate);
 
   Tape<T>& tape;

@@ -35,31 +35,34 @@ CellWeights<T> Recurrent::get(Graph<T>& graph, const Weights& w) const {
           w.recurrent_bias ? graph.get(w.recurrent_bias) : Tensor<T>{}};
 }
 
-template <class T>
-RecurrentOutput<T> Recurrent::operator()(Graph<T>& graph, const Tensor<T>& x, std::span<const std::int64_t> lengths,
-                                         std::span<const CellState<T>> initial) const {
+template <class T, class F>
+RecurrentOutput<T> Recurrent::all_layers(Graph<T>& graph, std::span<const std::int64_t> lengths,
+                                         std::span<const CellState<T>> initial, F&& first) const {
   if (!initial.empty() && (shape_.bidirectional || static_cast<int>(initial.size()) != shape_.layers))
     throw Error("recurrent: got " + std::to_string(initial.size()) +
                 " first states, takes one for each layer of one direction");
   RecurrentOutput<T> output;
-  Tensor<T> in = x;
+  Tensor<T> in;
   const auto both = [&](const Tensor<T>& a, const Tensor<T>& b) {
     const std::array<Tensor<T>, 2> parts{a, b};
     return concatenate<T>(graph.tape, parts);
   };
   for (int layer = 0; layer < shape_.layers; ++layer) {
     if (layer > 0) in = graph.dropout(in, shape_.dropout);
+    const auto run = [&](std::size_t place, const CellState<T>& state, Direction direction) {
+      const CellWeights<T> weights = get(graph, weights_[place]);
+      return layer == 0 ? first(weights, state, direction)
+                        : recurrent(graph.tape, shape_.cell, in, weights, state, lengths, direction);
+    };
     const std::size_t place = static_cast<std::size_t>(layer) * (shape_.bidirectional ? 2 : 1);
-    const CellState<T> first = initial.empty() ? CellState<T>{} : initial[static_cast<std::size_t>(layer)];
-    const RecurrentResult<T> ahead =
-        recurrent(graph.tape, shape_.cell, in, get(graph, weights_[place]), first, lengths, Direction::forward);
+    const CellState<T> state = initial.empty() ? CellState<T>{} : initial[static_cast<std::size_t>(layer)];
+    const RecurrentResult<T> ahead = run(place, state, Direction::forward);
     if (!shape_.bidirectional) {
       in = ahead.states;
       output.last.push_back(ahead.last);
       continue;
     }
-    const RecurrentResult<T> back =
-        recurrent(graph.tape, shape_.cell, in, get(graph, weights_[place + 1]), {}, lengths, Direction::backward);
+    const RecurrentResult<T> back = run(place + 1, {}, Direction::backward);
     in = both(ahead.states, back.states);
     output.last.push_back(
         {both(ahead.last.h, back.last.h), shape_.cell == Cell::lstm ? both(ahead.last.c, back.last.c) : Tensor<T>{}});
@@ -68,11 +71,43 @@ RecurrentOutput<T> Recurrent::operator()(Graph<T>& graph, const Tensor<T>& x, st
   return output;
 }
 
-template RecurrentOutput<float> Recurrent::operator()(Graph<float>&, const Tensor<float>&,
-                                                      std::span<const std::int64_t>,
-                                                      std::span<const CellState<float>>) const;
-template RecurrentOutput<double> Recurrent::operator()(Graph<double>&, const Tensor<double>&,
-                                                       std::span<const std::int64_t>,
-                                                       std::span<const CellState<double>>) const;
+template <class T>
+RecurrentOutput<T> Recurrent::operator()(Graph<T>& graph, const Tensor<T>& x, std::span<const std::int64_t> lengths,
+                                         std::span<const CellState<T>> initial) const {
+  return all_layers(graph, lengths, initial,
+                    [&](const CellWeights<T>& weights, const CellState<T>& state, Direction direction) {
+                      return recurrent(graph.tape, shape_.cell, x, weights, state, lengths, direction);
+                    });
+}
+
+template <class T>
+SymbolTables<T> Recurrent::tables(Graph<T>& graph, const Tensor<T>& embedding) const {
+  const auto of = [&](const Weights& w) {
+    return linear(graph.tape, embedding, graph.get(w.input), graph.get(w.bias));
+  };
+  return {of(weights_[0]), shape_.bidirectional ? of(weights_[1]) : Tensor<T>{}};
+}
+
+template <class T>
+RecurrentOutput<T> Recurrent::operator()(Graph<T>& graph, const SymbolTables<T>& tables, std::span<const int> ids,
+                                         std::int64_t batch, std::span<const std::int64_t> lengths,
+                                         std::span<const CellState<T>> initial) const {
+  return all_layers(
+      graph, lengths, initial, [&](const CellWeights<T>& weights, const CellState<T>& state, Direction direction) {
+        const Tensor<T>& table = direction == Direction::forward ? tables.ahead : tables.back;
+        return recurrent_of_symbols(graph.tape, shape_.cell, table, ids, batch, weights, state, lengths, direction);
+      });
+}
+
+#define RAPT_INSTANTIATE(T)                                                                                     \
+  template RecurrentOutput<T> Recurrent::operator()(Graph<T>&, const Tensor<T>&, std::span<const std::int64_t>, \
+                                                    std::span<const CellState<T>>) const;                       \
+  template SymbolTables<T> Recurrent::tables(Graph<T>&, const Tensor<T>&) const;                                \
+  template RecurrentOutput<T> Recurrent::operator()(Graph<T>&, const SymbolTables<T>&, std::span<const int>,    \
+                                                    std::int64_t, std::span<const std::int64_t>,                \
+                                                    std::span<const CellState<T>>) const;
+RAPT_INSTANTIATE(float)
+RAPT_INSTANTIATE(double)
+#undef RAPT_INSTANTIATE
 
 }  // namespace rapt::layers

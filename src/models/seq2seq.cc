@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "tensor/pack_cache.h"
 #include "tensor/token_ids.h"
 
 namespace rapt::models {
@@ -51,8 +52,14 @@ Seq2seq::Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parame
 
 template <class T>
 Seq2seq::Encoded<T> Seq2seq::encode(Graph<T>& graph, const Batch& batch) const {
-  const Tensor<T> x = graph.dropout(source_embedding_(graph, batch.source, batch.size), config_.dropout);
-  layers::RecurrentOutput<T> encoded = encoder_(graph, x, batch.source_lengths);
+  const auto run = [&] {
+    if (table_pays(graph, sizes_.source_symbols, static_cast<std::int64_t>(batch.source.size())))
+      return encoder_(graph, encoder_.tables(graph, source_embedding_.table(graph)), batch.source, batch.size,
+                      batch.source_lengths);
+    const Tensor<T> x = graph.dropout(source_embedding_(graph, batch.source, batch.size), config_.dropout);
+    return encoder_(graph, x, batch.source_lengths);
+  };
+  layers::RecurrentOutput<T> encoded = run();
   Encoded<T> source;
   if (has_attention()) {
     source.keys = projected_ ? key_(graph, encoded.states) : encoded.states;
@@ -93,17 +100,22 @@ Tensor<T> Seq2seq::zeros(Graph<T>& graph, std::int64_t batch) const {
 template <class T>
 Seq2seq::Step<T> Seq2seq::decode(Graph<T>& graph, const Encoded<T>& source, std::span<const int> tokens,
                                  std::int64_t batch, const Before<T>& before, T* weights) const {
-  Tensor<T> x = graph.dropout(target_embedding_(graph, tokens, batch), config_.dropout);
+  const std::int64_t steps = static_cast<std::int64_t>(tokens.size()) / batch;
+  layers::SymbolTables<T> tables = source.tables;
+  if (!tables && feeds_symbols_only() && table_pays(graph, sizes_.target_symbols, steps * batch))
+    tables = decoder_.tables(graph, target_embedding_.table(graph));
+  Tensor<T> x;
+  if (!tables) x = graph.dropout(target_embedding_(graph, tokens, batch), config_.dropout);
   if (source.context) {
     const std::array<Tensor<T>, 2> parts{x, source.context};
     x = concatenate<T>(graph.tape, parts);
   }
-  const std::int64_t steps = x.size(0);
   // A score that looks at positions must see a query at its own place: after all that came before it.
   const bool placed = has_attention() && score_.uses_positions();
   const std::int64_t past = placed && before.queries ? before.queries.size(0) : 0;
   if (!has_attention() || !config_.input_feeding) {
-    layers::RecurrentOutput<T> out = decoder_(graph, x, {}, before.state);
+    layers::RecurrentOutput<T> out =
+        tables ? decoder_(graph, tables, tokens, batch, {}, before.state) : decoder_(graph, x, {}, before.state);
     if (!has_attention()) return {out.states, {}, std::move(out.last)};
     Tensor<T> queries = out.states;
     if (past > 0) {
@@ -160,6 +172,10 @@ class Seq2seqDecoder final : public Decoder<T> {
       : model_(model), parameters_(parameters), values_(values), lengths_(sources.source_lengths) {
     Graph<T> graph(encoding_, parameters, values, nullptr);
     encoded_ = model.encode(graph, sources);
+    tape_.use(&packs_);
+    // A source takes at least a few steps.
+    if (model.feeds_symbols_only() && model.table_pays(graph, symbols(), 8 * sources.size))
+      encoded_.tables = model.decoder_.tables(graph, model.target_embedding_.table(graph));
     const std::int64_t hidden = model.config_.hidden;
     const std::size_t layers = static_cast<std::size_t>(model.config_.layers);
     states_.resize(layers);
@@ -237,6 +253,7 @@ class Seq2seqDecoder final : public Decoder<T> {
   Seq2seq::Encoded<T> gather() {
     const auto count = static_cast<std::int64_t>(source_of_.size());
     Seq2seq::Encoded<T> result;
+    result.tables = encoded_.tables;
     bool same = source_of_.size() == lengths_.size();
     for (std::size_t n = 0; same && n < source_of_.size(); ++n) same = source_of_[n] == static_cast<int>(n);
     if (same) {
@@ -269,6 +286,7 @@ class Seq2seqDecoder final : public Decoder<T> {
   const layers::Parameters& parameters_;
   const T* values_;
   Tape<T> encoding_{false};
+  PackCache<T> packs_;
   Tape<T> tape_{false};
   Seq2seq::Encoded<T> encoded_;
   std::vector<std::int64_t> lengths_, gathered_lengths_;

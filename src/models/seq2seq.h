@@ -38,6 +38,7 @@ class Seq2seq {
     std::vector<CellState<T>> decoder_state;  // that the decoder starts from; empty: zeros
     Tensor<T> context;                        // [1, batch, hidden], a part of every input; or empty
     std::span<const std::int64_t> lengths;
+    layers::SymbolTables<T> tables;  // of the decoder, where it takes steps one after the other
   };
   template <class T>
   struct Step {
@@ -63,6 +64,14 @@ class Seq2seq {
   template <class T>
   Tensor<T> attend(layers::Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries, std::int64_t first,
                    T* weights) const;
+  // Whether a table of what each symbol does to the gates saves work over `uses` embedded tokens.
+  template <class T>
+  bool table_pays(const layers::Graph<T>& graph, std::int64_t symbols, std::int64_t uses) const {
+    return !graph.drops(config_.dropout) && symbols <= uses / 2;
+  }
+  bool feeds_symbols_only() const {
+    return has_attention() ? !config_.input_feeding : config_.conditioning == Conditioning::first_step;
+  }
   template <class T>
   Tensor<T> zeros(layers::Graph<T>& graph, std::int64_t batch) const;
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "models/transformer.h"
+#include "tensor/pack_cache.h"
 
 namespace rapt::models {
 
@@ -54,6 +55,7 @@ class TransformerDecoder final : public Decoder<T> {
       : model_(model), parameters_(parameters), values_(values), lengths_(sources.source_lengths) {
     Graph<T> graph(encoding_, parameters, values, nullptr);
     const Tensor<T> memory = model.encode(graph, sources);
+    tape_.use(&packs_);
     blocks_.resize(model.decoder_.size());
     for (std::size_t l = 0; l < blocks_.size(); ++l)
       blocks_[l].source = model.decoder_[l].cross.keys_values(graph, memory, 0);
@@ -144,6 +146,7 @@ class TransformerDecoder final : public Decoder<T> {
   std::vector<std::int64_t> lengths_, lengths_now_;
   Tape<T> encoding_{false};
   Tape<T> sources_now_{false};
+  PackCache<T> packs_;
   Tape<T> tape_{false};
   std::vector<BlockState> blocks_;
   std::vector<int> source_of_;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "rapt/error.h"
-#include "tensor/matmul.h"
+#include "tensor/pack_cache.h"
 
 namespace rapt {
 namespace {
@@ -43,7 +43,10 @@ Tensor<T> affine(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, con
   if (bias)
     for (std::int64_t r = 0; r < ym.rows; ++r)
       std::memcpy(ym.row(r), bias.data, static_cast<std::size_t>(out) * sizeof(T));
-  multiply(factor(xm), transposed ? factor(w).transposed() : factor(w), ym.data, ym.stride, static_cast<bool>(bias));
+  const Factor<T> right = transposed ? factor(w).transposed() : factor(w);
+  if (PackCache<T>* packs = tape.packs())
+    packs->get(right).multiply(factor(xm), ym.data, ym.stride, static_cast<bool>(bias));
+  else multiply(factor(xm), right, ym.data, ym.stride, static_cast<bool>(bias));
   tape.record([=] {
     if (xm.grad) multiply(grad_factor(ym), transposed ? factor(w) : factor(w).transposed(), xm.grad, xm.stride, true);
     if (w.grad) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "rapt/error.h"
-#include "tensor/matmul.h"
+#include "tensor/pack_cache.h"
 
 namespace rapt {
 namespace {
@@ -16,7 +16,9 @@ struct Run {
   Cell cell = Cell::rnn;
   Direction direction = Direction::forward;
   std::int64_t steps = 0, batch = 0, hidden = 0, width = 0;  // width = gates·hidden
-  Tensor<T> x;
+  Tensor<T> x;                                               // or, where it is empty, rows of the table that ids name
+  Tensor<T> table;
+  std::span<const int> ids;
   CellWeights<T> weights;
   CellState<T> initial;
   const T* zeros = nullptr;  // [batch, hidden]
@@ -78,15 +80,25 @@ template <class T>
 void forward(Tape<T>& tape, Run<T>& run) {
   const std::int64_t rows = run.steps * run.batch;
   run.gates = tape.scratch(rows * run.width);
-  fill_rows(run.weights.bias, rows, run.width, run.gates);
-  multiply(factor(as_matrix(run.x)), factor(as_matrix(run.weights.input)), run.gates, run.width, true);
+  if (run.x) {
+    fill_rows(run.weights.bias, rows, run.width, run.gates);
+    const Factor<T> input = factor(as_matrix(run.weights.input));
+    if (PackCache<T>* packs = tape.packs())
+      packs->get(input).multiply(factor(as_matrix(run.x)), run.gates, run.width, true);
+    else multiply(factor(as_matrix(run.x)), input, run.gates, run.width, true);
+  } else {
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::memcpy(run.gates + r * run.width, run.table.data + run.ids[static_cast<std::size_t>(r)] * run.width,
+                  static_cast<std::size_t>(run.width) * sizeof(T));
+  }
   if (run.cell == Cell::gru) {
     run.hidden_part = tape.scratch(rows * run.width);
     fill_rows(run.weights.recurrent_bias, rows, run.width, run.hidden_part);
   }
   if (run.cell == Cell::lstm) run.c_tanh = tape.scratch(run.steps * run.state_size());
   const Factor<T> matrix = factor(as_matrix(run.weights.recurrent));
-  const Packed<T> packed(matrix, tape.scratch(Packed<T>::size(matrix)));
+  const Packed<T> packed =
+      tape.packs() ? tape.packs()->get(matrix) : Packed<T>(matrix, tape.scratch(Packed<T>::size(matrix)));
   T* sums = run.cell == Cell::gru ? run.hidden_part : run.gates;
   for (std::int64_t n = 0; n < run.steps; ++n) {
     if (n > 0 || run.initial.h)
@@ -131,14 +143,26 @@ void step_backward(const Run<T>& run, std::int64_t n, const StepGradients<T>& gr
 }
 
 template <class T>
-void weight_gradients(const Run<T>& run, const StepGradients<T>& grads) {
+void input_gradients(const Run<T>& run, const StepGradients<T>& grads) {
   const std::int64_t rows = run.steps * run.batch;
+  if (!run.x) {
+    for (std::int64_t r = 0; run.table.grad && r < rows; ++r)
+      tensor_kernels<T>().add(grads.dgates + r * run.width,
+                              run.table.grad + run.ids[static_cast<std::size_t>(r)] * run.width, run.width);
+    return;
+  }
   const Matrix<T> x = as_matrix(run.x);
   const Matrix<T> input = as_matrix(run.weights.input);
   const Factor<T> dgates = run.rows(grads.dgates, rows, run.width);
   if (x.grad) multiply(dgates, factor(input).transposed(), x.grad, x.stride, true);
   if (input.grad) multiply(factor(x).transposed(), dgates, input.grad, input.stride, true);
   if (run.weights.bias.grad) add_rows(grads.dgates, rows, run.width, run.weights.bias.grad);
+}
+
+template <class T>
+void weight_gradients(const Run<T>& run, const StepGradients<T>& grads) {
+  const std::int64_t rows = run.steps * run.batch;
+  input_gradients(run, grads);
   const T* dsums = grads.dpart ? grads.dpart : grads.dgates;
   if (grads.dpart && run.weights.recurrent_bias.grad)
     add_rows(grads.dpart, rows, run.width, run.weights.recurrent_bias.grad);
@@ -178,15 +202,36 @@ void backward(Tape<T>& tape, const Run<T>& run) {
   weight_gradients(run, grads);
 }
 
+[[noreturn]] void fail(const std::string& what) { throw Error("recurrent: " + what); }
+
 template <class T>
-void check(const Tensor<T>& x, const Run<T>& run, std::span<const std::int64_t> lengths) {
-  const auto fail = [&](const std::string& what) { throw Error("recurrent: " + what); };
+void check_input(const Run<T>& run) {
   const CellWeights<T>& w = run.weights;
+  const Tensor<T>& x = run.x;
   if (x.rank != 3) fail("got x " + to_string(x) + ", takes [steps, batch, in]");
-  if (x.size(0) < 1) fail("got a sequence of no steps, takes one or more");
   if (w.input.size(0) != x.size(2) || w.input.size(1) != run.width || w.recurrent.size(1) != run.width || !w.bias ||
       w.bias.count() != run.width)
     fail("got weights " + to_string(w.input) + " and " + to_string(w.recurrent) + " for x " + to_string(x));
+}
+
+template <class T>
+void check_symbols(const Run<T>& run) {
+  const Tensor<T>& table = run.table;
+  if (table.rank != 2 || table.size(1) != run.width || run.weights.recurrent.size(1) != run.width)
+    fail("got a table " + to_string(table) + " and weights " + to_string(run.weights.recurrent) +
+         ", takes a row of all gates for each symbol");
+  if (run.batch < 1 || static_cast<std::int64_t>(run.ids.size()) != run.steps * run.batch)
+    fail("got " + std::to_string(run.ids.size()) + " ids, takes a multiple of the batch of " +
+         std::to_string(run.batch));
+  for (const int id : run.ids)
+    if (id < 0 || id >= table.size(0))
+      fail("got id " + std::to_string(id) + ", takes 0 to " + std::to_string(table.size(0) - 1));
+}
+
+template <class T>
+void check(const Run<T>& run, std::span<const std::int64_t> lengths) {
+  const CellWeights<T>& w = run.weights;
+  if (run.steps < 1) fail("got a sequence of no steps, takes one or more");
   if (run.cell == Cell::gru && (!w.recurrent_bias || w.recurrent_bias.count() != run.width))
     fail("got a recurrent bias " + to_string(w.recurrent_bias) + ", takes [" + std::to_string(run.width) + "]");
   if (!lengths.empty() && static_cast<std::int64_t>(lengths.size()) != run.batch)
@@ -199,22 +244,21 @@ void check(const Tensor<T>& x, const Run<T>& run, std::span<const std::int64_t> 
       fail("got a first state " + to_string(state) + ", takes [batch, hidden] without gaps");
 }
 
-}  // namespace
-
 template <class T>
-RecurrentResult<T> recurrent(Tape<T>& tape, Cell cell, const Tensor<T>& x, const CellWeights<T>& weights,
-                             const CellState<T>& initial, std::span<const std::int64_t> lengths, Direction direction) {
+Run<T> make_run(Cell cell, const CellWeights<T>& weights, const CellState<T>& initial, Direction direction) {
   Run<T> run;
   run.cell = cell;
   run.direction = direction;
-  run.steps = x.size(0);
-  run.batch = x.size(1);
   run.hidden = weights.recurrent.size(0);
   run.width = gates_of(cell) * run.hidden;
-  run.x = x;
   run.weights = weights;
   run.initial = initial;
-  check(x, run, lengths);
+  return run;
+}
+
+template <class T>
+RecurrentResult<T> carry_out(Tape<T>& tape, Run<T>& run, std::span<const std::int64_t> lengths) {
+  check(run, lengths);
   T* zeros = tape.scratch(run.state_size());
   std::fill_n(zeros, run.state_size(), T(0));
   run.zeros = zeros;
@@ -226,16 +270,47 @@ RecurrentResult<T> recurrent(Tape<T>& tape, Cell cell, const Tensor<T>& x, const
     run.live = live;
   }
   run.states = tape.make({run.steps, run.batch, run.hidden});
-  if (cell == Cell::lstm) run.cells = tape.make({run.steps, run.batch, run.hidden});
+  if (run.cell == Cell::lstm) run.cells = tape.make({run.steps, run.batch, run.hidden});
   forward(tape, run);
   tape.record([&tape, run] { backward(tape, run); });
   const std::int64_t last = run.time(run.steps - 1);
-  return {run.states, {run.states.at(last), cell == Cell::lstm ? run.cells.at(last) : Tensor<T>{}}};
+  return {run.states, {run.states.at(last), run.cell == Cell::lstm ? run.cells.at(last) : Tensor<T>{}}};
 }
 
-template RecurrentResult<float> recurrent(Tape<float>&, Cell, const Tensor<float>&, const CellWeights<float>&,
-                                          const CellState<float>&, std::span<const std::int64_t>, Direction);
-template RecurrentResult<double> recurrent(Tape<double>&, Cell, const Tensor<double>&, const CellWeights<double>&,
-                                           const CellState<double>&, std::span<const std::int64_t>, Direction);
+}  // namespace
+
+template <class T>
+RecurrentResult<T> recurrent(Tape<T>& tape, Cell cell, const Tensor<T>& x, const CellWeights<T>& weights,
+                             const CellState<T>& initial, std::span<const std::int64_t> lengths, Direction direction) {
+  Run<T> run = make_run(cell, weights, initial, direction);
+  run.x = x;
+  check_input(run);
+  run.steps = x.size(0);
+  run.batch = x.size(1);
+  return carry_out(tape, run, lengths);
+}
+
+template <class T>
+RecurrentResult<T> recurrent_of_symbols(Tape<T>& tape, Cell cell, const Tensor<T>& table, std::span<const int> ids,
+                                        std::int64_t batch, const CellWeights<T>& weights, const CellState<T>& initial,
+                                        std::span<const std::int64_t> lengths, Direction direction) {
+  Run<T> run = make_run(cell, weights, initial, direction);
+  run.table = table;
+  run.batch = batch;
+  run.steps = batch > 0 ? static_cast<std::int64_t>(ids.size()) / batch : 0;
+  run.ids = tape.keep(ids);
+  check_symbols(run);
+  return carry_out(tape, run, lengths);
+}
+
+#define RAPT_INSTANTIATE(T)                                                                                           \
+  template RecurrentResult<T> recurrent(Tape<T>&, Cell, const Tensor<T>&, const CellWeights<T>&, const CellState<T>&, \
+                                        std::span<const std::int64_t>, Direction);                                    \
+  template RecurrentResult<T> recurrent_of_symbols(Tape<T>&, Cell, const Tensor<T>&, std::span<const int>,            \
+                                                   std::int64_t, const CellWeights<T>&, const CellState<T>&,          \
+                                                   std::span<const std::int64_t>, Direction);
+RAPT_INSTANTIATE(float)
+RAPT_INSTANTIATE(double)
+#undef RAPT_INSTANTIATE
 
 }  // namespace rapt

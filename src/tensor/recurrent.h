@@ -40,4 +40,11 @@ template <class T>
 RecurrentResult<T> recurrent(Tape<T>& tape, Cell cell, const Tensor<T>& x, const CellWeights<T>& weights,
                              const CellState<T>& initial, std::span<const std::int64_t> lengths, Direction direction);
 
+// The same where x holds rows of an embedding: table [symbols, gates·hidden] is embedding·input + bias, made once for
+// each symbol, and ids name its rows. Of the weights only the recurrent ones are used. The bits are the same.
+template <class T>
+RecurrentResult<T> recurrent_of_symbols(Tape<T>& tape, Cell cell, const Tensor<T>& table, std::span<const int> ids,
+                                        std::int64_t batch, const CellWeights<T>& weights, const CellState<T>& initial,
+                                        std::span<const std::int64_t> lengths, Direction direction);
+
 }  // namespace rapt

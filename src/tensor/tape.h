@@ -35,6 +35,9 @@ class Arena64 {
   std::size_t used_ = 0;  // of the last chunk
 };
 
+template <class T>
+class PackCache;
+
 // What was computed, in order, with the way back. One thread uses a tape; a computation is split over several tapes.
 // A tape that does not record keeps no gradients: for decoding and validation.
 template <class T>
@@ -46,6 +49,10 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   bool recording() const { return recording_; }
+
+  // Weights that are multiplied by again and again are packed there. For a tape that does not record.
+  void use(PackCache<T>* packs) { packs_ = packs; }
+  PackCache<T>* packs() const { return packs_; }
 
   // Numbers not set; their gradient zero.
   Tensor<T> make(std::initializer_list<std::int64_t> sizes) {
@@ -93,6 +100,7 @@ class Tape {
   };
 
   bool recording_;
+  PackCache<T>* packs_ = nullptr;
   Arena64 arena_;
   std::vector<Step> steps_;
 };
