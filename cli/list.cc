@@ -9,6 +9,7 @@
 #include "cli/parameters.h"
 #include "cli/verbs.h"
 #include "rapt/registry.h"
+#include "tasks/run.h"
 
 namespace rapt::cli {
 namespace {
@@ -38,6 +39,14 @@ constexpr std::array kMasks{
 // Mechanisms that know where a key lies from the query.
 constexpr std::array<std::string_view, 7> kRelative{"alibi",     "t5",       "shaw",      "transformer_xl",
                                                     "quadratic", "gaussian", "learned_2d"};
+
+// What a Transformer may add to its tokens.
+constexpr std::array<std::pair<const char*, const char*>, 4> kPositions{{
+    {"one_hot", "1 at the place of the step"},
+    {"sinusoidal", "sin ω₁t, cos ω₁t, sin ω₂t, …; ω_k = 10000^(−2k/d)"},
+    {"learned", "a learned vector for each step"},
+    {"rotary", "queries and keys turned by angles ω_k t"},
+}};
 
 constexpr const char* kFooter =
     "Shapes: H heads (H? = per head, or without it shared), Sq Sk rows, Dq Dk dimensions of queries and keys, A free,\n"
@@ -88,7 +97,11 @@ Json all_json() {
   all["normalisers"] = items_json(kNormalisers);
   all["masks"] = items_json(kMasks);
   all["encodings"] = Json::array();
+  for (const auto& [name, formula] : kPositions)
+    all["encodings"].push_back({{"name", name}, {"formula", formula}, {"option", "--positions " + std::string(name)}});
   all["tasks"] = Json::array();
+  for (const tasks::TaskInfo& task : tasks::all_tasks())
+    all["tasks"].push_back({{"name", task.name}, {"about", task.about}});
   for (const MechanismInfo* info : all_mechanisms()) {
     const Json entry{{"name", info->name},
                      {"formula", info->formula},
@@ -138,7 +151,15 @@ void print_tables() {
   std::string names;
   for (const MechanismInfo* info : all_mechanisms())
     if (is_relative(*info)) names += (names.empty() ? "" : ", ") + std::string(info->name);
-  std::cout << "encodings, as mechanisms: " << names << "\n";
+  std::cout << "encodings, as mechanisms: " << names << "\n\n";
+  Table positions{{"encoding of a Transformer", "formula", "option"}};
+  for (const auto& [name, formula] : kPositions)
+    positions.push_back({name, formula, "--positions " + std::string(name)});
+  std::cout << format_table(positions) << "\n";
+  Table rows{{"task", "what it asks for"}};
+  for (const tasks::TaskInfo& task : tasks::all_tasks())
+    rows.push_back({std::string(task.name), std::string(task.about)});
+  std::cout << format_table(rows);
 }
 
 }  // namespace

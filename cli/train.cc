@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
@@ -29,12 +30,14 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  rapt train reverse --attention dot --out runs/reverse\n"
     "  rapt train reverse --attention none --out runs/reverse_without\n"
+    "  rapt train reverse --compare attention=none,dot,additive --out runs/compare\n"
     "  rapt train case --model transformer --positions rotary --out runs/case\n"
     "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
     "  rapt train --resume --out runs/mine\n";
 
 struct TrainArguments {
   std::string task, data, valid, test, out, model, config, tokens, source_tokens, target_tokens, longest, threads;
+  std::string compare;
   bool resume = false;
   bool json = false;
 };
@@ -142,8 +145,7 @@ training::Observer observer(const tasks::RunConfig& config, Progress& bar, bool 
   return o;
 }
 
-void train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
-  if (a.out.empty()) throw Error("train: --out RUN is missing: the directory of the run");
+Json train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
   tasks::RunConfig config = a.resume ? old_run(a, settings) : new_run(a, settings);
   const tasks::TaskData data = tasks::load_data(config.data);
@@ -190,8 +192,55 @@ void train(const TrainArguments& a, const std::map<std::string, std::string>& se
       std::cout << "Best weights (epoch " << trainer.progress().best_epoch
                 << "), held-out data: " << scores_line(scores) << "\n";
   }
+  return result;
+}
+
+// One run for each value of a setting, in directories of their own below --out, and a table at the end.
+Json compare(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+  const auto [name, list] = parse_assignment("train: --compare", a.compare);
+  std::string key = name;
+  std::replace(key.begin(), key.end(), '-', '_');
+  std::vector<std::string> values;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    if (end == begin) refuse("train: --compare", a.compare, "NAME=VALUE,VALUE,… without empty values");
+    values.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  Json rows = Json::array();
+  std::vector<std::vector<std::string>> table{
+      {name, "parameters", "best epoch", "exact match", "symbol error", "time"}};
+  for (const std::string& value : values) {
+    TrainArguments one = a;
+    one.out = (std::filesystem::path(a.out) / value).string();
+    std::map<std::string, std::string> own = settings;
+    if (key == "model") one.model = value;
+    else own[key] = value;
+    // A comparison that goes on keeps what is done and starts what is not.
+    one.resume = a.resume && std::filesystem::exists(std::filesystem::path(one.out) / "config.json");
+    if (one.resume) {
+      one.task = one.data = one.model = one.config = "";
+      own.clear();
+    }
+    if (!a.json) std::cout << "== " << name << " " << value << "\n";
+    Json row = train(one, own);
+    table.push_back({value, std::to_string(row["parameters"].get<std::int64_t>()),
+                     std::to_string(row["best_epoch"].get<std::int64_t>()),
+                     row.contains("exact_match") ? percent(row["exact_match"]) : "-",
+                     row.contains("symbol_error") ? percent(row["symbol_error"]) : "-",
+                     format_seconds(row["seconds"])});
+    row[name] = value;
+    rows.push_back(std::move(row));
+  }
+  if (!a.json) std::cout << "\n" << format_table(table);
+  return rows;
+}
+
+void run_train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+  if (a.out.empty()) throw Error("train: --out RUN is missing: the directory of the run");
+  const Json result = a.compare.empty() ? train(a, settings) : compare(a, settings);
   if (a.json) std::cout << result.dump(2) << std::endl;
-  else std::cout << "Try it:  rapt decode " << a.out << " TEXT" << std::endl;
+  else if (a.compare.empty()) std::cout << "Try it:  rapt decode " << a.out << " TEXT" << std::endl;
 }
 
 }  // namespace
@@ -212,11 +261,14 @@ void add_train(CLI::App& app) {
   verb->add_option("--out", arguments->out, "the directory of the run")->check(value_given());
   verb->add_option("--model", arguments->model, "seq2seq (the default) or transformer");
   verb->add_option("--config", arguments->config, "a JSON file of settings; options come on top")->check(value_given());
+  verb->add_option("--compare", arguments->compare,
+                   "NAME=VALUE,VALUE,…: a run for each value of a setting, and a table")
+      ->check(value_given());
   verb->add_flag("--resume", arguments->resume, "go on with the run in --out");
   verb->add_option("--threads", arguments->threads, "threads; the result does not depend on it");
   verb->add_flag("--json", arguments->json, "print the result as JSON");
   const SettingOptions settings(*verb);
-  verb->callback([arguments, settings] { train(*arguments, settings.given()); });
+  verb->callback([arguments, settings] { run_train(*arguments, settings.given()); });
 }
 
 }  // namespace rapt::cli

@@ -8,11 +8,11 @@ namespace rapt::tasks {
 
 struct ReverseOptions {
   std::uint64_t seed = 1;
-  std::int64_t train = 10000;
-  std::int64_t valid = 1000;
+  std::int64_t train = 5000;
+  std::int64_t valid = 500;
   std::int64_t test = 1000;
   int min_length = 3;
-  int max_length = 12;
+  int max_length = 18;
 };
 
 // Strings over {a, b, c, d}, all different, and the same backwards. A length is as likely as another as long as it has

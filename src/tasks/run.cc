@@ -28,7 +28,9 @@ RunConfig task_defaults(std::string_view name) {
   config.training.schedule = training::Schedule::cosine;
   if (name == "reverse") {
     config.data.source = Source::reverse;
-    config.training.rate = 2e-3;
+    config.training.rate = 3e-3;
+    config.model.seq2seq.dropout = 0.1;
+    config.model.transformer.dropout = 0;
   } else if (name == "case") {
     config.data.source = Source::cases;
     config.training.rate = 2e-3;
