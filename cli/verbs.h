@@ -13,7 +13,8 @@
   VERB(train)            \
   VERB(evaluate)         \
   VERB(decode)           \
-  VERB(plot)
+  VERB(plot)             \
+  VERB(conv)
 
 namespace rapt::cli {
 

@@ -1,0 +1,151 @@
+#include "layers/convolution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "kernels/parallel.h"
+#include "rapt/error.h"
+#include "rapt/threads.h"
+
+namespace rapt::layers {
+namespace {
+
+// Far above any use, and small enough that products of sizes stay exact.
+constexpr std::int64_t kLargestStep = std::int64_t{1} << 20;
+
+void check_step(const char* name, const Pair& values, std::int64_t lowest) {
+  for (const std::int64_t value : values)
+    if (value < lowest || value > kLargestStep)
+      throw Error(std::string("conv: ") + name + ": got " + std::to_string(value) + "; takes whole numbers from " +
+                  std::to_string(lowest) + " to " + std::to_string(kLargestStep));
+}
+
+void check_type(const char* name, const Array& array, ElementType type) {
+  if (array.type() != type)
+    throw Error(std::string("conv: ") + name + ": got " + name_of(array.type()) +
+                "; takes f32 or f64, the same for all arrays");
+}
+
+template <class T>
+struct Direct {
+  const ConvolutionSizes& sizes;
+  std::span<const T> image, kernel, bias;
+
+  // The taps that fall on the image, added to one pixel's sums.
+  void add_taps(std::int64_t b, std::int64_t i, std::int64_t j, std::vector<double>& sums) const {
+    for (std::int64_t a = 0; a < sizes.kernel[0]; ++a) {
+      const std::int64_t row = i * sizes.stride[0] + a * sizes.dilation[0] - sizes.padding[0];
+      if (row < 0 || row >= sizes.image[0]) continue;
+      for (std::int64_t c = 0; c < sizes.kernel[1]; ++c) {
+        const std::int64_t col = j * sizes.stride[1] + c * sizes.dilation[1] - sizes.padding[1];
+        if (col < 0 || col >= sizes.image[1]) continue;
+        const T* x = image.data() + ((b * sizes.image[0] + row) * sizes.image[1] + col) * sizes.in;
+        const T* w = kernel.data() + (a * sizes.kernel[1] + c) * sizes.in * sizes.out;
+        for (std::int64_t n = 0; n < sizes.in; ++n, w += sizes.out)
+          for (std::int64_t o = 0; o < sizes.out; ++o)
+            sums[static_cast<std::size_t>(o)] += static_cast<double>(x[n]) * static_cast<double>(w[o]);
+      }
+    }
+  }
+
+  Array run() const {
+    Array result(element_type_of<T>(), sizes.output_shape());
+    T* all = result.template as<T>().data();
+    const Pair output = sizes.output();
+    parallel_for(sizes.batch * output[0], default_threads(), [&](std::int64_t row, int) {
+      std::vector<double> sums(static_cast<std::size_t>(sizes.out));
+      T* out = all + row * output[1] * sizes.out;
+      for (std::int64_t j = 0; j < output[1]; ++j) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        std::copy(bias.begin(), bias.end(), sums.begin());
+        add_taps(row / output[0], row % output[0], j, sums);
+        for (const double sum : sums) *out++ = static_cast<T>(sum);
+      }
+    });
+    return result;
+  }
+};
+
+template <class T>
+Array convolve_as(const Array& image, const Array& kernel, const Array& bias, const ConvolutionSizes& sizes) {
+  return Direct<T>{sizes, image.as<T>(), kernel.as<T>(), bias ? bias.as<T>() : std::span<const T>()}.run();
+}
+
+template <class T>
+double largest_as(const Array& array, const char* argument) {
+  double largest = 0;
+  for (const T value : array.as<T>()) {
+    if (!std::isfinite(value))
+      throw Error(std::string("conv: ") + argument + ": got the number " + std::to_string(value) +
+                  "; takes finite numbers");
+    largest = std::max(largest, std::abs(static_cast<double>(value)));
+  }
+  return largest;
+}
+
+}  // namespace
+
+Pair ConvolutionSizes::output() const {
+  const Pair whole = padded(), taps = span();
+  return {(whole[0] - taps[0]) / stride[0] + 1, (whole[1] - taps[1]) / stride[1] + 1};
+}
+
+std::vector<std::int64_t> ConvolutionSizes::output_shape() const {
+  const Pair size = output();
+  if (batched) return {batch, size[0], size[1], out};
+  return {size[0], size[1], out};
+}
+
+ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, const ConvolutionOptions& options) {
+  if (kernel.rank() != 4 || kernel.count() == 0)
+    throw Error("conv: kernel: got shape " + to_string(kernel.shape()) + "; takes [K1, K2, Din, Dout], sizes from 1");
+  if ((image.rank() != 3 && image.rank() != 4) || image.count() == 0)
+    throw Error("conv: image: got shape " + to_string(image.shape()) +
+                "; takes [R, C, D] or [B, R, C, D], channels last, sizes from 1");
+  ConvolutionSizes sizes;
+  sizes.batched = image.rank() == 4;
+  sizes.batch = sizes.batched ? image.shape()[0] : 1;
+  const std::int64_t* last = image.shape().data() + image.rank() - 3;
+  sizes.image = {last[0], last[1]};
+  sizes.kernel = {kernel.shape()[0], kernel.shape()[1]};
+  sizes.in = kernel.shape()[2];
+  sizes.out = kernel.shape()[3];
+  if (last[2] != sizes.in)
+    throw Error("conv: image: got shape " + to_string(image.shape()) + " for a kernel " + to_string(kernel.shape()) +
+                "; takes " + std::to_string(sizes.in) + " channels, the last dimension");
+  check_step("dilation", options.dilation, 1);
+  check_step("stride", options.stride, 1);
+  sizes.dilation = options.dilation;
+  sizes.stride = options.stride;
+  for (std::size_t n = 0; n < 2; ++n) sizes.padding[n] = sizes.kernel[n] / 2 * sizes.dilation[n];
+  if (options.padding) {
+    check_step("padding", *options.padding, 0);
+    sizes.padding = *options.padding;
+  }
+  const Pair whole = sizes.padded(), taps = sizes.span();
+  if (taps[0] > whole[0] || taps[1] > whole[1])
+    throw Error("conv: the kernel spans " + std::to_string(taps[0]) + " rows and " + std::to_string(taps[1]) +
+                " columns, the padded image has " + std::to_string(whole[0]) + " and " + std::to_string(whole[1]) +
+                "; takes an image at least as large as the kernel");
+  return sizes;
+}
+
+Array convolve(const Array& image, const Array& kernel, const Array& bias, const ConvolutionOptions& options) {
+  const ConvolutionSizes sizes = convolution_sizes(image, kernel, options);
+  const ElementType type = image.type() == ElementType::f64 ? ElementType::f64 : ElementType::f32;
+  check_type("image", image, type);
+  check_type("kernel", kernel, type);
+  if (bias) check_type("bias", bias, type);
+  if (bias && bias.shape() != std::vector<std::int64_t>{sizes.out})
+    throw Error("conv: bias: got shape " + to_string(bias.shape()) + "; takes [" + std::to_string(sizes.out) +
+                "], one for each channel that comes out");
+  return type == ElementType::f64 ? convolve_as<double>(image, kernel, bias, sizes)
+                                  : convolve_as<float>(image, kernel, bias, sizes);
+}
+
+double largest_finite(const Array& array, const char* argument) {
+  return array.type() == ElementType::f64 ? largest_as<double>(array, argument) : largest_as<float>(array, argument);
+}
+
+}  // namespace rapt::layers
