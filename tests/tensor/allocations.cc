@@ -9,12 +9,15 @@ namespace {
 std::atomic<std::size_t> bytes{0};
 std::atomic<std::size_t> times{0};
 
-void* counted(std::size_t size, std::size_t alignment) {
+void* counted_or_null(std::size_t size, std::size_t alignment) {
   bytes += size;
   ++times;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-  void* p =
-      alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, rounded) : std::malloc(size ? size : 1);
+  return alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, rounded) : std::malloc(size ? size : 1);
+}
+
+void* counted(std::size_t size, std::size_t alignment) {
+  void* p = counted_or_null(size, alignment);
   if (!p) throw std::bad_alloc();
   return p;
 }
@@ -28,6 +31,13 @@ void* counted(std::size_t size, std::size_t alignment) {
 }
 [[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
   return counted(size, static_cast<std::size_t>(a));
+}
+// std::stable_sort asks this way.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return counted_or_null(size, 1);
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return counted_or_null(size, 1);
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }

@@ -94,7 +94,7 @@ TEST(Resuming, FromCopiesOfEveryMoment) {
   }
 }
 
-TEST(Resuming, OnOtherThreadsThreads) {
+TEST(ResumingThreads, ChangeNoBit) {
   TinyRun run;
   const TemporaryDirectory undisturbed;
   const Bits expected = run.train(undisturbed.path());
