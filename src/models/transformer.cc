@@ -77,8 +77,10 @@ Tensor<T> Transformer::encode(Graph<T>& graph, const Batch& batch) const {
   mask.key_lengths = batch.source_lengths;
   Tensor<T> x = embed(graph, source_embedding_, source_positions_, source_narrow_, batch.source, batch.size, 0);
   for (const EncoderBlock& block : encoder_) {
+    const auto before = graph.tape.mark();
     x = residual(graph, block.self_norm, x, [&](const Tensor<T>& in) { return block.self(graph, in, in, mask); });
     x = residual(graph, block.inner_norm, x, [&](const Tensor<T>& in) { return block.inner(graph, in); });
+    x = graph.tape.keep_only(before, x);
   }
   return config_.pre_norm ? encoder_norm_(graph, x) : x;
 }
@@ -95,10 +97,12 @@ Tensor<T> Transformer::logits(Graph<T>& graph, const Batch& batch, Alignment<T>*
   Tensor<T> x = embed(graph, target_embedding_, target_positions_, target_narrow_, batch.target_in, batch.size, 0);
   for (const DecoderBlock& block : decoder_) {
     T* wanted = &block == &decoder_.back() ? weights : nullptr;
+    const auto before = graph.tape.mark();
     x = residual(graph, block.self_norm, x, [&](const Tensor<T>& in) { return block.self(graph, in, in, causal); });
     x = residual(graph, block.cross_norm, x,
                  [&](const Tensor<T>& in) { return block.cross(graph, in, memory, known, wanted); });
     x = residual(graph, block.inner_norm, x, [&](const Tensor<T>& in) { return block.inner(graph, in); });
+    x = graph.tape.keep_only(before, x);
   }
   if (weights) {
     alignment->weights.assign(static_cast<std::size_t>(batch.size * map), T(0));

@@ -19,18 +19,18 @@ Arena64::Chunk Arena64::make_chunk(std::size_t bytes) {
 
 void* Arena64::take(std::size_t bytes) {
   bytes = rounded(std::max<std::size_t>(bytes, 1));
-  if (chunks_.empty() || used_ + bytes > chunks_.back().size) {
+  while (current_ < chunks_.size() && used_ + bytes > chunks_[current_].size) ++current_, used_ = 0;
+  if (current_ == chunks_.size()) {
     const std::size_t last = chunks_.empty() ? kFirstChunk : chunks_.back().size * 2;
     chunks_.push_back(make_chunk(std::max(last, bytes)));
-    used_ = 0;
   }
-  void* place = chunks_.back().data.get() + used_;
+  void* place = chunks_[current_].data.get() + used_;
   used_ += bytes;
   return place;
 }
 
 void Arena64::reset() {
-  used_ = 0;
+  current_ = used_ = 0;
   if (chunks_.size() < 2) return;
   // One piece that would have held it all: the next round finds room without asking.
   const std::size_t total = capacity();
@@ -65,6 +65,17 @@ Tensor<T> Tape<T>::make(std::span<const std::int64_t> sizes) {
 template <class T>
 void Tape<T>::backward() {
   for (std::size_t n = steps_.size(); n-- > 0;) steps_[n].run(steps_[n].object);
+}
+
+template <class T>
+Tensor<T> Tape<T>::keep_only(const Arena64::Mark& mark, const Tensor<T>& x) {
+  if (recording_ || !x.is_contiguous()) return x;
+  arena_.rewind(mark);
+  Tensor<T> moved = x;
+  // The places may overlap.
+  moved.data = scratch(x.count());
+  std::memmove(moved.data, x.data, static_cast<std::size_t>(x.count()) * sizeof(T));
+  return moved;
 }
 
 template <class T>

@@ -17,8 +17,16 @@ namespace rapt {
 // Memory that is handed out piece by piece and taken back all at once. After the first rounds it grows no more.
 class Arena64 {
  public:
+  struct Mark {
+    std::size_t chunk = 0;
+    std::size_t used = 0;
+  };
+
   void* take(std::size_t bytes);
   void reset();
+  // What was taken since the mark is free again.
+  Mark mark() const { return {current_, used_}; }
+  void rewind(const Mark& mark) { current_ = mark.chunk, used_ = mark.used; }
   std::size_t capacity() const;
 
  private:
@@ -32,7 +40,8 @@ class Arena64 {
   static Chunk make_chunk(std::size_t bytes);
 
   std::vector<Chunk> chunks_;
-  std::size_t used_ = 0;  // of the last chunk
+  std::size_t current_ = 0;
+  std::size_t used_ = 0;  // of the current chunk
 };
 
 template <class T>
@@ -88,6 +97,10 @@ class Tape {
   }
 
   void backward();
+  // Forgets what was made since the mark but x, whose numbers move there: layers of a tape that does not record use the
+  // same memory. On one that records nothing happens.
+  Arena64::Mark mark() const { return arena_.mark(); }
+  Tensor<T> keep_only(const Arena64::Mark& mark, const Tensor<T>& x);
   // Forgets everything; the memory is used again.
   void reset();
   std::size_t bytes() const { return arena_.capacity(); }
