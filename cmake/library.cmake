@@ -30,7 +30,7 @@ foreach(target IN LISTS RAPT_TARGETS)
   list(APPEND rapt_object_libraries $<TARGET_OBJECTS:rapt_${target}>)
 endforeach()
 
-add_library(rapt ${rapt_sources} ${rapt_registry_source} ${rapt_object_libraries})
+add_library(rapt ${rapt_sources} ${rapt_registry_source} ${rapt_data_sources} ${rapt_object_libraries})
 add_library(rapt::rapt ALIAS rapt)
 target_compile_features(rapt PUBLIC cxx_std_20)
 target_include_directories(rapt PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
