@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 
 #include "benchmarks/check.h"
 #include "rapt/error.h"
@@ -215,7 +216,9 @@ TrainingRow measured(Runner& runner, TrainingRow row, const Effort& effort, Sgem
   };
   take_rates();
   runner();
+  const std::clock_t before = std::clock();
   row.seconds = measure({[&] { runner(); }}, effort)[0];
+  row.processor_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC / row.seconds.runs;
   take_rates();
   row.sgemm_rate = spread_of(rates).median;
   const double passes = row.job == Job::train ? 3 : 1;

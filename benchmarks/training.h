@@ -43,6 +43,8 @@ struct TrainingRow {
   std::int64_t parameters = 0;
   double loss = 0;  // nats a token, of the first step; decoding: minus the log probability of a token
   Spread seconds;   // of one step, or of decoding all sources
+  // Of all threads together, the mean of the runs: on a machine that is shared, the number that others change least.
+  double processor_seconds = 0;
   double gflops = 0;
   double sgemm_rate = 0;
 

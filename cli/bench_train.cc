@@ -30,6 +30,7 @@ Json row_json(const bench::TrainingRow& row, int threads) {
           {"threads", threads},
           {"isa", name_of(active_isa())},
           {"seconds", row.seconds.median},
+          {"processor_seconds", row.processor_seconds},
           {"spread", {row.seconds.low, row.seconds.high}},
           {"runs", row.seconds.runs},
           {"sequences_per_second", row.per_second(row.sequences())},
