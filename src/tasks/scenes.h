@@ -67,7 +67,7 @@ inline constexpr double kSceneFar = 30;
 // In the camera's frame: above it, to the left. Reshading is as if this were the only light.
 inline constexpr Vec3 kReshadingLight{-2, -3, 0};
 
-// Ground, up to six solids that do not touch, perhaps a wall behind them, one to three lights. Scene n of one seed and
+// Ground, three to six solids that do not touch, perhaps a wall behind them, one to three lights. Scene n of one seed and
 // part is always the same; parts (training, test …) share none.
 Scene random_scene(std::uint64_t seed, int part, std::int64_t n);
 
