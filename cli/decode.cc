@@ -43,7 +43,7 @@ struct Line {
 
 class Decoding {
  public:
-  Decoding(const DecodeArguments& a, LoadedRun run)
+  Decoding(const DecodeArguments& a, tasks::LoadedRun run)
       : a_(a),
         run_(std::move(run)),
         source_(run_.config.source_symbols),
@@ -145,7 +145,7 @@ class Decoding {
   }
 
   const DecodeArguments& a_;
-  LoadedRun run_;
+  tasks::LoadedRun run_;
   tasks::Vocabulary source_, target_;
   int threads_;
   training::SearchOptions search_;
@@ -158,7 +158,7 @@ class Decoding {
 };
 
 void decode(const DecodeArguments& a) {
-  Decoding decoding(a, load_run("decode", a.run));
+  Decoding decoding(a, tasks::load_run(a.run));
   for (const std::string& text : a.texts) decoding.add(text);
   if (a.texts.empty()) {
     std::string line;

@@ -48,7 +48,7 @@ std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::RunCo
 }
 
 void evaluate(const EvaluateArguments& a) {
-  LoadedRun run = load_run("evaluate", a.run);
+  tasks::LoadedRun run = tasks::load_run(a.run);
   training::SearchOptions search;
   if (!a.beam.empty()) search.beam = static_cast<int>(parse_integers("evaluate: --beam", a.beam, "1 to 1000", 1)[0]);
   if (search.beam < 1 || search.beam > 1000) refuse("evaluate: --beam", a.beam, "1 to 1000");

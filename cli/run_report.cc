@@ -2,9 +2,7 @@
 
 #include <cstdio>
 
-#include "rapt/error.h"
 #include "tasks/field_text.h"
-#include "training/checkpoint.h"
 
 namespace rapt::cli {
 
@@ -45,20 +43,6 @@ nlohmann::ordered_json scores_json(const training::Validation& v) {
   return {{"sequences", v.scores.sequences()},           {"exact_match", v.scores.exact_match()},
           {"sequence_error", v.scores.sequence_error()}, {"symbol_error", v.scores.symbol_error_rate()},
           {"token_accuracy", v.scores.token_accuracy()}, {"loss", v.loss}};
-}
-
-LoadedRun load_run(const std::string& verb, const std::string& directory) {
-  if (!std::filesystem::is_directory(directory))
-    throw Error(verb + ": there is no directory '" + directory + "'; takes one that `rapt train --out` made");
-  LoadedRun run;
-  run.config = tasks::read_config(directory);
-  run.model = std::make_unique<models::SequenceModel>(run.config.model, run.config.sizes);
-  run.values.resize(static_cast<std::size_t>(run.model->parameters().size()));
-  const std::filesystem::path weights = std::filesystem::path(directory) / "model.safetensors";
-  if (!std::filesystem::exists(weights))
-    throw Error(verb + ": " + directory + " has no model.safetensors yet: its first epoch is not over");
-  training::load_weights(weights, run.model->parameters(), run.values.data());
-  return run;
 }
 
 }  // namespace rapt::cli

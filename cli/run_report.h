@@ -19,12 +19,4 @@ nlohmann::ordered_json scores_json(const training::Validation& validation);
 // Four significant digits.
 std::string format_number(double x);
 
-// A model with its best weights, as a run left it.
-struct LoadedRun {
-  tasks::RunConfig config;
-  std::unique_ptr<models::SequenceModel> model;
-  std::vector<float> values;
-};
-LoadedRun load_run(const std::string& verb, const std::string& directory);
-
 }  // namespace rapt::cli

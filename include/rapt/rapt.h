@@ -9,4 +9,5 @@
 #include "rapt/mechanisms.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
+#include "rapt/trained_model.h"
 #include "rapt/view.h"

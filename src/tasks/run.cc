@@ -6,6 +6,7 @@
 #include "rapt/error.h"
 #include "tasks/field_text.h"
 #include "tensor/files.h"
+#include "training/checkpoint.h"
 
 namespace rapt::tasks {
 namespace {
@@ -97,6 +98,20 @@ void complete(RunConfig& config, const TaskData& data) {
     }
   sizes.max_target = target;
   sizes.max_length = std::max(source, target) + kSpareLength;
+}
+
+LoadedRun load_run(const std::filesystem::path& directory) {
+  if (!std::filesystem::is_directory(directory))
+    throw Error("there is no directory '" + directory.string() + "'; takes one that `rapt train --out` made");
+  LoadedRun run;
+  run.config = read_config(directory);
+  run.model = std::make_unique<models::SequenceModel>(run.config.model, run.config.sizes);
+  run.values.resize(static_cast<std::size_t>(run.model->parameters().size()));
+  const std::filesystem::path weights = directory / "model.safetensors";
+  if (!std::filesystem::exists(weights))
+    throw Error(directory.string() + " has no model.safetensors yet: its first epoch is not over");
+  training::load_weights(weights, run.model->parameters(), run.values.data());
+  return run;
 }
 
 std::vector<training::EncodedExample> encode(const RunConfig& config, std::span<const Example> examples) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,14 @@ void complete(RunConfig& config, const TaskData& data);
 
 void write_config(const std::filesystem::path& directory, const RunConfig& config);
 RunConfig read_config(const std::filesystem::path& directory);
+
+// A model with its best weights, as a run left it. Throws where the directory does not hold one.
+struct LoadedRun {
+  RunConfig config;
+  std::unique_ptr<models::SequenceModel> model;
+  std::vector<float> values;
+};
+LoadedRun load_run(const std::filesystem::path& directory);
 
 std::vector<training::EncodedExample> encode(const RunConfig& config, std::span<const Example> examples);
 // Each source once, with all its targets.

@@ -24,7 +24,9 @@ Bytes bytes_of(const ImageData& data) {
   return {pixels.begin(), pixels.end()};
 }
 
-Bytes image_bytes(const ImageData& data, std::int64_t n) { return {data.image(n), data.image(n) + data.image_size()}; }
+std::string image_bytes(const ImageData& data, std::int64_t n) {
+  return {data.image(n), data.image(n) + data.image_size()};
+}
 
 // Two images of 2×3 pixels of two channels.
 ImageData small_data() {
@@ -76,7 +78,7 @@ TEST(Digits, PartsAreFixedAndShareNothing) {
   EXPECT_EQ(task.train.count(), 1262);
   EXPECT_EQ(task.valid.count(), 175);
   EXPECT_EQ(task.test.count(), 360);
-  std::set<Bytes> seen;
+  std::set<std::string> seen;
   for (const ImageData* part : {&task.train, &task.valid, &task.test}) {
     std::set<int> labels(part->labels.begin(), part->labels.end());
     EXPECT_EQ(labels.size(), 10U);
@@ -104,7 +106,7 @@ TEST(Images, SplitByHashGivesEachImageOnePlace) {
   std::vector<std::int64_t> some;
   for (std::int64_t n = 0; n < data.count(); n += 3) some.push_back(n);
   const ImageTask part = split_by_hash(select(data, some), 0.1, 0.2);
-  std::set<Bytes> test;
+  std::set<std::string> test;
   for (std::int64_t n = 0; n < all.test.count(); ++n) test.insert(image_bytes(all.test, n));
   for (std::int64_t n = 0; n < part.test.count(); ++n) EXPECT_TRUE(test.contains(image_bytes(part.test, n)));
   EXPECT_EQ(split_by_hash(data, 0, 0).train.count(), data.count());
