@@ -8,7 +8,8 @@
 namespace rapt::layers {
 
 double sinusoid(std::int64_t step, std::int64_t place, std::int64_t width) {
-  const double frequency = std::pow(10000.0, -2.0 * static_cast<double>(place / 2) / static_cast<double>(width));
+  const std::int64_t pair = place / 2;
+  const double frequency = std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
   const double angle = static_cast<double>(step) * frequency;
   return place % 2 == 0 ? std::sin(angle) : std::cos(angle);
 }

@@ -20,7 +20,7 @@ Initial initial_of(const ParameterSpec& spec, const std::vector<std::int64_t>& s
               spec.fresh.ratio};
     case Role::query_map:
     case Role::key_map: return Initial::xavier(from_end(1), from_end(0));
-    case Role::pair_weight: return Initial::normal(1 / std::sqrt(static_cast<double>(from_end(0))));
+    case Role::pair_weight:
     case Role::relative_vector: return Initial::normal(1 / std::sqrt(static_cast<double>(from_end(0))));
     default: return Initial::constant(0);
   }
