@@ -116,10 +116,14 @@ class ForwardBlock {
         old_sum_[c] = sum_[c];
       }
     bool moved = false;
+    Strip strip = scores_.strip_at(0);
     for (int c = 0; c < columns_; c += kLanes<T>) {
+      if (c == strip.column + strip.columns) strip = scores_.strip_at(c);
+      const int from = kept_ ? 0 : strip.begin;
+      const int to = kept_ ? keys : strip.end;
       const Vec<T> before = hn::LoadU(tag, max_ + c);
       Vec<T> top = before;
-      for (int j = 0; j < keys; ++j) top = hn::Max(hn::LoadU(tag, tile_ + j * columns_ + c), top);
+      for (int j = from; j < to; ++j) top = hn::Max(hn::LoadU(tag, tile_ + j * columns_ + c), top);
       if (!hn::AllFalse(tag, hn::Gt(top, hn::Set(tag, kLargest<T>)))) {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         top = hn::Min(top, hn::Set(tag, kLargest<T>));
@@ -133,14 +137,16 @@ class ForwardBlock {
         for (int j = 0; j < keys; ++j)
           hn::StoreU(hn::LoadU(tag, tile_ + j * columns_ + c), tag, kept_ + j * columns_ + c);
       Vec<T> sum = hn::Zero(tag);  // of this tile alone: long rows then lose fewer digits
-      T* s = tile_ + c;
-      for (int j = 0; j < keys; ++j, s += columns_) {
+      T* s = tile_ + from * columns_ + c;
+      for (int j = from; j < to; ++j, s += columns_) {
         const Vec<T> w = exp_weight(hn::Sub(hn::LoadU(tag, s), shift));
         sum = hn::Add(sum, w);
         hn::StoreU(w, tag, s);
       }
       hn::StoreU(hn::MulAdd(hn::LoadU(tag, sum_ + c), correction, sum), tag, sum_ + c);
     }
+    if (!kept_)
+      for (int c = 0; c < columns_; c += kStrip<T>) scores_.clear_outside(tile_, scores_.strip_at(c));
     if (moved) rescale();
     statistics_.add(first, keys, kept_, tile_, old_max_, max_, old_sum_, correction_);
   }
@@ -202,17 +208,21 @@ class ForwardBlock {
         }
       return;
     }
-    product<T>({.m = dim,
-                .n = columns_,
-                .k = keys,
-                .a = rows,
-                .a_row = 1,
-                .a_col = stride,
-                .b = tile_,
-                .b_row = columns_,
-                .c = output,
-                .c_row = columns_,
-                .accumulate = true});
+    for (int c = 0; c < columns_; c += kStrip<T>) {
+      const Strip strip = scores_.strip_at(c);
+      if (strip.begin == strip.end) continue;
+      product<T>({.m = dim,
+                  .n = strip.columns,
+                  .k = strip.end - strip.begin,
+                  .a = rows + strip.begin * stride,
+                  .a_row = 1,
+                  .a_col = stride,
+                  .b = tile_ + strip.begin * columns_ + c,
+                  .b_row = columns_,
+                  .c = output + c,
+                  .c_row = columns_,
+                  .accumulate = true});
+    }
   }
 
   void write_averages() {

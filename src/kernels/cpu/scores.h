@@ -17,6 +17,15 @@ RAPT_FN int columns_for(std::int64_t queries) {
 inline constexpr int kNarrow = 2;
 inline constexpr int kTileKeys = 64;
 
+// The columns that one pass of the product serves. At the edge of a mask each strip is cut to the keys it sees.
+template <class T>
+inline constexpr int kStrip = 2 * kLanes<T>;
+
+struct Strip {
+  int column, columns;
+  int begin, end;  // rows of the tile
+};
+
 template <class T>
 class Scores {
  public:
@@ -114,6 +123,35 @@ class Scores {
                               {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
   }
 
+  // The rows of the current tile that some query of a strip of columns may see.
+  Strip strip_at(int column) const {
+    const int columns = columns_ - column < kStrip<T> ? columns_ - column : kStrip<T>;
+    Strip strip{column, columns, 0, tile_keys_};
+    if (full_begin_ <= tile_first_ && tile_first_ + tile_keys_ <= full_end_) return strip;
+    std::int64_t begin = tile_keys_;
+    std::int64_t end = 0;
+    for (int c = column; c < column + columns; ++c) {
+      if (begin_[c] >= end_[c]) continue;
+      begin = begin_[c] - tile_first_ < begin ? begin_[c] - tile_first_ : begin;
+      end = end_[c] - tile_first_ > end ? end_[c] - tile_first_ : end;
+    }
+    strip.begin = static_cast<int>(begin < 0 ? 0 : begin);
+    strip.end = static_cast<int>(end > tile_keys_ ? tile_keys_ : end);
+    if (strip.begin >= strip.end) strip.begin = strip.end = 0;
+    return strip;
+  }
+
+  // Rows that a strip does not see.
+  void clear_outside(T* tile, const Strip& strip) const {
+    const Tag<T> tag;
+    for (int j = 0; j < tile_keys_; ++j) {
+      if (j == strip.begin && strip.begin < strip.end) j = strip.end;
+      if (j >= tile_keys_) return;
+      for (int c = 0; c < strip.columns; c += kLanes<T>)
+        hn::StoreU(hn::Zero(tag), tag, tile + j * columns_ + strip.column + c);
+    }
+  }
+
   // scores [keys][columns] of the keys first … first+keys−1, whose rows are given.
   void tile(std::int64_t first, int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) {
     tile_first_ = first;
@@ -128,17 +166,21 @@ class Scores {
     } else if (head_.queries <= kNarrow) {
       dot_rows(keys, key_rows, key_stride, scores);
     } else {
-      product<T>({.m = keys,
-                  .n = columns_,
-                  .k = head_.dim,
-                  .a = key_rows,
-                  .a_row = key_stride,
-                  .a_col = 1,
-                  .b = q_columns_,
-                  .b_row = columns_,
-                  .c = scores,
-                  .c_row = columns_,
-                  .accumulate = false});
+      for (int c = 0; c < columns_; c += kStrip<T>) {
+        const Strip strip = strip_at(c);
+        clear_outside(scores, strip);
+        product<T>({.m = strip.end - strip.begin,
+                    .n = strip.columns,
+                    .k = head_.dim,
+                    .a = key_rows + strip.begin * key_stride,
+                    .a_row = key_stride,
+                    .a_col = 1,
+                    .b = q_columns_ + c,
+                    .b_row = columns_,
+                    .c = scores + strip.begin * columns_ + c,
+                    .c_row = columns_,
+                    .accumulate = false});
+      }
     }
     if (head_.program->score) {
       if (raw_)
