@@ -31,7 +31,9 @@ TEST(CliList, ListsEverythingInJson) {
   EXPECT_EQ(find("gaussian")["parameters"][1]["shape"], "[H,2,2]");
   EXPECT_EQ(find("transformer_xl")["parameters"][0]["shape"], "[H?,Sq+Sk−1,Dk]");
   for (const Json& entry : all["mechanisms"]) EXPECT_FALSE(entry["formula"].get<std::string>().empty()) << entry;
-  EXPECT_EQ(all["encodings"].size(), 7u);
+  EXPECT_EQ(all["encodings"].size(), 11u);  // seven mechanisms, four that a Transformer adds
+  ASSERT_EQ(all["tasks"].size(), 3u);
+  EXPECT_EQ(all["tasks"][0]["name"], "reverse");
   EXPECT_EQ(all["normalisers"].size(), 2u);
   EXPECT_FALSE(all["masks"].empty());
 }
@@ -52,9 +54,10 @@ TEST(CliHelp, ExplainsItself) {
   EXPECT_TRUE(version.out.starts_with("rapt ") && version.out.find('.') != std::string::npos) << version.out;
   const CliResult overview = run_cli({"--help"});
   EXPECT_EQ(overview.status, 0);
-  for (const char* text : {"list", "attend", "solve", "count", "bench", "Examples:", "Exit: 0"})
+  for (const char* text : {"list", "attend", "solve", "count", "bench", "train", "evaluate", "decode", "plot", "conv",
+                           "Examples:", "Exit: 0"})
     EXPECT_NE(overview.out.find(text), std::string::npos) << text;
-  for (const char* verb : {"list", "attend"}) {
+  for (const char* verb : {"list", "attend", "train", "evaluate", "decode"}) {
     const CliResult help = run_cli({verb, "--help"});
     EXPECT_EQ(help.status, 0);
     EXPECT_EQ(help.err, "");

@@ -74,7 +74,6 @@ TEST(TrainVerb, SameWeightsOnAnyNumberOfThreads) {
   const TemporaryDirectory dir;
   ASSERT_EQ(run_cli(small_reverse(dir / "one", {"--threads", "1"})).status, 0);
   ASSERT_EQ(run_cli(small_reverse(dir / "three", {"--threads", "3"})).status, 0);
-  EXPECT_EQ(text_of(dir / "one/state.safetensors").size(), text_of(dir / "three/state.safetensors").size());
   EXPECT_EQ(text_of(dir / "one/model.safetensors"), text_of(dir / "three/model.safetensors"));
 }
 

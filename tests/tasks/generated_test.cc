@@ -56,7 +56,7 @@ TEST(Reverse, EveryPartHasEveryLength) {
 }
 
 TEST(Reverse, SeedsDecide) {
-  const ReverseOptions options{.seed = 3, .train = 200, .valid = 20, .test = 20};
+  const ReverseOptions options{.seed = 3, .train = 200, .valid = 20, .test = 20, .max_length = 12};
   EXPECT_TRUE(equal(reverse_data(options), reverse_data(options)));
   ReverseOptions other = options;
   other.seed = 4;
