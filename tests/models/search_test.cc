@@ -17,10 +17,10 @@ namespace {
 using Tokens = std::vector<int>;
 
 // Logits are a fixed function of the source and of what was said so far; nothing is computed step by step.
-class Stub final : public Decoder<double> {
+class TableDecoder final : public Decoder<double> {
  public:
   using Logits = std::function<std::vector<double>(int source, const Tokens& prefix)>;
-  Stub(std::int64_t symbols, Logits logits) : symbols_(symbols), logits_(std::move(logits)) {}
+  TableDecoder(std::int64_t symbols, Logits logits) : symbols_(symbols), logits_(std::move(logits)) {}
 
   const double* step(std::span<const int> tokens, std::span<const int> parents) override {
     std::vector<State> next;
@@ -54,7 +54,7 @@ class Stub final : public Decoder<double> {
   std::vector<double> values_;
 };
 
-Stub::Logits random_logits(std::int64_t symbols, std::uint64_t seed, double spread = 1.5) {
+TableDecoder::Logits random_logits(std::int64_t symbols, std::uint64_t seed, double spread = 1.5) {
   return [=](int source, const Tokens& prefix) {
     std::uint64_t key = seed * 1000 + static_cast<std::uint64_t>(source);
     for (const int token : prefix) key = key * 31 + static_cast<std::uint64_t>(token) + 1;
@@ -77,7 +77,7 @@ struct Found {
 };
 
 // Every sequence of up to `longest` tokens with its end, best first.
-std::vector<Found> enumerate(const Stub::Logits& logits, int source, std::int64_t symbols, std::size_t longest,
+std::vector<Found> enumerate(const TableDecoder::Logits& logits, int source, std::int64_t symbols, std::size_t longest,
                              double penalty) {
   std::vector<Found> all;
   const std::function<void(const Tokens&, double)> grow = [&](const Tokens& prefix, double so_far) {
@@ -101,10 +101,10 @@ TEST(BeamSearch, WideBeamsAreExhaustive) {
   const std::int64_t symbols = kFirstSymbol + 3;
   for (const double penalty : {0.0, 0.6, 1.0, -0.5})
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
-      const Stub::Logits logits = random_logits(symbols, seed);
+      const TableDecoder::Logits logits = random_logits(symbols, seed);
       const std::vector<std::int64_t> longest{4, 1, 3};
-      Stub stub(symbols, logits);
-      const auto results = search<double>(stub, longest, {200, 40, penalty});
+      TableDecoder decoder(symbols, logits);
+      const auto results = search<double>(decoder, longest, {200, 40, penalty});
       ASSERT_EQ(results.size(), 3U);
       for (int source = 0; source < 3; ++source) {
         const auto limit = static_cast<std::size_t>(longest[static_cast<std::size_t>(source)]);
@@ -124,9 +124,9 @@ TEST(BeamSearch, WideBeamsAreExhaustive) {
 TEST(BeamSearch, GreedyFollowsTheBestSymbol) {
   const std::int64_t symbols = kFirstSymbol + 5;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const Stub::Logits logits = random_logits(symbols, seed, 1);
-    Stub stub(symbols, logits);
-    const Hypothesis got = search<double>(stub, std::vector<std::int64_t>{12}, {})[0][0];
+    const TableDecoder::Logits logits = random_logits(symbols, seed, 1);
+    TableDecoder decoder(symbols, logits);
+    const Hypothesis got = search<double>(decoder, std::vector<std::int64_t>{12}, {})[0][0];
     Tokens tokens;
     double sum = 0;
     bool ended = false;
@@ -150,10 +150,10 @@ TEST(BeamSearch, BestAreSortedDifferentAndNoBetterWithLessBeam) {
   const std::int64_t symbols = kFirstSymbol + 6;
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     for (const double penalty : {0.0, 0.8}) {
-      const Stub::Logits logits = random_logits(symbols, seed);
+      const TableDecoder::Logits logits = random_logits(symbols, seed);
       for (const int beam : {2, 5}) {
-        Stub stub(symbols, logits);
-        const auto best = search<double>(stub, std::vector<std::int64_t>{7}, {beam, beam, penalty})[0];
+        TableDecoder decoder(symbols, logits);
+        const auto best = search<double>(decoder, std::vector<std::int64_t>{7}, {beam, beam, penalty})[0];
         ASSERT_FALSE(best.empty());
         ASSERT_LE(best.size(), static_cast<std::size_t>(beam));
         for (std::size_t n = 0; n < best.size(); ++n) {
@@ -181,12 +181,12 @@ TEST(BeamSearch, BestAreSortedDifferentAndNoBetterWithLessBeam) {
 // The special symbols are never said, however likely they are.
 TEST(BeamSearch, SpecialSymbolsAreNeverSaid) {
   const std::int64_t symbols = kFirstSymbol + 2;
-  const Stub::Logits logits = [](int, const Tokens& prefix) {
+  const TableDecoder::Logits logits = [](int, const Tokens& prefix) {
     return std::vector<double>{50, 40, prefix.size() < 3 ? -5.0 : 5.0, 60, 1, 2};
   };
   for (const int beam : {1, 3}) {
-    Stub stub(symbols, logits);
-    const auto best = search<double>(stub, std::vector<std::int64_t>{10}, {beam, 1, 0})[0];
+    TableDecoder decoder(symbols, logits);
+    const auto best = search<double>(decoder, std::vector<std::int64_t>{10}, {beam, 1, 0})[0];
     EXPECT_TRUE(best[0].finished);
     for (const int token : best[0].tokens) EXPECT_GE(token, kFirstSymbol);
     if (beam == 1) {
@@ -207,15 +207,15 @@ TEST(BeamSearch, WhatNeverEndsIsCut) {
   };
   for (const auto& logits : {row(-std::numeric_limits<double>::infinity(), 0), row(-1e9, 0)})
     for (const int beam : {1, 3}) {
-      Stub stub(kFirstSymbol + 8, logits);
-      const auto results = search<double>(stub, std::vector<std::int64_t>{7, 3}, {beam, 1, 0});
+      TableDecoder decoder(kFirstSymbol + 8, logits);
+      const auto results = search<double>(decoder, std::vector<std::int64_t>{7, 3}, {beam, 1, 0});
       EXPECT_EQ(results[0][0].tokens, Tokens(7, 5));
       EXPECT_EQ(results[1][0].tokens, Tokens(3, 5));
       EXPECT_FALSE(results[0][0].finished);
       EXPECT_FALSE(results[1][0].finished);
-      EXPECT_LE(stub.longest, 7U);
+      EXPECT_LE(decoder.longest, 7U);
     }
-  Stub broken(kFirstSymbol + 8, row(std::nan(""), std::nan("")));
+  TableDecoder broken(kFirstSymbol + 8, row(std::nan(""), std::nan("")));
   const auto results = search<double>(broken, std::vector<std::int64_t>{7, 3}, {3, 2, 0});
   for (const auto& best : results) {
     ASSERT_FALSE(best.empty());
@@ -226,46 +226,46 @@ TEST(BeamSearch, WhatNeverEndsIsCut) {
 // A target of exactly the longest length can end, and is not lost to a worse one that ended before.
 TEST(BeamSearch, TheLongestTargetCanEnd) {
   const std::int64_t symbols = kFirstSymbol + 1;
-  const Stub::Logits logits = [](int, const Tokens& prefix) {
+  const TableDecoder::Logits logits = [](int, const Tokens& prefix) {
     return std::vector<double>{-20, -20, prefix.size() == 5 ? 9.0 : 0.0, -20, 3};
   };
   for (const int beam : {1, 2, 4}) {
-    Stub stub(symbols, logits);
-    const auto best = search<double>(stub, std::vector<std::int64_t>{5}, {beam, 1, 0})[0];
+    TableDecoder decoder(symbols, logits);
+    const auto best = search<double>(decoder, std::vector<std::int64_t>{5}, {beam, 1, 0})[0];
     EXPECT_EQ(best[0].tokens, Tokens(5, 4)) << beam;
     EXPECT_TRUE(best[0].finished) << beam;
-    EXPECT_LE(stub.longest, 5U);
+    EXPECT_LE(decoder.longest, 5U);
   }
 }
 
 TEST(BeamSearch, EmptyAnswersArePossible) {
-  Stub stub(kFirstSymbol + 2, [](int, const Tokens&) { return std::vector<double>{0, 0, 9, 0, 1, 2}; });
-  const auto best = search<double>(stub, std::vector<std::int64_t>{5}, {})[0];
+  TableDecoder decoder(kFirstSymbol + 2, [](int, const Tokens&) { return std::vector<double>{0, 0, 9, 0, 1, 2}; });
+  const auto best = search<double>(decoder, std::vector<std::int64_t>{5}, {})[0];
   EXPECT_TRUE(best[0].tokens.empty());
   EXPECT_TRUE(best[0].finished);
   // A vocabulary without symbols of its own.
-  Stub bare(kFirstSymbol, [](int, const Tokens&) { return std::vector<double>{0, 0, 0, 0}; });
+  TableDecoder bare(kFirstSymbol, [](int, const Tokens&) { return std::vector<double>{0, 0, 0, 0}; });
   EXPECT_TRUE(search<double>(bare, std::vector<std::int64_t>{5}, {4, 2, 0})[0][0].tokens.empty());
 }
 
 // A longer answer wins where the penalty says so.
 TEST(BeamSearch, LengthPenaltyPrefersLongerAnswers) {
   const std::int64_t symbols = kFirstSymbol + 1;
-  const Stub::Logits logits = [](int, const Tokens& prefix) {
+  const TableDecoder::Logits logits = [](int, const Tokens& prefix) {
     return std::vector<double>{-50, -50, prefix.size() == 4 ? 10.0 : 0.2, -50, prefix.size() == 4 ? -10.0 : 0.0};
   };
-  Stub plain(symbols, logits);
+  TableDecoder plain(symbols, logits);
   EXPECT_TRUE(search<double>(plain, std::vector<std::int64_t>{6}, {6, 1, 0})[0][0].tokens.empty());
-  Stub rewarded(symbols, logits);
+  TableDecoder rewarded(symbols, logits);
   EXPECT_EQ(search<double>(rewarded, std::vector<std::int64_t>{6}, {6, 1, 4})[0][0].tokens, Tokens(4, 4));
 }
 
 TEST(BeamSearch, BadOptionsAreErrors) {
-  Stub stub(kFirstSymbol + 1, random_logits(kFirstSymbol + 1, 1));
+  TableDecoder decoder(kFirstSymbol + 1, random_logits(kFirstSymbol + 1, 1));
   const std::vector<std::int64_t> longest{3};
-  EXPECT_THROW(search<double>(stub, longest, {0, 1, 0}), Error);
-  EXPECT_THROW(search<double>(stub, longest, {2, 3, 0}), Error);
-  EXPECT_THROW(search<double>(stub, longest, {2, 0, 0}), Error);
+  EXPECT_THROW(search<double>(decoder, longest, {0, 1, 0}), Error);
+  EXPECT_THROW(search<double>(decoder, longest, {2, 3, 0}), Error);
+  EXPECT_THROW(search<double>(decoder, longest, {2, 0, 0}), Error);
 }
 
 }  // namespace

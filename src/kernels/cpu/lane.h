@@ -93,6 +93,25 @@ RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) {
   return hn::MulAdd(a.v, b.v, c.v);
 }
 
+// e^x for x from −87.3 to 88.3; NaN stays.
+RAPT_FN Vec<float> exp_within(Vec<float> x) {
+  const Tag<float> tag;
+  const hn::RebindToSigned<Tag<float>> int_tag;
+  const Vec<float> n = hn::Round(hn::Mul(x, hn::Set(tag, 1.44269504F)));
+  // x − n·ln2 in two steps keeps all digits.
+  Vec<float> r = hn::NegMulAdd(n, hn::Set(tag, 0.693359375F), x);
+  r = hn::NegMulAdd(n, hn::Set(tag, -2.12194440e-4F), r);
+  Vec<float> p = hn::Set(tag, 1.9875691500e-4F);
+  p = hn::MulAdd(p, r, hn::Set(tag, 1.3981999507e-3F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 8.3334519073e-3F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 4.1665795894e-2F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 1.6666665459e-1F));
+  p = hn::MulAdd(p, r, hn::Set(tag, 5.0000001201e-1F));
+  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, hn::Set(tag, 1.0F)));
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(int_tag, n), hn::Set(int_tag, 127)));
+  return hn::Mul(p, hn::BitCast(tag, power));
+}
+
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.
 RAPT_FN Lane<float> reciprocal(Lane<float> x) {
   const Vec<float> r = hn::ApproximateReciprocal(x.v);

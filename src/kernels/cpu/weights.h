@@ -15,25 +15,10 @@ inline constexpr T kLargest = std::numeric_limits<T>::max();
 // e^x for x ≤ 0, exactly 0 for −∞ and below the smallest normal number; NaN stays.
 RAPT_FN Vec<float> exp_weight(Vec<float> x) {
   const Tag<float> tag;
-  const hn::RebindToSigned<Tag<float>> int_tag;
-  const Vec<float> log2e = hn::Set(tag, 1.44269504F);
-  const Vec<float> floor = hn::Set(tag, -87.3F);
   // Where x is hidden or tiny the power is computed for a harmless x and then dropped.
+  const Vec<float> floor = hn::Set(tag, -87.3F);
   const auto tiny = hn::Lt(x, floor);
-  const Vec<float> safe = hn::IfThenElse(tiny, floor, x);
-  const Vec<float> n = hn::Round(hn::Mul(safe, log2e));
-  // x − n·ln2 in two steps keeps all digits.
-  Vec<float> r = hn::NegMulAdd(n, hn::Set(tag, 0.693359375F), safe);
-  r = hn::NegMulAdd(n, hn::Set(tag, -2.12194440e-4F), r);
-  Vec<float> p = hn::Set(tag, 1.9875691500e-4F);
-  p = hn::MulAdd(p, r, hn::Set(tag, 1.3981999507e-3F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 8.3334519073e-3F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 4.1665795894e-2F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 1.6666665459e-1F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 5.0000001201e-1F));
-  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, hn::Set(tag, 1.0F)));
-  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(int_tag, n), hn::Set(int_tag, 127)));
-  return hn::IfThenZeroElse(tiny, hn::Mul(p, hn::BitCast(tag, power)));
+  return hn::IfThenZeroElse(tiny, exp_within(hn::IfThenElse(tiny, floor, x)));
 }
 
 RAPT_FN Vec<double> exp_weight(Vec<double> x) {

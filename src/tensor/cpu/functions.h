@@ -10,20 +10,8 @@ inline constexpr std::int64_t kWide = Lanes<Lane<T>>::count;
 
 RAPT_FN Vec<float> exp_any(Vec<float> x) {
   const Tag<float> tag;
-  const hn::RebindToSigned<Tag<float>> int_tag;
   const Vec<float> safe = hn::Min(hn::Max(x, hn::Set(tag, -87.3F)), hn::Set(tag, 88.3F));
-  const Vec<float> n = hn::Round(hn::Mul(safe, hn::Set(tag, 1.44269504F)));
-  Vec<float> r = hn::NegMulAdd(n, hn::Set(tag, 0.693359375F), safe);
-  r = hn::NegMulAdd(n, hn::Set(tag, -2.12194440e-4F), r);
-  Vec<float> p = hn::Set(tag, 1.9875691500e-4F);
-  p = hn::MulAdd(p, r, hn::Set(tag, 1.3981999507e-3F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 8.3334519073e-3F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 4.1665795894e-2F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 1.6666665459e-1F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 5.0000001201e-1F));
-  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, hn::Set(tag, 1.0F)));
-  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(int_tag, n), hn::Set(int_tag, 127)));
-  return hn::IfThenElse(hn::Eq(x, x), hn::Mul(p, hn::BitCast(tag, power)), x);
+  return hn::IfThenElse(hn::Eq(x, x), exp_within(safe), x);
 }
 // Highway's exponential wraps around past the largest number.
 RAPT_FN Vec<double> exp_any(Vec<double> x) {
