@@ -1,9 +1,9 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/count_layer.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "solve/count_layer.h"
 
 namespace rapt::cli {
 namespace {
@@ -27,7 +27,7 @@ struct CountArguments {
 
 struct Model {
   std::string title;
-  std::vector<Layer> layers;
+  std::vector<solve::Layer> layers;
 };
 
 struct Totals {
@@ -41,8 +41,8 @@ void set_size(const char* option, const std::string& text, std::int64_t& target)
   if (target < 1) refuse(argument, text, "a whole number from 1");
 }
 
-Layer layer_from_options(const CountArguments& arguments) {
-  Layer layer;
+solve::Layer layer_from_options(const CountArguments& arguments) {
+  solve::Layer layer;
   set_size("--heads", arguments.heads, layer.heads);
   set_size("--din", arguments.din, layer.input_dim);
   set_size("--dhid", arguments.dhid, layer.hidden_dim);
@@ -56,19 +56,19 @@ Layer layer_from_options(const CountArguments& arguments) {
     if (sizes[0] < 1 || sizes[1] < 1) refuse("count: --grid", arguments.grid, "rows,columns from 1");
     layer.grid = {sizes[0], sizes[1]};
   }
-  if (!arguments.encoding.empty()) layer.encoding = parse_encoding("count: --encoding", arguments.encoding);
+  if (!arguments.encoding.empty()) layer.encoding = solve::parse_encoding("count: --encoding", arguments.encoding);
   if (!arguments.dtype.empty()) layer.dtype = parse_dtype("count: --dtype", arguments.dtype);
-  complete(layer, "count: ");
+  solve::complete(layer, "count: ");
   return layer;
 }
 
 // A layer, a list of layers, or {"layers": […]} whose other keys hold for every layer that does not say otherwise.
 Model read_model(const std::string& file) {
-  const nlohmann::json json = read_json_file("count", file);
-  const JsonNode root("count", file, json);
+  const nlohmann::json json = solve::read_json_file("count", file);
+  const solve::JsonNode root("count", file, json);
   Model model;
   if (json.is_array()) {
-    for (const JsonNode& layer : root.items()) model.layers.push_back(read_layer(layer));
+    for (const solve::JsonNode& layer : root.items()) model.layers.push_back(solve::read_layer(layer));
     return model;
   }
   root.require_object();
@@ -77,23 +77,23 @@ Model read_model(const std::string& file) {
   common.erase("title");
   common.erase("layers");
   if (!root.has("layers")) {
-    model.layers.push_back(read_layer(JsonNode("count", file, common)));
+    model.layers.push_back(solve::read_layer(solve::JsonNode("count", file, common)));
     return model;
   }
-  for (const JsonNode& layer : root.at("layers").items()) {
+  for (const solve::JsonNode& layer : root.at("layers").items()) {
     layer.require_object();
     nlohmann::json merged = common;
     merged.merge_patch(layer.value());
-    model.layers.push_back(read_layer(layer.with_value(merged)));
+    model.layers.push_back(solve::read_layer(layer.with_value(merged)));
   }
   return model;
 }
 
-Totals total_of(const std::vector<Layer>& layers, const std::vector<LayerCount>& counts) {
+Totals total_of(const std::vector<solve::Layer>& layers, const std::vector<solve::LayerCount>& counts) {
   Totals totals;
   for (std::size_t n = 0; n < layers.size(); ++n) {
     const auto add = [&](std::int64_t& total, std::int64_t value) {
-      total = checked_add(total, checked_multiply(value, layers[n].repeat));
+      total = solve::checked_add(total, solve::checked_multiply(value, layers[n].repeat));
     };
     add(totals.layers, 1);
     add(totals.parameters, counts[n].parameters.value());
@@ -109,19 +109,19 @@ std::string bytes_text(std::int64_t bytes) {
   return std::to_string(bytes) + " (" + format_bytes(static_cast<double>(bytes)) + ")";
 }
 
-void add_stages(const std::vector<Stage>& stages, Table& rows) {
-  for (const Stage& stage : stages)
+void add_stages(const std::vector<solve::Stage>& stages, Table& rows) {
+  for (const solve::Stage& stage : stages)
     rows.push_back({stage.name, std::to_string(stage.quantity.value()),
                     stage.quantity.symbols() + " = " + stage.quantity.numbers()});
 }
 
-std::string layer_title(const Layer& layer, std::size_t number) {
+std::string layer_title(const solve::Layer& layer, std::size_t number) {
   std::string title = layer.name.empty() ? "layer " + std::to_string(number) : layer.name;
   if (layer.repeat > 1) title += ", " + std::to_string(layer.repeat) + " times";
   return title + ": " + name_of(layer.encoding) + " encoding, " + name_of(layer.dtype);
 }
 
-void print_layer(const Layer& layer, const LayerCount& counted) {
+void print_layer(const solve::Layer& layer, const solve::LayerCount& counted) {
   std::cout << "\nparameters = " << counted.parameters.symbols() << "\n           = " << counted.parameters.numbers()
             << "\n           = " << counted.parameters.value() << "\n";
   Table parts;
@@ -147,13 +147,13 @@ void print_layer(const Layer& layer, const LayerCount& counted) {
 
   std::cout << "\norder of growth, D_x = D_in (* = this layer)\n";
   Table growth;
-  for (const Growth& g : counted.growth)
+  for (const solve::Growth& g : counted.growth)
     growth.push_back({std::string(g.encoding == layer.encoding ? "* " : "  ") + name_of(g.encoding), g.what, g.order,
                       g.terms.numbers() + " = " + std::to_string(g.terms.value())});
   std::cout << format_table(growth, "  ");
 }
 
-void print_model(const Model& model, const std::vector<LayerCount>& counts, const Totals& totals) {
+void print_model(const Model& model, const std::vector<solve::LayerCount>& counts, const Totals& totals) {
   if (!model.title.empty()) std::cout << model.title << "\n\n";
   for (std::size_t n = 0; n < counts.size(); ++n) {
     std::cout << (n ? "\n\n" : "") << layer_title(model.layers[n], n + 1) << "\n";
@@ -169,13 +169,13 @@ void print_model(const Model& model, const std::vector<LayerCount>& counts, cons
                             "  ");
 }
 
-Json quantity_json(const Quantity& quantity) {
+Json quantity_json(const solve::Quantity& quantity) {
   return {{"value", quantity.value()}, {"formula", quantity.symbols()}, {"numbers", quantity.numbers()}};
 }
 
-Json stages_json(const std::vector<Stage>& stages, std::int64_t total) {
+Json stages_json(const std::vector<solve::Stage>& stages, std::int64_t total) {
   Json list = Json::array();
-  for (const Stage& stage : stages) {
+  for (const solve::Stage& stage : stages) {
     Json entry{{"name", stage.name}};
     entry.update(quantity_json(stage.quantity));
     list.push_back(std::move(entry));
@@ -183,7 +183,7 @@ Json stages_json(const std::vector<Stage>& stages, std::int64_t total) {
   return {{"total", total}, {"stages", std::move(list)}};
 }
 
-Json layer_json(const Layer& layer, const LayerCount& counted) {
+Json layer_json(const solve::Layer& layer, const solve::LayerCount& counted) {
   Json entry{{"name", layer.name},
              {"repeat", layer.repeat},
              {"encoding", name_of(layer.encoding)},
@@ -206,7 +206,7 @@ Json layer_json(const Layer& layer, const LayerCount& counted) {
   entry["naive_bytes"] = stages_json(counted.naive_bytes, counted.naive_total);
   entry["fused_bytes"] = stages_json(counted.fused_bytes, counted.fused_total);
   entry["growth"] = Json::array();
-  for (const Growth& g : counted.growth)
+  for (const solve::Growth& g : counted.growth)
     entry["growth"].push_back({{"encoding", name_of(g.encoding)},
                                {"what", g.what},
                                {"order", g.order},
@@ -215,7 +215,7 @@ Json layer_json(const Layer& layer, const LayerCount& counted) {
   return entry;
 }
 
-void print_json(const Model& model, const std::vector<LayerCount>& counts, const Totals& totals) {
+void print_json(const Model& model, const std::vector<solve::LayerCount>& counts, const Totals& totals) {
   Json result{{"title", model.title}, {"layers", Json::array()}};
   for (std::size_t n = 0; n < counts.size(); ++n) result["layers"].push_back(layer_json(model.layers[n], counts[n]));
   result["total"] = {{"layers", totals.layers},
@@ -232,8 +232,8 @@ void run_count(const CountArguments& arguments, bool has_sizes) {
   Model model;
   if (arguments.file.empty()) model.layers.push_back(layer_from_options(arguments));
   else model = read_model(arguments.file);
-  std::vector<LayerCount> counts;
-  for (const Layer& layer : model.layers) counts.push_back(count(layer));
+  std::vector<solve::LayerCount> counts;
+  for (const solve::Layer& layer : model.layers) counts.push_back(solve::count(layer));
   const Totals totals = total_of(model.layers, counts);
   if (arguments.json) print_json(model, counts, totals);
   else print_model(model, counts, totals);

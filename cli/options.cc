@@ -49,10 +49,6 @@ std::size_t character_count(std::string_view text) {
 
 }  // namespace
 
-void refuse(std::string_view argument, std::string_view text, std::string_view takes) {
-  throw Error(std::string(argument) + ": got '" + std::string(text) + "'; takes " + std::string(takes));
-}
-
 std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes) {
   std::vector<std::int64_t> values;
   const bool good = each_part(text, [&](std::string_view part) { return read_whole(part, values.emplace_back()); });
@@ -87,11 +83,6 @@ int parse_threads(std::string_view argument, std::string_view text) {
   if (!read_whole(text, threads) || threads < 1 || threads > kMaxThreads)
     refuse(argument, text, "a whole number from 1 to " + std::to_string(kMaxThreads));
   return threads;
-}
-
-Dtype parse_dtype(std::string_view argument, std::string_view text) {
-  return parse_choice<Dtype>(argument, text,
-                             {{"f32", Dtype::f32}, {"f64", Dtype::f64}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}});
 }
 
 std::pair<std::string, std::string> parse_assignment(std::string_view argument, std::string_view text) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,14 +9,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "rapt/dtype.h"
 #include "rapt/error.h"
+#include "solve/choice.h"
 
 // What the verbs share to read their arguments. `argument` names it in errors, as in "attend: --window".
 namespace rapt::cli {
-
-// Throws "ARGUMENT: got 'TEXT'; takes TAKES".
-[[noreturn]] void refuse(std::string_view argument, std::string_view text, std::string_view takes);
 
 // "1,2,3": whole numbers, at least one.
 std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes);
@@ -36,24 +32,8 @@ double parse_number(std::string_view argument, std::string_view text, std::strin
 inline constexpr int kMaxThreads = 1024;
 int parse_threads(std::string_view argument, std::string_view text);
 
-Dtype parse_dtype(std::string_view argument, std::string_view text);
-
 // "NAME=VALUE", neither part empty.
 std::pair<std::string, std::string> parse_assignment(std::string_view argument, std::string_view text);
-
-template <class T>
-using Choices = std::initializer_list<std::pair<std::string_view, T>>;
-
-// The choice of that name; the error lists all names.
-template <class T>
-T parse_choice(std::string_view argument, std::string_view text, Choices<T> choices) {
-  std::string names;
-  for (const auto& [name, value] : choices) {
-    if (name == text) return value;
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  refuse(argument, text, names);
-}
 
 // Refuses an empty value, and one that looks like the next option: "--out --stats" has lost its directory.
 CLI::Validator value_given();

@@ -10,11 +10,11 @@
 #include <iostream>
 #include <tuple>
 
-#include "cli/json_node.h"
 #include "cli/options.h"
 #include "pictures/alignment.h"
 #include "pictures/picture_file.h"
 #include "pictures/terminal.h"
+#include "solve/json_node.h"
 
 namespace rapt::cli {
 namespace {
@@ -120,7 +120,7 @@ std::string grid_view(const pictures::HeatMapGrid& grid, TerminalStyle style) {
 std::string centers_view(const pictures::HeadCenters& centers) {
   draw(centers);
   std::vector<std::vector<std::string>> rows{{"layer", "head", "rows down", "columns right"}};
-  const auto number = [](double x) { return shortest(std::round(x * 1000) / 1000); };
+  const auto number = [](double x) { return solve::shortest(std::round(x * 1000) / 1000); };
   const std::int64_t first = (centers.epochs - 1) * centers.layers * centers.heads;
   for (std::int64_t n = 0; n < centers.layers * centers.heads; ++n) {
     const auto at = static_cast<std::size_t>(2 * (first + n));

@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/json_node.h"
 #include "cli/options.h"
 #include "cli/plot_inputs.h"
 #include "pictures/text.h"
+#include "solve/json_node.h"
 #include "tensor/files.h"
 
 // Files of named numbers: metrics of a run, bars and scaling lines as JSON.
@@ -161,13 +161,13 @@ pictures::Curves array_curves(const CurveArguments& arguments) {
 }
 
 // A list of numbers; null stands for one that is missing.
-std::vector<double> numbers_or_null(const JsonNode& node) {
+std::vector<double> numbers_or_null(const solve::JsonNode& node) {
   std::vector<double> values;
-  for (const JsonNode& item : node.items()) values.push_back(item.value().is_null() ? kMissing : item.number());
+  for (const solve::JsonNode& item : node.items()) values.push_back(item.value().is_null() ? kMissing : item.number());
   return values;
 }
 
-std::string text_at(const JsonNode& node, const char* key) {
+std::string text_at(const solve::JsonNode& node, const char* key) {
   const auto found = node.find(key);
   return found ? found->text() : "";
 }
@@ -181,9 +181,9 @@ struct BenchRow {
   double value = kMissing;
 };
 
-std::vector<BenchRow> bench_rows(const JsonNode& root, const std::string& field) {
+std::vector<BenchRow> bench_rows(const solve::JsonNode& root, const std::string& field) {
   std::vector<BenchRow> rows;
-  for (const JsonNode& node : root.at("rows").items()) {
+  for (const solve::JsonNode& node : root.at("rows").items()) {
     BenchRow row;
     row.name = node.at("name").text();
     row.direction = text_at(node, "direction");
@@ -212,7 +212,7 @@ T& find_or_add(std::vector<T>& items, F&& matches, T fresh) {
   return items.back();
 }
 
-pictures::Bars bench_bars(const JsonNode& root, const std::string& field) {
+pictures::Bars bench_bars(const solve::JsonNode& root, const std::string& field) {
   pictures::Bars bars;
   bars.value_title = field;
   const std::vector<BenchRow> rows = bench_rows(root, field);
@@ -230,7 +230,7 @@ pictures::Bars bench_bars(const JsonNode& root, const std::string& field) {
   return bars;
 }
 
-pictures::Scaling bench_scaling(const JsonNode& root, const std::string& field) {
+pictures::Scaling bench_scaling(const solve::JsonNode& root, const std::string& field) {
   pictures::Scaling scaling;
   scaling.x_title = "sequence length";
   scaling.y_title = field;
@@ -260,8 +260,8 @@ pictures::Curves read_curves(const CurveArguments& arguments) {
 }
 
 pictures::Bars read_bars(const std::string& file, const std::string& field) {
-  const nlohmann::json json = read_json_file("plot bars", file);
-  const JsonNode root("plot bars", file, json);
+  const nlohmann::json json = solve::read_json_file("plot bars", file);
+  const solve::JsonNode root("plot bars", file, json);
   root.require_object();
   if (root.has("rows")) return bench_bars(root, field.empty() ? "seconds" : field);
   root.allow_only({"title", "value", "groups", "series"});
@@ -269,7 +269,7 @@ pictures::Bars read_bars(const std::string& file, const std::string& field) {
   bars.title = text_at(root, "title");
   bars.value_title = text_at(root, "value");
   bars.groups = root.at("groups").texts();
-  for (const JsonNode& node : root.at("series").items()) {
+  for (const solve::JsonNode& node : root.at("series").items()) {
     node.require_object();
     node.allow_only({"name", "values"});
     bars.series.push_back({node.at("name").text(), numbers_or_null(node.at("values"))});
@@ -278,8 +278,8 @@ pictures::Bars read_bars(const std::string& file, const std::string& field) {
 }
 
 pictures::Scaling read_scaling(const std::string& file, const std::string& field) {
-  const nlohmann::json json = read_json_file("plot scaling", file);
-  const JsonNode root("plot scaling", file, json);
+  const nlohmann::json json = solve::read_json_file("plot scaling", file);
+  const solve::JsonNode root("plot scaling", file, json);
   root.require_object();
   if (root.has("rows")) return bench_scaling(root, field.empty() ? "seconds" : field);
   root.allow_only({"title", "x", "y", "series", "slopes"});
@@ -287,7 +287,7 @@ pictures::Scaling read_scaling(const std::string& file, const std::string& field
   scaling.title = text_at(root, "title");
   scaling.x_title = text_at(root, "x");
   scaling.y_title = text_at(root, "y");
-  for (const JsonNode& node : root.at("series").items()) {
+  for (const solve::JsonNode& node : root.at("series").items()) {
     node.require_object();
     node.allow_only({"name", "x", "y"});
     scaling.series.push_back({node.at("name").text(), node.at("x").numbers(), numbers_or_null(node.at("y"))});

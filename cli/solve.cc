@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "cli/options.h"
-#include "cli/solve_print.h"
 #include "cli/verbs.h"
 #include "pictures/heatmap.h"
+#include "solve/print.h"
 #include "tensor/files.h"
 
 namespace rapt::cli {
@@ -29,7 +29,7 @@ struct SolveArguments {
   bool vectors = false;
 };
 
-int precision_of(const SolveArguments& arguments, const WorkedProblem& problem) {
+int precision_of(const SolveArguments& arguments, const solve::WorkedProblem& problem) {
   if (arguments.precision.empty()) return problem.precision.value_or(8);
   constexpr const char* kTakes = "a number of digits from 0 to 17";
   const std::int64_t digits = parse_integers("solve: --precision", arguments.precision, kTakes, 1).front();
@@ -45,14 +45,14 @@ std::vector<std::string> labels_of(const std::vector<std::string>& labels, const
 }
 
 // All pictures appear, or none.
-std::vector<std::string> write_plots(const std::string& directory, const WorkedProblem& problem,
-                                     const Solution& solution) {
+std::vector<std::string> write_plots(const std::string& directory, const solve::WorkedProblem& problem,
+                                     const solve::Solution& solution) {
   if (solution.maps.empty()) throw Error("solve: --plot: " + problem.file + " has no attention map to draw");
   StagedFiles files;
   files.make_directory(directory);
   std::vector<std::string> names;
   const std::string stem = std::filesystem::path(problem.file).stem().string();
-  for (const AttentionMap& map : solution.maps) {
+  for (const solve::AttentionMap& map : solution.maps) {
     pictures::HeatMap picture;
     picture.title = (problem.title.empty() ? stem : problem.title) + (map.title.empty() ? "" : ", " + map.title);
     picture.rows = map.weights.rows;
@@ -73,15 +73,15 @@ std::vector<std::string> write_plots(const std::string& directory, const WorkedP
 
 void run_solve(const SolveArguments& arguments) {
   if (arguments.json && arguments.markdown) throw Error("solve: --json and --markdown: choose one");
-  const WorkedProblem problem = read_problem(arguments.file);
-  const PrintOptions options{precision_of(arguments, problem), arguments.vectors || problem.vector_form};
-  const Solution solution = solve(problem);
-  const std::vector<Comparison> comparisons = compare(problem, solution);
+  const solve::WorkedProblem problem = solve::read_problem(arguments.file);
+  const solve::PrintOptions options{precision_of(arguments, problem), arguments.vectors || problem.vector_form};
+  const solve::Solution solution = solve::solve(problem);
+  const std::vector<solve::Comparison> comparisons = solve::compare(problem, solution);
   std::string text;
   nlohmann::ordered_json json;
-  if (arguments.json) json = to_json(problem, solution, comparisons, options);
-  else if (arguments.markdown) text = print_markdown(problem, solution, comparisons, options);
-  else text = print_text(problem, solution, comparisons, options);
+  if (arguments.json) json = solve::to_json(problem, solution, comparisons, options);
+  else if (arguments.markdown) text = solve::print_markdown(problem, solution, comparisons, options);
+  else text = solve::print_text(problem, solution, comparisons, options);
 
   std::vector<std::string> plots;
   if (!arguments.plot.empty()) plots = write_plots(arguments.plot, problem, solution);
@@ -93,7 +93,7 @@ void run_solve(const SolveArguments& arguments) {
   std::cout << text;
   if (!arguments.json)
     for (const std::string& name : plots) std::cerr << "wrote " << one_line(name) << "\n";
-  if (!all_agree(comparisons)) throw ExitStatus{1};
+  if (!solve::all_agree(comparisons)) throw ExitStatus{1};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "cli/json_node.h"
+#include "solve/json_node.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 #include "rapt/error.h"
 #include "tensor/files.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = 64 << 20;
@@ -31,14 +31,14 @@ std::string kind_of(const nlohmann::json& value) {
   return value.dump();
 }
 
-nlohmann::json parse(const std::string& verb, const std::string& file) {
+nlohmann::json parse(const std::string& verb, const std::string& file, const FileReader& reader) {
   const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     if (depth > kMaxDepth)
       throw Error(verb + ": " + file + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
     return true;
   };
   try {
-    return nlohmann::json::parse(read_file(file, kMaxFileBytes), limit_depth);
+    return nlohmann::json::parse(reader(file), limit_depth);
   } catch (const nlohmann::json::exception& e) {
     std::string what = e.what();
     if (const auto end = what.find("] "); end != std::string::npos) what.erase(0, end + 2);
@@ -46,13 +46,13 @@ nlohmann::json parse(const std::string& verb, const std::string& file) {
   }
 }
 
-nlohmann::json read_with_bases(const std::string& verb, const std::string& file, int depth) {
-  nlohmann::json value = parse(verb, file);
+nlohmann::json read_with_bases(const std::string& verb, const std::string& file, const FileReader& reader, int depth) {
+  nlohmann::json value = parse(verb, file, reader);
   if (!value.is_object() || !value.contains("base")) return value;
   const JsonNode node(verb, file, value);
   if (depth == kMaxBases) node.at("base").fail("more than " + std::to_string(kMaxBases) + " files, one on another");
   const std::filesystem::path base = std::filesystem::path(file).parent_path() / node.at("base").text();
-  nlohmann::json result = read_with_bases(verb, base.string(), depth + 1);
+  nlohmann::json result = read_with_bases(verb, base.string(), reader, depth + 1);
   JsonNode(verb, base.string(), result).require_object();
   value.erase("base");
   result.merge_patch(value);
@@ -188,8 +188,10 @@ Matrix JsonNode::matrix() const {
   return result;
 }
 
-nlohmann::json read_json_file(const std::string& verb, const std::string& file) {
-  return read_with_bases(verb, file, 0);
+std::string read_from_disk(const std::string& file) { return read_file(file, kMaxFileBytes); }
+
+nlohmann::json read_json_file(const std::string& verb, const std::string& file, const FileReader& reader) {
+  return read_with_bases(verb, file, reader, 0);
 }
 
 std::string shortest(double x) {
@@ -198,4 +200,4 @@ std::string shortest(double x) {
   return {text, end};
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -1,11 +1,11 @@
 #include <cmath>
 
-#include "cli/solve_numbers.h"
-#include "cli/solve_print.h"
 #include "rapt/error.h"
+#include "solve/numbers.h"
+#include "solve/print.h"
 
 // Document 001, question 2: the same attention written for one vector at a time.
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 // Longer sums are written with Σ only.
@@ -205,4 +205,4 @@ std::vector<VectorLine> vector_lines(const WorkedProblem& problem, const Solutio
   return VectorWriter(problem, solution, precision).write();
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -1,11 +1,11 @@
-#include "cli/count_layer.h"
+#include "solve/count_layer.h"
 
 #include <algorithm>
 
-#include "cli/options.h"
 #include "rapt/error.h"
+#include "solve/choice.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 [[noreturn]] void too_large() { throw Error("count: a number does not fit in 64 bits; the layer is too large"); }
@@ -255,4 +255,4 @@ LayerCount count(const Layer& layer) {
   return result;
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -1,9 +1,9 @@
-#include "cli/solve_matrix.h"
+#include "solve/matrix.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 Matrix multiply(const Matrix& a, const Matrix& b) {
   Matrix result(a.rows, b.cols);
@@ -66,4 +66,4 @@ Matrix standardize(const Matrix& a) {
   return result;
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

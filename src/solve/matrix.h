@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // A small dense matrix of doubles, rows one after the other. Empty means: not given.
 struct Matrix {
@@ -32,4 +32,4 @@ Matrix take_rows(const Matrix& a, std::span<const std::int64_t> rows);
 Matrix reshape(std::span<const double> numbers, std::int64_t rows, std::int64_t cols);
 Matrix standardize(const Matrix& a);  // (x − mean) / std over all numbers, std divided by n
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -1,7 +1,7 @@
-#include "cli/solve_steps.h"
+#include "solve/steps.h"
 
 // Document 000: q = k = W_qk x_s; one map of weights serves the values of every task.
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 std::string listed(const std::vector<Shared::Task>& tasks, const std::string& prefix) {
@@ -106,4 +106,4 @@ void solve_shared(const WorkedProblem& problem, Solution& solution) {
   }
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/count_layer.h"
-#include "cli/solve_matrix.h"
 #include "rapt/attend.h"
+#include "solve/count_layer.h"
+#include "solve/matrix.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // Along what the weights add up to 1. Attention normalises rows; document 000's helper normalises columns.
 enum class SoftmaxAxis : std::uint8_t { rows, columns };
@@ -105,8 +105,8 @@ struct WorkedProblem {
 };
 
 // Throws rapt::Error, naming the file and the key, for whatever does not fit.
-WorkedProblem read_problem(const std::string& file);
+WorkedProblem read_problem(const std::string& file, const FileReader& reader = read_from_disk);
 
 std::vector<Expectation> read_expectations(const JsonNode& node);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

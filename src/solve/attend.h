@@ -3,9 +3,9 @@
 #include <optional>
 #include <vector>
 
-#include "cli/solve_problem.h"
+#include "solve/problem.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // One head's queries, keys and values, projected.
 struct HeadInputs {
@@ -25,4 +25,4 @@ struct HeadResult {
 HeadResult attend_head(const WorkedProblem& problem, const ProblemHead& head, const HeadInputs& inputs,
                        std::optional<double> scale);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

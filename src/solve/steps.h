@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/solve_attend.h"
-#include "cli/solve_problem.h"
+#include "solve/attend.h"
+#include "solve/problem.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // A name or a formula, for a terminal and for LaTeX.
 struct Notation {
@@ -80,4 +80,4 @@ Notation with_head(const Notation& symbol, std::size_t head, std::size_t heads);
 std::string head_suffix(std::size_t head, std::size_t heads);  // "_2", or nothing for the only head
 std::string head_section(std::size_t head, std::size_t heads);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

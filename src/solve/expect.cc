@@ -1,4 +1,4 @@
-#include "cli/solve_expect.h"
+#include "solve/expect.h"
 
 #include <charconv>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 // Digits after the point, and the power of ten that stands behind: 4.79433566e-05 has 8 and −5.
@@ -143,4 +143,4 @@ bool all_agree(const std::vector<Comparison>& comparisons) {
   return true;
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

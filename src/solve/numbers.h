@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // How the numbers of one table are written, so that they line up.
 struct NumberFormat {
@@ -26,4 +26,4 @@ std::size_t width_of(const std::string& text);
 std::string pad_left(const std::string& text, std::size_t width);
 std::string pad_right(const std::string& text, std::size_t width);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/json_node.h"
 #include "rapt/dtype.h"
+#include "solve/json_node.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // A whole number together with the formula that gives it, in symbols and with the numbers put in.
 // Arithmetic is exact; what does not fit in 64 bits throws rapt::Error.
@@ -94,4 +94,4 @@ Encoding parse_encoding(const std::string& argument, const std::string& name);
 
 LayerCount count(const Layer& layer);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/solve_steps.h"
+#include "solve/steps.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // A number that someone printed, beside ours. Row and column count from 1; a row is a query's own number.
 struct Comparison {
@@ -23,4 +23,4 @@ std::vector<Comparison> compare(const WorkedProblem& problem, const Solution& so
 
 bool all_agree(const std::vector<Comparison>& comparisons);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

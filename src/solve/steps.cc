@@ -1,10 +1,10 @@
-#include "cli/solve_steps.h"
+#include "solve/steps.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 // How many queries are also shown laid out on their grid.
@@ -372,4 +372,4 @@ Solution solve(const WorkedProblem& problem) {
   return solution;
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

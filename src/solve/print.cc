@@ -1,11 +1,11 @@
-#include "cli/solve_print.h"
+#include "solve/print.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "cli/solve_numbers.h"
+#include "solve/numbers.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 // Wider matrices of the file are not repeated.
@@ -278,4 +278,4 @@ nlohmann::ordered_json to_json(const WorkedProblem& problem, const Solution& sol
   return result;
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

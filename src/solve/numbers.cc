@@ -1,10 +1,10 @@
-#include "cli/solve_numbers.h"
+#include "solve/numbers.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 std::string write(double x, std::chars_format format, int decimals) {
@@ -80,4 +80,4 @@ std::string pad_right(const std::string& text, std::size_t width) {
   return own < width ? text + std::string(width - own, ' ') : text;
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

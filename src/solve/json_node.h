@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/solve_matrix.h"
+#include "solve/matrix.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 // A place in a JSON file that knows its name, so that whatever is wrong there can be told: "FILE: heads[1].W_Q: …".
 class JsonNode {
@@ -50,10 +51,15 @@ class JsonNode {
   const nlohmann::json* value_;
 };
 
+// Where the texts of files come from: the disk, or the examples that the tool carries.
+using FileReader = std::function<std::string(const std::string& file)>;
+std::string read_from_disk(const std::string& file);
+
 // Reads a file. A key "base" names another file beside it, which this one changes (JSON merge patch).
-nlohmann::json read_json_file(const std::string& verb, const std::string& file);
+nlohmann::json read_json_file(const std::string& verb, const std::string& file,
+                              const FileReader& reader = read_from_disk);
 
 // A double as short as it can be written without loss: 0.1, 3, 1e-05.
 std::string shortest(double x);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

@@ -1,4 +1,4 @@
-#include "cli/solve_attend.h"
+#include "solve/attend.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 ConstView view_of(const Matrix& m) { return view(m.data.data(), {m.rows, m.cols}); }
@@ -122,4 +122,4 @@ HeadResult attend_head(const WorkedProblem& problem, const ProblemHead& head, co
   }
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

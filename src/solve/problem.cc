@@ -1,4 +1,4 @@
-#include "cli/solve_problem.h"
+#include "solve/problem.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include "rapt/error.h"
 #include "rapt/registry.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 namespace {
 
 // Every number is printed: more rows than this is not a worked example.
@@ -373,8 +373,8 @@ void read_shown_rows(const JsonNode& root, WorkedProblem& problem) {
 
 }  // namespace
 
-WorkedProblem read_problem(const std::string& file) {
-  const nlohmann::json json = read_json_file("solve", file);
+WorkedProblem read_problem(const std::string& file, const FileReader& reader) {
+  const nlohmann::json json = read_json_file("solve", file, reader);
   const JsonNode root("solve", file, json);
   root.require_object();
   WorkedProblem problem;
@@ -461,4 +461,4 @@ WorkedProblem read_problem(const std::string& file) {
   return problem;
 }
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve

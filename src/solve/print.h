@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/solve_expect.h"
-#include "cli/solve_steps.h"
+#include "solve/expect.h"
+#include "solve/steps.h"
 
-namespace rapt::cli {
+namespace rapt::solve {
 
 struct PrintOptions {
   int precision = 8;
@@ -32,4 +32,4 @@ struct VectorLine {
 // The per-vector form of an attention problem; throws rapt::Error for the other kinds.
 std::vector<VectorLine> vector_lines(const WorkedProblem& problem, const Solution& solution, int precision);
 
-}  // namespace rapt::cli
+}  // namespace rapt::solve
