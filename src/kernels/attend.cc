@@ -75,8 +75,6 @@ void check_outputs(const Problem& p, const Outputs& outputs) {
   check_statistic(p, "top_weights", s.top_weights, s.top_k);
 }
 
-bool asks_statistics(const Statistics& s) { return s.entropy || s.argmax || s.position || s.covariance || s.top_k > 0; }
-
 void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions& options, const Gradients& g) {
   const char* op = "attend_backward";
   if (g.q) check_view(op, "gradient of q", g.q, inputs.q.shape, true);
@@ -104,6 +102,8 @@ void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions
 }
 
 }  // namespace
+
+bool asks_statistics(const Statistics& s) { return s.entropy || s.argmax || s.position || s.covariance || s.top_k > 0; }
 
 void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
   const Problem problem = make_problem("attend", inputs, options);

@@ -110,6 +110,8 @@ struct Saved::Rows {
   }
 };
 
+bool asks_statistics(const Statistics& statistics);
+
 // The paths. All take checked problems; outputs and gradients are checked before.
 void reference_forward(const Problem& problem, const Outputs& outputs);
 void reference_backward(const Problem& problem, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,

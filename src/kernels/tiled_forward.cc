@@ -52,8 +52,7 @@ constexpr std::int64_t kFewTasks = 32;
 constexpr std::int64_t kLeastPart = 1024;
 
 std::int64_t key_parts(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
-  const Statistics& s = outputs.statistics;
-  const bool plain = outputs.weights.empty() && !s.entropy && !s.argmax && !s.position && !s.covariance && s.top_k == 0;
+  const bool plain = outputs.weights.empty() && !asks_statistics(outputs.statistics);
   if (!p.divide_keys || !plain || p.normalizer != Normalizer::softmax || tasks >= kFewTasks) return 1;
   return std::max<std::int64_t>(1, std::min((kFewTasks + tasks - 1) / tasks, p.keys / kLeastPart));
 }
@@ -71,6 +70,8 @@ class Forward {
   Forward(const Problem& p, const Outputs& outputs)
       : p_(p), outputs_(outputs), kernels_(active_kernels<T>()), heads_(p, kernels_, false) {
     const std::int64_t total = p.batch * p.heads;
+    only_weights_ = outputs.out.empty() && !outputs.lse && !outputs.saved && !outputs.weights.empty() &&
+                    !asks_statistics(outputs.statistics);
     blocks_ = (p.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
     saved_ = outputs.saved ? outputs.saved->rows() : nullptr;
     if (saved_) saved_->resize(total * p.queries, p.is_double);
@@ -120,6 +121,7 @@ class Forward {
   void run_block(std::size_t which, std::int64_t block, int worker) const {
     const HeadOutputs<T>& target = targets_[which];
     ForwardTask<T> task = make_task(which, block, worker);
+    if (only_weights_ && !asks_weights(target.weights, task)) return;
     task.out = target.out.empty() ? nullptr : target.out.data();
     task.lse = target.lse;
     if (saved_) {
@@ -129,6 +131,12 @@ class Forward {
     task.statistics = target.statistics;
     task.weights = target.weights.empty() ? nullptr : target.weights.data();
     kernels_.forward(task);
+  }
+
+  static bool asks_weights(const std::vector<WeightsTask>& weights, const ForwardTask<T>& task) {
+    return std::ranges::any_of(weights, [&](const WeightsTask& w) {
+      return w.row_begin < task.first_query + task.count && w.row_end > task.first_query;
+    });
   }
 
   void run_parts(std::int64_t count) {
@@ -196,6 +204,7 @@ class Forward {
   HeadWaves<T> heads_;
   Saved::Rows* saved_ = nullptr;
   std::int64_t blocks_ = 0, parts_ = 1, part_keys_ = 0;
+  bool only_weights_ = false;  // then blocks without a row of them have nothing to do
   int workers_ = 1;
   std::vector<Buffer> workspaces_;
   std::vector<Head<T>> wave_;

@@ -48,7 +48,7 @@ MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string
                 shape_.bias != ProjectionBias::none);
   shape_.score.heads = shape_.heads;
   shape_.score.query_dim = shape_.score.key_dim = shape_.hidden;
-  score_ = ScoreLayer(parameters, name + ".score", shape_.score);
+  score_ = ScoreLayer(parameters, name + ".score", shape_.score, name);
 }
 
 template <class T>
@@ -68,7 +68,7 @@ Tensor<T> MultiHeadAttention::attend(Graph<T>& graph, const Tensor<T>& q, const 
                                      T* weights) const {
   const auto ask = [&](const Tensor<T>& queries, T* map) {
     return score_(graph, queries.split_heads(shape_.heads), memory.k.split_heads(shape_.heads),
-                  memory.v.split_heads(shape_.heads), mask, map);
+                  memory.v.split_heads(shape_.heads), mask, map, q.size(0));
   };
   const std::int64_t steps = q.size(0);
   // A table of positions may know fewer.

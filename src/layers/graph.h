@@ -5,6 +5,9 @@
 
 namespace rapt::layers {
 
+template <class T>
+class AttentionObserver;
+
 // One computation of a model: a tape, the parameters' values, and where their gradients are added.
 template <class T>
 class Graph {
@@ -19,6 +22,10 @@ class Graph {
     dropout_key_ = dropout_key;
   }
 
+  // Attention layers tell the observer what they were asked, from here on.
+  void observe(AttentionObserver<T>& observer) { observer_ = &observer; }
+  AttentionObserver<T>* observer() const { return observer_; }
+
   Tensor<T> get(ParameterId id) const;
   bool drops(double rate) const { return training_ && rate != 0; }
   Tensor<T> dropout(const Tensor<T>& x, double rate);
@@ -29,6 +36,7 @@ class Graph {
   const Parameters* parameters_;
   const T* values_;
   T* gradients_;
+  AttentionObserver<T>* observer_ = nullptr;
   bool training_ = false;
   std::uint64_t dropout_key_ = 0;
 };

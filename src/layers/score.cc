@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "layers/observer.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
 
@@ -39,7 +40,9 @@ ScoreChoice choose_score(std::string_view name) {
   return choice;
 }
 
-ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const ScoreChoice& choice) : choice_(choice) {
+ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const ScoreChoice& choice,
+                       const std::string& seen_as)
+    : choice_(choice), seen_as_(seen_as.empty() ? name : seen_as) {
   if (choice_.inner == 0) choice_.inner = choice_.query_dim;
   const bool maps = std::ranges::any_of(choice.mechanism->parameters, [](const ParameterSpec& spec) {
     return spec.role == Role::query_map || spec.role == Role::key_map;
@@ -94,7 +97,7 @@ bool ScoreLayer::has_length_limit() const {
 
 template <class T>
 Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
-                                 const Mask& mask, T* weights) const {
+                                 const Mask& mask, T* weights, std::int64_t asked) const {
   AttentionCall<T> call;
   call.q = q;
   call.k = k;
@@ -120,12 +123,14 @@ Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tens
     }
     call.parameters.push_back({std::string(entry.spec->name), value});
   }
+  if (AttentionObserver<T>* observer = graph.observer())
+    observer->attended({seen_as_, call, asked < 0 ? queries : asked, uses_positions()});
   return attention(graph.tape, call);
 }
 
 template Tensor<float> ScoreLayer::operator()(Graph<float>&, const Tensor<float>&, const Tensor<float>&,
-                                              const Tensor<float>&, const Mask&, float*) const;
+                                              const Tensor<float>&, const Mask&, float*, std::int64_t) const;
 template Tensor<double> ScoreLayer::operator()(Graph<double>&, const Tensor<double>&, const Tensor<double>&,
-                                               const Tensor<double>&, const Mask&, double*) const;
+                                               const Tensor<double>&, const Mask&, double*, std::int64_t) const;
 
 }  // namespace rapt::layers

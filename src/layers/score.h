@@ -28,7 +28,9 @@ ScoreChoice choose_score(std::string_view name);
 class ScoreLayer {
  public:
   ScoreLayer() = default;
-  ScoreLayer(Parameters& parameters, const std::string& name, const ScoreChoice& choice);
+  // `seen_as`: the name that an observer is told; empty: the same.
+  ScoreLayer(Parameters& parameters, const std::string& name, const ScoreChoice& choice,
+             const std::string& seen_as = {});
 
   const ScoreChoice& choice() const { return choice_; }
   // Whether a score depends on where the query and the key stand, and not on what they hold alone.
@@ -36,10 +38,10 @@ class ScoreLayer {
   // Whether a table of positions ends with the longest sequence of choice().
   bool has_length_limit() const;
 
-  // q, k, v are [batch, heads, steps, dim].
+  // q, k, v are [batch, heads, steps, dim]. Of the queries only the first `asked` count to an observer; −1: all.
   template <class T>
   Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, const Mask& mask,
-                       T* weights = nullptr) const;
+                       T* weights = nullptr, std::int64_t asked = -1) const;
 
  private:
   struct Entry {
@@ -49,6 +51,7 @@ class ScoreLayer {
   std::vector<std::int64_t> shape_of(const ParameterSpec& spec) const;
 
   ScoreChoice choice_;
+  std::string seen_as_;
   std::vector<Entry> entries_;
 };
 

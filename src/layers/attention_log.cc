@@ -1,0 +1,107 @@
+#include "layers/attention_log.h"
+
+#include <algorithm>
+
+#include "rapt/error.h"
+
+namespace rapt::layers {
+namespace {
+
+template <class T>
+struct Storage {
+  std::vector<T> q, k;
+  std::vector<std::vector<T>> parameters;
+  std::vector<std::uint8_t> mask;
+};
+
+template <class T>
+void append(std::vector<T>& to, const T* data, const Shape& shape, const Shape& strides, std::int64_t rows) {
+  for (std::int64_t a = 0; a < shape[0]; ++a)
+    for (std::int64_t b = 0; b < shape[1]; ++b)
+      for (std::int64_t c = 0; c < rows; ++c)
+        for (std::int64_t d = 0; d < shape[3]; ++d)
+          to.push_back(data[a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3]]);
+}
+
+template <class T>
+ConstView copied(std::vector<T>& to, const ConstView& from) {
+  append(to, static_cast<const T*>(from.data), from.shape, from.strides, from.shape[2]);
+  return {to.data(), from.dtype, from.shape, contiguous_strides(from.shape)};
+}
+
+// The rows of `later` after those of `earlier`, head by head.
+template <class T>
+ConstView joined(std::vector<T>& to, const ConstView& earlier, std::int64_t rows, const ConstView& later,
+                 std::int64_t more) {
+  Shape shape = earlier.shape;
+  for (std::int64_t a = 0; a < shape[0]; ++a)
+    for (std::int64_t b = 0; b < shape[1]; ++b)
+      for (const auto& [view, count] : {std::pair{&earlier, rows}, std::pair{&later, more}})
+        append(to, static_cast<const T*>(view->data) + a * view->strides[0] + b * view->strides[1],
+               {1, 1, count, shape[3]}, view->strides, count);
+  shape[2] = rows + more;
+  return {to.data(), earlier.dtype, shape, contiguous_strides(shape)};
+}
+
+template <class T>
+AttentionRecord record_of(const Attended<T>& use, const AttentionRecord* before) {
+  const AttentionCall<T>& call = use.call;
+  const auto storage = std::make_shared<Storage<T>>();
+  AttentionRecord record;
+  record.name = use.name;
+  record.by_position = use.by_position;
+  // Where positions count, later steps were asked together with all before them.
+  const bool continues = before && !use.by_position;
+  record.q = continues ? joined(storage->q, before->q, before->rows, call.q.view(), use.queries)
+                       : copied(storage->q, call.q.view());
+  record.rows = continues ? before->rows + use.queries : use.queries;
+  record.k = copied(storage->k, call.k.view());
+  AttendOptions& options = record.options;
+  options.score.mechanism = call.mechanism;
+  storage->parameters.reserve(call.parameters.size());
+  for (const NamedTensor<T>& p : call.parameters)
+    options.score.parameters.push_back({p.name, copied(storage->parameters.emplace_back(), p.value.view())});
+  options.score.settings = call.settings;
+  options.score.grid = call.grid;
+  options.mask = call.mask;
+  if (const BoolView& dense = call.mask.dense) {
+    append(storage->mask, dense.data, dense.shape, dense.strides, dense.shape[2]);
+    options.mask.dense = {storage->mask.data(), dense.shape, contiguous_strides(dense.shape)};
+  }
+  options.normalizer = call.normalizer;
+  record.storage = storage;
+  return record;
+}
+
+}  // namespace
+
+void AttentionRecord::weights(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end,
+                              float* out) const {
+  if (begin < 0 || end > rows || begin >= end)
+    throw Error(name + ": got rows " + std::to_string(begin) + " to " + std::to_string(end) +
+                ", takes a range within 0 to " + std::to_string(rows));
+  // The values do not matter to the weights: one number, repeated.
+  const float value = 0;
+  const double wide = 0;
+  const bool is_double = q.dtype == Dtype::f64;
+  const ConstView v{is_double ? static_cast<const void*>(&wide) : &value,
+                    q.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32,
+                    {1, 1, keys(), 1},
+                    {0, 0, 0, 1}};
+  Outputs outputs;
+  outputs.weights.push_back({batch, head, begin, end, view(out, {end - begin, keys()})});
+  attend({q, k, {v}}, outputs, options);
+}
+
+template <class T>
+void AttentionLog<T>::attended(const Attended<T>& use) {
+  const auto before = std::find_if(records_.begin(), records_.end(),
+                                   [&](const AttentionRecord& record) { return record.name == use.name; });
+  if (before == records_.end()) records_.push_back(record_of(use, nullptr));
+  else *before = record_of(use, &*before);
+}
+
+template class AttentionLog<float>;
+template class AttentionLog<double>;
+
+}  // namespace rapt::layers

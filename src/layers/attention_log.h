@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/observer.h"
+
+namespace rapt::layers {
+
+// What an attention layer was asked, kept: its weights are computed again by the fused engine, row by row, so that
+// nothing of the size queries × keys is stored. Copies share their numbers.
+struct AttentionRecord {
+  std::string name;
+  ConstView q;            // [batch, heads, steps, dim]
+  ConstView k;            // [batch, heads or fewer, keys, dim]
+  AttendOptions options;  // its views, like q and k, look into `storage`
+  std::int64_t rows = 0;  // the first queries count
+  bool by_position = false;
+  std::shared_ptr<const void> storage;
+
+  std::int64_t batches() const { return q.shape[0]; }
+  std::int64_t heads() const { return q.shape[1]; }
+  std::int64_t keys() const { return k.shape[2]; }
+
+  // The weights of rows [begin, end) of one head, [end − begin, keys]. Throws where there are no such rows.
+  void weights(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end, float* out) const;
+};
+
+// Keeps a record of every attention layer of one computation, in the order of their first use. A layer that is asked
+// one step after the other leaves one record of all steps.
+template <class T>
+class AttentionLog final : public AttentionObserver<T> {
+ public:
+  void attended(const Attended<T>& use) override;
+  const std::vector<AttentionRecord>& records() const { return records_; }
+
+ private:
+  std::vector<AttentionRecord> records_;
+};
+
+}  // namespace rapt::layers

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tensor/attention.h"
+
+namespace rapt::layers {
+
+// One use of an attention layer, while it happens: the call's tensors are good until attended() returns.
+template <class T>
+struct Attended {
+  std::string_view name;         // of the layer: "encoder.0.self"
+  const AttentionCall<T>& call;  // q and k as they are scored, [batch, heads, steps, dim]
+  std::int64_t queries = 0;      // the first ones are the layer's; any after them only fill up
+  bool by_position = false;      // whether scores look at where queries and keys stand
+};
+
+// Told of every attention of a graph that carries it.
+template <class T>
+class AttentionObserver {
+ public:
+  virtual ~AttentionObserver() = default;
+  virtual void attended(const Attended<T>& use) = 0;
+};
+
+}  // namespace rapt::layers
