@@ -8,6 +8,7 @@
 #include "rapt/error.h"
 #include "tensor/random.h"
 #include "tensor/token_ids.h"
+#include "training/sequence_objective.h"
 #include "training/trainer.h"
 
 namespace rapt::bench {
@@ -113,7 +114,10 @@ class TrainRunner {
       : spec_(spec),
         options_(options_of(spec)),
         model_(spec.model, spec.sizes()),
-        trainer_(model_, options_, training::Batches(spec.examples(spec.batch), spec.batch, kSeed), {}, {}, threads) {}
+        trainer_(std::make_shared<training::SequenceObjective>(
+                     model_, training::Batches(spec.examples(spec.batch), spec.batch, kSeed),
+                     std::vector<training::Question>{}, options_.label_smoothing),
+                 options_, {}, threads) {}
 
   const SequenceModel& model() const { return model_; }
   void operator()() { trainer_.train_batch(0); }
@@ -136,7 +140,7 @@ class TrainRunner {
     const training::Progress before = trainer_.progress();
     (*this)();
     const training::Progress& after = trainer_.progress();
-    return (after.loss - before.loss) / static_cast<double>(after.tokens - before.tokens);
+    return (after.loss - before.loss) / static_cast<double>(after.units - before.units);
   }
 
   const TrainingCase& spec_;

@@ -8,6 +8,7 @@
 #include "pictures/heatmap.h"
 #include "pictures/picture_file.h"
 #include "rapt/threads.h"
+#include "tasks/sequence_run.h"
 #include "tensor/files.h"
 
 namespace rapt::cli {
@@ -43,7 +44,7 @@ struct Line {
 
 class Decoding {
  public:
-  Decoding(const DecodeArguments& a, tasks::LoadedRun run)
+  Decoding(const DecodeArguments& a, tasks::SequenceRun run)
       : a_(a),
         run_(std::move(run)),
         source_(run_.config.source_symbols),
@@ -145,7 +146,7 @@ class Decoding {
   }
 
   const DecodeArguments& a_;
-  tasks::LoadedRun run_;
+  tasks::SequenceRun run_;
   tasks::Vocabulary source_, target_;
   int threads_;
   training::SearchOptions search_;
@@ -158,7 +159,7 @@ class Decoding {
 };
 
 void decode(const DecodeArguments& a) {
-  Decoding decoding(a, tasks::load_run(a.run));
+  Decoding decoding(a, tasks::load_sequence_run(a.run));
   for (const std::string& text : a.texts) decoding.add(text);
   if (a.texts.empty()) {
     std::string line;

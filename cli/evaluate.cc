@@ -6,6 +6,9 @@
 #include "cli/run_report.h"
 #include "cli/verbs.h"
 #include "rapt/threads.h"
+#include "tasks/sequence_experiment.h"
+#include "tasks/sequence_run.h"
+#include "training/sequence_objective.h"
 
 namespace rapt::cli {
 namespace {
@@ -27,7 +30,36 @@ struct EvaluateArguments {
   bool json = false;
 };
 
-std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::RunConfig& config) {
+tasks::Split split_of(const EvaluateArguments& a) {
+  return parse_choice<tasks::Split>(
+      "evaluate: --split", a.split,
+      {{"test", tasks::Split::test}, {"valid", tasks::Split::valid}, {"train", tasks::Split::train}});
+}
+
+bool is_sequence_run(const std::string& run) {
+  const std::string task = tasks::task_of_run(run);
+  for (const tasks::TaskInfo& info : tasks::sequence_family().tasks)
+    if (info.name == task) return true;
+  return false;
+}
+
+// Runs on images and scenes: their own held-out examples.
+void evaluate_other(const EvaluateArguments& a) {
+  if (!a.data.empty() || !a.beam.empty() || !a.length_penalty.empty() || a.by_length)
+    throw Error("evaluate: --data, --beam, --length-penalty and --by-length are for runs on sequences; " + a.run +
+                " is a run on " + tasks::task_of_run(a.run));
+  const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
+  const std::unique_ptr<tasks::Experiment> run = tasks::open_experiment(a.run);
+  const std::vector<float> values = tasks::best_weights(a.run, run->objective()->parameters());
+  const auto scores = run->score(split_of(a), values.data(), threads);
+  if (!scores) throw Error("evaluate: --split: the run has no examples for " + a.split);
+  Json result{{"run", a.run}};
+  result.update(scores_json(*scores));
+  if (a.json) std::cout << result.dump(2) << std::endl;
+  else std::cout << scores_line(*scores) << "\n";
+}
+
+std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::SequenceRunConfig& config) {
   if (!a.data.empty()) {
     if (config.data.source == tasks::Source::cases) {
       // Its sources have a tag that is one token.
@@ -40,15 +72,18 @@ std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::RunCo
     return tasks::read_pairs(a.data, config.data.source_units, config.data.target_units, config.data.longest).examples;
   }
   tasks::TaskData data = tasks::load_data(config.data);
-  const auto split = parse_choice<int>("evaluate: --split", a.split, {{"test", 0}, {"valid", 1}, {"train", 2}});
-  std::vector<tasks::Example>& list = split == 0 ? data.test : split == 1 ? data.valid : data.train;
+  const tasks::Split split = split_of(a);
+  std::vector<tasks::Example>& list = split == tasks::Split::test    ? data.test
+                                      : split == tasks::Split::valid ? data.valid
+                                                                     : data.train;
   if (list.empty())
     throw Error("evaluate: --split: the run has no examples for " + a.split + "; give some by --data FILE");
   return std::move(list);
 }
 
 void evaluate(const EvaluateArguments& a) {
-  tasks::LoadedRun run = tasks::load_run(a.run);
+  if (!is_sequence_run(a.run)) return evaluate_other(a);
+  tasks::SequenceRun run = tasks::load_sequence_run(a.run);
   training::SearchOptions search;
   if (!a.beam.empty()) search.beam = static_cast<int>(parse_integers("evaluate: --beam", a.beam, "1 to 1000", 1)[0]);
   if (search.beam < 1 || search.beam > 1000) refuse("evaluate: --beam", a.beam, "1 to 1000");
@@ -60,7 +95,7 @@ void evaluate(const EvaluateArguments& a) {
   const auto score = [&](std::span<const training::Question> questions) {
     return training::validate(*run.model, run.values.data(), questions, search, threads);
   };
-  const training::Validation total = score(all);
+  const training::Scores total = named(score(all));
   Json result{{"run", a.run}, {"beam", search.beam}};
   result.update(scores_json(total));
   std::vector<std::vector<std::string>> table{{"source length", "sequences", "exact match", "symbol error"}};
@@ -70,7 +105,7 @@ void evaluate(const EvaluateArguments& a) {
     for (const auto& [length, group] : groups) {
       const training::Validation v = score(group);
       Json row{{"length", length}};
-      row.update(scores_json(v));
+      row.update(scores_json(named(v)));
       result["by_length"].push_back(row);
       table.push_back({std::to_string(length), std::to_string(group.size()), format_number(v.scores.exact_match()),
                        format_number(v.scores.symbol_error_rate())});

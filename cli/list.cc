@@ -9,7 +9,7 @@
 #include "cli/parameters.h"
 #include "cli/verbs.h"
 #include "rapt/registry.h"
-#include "tasks/run.h"
+#include "tasks/experiment.h"
 
 namespace rapt::cli {
 namespace {
@@ -100,8 +100,9 @@ Json all_json() {
   for (const auto& [name, formula] : kPositions)
     all["encodings"].push_back({{"name", name}, {"formula", formula}, {"option", "--positions " + std::string(name)}});
   all["tasks"] = Json::array();
-  for (const tasks::TaskInfo& task : tasks::all_tasks())
-    all["tasks"].push_back({{"name", task.name}, {"about", task.about}});
+  for (const tasks::Family& family : tasks::all_families())
+    for (const tasks::TaskInfo& task : family.tasks)
+      all["tasks"].push_back({{"name", task.name}, {"about", task.about}});
   for (const MechanismInfo* info : all_mechanisms()) {
     const Json entry{{"name", info->name},
                      {"formula", info->formula},
@@ -157,8 +158,8 @@ void print_tables() {
     positions.push_back({name, formula, "--positions " + std::string(name)});
   std::cout << format_table(positions) << "\n";
   Table rows{{"task", "what it asks for"}};
-  for (const tasks::TaskInfo& task : tasks::all_tasks())
-    rows.push_back({std::string(task.name), std::string(task.about)});
+  for (const tasks::Family& family : tasks::all_families())
+    for (const tasks::TaskInfo& task : family.tasks) rows.push_back({std::string(task.name), std::string(task.about)});
   std::cout << format_table(rows);
 }
 

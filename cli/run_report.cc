@@ -1,8 +1,7 @@
 #include "cli/run_report.h"
 
+#include <algorithm>
 #include <cstdio>
-
-#include "tasks/field_text.h"
 
 namespace rapt::cli {
 
@@ -12,37 +11,37 @@ std::string format_number(double x) {
   return text;
 }
 
-std::string describe(const tasks::RunConfig& config, std::int64_t parameters) {
-  std::string text(tasks::name_of(config.model.kind));
-  if (config.model.kind == models::Kind::seq2seq) {
-    const models::Seq2seqConfig& m = config.model.seq2seq;
-    text += std::string(" of ") + (m.bidirectional ? "bidirectional " : "") + std::string(tasks::name_of(m.cell)) +
-            " layers: " + std::to_string(m.layers) + " × " + std::to_string(m.hidden) + " units, attention " +
-            m.attention;
-    if (m.attention == "none") text += ", conditioned at " + std::string(tasks::name_of(m.conditioning));
-    if (m.input_feeding) text += ", input feeding";
-  } else {
-    const models::TransformerConfig& m = config.model.transformer;
-    text += ": " + std::to_string(m.layers) + " layers of width " + std::to_string(m.width) + ", " +
-            std::to_string(m.heads) + " heads of " + m.attention + ", positions " +
-            std::string(tasks::name_of(m.positions));
+std::string score_text(const training::Score& score) {
+  char text[48];
+  switch (score.form) {
+    case training::Score::Form::fraction: std::snprintf(text, sizeof text, "%.2f %%", 100 * score.value); break;
+    case training::Score::Form::number: std::snprintf(text, sizeof text, "%.4f", score.value); break;
+    case training::Score::Form::count: std::snprintf(text, sizeof text, "%.0f", score.value); break;
   }
-  return text + "; " + std::to_string(parameters) + " parameters";
-}
-
-std::string scores_line(const training::Validation& v) {
-  char text[192];
-  std::snprintf(text, sizeof text,
-                "%lld sequences, exact match %.2f %%, symbol error %.2f %%, tokens right %.2f %%, loss %.4f",
-                static_cast<long long>(v.scores.sequences()), 100 * v.scores.exact_match(),
-                100 * v.scores.symbol_error_rate(), 100 * v.scores.token_accuracy(), v.loss);
   return text;
 }
 
-nlohmann::ordered_json scores_json(const training::Validation& v) {
-  return {{"sequences", v.scores.sequences()},           {"exact_match", v.scores.exact_match()},
-          {"sequence_error", v.scores.sequence_error()}, {"symbol_error", v.scores.symbol_error_rate()},
-          {"token_accuracy", v.scores.token_accuracy()}, {"loss", v.loss}};
+std::string named_score(const training::Score& score) {
+  std::string name = score.name;
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return score.form == training::Score::Form::count ? score_text(score) + " " + name : name + " " + score_text(score);
+}
+
+std::string scores_line(const training::Scores& scores) {
+  std::string line;
+  for (const training::Score& score : scores.list) line += named_score(score) + ", ";
+  char loss[32];
+  std::snprintf(loss, sizeof loss, "loss %.4f", scores.loss);
+  return line + loss;
+}
+
+nlohmann::ordered_json scores_json(const training::Scores& scores) {
+  nlohmann::ordered_json json;
+  for (const training::Score& score : scores.list)
+    if (score.form == training::Score::Form::count) json[score.name] = static_cast<std::int64_t>(score.value);
+    else json[score.name] = score.value;
+  json["loss"] = scores.loss;
+  return json;
 }
 
 }  // namespace rapt::cli

@@ -4,17 +4,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tasks/run.h"
-#include "training/evaluation.h"
+#include "training/objective.h"
 
 // How the verbs train, evaluate and decode speak of a run.
 namespace rapt::cli {
 
-// "seq2seq lstm, hidden 64, …; 75,784 parameters"
-std::string describe(const tasks::RunConfig& config, std::int64_t parameters);
+// "exact match 99.80 %": a score with its name, and without.
+std::string named_score(const training::Score& score);
+std::string score_text(const training::Score& score);
 
-std::string scores_line(const training::Validation& validation);
-nlohmann::ordered_json scores_json(const training::Validation& validation);
+std::string scores_line(const training::Scores& scores);
+nlohmann::ordered_json scores_json(const training::Scores& scores);
 
 // Four significant digits.
 std::string format_number(double x);

@@ -13,7 +13,7 @@
 #include "cli/train_options.h"
 #include "cli/verbs.h"
 #include "rapt/threads.h"
-#include "tasks/run.h"
+#include "tasks/experiment.h"
 #include "training/trainer.h"
 
 namespace rapt::cli {
@@ -71,127 +71,122 @@ std::map<std::string, std::string> data_options(const TrainArguments& a) {
   const auto absolute = [](const std::string& path) {
     return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
   };
-  put("train", absolute(a.data));
+  put(a.task.empty() ? "train" : "data", absolute(a.data));
   put("valid", absolute(a.valid));
   put("test", absolute(a.test));
   put("source_tokens", a.source_tokens.empty() ? a.tokens : a.source_tokens);
   put("target_tokens", a.target_tokens.empty() ? a.tokens : a.target_tokens);
   put("longest", a.longest);
+  put("model", a.model);
   return options;
 }
 
-tasks::RunConfig new_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
-  if (a.task.empty() == a.data.empty())
-    throw Error(a.task.empty() ? "train: got neither a TASK nor --data FILE, takes one of them"
-                               : "train: got the task '" + a.task + "' and --data, takes one of them");
+std::unique_ptr<tasks::Experiment> new_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
+  if (a.task.empty() && a.data.empty())
+    throw Error("train: got neither a TASK nor --data FILE, takes one of them; `rapt list` names the tasks");
   if (a.task == "pairs") throw Error("train: the task pairs takes its file by --data FILE");
-  tasks::RunConfig config = tasks::task_defaults(a.task.empty() ? "pairs" : a.task);
-  if (!a.config.empty()) tasks::apply_file(config, a.config);
   settings.merge(data_options(a));
-  if (!a.model.empty()) settings["model"] = a.model;
-  tasks::apply_options(config, "train", std::move(settings));
   if (std::filesystem::exists(std::filesystem::path(a.out) / "config.json"))
     throw Error("train: --out: " + a.out +
                 " holds a run already; --resume goes on with it, another name starts a new one");
-  return config;
+  return tasks::start_experiment(a.task.empty() ? "pairs" : a.task, {a.config, std::move(settings)});
 }
 
 // A resumed run keeps its settings; it may only be made longer.
-tasks::RunConfig old_run(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
-  tasks::RunConfig config = tasks::read_config(a.out);
-  std::map<std::string, std::string> allowed;
-  for (const auto& [name, text] : settings) {
+std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a,
+                                           const std::map<std::string, std::string>& settings) {
+  for (const auto& [name, text] : settings)
     if (name != "epochs" && name != "patience")
       throw Error("train: --" + name +
                   ": a run keeps its settings when it is resumed; only --epochs and --patience may change");
-    allowed[name] = text;
-  }
   if (!a.task.empty() || !a.data.empty() || !a.model.empty() || !a.config.empty())
     throw Error("train: --resume takes no task, data, model or configuration: the run in " + a.out + " has its own");
-  tasks::apply_options(config, "train", std::move(allowed));
-  return config;
+  return tasks::open_experiment(a.out, settings);
 }
 
-std::string percent(double fraction) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * fraction);
-  return text;
-}
-
-training::Observer observer(const tasks::RunConfig& config, Progress& bar, bool print, std::int64_t batches) {
+training::Observer observer(const training::TrainOptions& options, const std::string& unit, Progress& bar, bool print,
+                            std::int64_t batches) {
   training::Observer o;
-  const std::int64_t epochs = config.training.epochs;
   o.stop = [] { return interrupted.load(); };
-  o.on_step = [&bar, batches, epochs](const training::StepReport& r) {
-    char note[128];
-    std::snprintf(note, sizeof note, "epoch %lld/%lld  loss %.4f  tokens right %.1f %%  %.0f tokens/s",
-                  static_cast<long long>(r.epoch), static_cast<long long>(epochs), r.loss, 100 * r.token_accuracy,
-                  r.tokens_per_second);
+  o.on_step = [&bar, batches, epochs = options.epochs, unit](const training::StepReport& r) {
+    char note[160];
+    std::snprintf(note, sizeof note, "epoch %lld/%lld  loss %.4f  %ss right %.1f %%  %.0f %ss/s",
+                  static_cast<long long>(r.epoch), static_cast<long long>(epochs), r.loss, unit.c_str(),
+                  100 * r.accuracy, r.units_per_second, unit.c_str());
     bar.update((r.epoch - 1) * batches + r.batch, note);
   };
-  o.on_epoch = [&bar, print](const training::EpochReport& r) {
+  o.on_epoch = [&bar, print, unit](const training::EpochReport& r) {
     if (!print) return;
     bar.clear();
     char line[192];
-    std::snprintf(line, sizeof line, "epoch %3lld  loss %.4f  tokens right %6.2f %%", static_cast<long long>(r.epoch),
-                  r.loss, 100 * r.token_accuracy);
+    std::snprintf(line, sizeof line, "epoch %3lld  loss %.4f  %ss right %6.2f %%", static_cast<long long>(r.epoch),
+                  r.loss, unit.c_str(), 100 * r.accuracy);
     std::cout << line;
-    if (r.validated)
-      std::cout << "   valid: loss " << format_number(r.valid.loss) << "  exact "
-                << percent(r.valid.scores.exact_match()) << "  symbol error "
-                << percent(r.valid.scores.symbol_error_rate());
+    if (r.valid) {
+      std::cout << "   valid: loss " << format_number(r.valid->loss);
+      for (const training::Score& score : r.valid->list)
+        if (score.form != training::Score::Form::count) std::cout << "  " << named_score(score);
+    }
     std::cout << (r.best ? "  *" : "") << "   " << format_seconds(r.seconds) << std::endl;
   };
   return o;
 }
 
-Json train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+// What is told at the end of a run; the scores of its held-out data are kept for a table.
+struct Trained {
+  Json json;
+  std::vector<training::Score> scores;
+  std::string next_command;
+};
+
+Trained train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
-  tasks::RunConfig config = a.resume ? old_run(a, settings) : new_run(a, settings);
-  const tasks::TaskData data = tasks::load_data(config.data);
-  if (!a.resume) tasks::complete(config, data);
-  const models::SequenceModel model(config.model, config.sizes);
-  training::Batches batches(tasks::encode(config, data.train), config.training.batch, config.training.seed);
-  const std::int64_t per_epoch = batches.count();
-  training::Trainer trainer(model, config.training, std::move(batches), tasks::questions(config, data.valid), a.out,
-                            threads);
-  const bool started = std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors");
+  const std::unique_ptr<tasks::Experiment> run = a.resume ? old_run(a, settings) : new_run(a, settings);
+  const std::shared_ptr<training::Objective> objective = run->objective();
+  const training::TrainOptions& options = run->training();
+  training::Trainer trainer(objective, options, a.out, threads);
   if (!a.resume) {
     std::error_code error;
     std::filesystem::create_directories(a.out, error);
     if (error) throw Error("train: --out: cannot make " + a.out + ": " + error.message());
-  } else if (started) {
+  } else if (std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors")) {
     trainer.resume();
   }
-  tasks::write_config(a.out, config);
+  run->write_config(a.out);
+  const std::int64_t per_epoch = objective->batches();
+  const std::int64_t parameters = objective->parameters().count();
   if (!a.json)
-    std::cout << describe(config, model.parameters().count()) << "\n"
-              << data.train.size() << " examples to train on, " << data.valid.size() << " to validate, "
-              << data.test.size() << " to test; " << per_epoch << " steps an epoch, " << threads << " threads\n";
+    std::cout << run->about_model() << "; " << parameters << " parameters\n"
+              << run->about_data() << "; " << per_epoch << " steps an epoch, " << threads << " threads\n";
   const Interrupt guard;
-  Progress bar("training", config.training.epochs * per_epoch);
-  const auto end = trainer.run(observer(config, bar, !a.json, per_epoch));
+  Progress bar("training", options.epochs * per_epoch);
+  const auto end = trainer.run(observer(options, std::string(objective->unit()), bar, !a.json, per_epoch));
   bar.clear();
+  const training::Progress& progress = trainer.progress();
   if (end == training::Trainer::End::stopped) {
-    std::cout << "Stopped after epoch " << trainer.progress().epoch << " and " << trainer.progress().batch
+    std::cout << "Stopped after epoch " << progress.epoch << " and " << progress.batch
               << " steps; everything is saved. To go on:\n  rapt train --resume --out " << a.out << std::endl;
     throw ExitStatus{130};
   }
-  const std::vector<tasks::Example>& held_out = data.test.empty() ? data.valid : data.test;
-  Json result{{"run", a.out},
-              {"epochs", trainer.progress().epoch},
-              {"best_epoch", trainer.progress().best_epoch},
-              {"parameters", model.parameters().count()},
-              {"seconds", trainer.progress().seconds}};
-  if (!held_out.empty()) {
-    const training::Validation scores =
-        training::validate(model, trainer.values().data(), tasks::questions(config, held_out), {}, threads);
-    result["held_out"] = data.test.empty() ? "valid" : "test";
-    result.update(scores_json(scores));
-    if (!a.json)
-      std::cout << "Best weights (epoch " << trainer.progress().best_epoch
-                << "), held-out data: " << scores_line(scores) << "\n";
+  Trained result{{{"run", a.out},
+                  {"epochs", progress.epoch},
+                  {"best_epoch", progress.best_epoch},
+                  {"parameters", parameters},
+                  {"seconds", progress.seconds}},
+                 {},
+                 run->next_command(a.out)};
+  const char* held_out = "test";
+  auto scores = run->score(tasks::Split::test, trainer.values().data(), threads);
+  if (!scores) {
+    held_out = "valid";
+    scores = run->score(tasks::Split::valid, trainer.values().data(), threads);
   }
+  if (!scores) return result;
+  result.json["held_out"] = held_out;
+  result.json.update(scores_json(*scores));
+  result.scores = scores->list;
+  if (!a.json)
+    std::cout << "Best weights (epoch " << progress.best_epoch << "), held-out data: " << scores_line(*scores) << "\n";
   return result;
 }
 
@@ -208,8 +203,7 @@ Json compare(const TrainArguments& a, const std::map<std::string, std::string>& 
     begin = end + 1;
   }
   Json rows = Json::array();
-  std::vector<std::vector<std::string>> table{
-      {name, "parameters", "best epoch", "exact match", "symbol error", "time"}};
+  std::vector<std::vector<std::string>> table{{name, "parameters", "best epoch"}};
   for (const std::string& value : values) {
     TrainArguments one = a;
     one.out = (std::filesystem::path(a.out) / value).string();
@@ -223,12 +217,21 @@ Json compare(const TrainArguments& a, const std::map<std::string, std::string>& 
       own.clear();
     }
     if (!a.json) std::cout << "== " << name << " " << value << "\n";
-    Json row = train(one, own);
-    table.push_back({value, std::to_string(row["parameters"].get<std::int64_t>()),
-                     std::to_string(row["best_epoch"].get<std::int64_t>()),
-                     row.contains("exact_match") ? percent(row["exact_match"]) : "-",
-                     row.contains("symbol_error") ? percent(row["symbol_error"]) : "-",
-                     format_seconds(row["seconds"])});
+    Trained trained = train(one, own);
+    Json& row = trained.json;
+    std::vector<std::string>& cells = table.emplace_back();
+    cells = {value, std::to_string(row["parameters"].get<std::int64_t>()),
+             std::to_string(row["best_epoch"].get<std::int64_t>())};
+    const bool first = table.size() == 2;
+    for (const training::Score& score : trained.scores) {
+      if (score.form == training::Score::Form::count) continue;
+      std::string title = score.name;
+      std::replace(title.begin(), title.end(), '_', ' ');
+      if (first) table[0].push_back(title);
+      cells.push_back(score_text(score));
+    }
+    if (first) table[0].emplace_back("time");
+    cells.push_back(format_seconds(row["seconds"]));
     row[name] = value;
     rows.push_back(std::move(row));
   }
@@ -238,9 +241,14 @@ Json compare(const TrainArguments& a, const std::map<std::string, std::string>& 
 
 void run_train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
   if (a.out.empty()) throw Error("train: --out RUN is missing: the directory of the run");
-  const Json result = a.compare.empty() ? train(a, settings) : compare(a, settings);
-  if (a.json) std::cout << result.dump(2) << std::endl;
-  else if (a.compare.empty()) std::cout << "Try it:  rapt decode " << a.out << " TEXT" << std::endl;
+  if (!a.compare.empty()) {
+    const Json rows = compare(a, settings);
+    if (a.json) std::cout << rows.dump(2) << std::endl;
+    return;
+  }
+  const Trained trained = train(a, settings);
+  if (a.json) std::cout << trained.json.dump(2) << std::endl;
+  else if (!trained.next_command.empty()) std::cout << "Try it:  " << trained.next_command << std::endl;
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "cli/options.h"
 #include "tasks/fields.h"
-#include "tasks/run.h"
+#include "tasks/sequence_run.h"
 
 namespace rapt::cli {
 namespace {

@@ -2,12 +2,12 @@
 
 #include "rapt/error.h"
 #include "rapt/threads.h"
-#include "tasks/run.h"
+#include "tasks/sequence_run.h"
 
 namespace rapt {
 
 struct TrainedModel::Parts {
-  tasks::LoadedRun run;
+  tasks::SequenceRun run;
   tasks::Vocabulary source, target;
 
   std::vector<int> ids(std::string_view text) const {
@@ -17,7 +17,7 @@ struct TrainedModel::Parts {
 };
 
 TrainedModel::TrainedModel(const std::filesystem::path& run) : parts_(std::make_unique<Parts>()) {
-  parts_->run = tasks::load_run(run);
+  parts_->run = tasks::load_sequence_run(run);
   parts_->source = tasks::Vocabulary(parts_->run.config.source_symbols);
   parts_->target = tasks::Vocabulary(parts_->run.config.target_symbols);
 }

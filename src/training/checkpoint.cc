@@ -70,7 +70,7 @@ void save_state(const std::filesystem::path& path, const layers::Parameters& par
                       {"batch", p.batch},
                       {"step", p.step},
                       {"loss", p.loss},
-                      {"tokens", p.tokens},
+                      {"units", p.units},
                       {"correct", p.correct},
                       {"best_score", p.best_score},
                       {"best_loss", p.best_loss},
@@ -98,7 +98,7 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
     whole("epoch", p.epoch);
     whole("batch", p.batch);
     whole("step", p.step);
-    whole("tokens", p.tokens);
+    whole("units", p.units);
     whole("correct", p.correct);
     whole("best_epoch", p.best_epoch);
     progress.at("loss").get_to(p.loss);

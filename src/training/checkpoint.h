@@ -14,7 +14,7 @@ struct Progress {
   std::int64_t batch = 0;  // finished ones of the next epoch
   std::int64_t step = 0;   // of the optimiser
   double loss = 0;         // sums over the batches of the unfinished epoch
-  std::int64_t tokens = 0;
+  std::int64_t units = 0;
   std::int64_t correct = 0;
   double best_score = 0;
   double best_loss = 0;

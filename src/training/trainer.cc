@@ -10,7 +10,6 @@
 #include "rapt/error.h"
 #include "tensor/files.h"
 #include "tensor/random.h"
-#include "tensor/token_ids.h"
 
 namespace rapt::training {
 namespace {
@@ -24,26 +23,24 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-// What one thread computes of a batch: its examples, its tape, its gradients.
+// What one thread computes of a batch: its tape, its gradients.
 struct Trainer::Part {
-  Batch batch;
+  std::int64_t units = 0;
   Tape<float> tape;
   std::vector<float> gradients;
   LossSums sums;
 };
 
-Trainer::Trainer(const SequenceModel& model, const TrainOptions& options, Batches batches, std::vector<Question> valid,
-                 std::filesystem::path directory, int threads)
-    : model_(model),
+Trainer::Trainer(std::shared_ptr<Objective> objective, const TrainOptions& options, std::filesystem::path directory,
+                 int threads)
+    : objective_(std::move(objective)),
       options_(options),
-      batches_(std::move(batches)),
-      valid_(std::move(valid)),
       directory_(std::move(directory)),
       threads_(threads),
-      update_(options, model.parameters().size()) {
-  const auto size = static_cast<std::size_t>(model.parameters().size());
+      update_(options, objective_->parameters().size()) {
+  const auto size = static_cast<std::size_t>(objective_->parameters().size());
   values_.resize(size);
-  model.parameters().initialize(values_.data(), options.seed);
+  objective_->parameters().initialize(values_.data(), options.seed);
   for (std::int64_t p = 0; p < std::max<std::int64_t>(1, options.parts); ++p) {
     parts_.push_back(std::make_unique<Part>());
     parts_.back()->gradients.assign(size, 0.0F);
@@ -53,7 +50,7 @@ Trainer::Trainer(const SequenceModel& model, const TrainOptions& options, Batche
 
 Trainer::~Trainer() = default;
 
-std::int64_t Trainer::total_steps() const { return options_.epochs * batches_.count(); }
+std::int64_t Trainer::total_steps() const { return options_.epochs * objective_->batches(); }
 
 bool Trainer::is_done() const {
   const bool stale = options_.patience > 0 && progress_.epoch - progress_.best_epoch >= options_.patience;
@@ -62,15 +59,15 @@ bool Trainer::is_done() const {
 
 void Trainer::resume() {
   State state{&values_, &update_.mean(), &update_.square(), {}};
-  load_state(directory_ / "state.safetensors", model_.parameters(), state);
+  load_state(directory_ / "state.safetensors", objective_->parameters(), state);
   progress_ = state.progress;
-  if (progress_.batch > batches_.count())
+  if (progress_.batch > objective_->batches())
     throw Error((directory_ / "state.safetensors").string() + ": got a run of more batches than the data has");
   reload_metrics();
 }
 
 void Trainer::save() {
-  save_state(directory_ / "state.safetensors", model_.parameters(),
+  save_state(directory_ / "state.safetensors", objective_->parameters(),
              {&values_, &update_.mean(), &update_.square(), progress_});
 }
 
@@ -89,16 +86,15 @@ void Trainer::reload_metrics() {
 }
 
 void Trainer::write_metrics(const EpochReport& r) {
-  json line{{"epoch", r.epoch},     {"step", r.step},
-            {"loss", r.loss},       {"token_accuracy", r.token_accuracy},
-            {"rate", r.rate},       {"tokens_per_second", r.tokens_per_second},
-            {"seconds", r.seconds}, {"best", r.best}};
-  if (r.validated) {
-    line["valid_loss"] = r.valid.loss;
-    line["valid_token_accuracy"] = r.valid.scores.token_accuracy();
-    line["valid_exact_match"] = r.valid.scores.exact_match();
-    line["valid_symbol_error"] = r.valid.scores.symbol_error_rate();
+  const std::string unit(objective_->unit());
+  json line{{"epoch", r.epoch}, {"step", r.step},       {"loss", r.loss}, {unit + "_accuracy", r.accuracy},
+            {"rate", r.rate},   {"seconds", r.seconds}, {"best", r.best}, {unit + "s_per_second", r.units_per_second}};
+  if (r.valid) {
+    line["valid_loss"] = r.valid->loss;
+    for (const Score& score : r.valid->list)
+      if (score.form != Score::Form::count) line["valid_" + score.name] = score.value;
   }
+  if (json more = objective_->record(values_.data()); more.is_object()) line.update(more);
   metrics_.push_back(line.dump());
   std::string text;
   for (const std::string& one : metrics_) text += one + "\n";
@@ -107,28 +103,26 @@ void Trainer::write_metrics(const EpochReport& r) {
 
 void Trainer::train_batch(std::int64_t n) {
   const auto count = static_cast<std::int64_t>(parts_.size());
-  std::int64_t tokens = 0;
+  std::int64_t units = 0;
   for (std::int64_t p = 0; p < count; ++p) {
     Part& part = *parts_[static_cast<std::size_t>(p)];
-    batches_.make_part(n, p, count, part.batch);
-    tokens += part.batch.size > 0 ? part.batch.target_tokens() : 0;
+    part.units = objective_->prepare(n, p, count);
+    units += part.units;
   }
-  const float weight = 1.0F / static_cast<float>(tokens);
+  const float weight = 1.0F / static_cast<float>(units);
   parallel_for(count, threads_, [&](std::int64_t p, int) {
     Part& part = *parts_[static_cast<std::size_t>(p)];
     part.sums = {};
-    if (part.batch.size == 0) return;
+    if (part.units == 0) return;
     part.tape.reset();
-    layers::Graph<float> graph(part.tape, model_.parameters(), values_.data(), part.gradients.data());
+    layers::Graph<float> graph(part.tape, objective_->parameters(), values_.data(), part.gradients.data());
     graph.train(Random(options_.seed, 0x64726f70U, progress_.step, p).next_u64());
-    const Tensor<float> logits = model_.logits<float>(graph, part.batch);
-    part.sums = cross_entropy(part.tape, logits, part.batch.target_out, kPad,
-                              static_cast<float>(options_.label_smoothing), weight);
+    part.sums = objective_->loss(graph, p, weight);
     part.tape.backward();
   });
   for (const auto& part : parts_) {
     progress_.loss += part->sums.loss;
-    progress_.tokens += part->sums.tokens;
+    progress_.units += part->sums.tokens;
     progress_.correct += part->sums.correct;
   }
   ++progress_.step;
@@ -144,23 +138,22 @@ void Trainer::require_finite(double number) const {
                 "; a smaller --rate or a --clip may help; the last saved state is kept");
 }
 
-EpochReport Trainer::finish_epoch(double rate, double tokens_per_second) {
+EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
   EpochReport report;
   report.epoch = progress_.epoch + 1;
   report.step = progress_.step;
-  report.loss = progress_.loss / static_cast<double>(std::max<std::int64_t>(1, progress_.tokens));
-  report.token_accuracy =
-      static_cast<double>(progress_.correct) / static_cast<double>(std::max<std::int64_t>(1, progress_.tokens));
+  report.loss = progress_.loss / static_cast<double>(std::max<std::int64_t>(1, progress_.units));
+  report.accuracy =
+      static_cast<double>(progress_.correct) / static_cast<double>(std::max<std::int64_t>(1, progress_.units));
   report.rate = rate;
-  report.tokens_per_second = tokens_per_second;
+  report.units_per_second = units_per_second;
   report.seconds = progress_.seconds;
   double score = -report.loss;
   double loss = report.loss;
-  if (!valid_.empty()) {
-    report.validated = true;
-    report.valid = validate(model_, values_.data(), valid_, {}, threads_);
-    score = report.valid.scores.exact_match();
-    loss = report.valid.loss;
+  report.valid = objective_->validate(values_.data(), threads_);
+  if (report.valid) {
+    score = report.valid->goal;
+    loss = report.valid->loss;
   }
   require_finite(loss);
   if (progress_.best_epoch == 0 || score > progress_.best_score ||
@@ -169,12 +162,12 @@ EpochReport Trainer::finish_epoch(double rate, double tokens_per_second) {
     progress_.best_score = score;
     progress_.best_loss = loss;
     progress_.best_epoch = report.epoch;
-    save_weights(directory_ / "model.safetensors", model_.parameters(), values_.data());
+    save_weights(directory_ / "model.safetensors", objective_->parameters(), values_.data());
   }
   ++progress_.epoch;
   progress_.batch = 0;
   progress_.loss = 0;
-  progress_.tokens = progress_.correct = 0;
+  progress_.units = progress_.correct = 0;
   progress_.finished = is_done();
   return report;
 }
@@ -182,23 +175,23 @@ EpochReport Trainer::finish_epoch(double rate, double tokens_per_second) {
 Trainer::End Trainer::run(const Observer& observer) {
   Clock::time_point last_save = Clock::now();
   while (!is_done()) {
-    batches_.start_epoch(progress_.epoch);
+    objective_->start_epoch(progress_.epoch);
     const Clock::time_point start = Clock::now();
     const double seconds_before = progress_.seconds;
-    const std::int64_t tokens_before = progress_.tokens;
+    const std::int64_t units_before = progress_.units;
     double speed = 0;
-    while (progress_.batch < batches_.count()) {
+    while (progress_.batch < objective_->batches()) {
       train_batch(progress_.batch);
       const double spent = seconds_since(start);
       progress_.seconds = seconds_before + spent;
-      speed = static_cast<double>(progress_.tokens - tokens_before) / std::max(spent, 1e-9);
+      speed = static_cast<double>(progress_.units - units_before) / std::max(spent, 1e-9);
       if (observer.on_step) {
-        const double tokens = static_cast<double>(std::max<std::int64_t>(1, progress_.tokens));
-        observer.on_step({progress_.epoch + 1, progress_.batch, batches_.count(), progress_.loss / tokens,
-                          static_cast<double>(progress_.correct) / tokens, speed});
+        const double units = static_cast<double>(std::max<std::int64_t>(1, progress_.units));
+        observer.on_step({progress_.epoch + 1, progress_.batch, objective_->batches(), progress_.loss / units,
+                          static_cast<double>(progress_.correct) / units, speed});
       }
       const bool stop = observer.stop && observer.stop();
-      if (stop || (seconds_since(last_save) > kSecondsBetweenSaves && progress_.batch < batches_.count())) {
+      if (stop || (seconds_since(last_save) > kSecondsBetweenSaves && progress_.batch < objective_->batches())) {
         save();
         last_save = Clock::now();
       }
@@ -210,7 +203,7 @@ Trainer::End Trainer::run(const Observer& observer) {
     last_save = Clock::now();
     if (observer.on_epoch) observer.on_epoch(report);
   }
-  load_weights(directory_ / "model.safetensors", model_.parameters(), values_.data());
+  load_weights(directory_ / "model.safetensors", objective_->parameters(), values_.data());
   return End::finished;
 }
 

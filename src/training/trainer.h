@@ -6,7 +6,7 @@
 #include <string>
 
 #include "training/checkpoint.h"
-#include "training/evaluation.h"
+#include "training/objective.h"
 #include "training/optimizer.h"
 
 namespace rapt::training {
@@ -15,21 +15,20 @@ struct StepReport {
   std::int64_t epoch = 0;  // from 1
   std::int64_t batch = 0;  // finished ones of this epoch
   std::int64_t batches = 0;
-  double loss = 0;            // of this epoch so far
-  double token_accuracy = 0;  // the same
-  double tokens_per_second = 0;
+  double loss = 0;      // of this epoch so far
+  double accuracy = 0;  // the same
+  double units_per_second = 0;
 };
 
 struct EpochReport {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
   double loss = 0;
-  double token_accuracy = 0;
+  double accuracy = 0;
   double rate = 0;
-  double tokens_per_second = 0;
+  double units_per_second = 0;
   double seconds = 0;  // of training so far
-  bool validated = false;
-  Validation valid;
+  std::optional<Scores> valid;
   bool best = false;
 };
 
@@ -40,12 +39,12 @@ struct Observer {
   std::function<bool()> stop;
 };
 
-// Trains a model in a directory: state.safetensors to go on from, model.safetensors with the best weights, and
+// Trains towards an objective in a directory: state.safetensors to go on from, model.safetensors with the best weights, and
 // metrics.jsonl with a line for each epoch. All are replaced as a whole, so that none is ever half-written.
 class Trainer {
  public:
-  Trainer(const SequenceModel& model, const TrainOptions& options, Batches batches, std::vector<Question> valid,
-          std::filesystem::path directory, int threads);
+  Trainer(std::shared_ptr<Objective> objective, const TrainOptions& options, std::filesystem::path directory,
+          int threads);
   ~Trainer();
 
   // Goes on from the directory's state.
@@ -64,7 +63,7 @@ class Trainer {
  private:
   struct Part;
 
-  EpochReport finish_epoch(double rate, double tokens_per_second);
+  EpochReport finish_epoch(double rate, double units_per_second);
   void save();
   void write_metrics(const EpochReport& report);
   void reload_metrics();
@@ -73,10 +72,8 @@ class Trainer {
   bool is_done() const;
   void require_finite(double number) const;
 
-  const SequenceModel& model_;
+  std::shared_ptr<Objective> objective_;
   TrainOptions options_;
-  Batches batches_;
-  std::vector<Question> valid_;
   std::filesystem::path directory_;
   int threads_;
   std::vector<float> values_;

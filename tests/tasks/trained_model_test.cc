@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "rapt/error.h"
-#include "tasks/run.h"
+#include "tasks/experiment.h"
 #include "tests/tensor/temporary_directory.h"
 #include "training/trainer.h"
 
@@ -15,24 +15,18 @@ namespace {
 
 // A run of one epoch, as `rapt train` makes it.
 void train_small(const std::string& directory, const char* attention) {
-  tasks::RunConfig config = tasks::task_defaults("reverse");
-  tasks::apply_options(config, "train",
-                       {{"attention", attention},
-                        {"train_size", "60"},
-                        {"valid_size", "5"},
-                        {"test_size", "5"},
-                        {"max_length", "5"},
-                        {"hidden", "8"},
-                        {"epochs", "1"}});
-  const tasks::TaskData data = tasks::load_data(config.data);
-  tasks::complete(config, data);
+  const auto run = tasks::start_experiment("reverse", {{},
+                                                       {{"attention", attention},
+                                                        {"train_size", "60"},
+                                                        {"valid_size", "5"},
+                                                        {"test_size", "5"},
+                                                        {"max_length", "5"},
+                                                        {"hidden", "8"},
+                                                        {"batch", "16"},
+                                                        {"epochs", "1"}}});
   std::filesystem::create_directories(directory);
-  tasks::write_config(directory, config);
-  const models::SequenceModel model(config.model, config.sizes);
-  training::Trainer trainer(model, config.training,
-                            training::Batches(tasks::encode(config, data.train), 16, config.training.seed),
-                            tasks::questions(config, data.valid), directory, 1);
-  trainer.run({});
+  run->write_config(directory);
+  training::Trainer(run->objective(), run->training(), directory, 1).run({});
 }
 
 TEST(TrainedModel, AnswersAndShowsWhereItLooked) {

@@ -68,7 +68,7 @@ TEST(Checkpoints, ComeBackBitForBit) {
   EXPECT_EQ(p.batch, want.batch);
   EXPECT_EQ(p.step, want.step);
   EXPECT_EQ(p.loss, want.loss);
-  EXPECT_EQ(p.tokens, want.tokens);
+  EXPECT_EQ(p.units, want.units);
   EXPECT_EQ(p.correct, want.correct);
   EXPECT_EQ(p.best_score, want.best_score);
   EXPECT_EQ(p.best_loss, want.best_loss);
@@ -192,7 +192,7 @@ TEST(Checkpoints, BadProgressIsRefused) {
       EXPECT_NE(with(changed.dump()).find(path), std::string::npos) << changed;
     }
   }
-  for (const char* key : {"epoch", "batch", "step", "tokens", "correct", "best_epoch"})
+  for (const char* key : {"epoch", "batch", "step", "units", "correct", "best_epoch"})
     for (const nlohmann::json& wrong :
          {nlohmann::json(-1), nlohmann::json(1.5), nlohmann::json(1e30), nlohmann::json(18446744073709551615U)}) {
       nlohmann::json changed = good;

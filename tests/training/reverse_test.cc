@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "rapt/threads.h"
-#include "tasks/run.h"
+#include "tasks/experiment.h"
 #include "tests/tensor/temporary_directory.h"
 #include "training/trainer.h"
 
@@ -10,18 +10,10 @@ namespace {
 
 // The share of held-out strings that a run with the task's own settings gets right.
 double exact_match(const std::string& directory, const char* attention) {
-  tasks::RunConfig config = tasks::task_defaults("reverse");
-  config.model.seq2seq.attention = attention;
-  const tasks::TaskData data = tasks::load_data(config.data);
-  tasks::complete(config, data);
-  const models::SequenceModel model(config.model, config.sizes);
-  training::Trainer trainer(
-      model, config.training,
-      training::Batches(tasks::encode(config, data.train), config.training.batch, config.training.seed),
-      tasks::questions(config, data.valid), directory, default_threads());
+  const auto run = tasks::start_experiment("reverse", {{}, {{"attention", attention}}});
+  training::Trainer trainer(run->objective(), run->training(), directory, default_threads());
   trainer.run({});
-  return training::validate(model, trainer.values().data(), tasks::questions(config, data.test), {}, default_threads())
-      .scores.exact_match();
+  return run->score(tasks::Split::test, trainer.values().data(), default_threads())->get("exact_match");
 }
 
 // The contrast of document 001: 82.1 % without attention, 99.9 % with dot products.

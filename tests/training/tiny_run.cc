@@ -60,10 +60,16 @@ TinyRun::TinyRun(const models::ModelConfig& c) : config(c) {
                                           models::Sizes{kFirstSymbol + 3, kFirstSymbol + 3, longest + 1, longest + 1});
 }
 
+std::shared_ptr<Objective> TinyRun::objective(const std::vector<EncodedExample>& train,
+                                              const std::vector<Question>& valid) const {
+  return std::make_shared<SequenceObjective>(*model, Batches(train, options.batch, options.seed), valid,
+                                             options.label_smoothing);
+}
+
 std::unique_ptr<Trainer> TinyRun::trainer(const std::filesystem::path& directory) const {
-  return std::make_unique<Trainer>(*model, options,
-                                   Batches(reversed_strings(examples, 1, longest), options.batch, options.seed),
-                                   questions_of(reversed_strings(20, 2, longest)), directory, threads);
+  return std::make_unique<Trainer>(
+      objective(reversed_strings(examples, 1, longest), questions_of(reversed_strings(20, 2, longest))), options,
+      directory, threads);
 }
 
 Bits TinyRun::train(const std::filesystem::path& directory) const {

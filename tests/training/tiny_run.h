@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "training/sequence_objective.h"
 #include "training/trainer.h"
 
 // A small model on a small task: strings and the same backwards.
@@ -28,6 +29,8 @@ struct TinyRun {
   std::shared_ptr<SequenceModel> model;
 
   explicit TinyRun(const models::ModelConfig& c = tiny_seq2seq());
+  std::shared_ptr<Objective> objective(const std::vector<EncodedExample>& train,
+                                       const std::vector<Question>& valid) const;
   std::unique_ptr<Trainer> trainer(const std::filesystem::path& directory) const;
   // From the start to the end.
   Bits train(const std::filesystem::path& directory) const;

@@ -119,11 +119,11 @@ TEST(TrainerRuns, ReportEveryStepAndEpoch) {
     EXPECT_EQ(r.step, static_cast<std::int64_t>(4 * n + 4));
     EXPECT_EQ(r.loss, steps[4 * n + 3].loss);
     EXPECT_EQ(r.rate, rate_at(run.options, r.step, 12));
-    const double now = r.valid.scores.exact_match();
-    EXPECT_EQ(r.best, now > score || (now == score && r.valid.loss < loss)) << n;
+    const double now = r.valid->get("exact_match");
+    EXPECT_EQ(r.best, now > score || (now == score && r.valid->loss < loss)) << n;
     if (!r.best) continue;
     score = now;
-    loss = r.valid.loss;
+    loss = r.valid->loss;
   }
   EXPECT_EQ(trainer->values(), best);
   Bits stored(best.size());
@@ -137,7 +137,7 @@ TEST(TrainerRuns, DropoutChangesFromStepToStep) {
   run.options.rate = 0;
   const TemporaryDirectory directory;
   const std::vector<EncodedExample> equal(48, {{4, 5, 6}, {6, 5, 4}});
-  Trainer trainer(*run.model, run.options, Batches(equal, 16, 1), {}, directory.path(), 1);
+  Trainer trainer(run.objective(equal, {}), run.options, directory.path(), 1);
   std::vector<double> losses;  // of each step; a report has the mean of its epoch so far
   double before = 0;
   Observer observer;
@@ -156,14 +156,14 @@ TEST(TrainerRuns, DropoutChangesFromStepToStep) {
 TEST(TrainerRuns, WithoutValidation) {
   const TinyRun run;
   const TemporaryDirectory directory;
-  Trainer trainer(*run.model, run.options, Batches(reversed_strings(50, 1), 16, 1), {}, directory.path(), 1);
+  Trainer trainer(run.objective(reversed_strings(50, 1), {}), run.options, directory.path(), 1);
   std::vector<EpochReport> reports;
   Observer observer;
   observer.on_epoch = [&](const EpochReport& r) { reports.push_back(r); };
   EXPECT_EQ(trainer.run(observer), Trainer::End::finished);
   double least = 1e300;
   for (const EpochReport& r : reports) {
-    EXPECT_FALSE(r.validated);
+    EXPECT_FALSE(r.valid);
     EXPECT_EQ(r.best, r.loss < least);
     least = std::min(least, r.loss);
   }

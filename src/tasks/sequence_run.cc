@@ -1,31 +1,22 @@
-#include "tasks/run.h"
+#include "tasks/sequence_run.h"
 
 #include <algorithm>
-#include <array>
 
 #include "rapt/error.h"
+#include "tasks/experiment.h"
 #include "tasks/field_text.h"
 #include "tensor/files.h"
-#include "training/checkpoint.h"
 
 namespace rapt::tasks {
 namespace {
-
-constexpr std::array<TaskInfo, 3> kTasks{{
-    {"reverse", "strings over a, b, c, d → the same backwards"},
-    {"case", "\"<U> some words\" → upper case, \"<L> …\" → lower case, letter by letter"},
-    {"pairs", "your own lines of source TAB target: --data FILE"},
-}};
 
 // Room beyond the longest training sequence, for tables of positions.
 constexpr std::int64_t kSpareLength = 16;
 
 }  // namespace
 
-std::span<const TaskInfo> all_tasks() { return kTasks; }
-
-RunConfig task_defaults(std::string_view name) {
-  RunConfig config;
+SequenceRunConfig task_defaults(std::string_view name) {
+  SequenceRunConfig config;
   config.training.schedule = training::Schedule::cosine;
   if (name == "reverse") {
     config.data.source = Source::reverse;
@@ -42,9 +33,7 @@ RunConfig task_defaults(std::string_view name) {
     config.model.seq2seq.embedding = 128;
     config.model.seq2seq.dropout = 0.2;
   } else {
-    std::string names;
-    for (const TaskInfo& task : kTasks) names += (names.empty() ? "" : ", ") + std::string(task.name);
-    throw Error("train: there is no task '" + std::string(name) + "'; takes one of " + names);
+    throw Error("train: there is no task '" + std::string(name) + "' of sequences");
   }
   return config;
 }
@@ -83,7 +72,7 @@ TaskData load_data(DataConfig& data) {
   return result;
 }
 
-void complete(RunConfig& config, const TaskData& data) {
+void complete(SequenceRunConfig& config, const TaskData& data) {
   config.source_symbols = Vocabulary::from_examples(data.train, Side::source).symbols();
   config.target_symbols = Vocabulary::from_examples(data.train, Side::target).symbols();
   models::Sizes& sizes = config.sizes;
@@ -100,21 +89,15 @@ void complete(RunConfig& config, const TaskData& data) {
   sizes.max_length = std::max(source, target) + kSpareLength;
 }
 
-LoadedRun load_run(const std::filesystem::path& directory) {
-  if (!std::filesystem::is_directory(directory))
-    throw Error("there is no directory '" + directory.string() + "'; takes one that `rapt train --out` made");
-  LoadedRun run;
+SequenceRun load_sequence_run(const std::filesystem::path& directory) {
+  SequenceRun run;
   run.config = read_config(directory);
   run.model = std::make_unique<models::SequenceModel>(run.config.model, run.config.sizes);
-  run.values.resize(static_cast<std::size_t>(run.model->parameters().size()));
-  const std::filesystem::path weights = directory / "model.safetensors";
-  if (!std::filesystem::exists(weights))
-    throw Error(directory.string() + " has no model.safetensors yet: its first epoch is not over");
-  training::load_weights(weights, run.model->parameters(), run.values.data());
+  run.values = best_weights(directory, run.model->parameters());
   return run;
 }
 
-std::vector<training::EncodedExample> encode(const RunConfig& config, std::span<const Example> examples) {
+std::vector<training::EncodedExample> encode(const SequenceRunConfig& config, std::span<const Example> examples) {
   const Vocabulary source(config.source_symbols);
   const Vocabulary target(config.target_symbols);
   std::vector<training::EncodedExample> result;
@@ -123,7 +106,7 @@ std::vector<training::EncodedExample> encode(const RunConfig& config, std::span<
   return result;
 }
 
-std::vector<training::Question> questions(const RunConfig& config, std::span<const Example> examples) {
+std::vector<training::Question> questions(const SequenceRunConfig& config, std::span<const Example> examples) {
   const Vocabulary source(config.source_symbols);
   const Vocabulary target(config.target_symbols);
   std::vector<training::Question> result;

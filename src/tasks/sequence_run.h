@@ -14,7 +14,7 @@
 #include "training/evaluation.h"
 #include "training/options.h"
 
-// A training run: what is learned from which data by which model, in one directory.
+// A run on sequences: what is learned from which data by which model, in one directory.
 namespace rapt::tasks {
 
 enum class Source { reverse, cases, pairs };
@@ -35,7 +35,7 @@ struct DataConfig {
   std::string join_target(std::span<const std::string> tokens) const;
 };
 
-struct RunConfig {
+struct SequenceRunConfig {
   DataConfig data;
   models::ModelConfig model;
   training::TrainOptions training;
@@ -43,37 +43,32 @@ struct RunConfig {
   std::vector<std::string> source_symbols, target_symbols;
 };
 
-// A task by name, with the settings that suit it; "pairs" is anybody's data. Throws for other names.
-struct TaskInfo {
-  std::string_view name;
-  std::string_view about;
-};
-std::span<const TaskInfo> all_tasks();
-RunConfig task_defaults(std::string_view name);
+// The settings that suit a task; "pairs" is anybody's data. Throws for other names.
+SequenceRunConfig task_defaults(std::string_view name);
 
 // Changes a configuration by a file of settings, or by options as text. Both throw for what they do not know.
-void apply_file(RunConfig& config, const std::filesystem::path& file);
-void apply_options(RunConfig& config, std::string_view verb, std::map<std::string, std::string> options);
+void apply_file(SequenceRunConfig& config, const std::filesystem::path& file);
+void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options);
 
 // The training, validation and test examples. Without files of their own, pairs are split 90/5/5 by their sources.
 TaskData load_data(DataConfig& data);
 
 // Fills vocabularies and sizes from the training data.
-void complete(RunConfig& config, const TaskData& data);
+void complete(SequenceRunConfig& config, const TaskData& data);
 
-void write_config(const std::filesystem::path& directory, const RunConfig& config);
-RunConfig read_config(const std::filesystem::path& directory);
+void write_config(const std::filesystem::path& directory, const SequenceRunConfig& config);
+SequenceRunConfig read_config(const std::filesystem::path& directory);
 
 // A model with its best weights, as a run left it. Throws where the directory does not hold one.
-struct LoadedRun {
-  RunConfig config;
+struct SequenceRun {
+  SequenceRunConfig config;
   std::unique_ptr<models::SequenceModel> model;
   std::vector<float> values;
 };
-LoadedRun load_run(const std::filesystem::path& directory);
+SequenceRun load_sequence_run(const std::filesystem::path& directory);
 
-std::vector<training::EncodedExample> encode(const RunConfig& config, std::span<const Example> examples);
+std::vector<training::EncodedExample> encode(const SequenceRunConfig& config, std::span<const Example> examples);
 // Each source once, with all its targets.
-std::vector<training::Question> questions(const RunConfig& config, std::span<const Example> examples);
+std::vector<training::Question> questions(const SequenceRunConfig& config, std::span<const Example> examples);
 
 }  // namespace rapt::tasks

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
 #include "rapt/error.h"
-#include "tasks/field_text.h"
-#include "tasks/run.h"
+#include "tasks/config_file.h"
+#include "tasks/sequence_run.h"
 #include "tensor/files.h"
 
 namespace rapt::tasks {
@@ -13,13 +13,6 @@ struct Names<Source> {
                                    std::pair<std::string_view, Source>{"case", Source::cases},
                                    std::pair<std::string_view, Source>{"pairs", Source::pairs}};
 };
-
-namespace {
-
-using nlohmann::json;
-using nlohmann::ordered_json;
-
-constexpr int kFormat = 1;
 
 template <class V>
 void fields(V& v, DataConfig& d) {
@@ -48,36 +41,15 @@ void fields(V& v, models::Sizes& s) {
   v("max_target", s.max_target, 1, 1e9, "");
 }
 
-// One section of the file; takes it out of the whole.
-json section(const std::string& file, json& whole, const char* name, bool required) {
-  const auto found = whole.find(name);
-  if (found == whole.end()) {
-    if (required) throw Error(file + ": got no section '" + name + "'");
-    return json::object();
-  }
-  if (!found->is_object()) throw Error(file + ": " + name + ": got " + found->dump() + ", takes an object");
-  json result = *found;
-  whole.erase(found);
-  return result;
-}
+namespace {
 
-json parse_object(const std::filesystem::path& path) {
-  json whole = json::parse(read_file(path), nullptr, false);
-  if (!whole.is_object()) throw Error(path.string() + ": got something else than a JSON object");
-  return whole;
-}
+using nlohmann::json;
+using nlohmann::ordered_json;
 
 void read_model(const std::string& file, json part, models::ModelConfig& model) {
   FieldReader reader(file + ": model", part);
   reader("kind", model.kind, "");
   fields(reader, model);
-  reader.done();
-}
-
-template <class S>
-void read_section(const std::string& file, json part, S& settings) {
-  FieldReader reader(file, part);
-  fields(reader, settings);
   reader.done();
 }
 
@@ -95,60 +67,46 @@ std::vector<std::string> symbols(const std::string& file, json& whole, const cha
 
 }  // namespace
 
-void apply_file(RunConfig& config, const std::filesystem::path& path) {
-  json whole = parse_object(path);
+void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
+  json whole = parse_config(path);
   const std::string file = path.string();
-  read_model(file, section(file, whole, "model", false), config.model);
-  read_section(file + ": training", section(file, whole, "training", false), config.training);
-  read_section(file + ": data", section(file, whole, "data", false), config.data);
-  if (!whole.empty())
-    throw Error(file + ": got '" + whole.begin().key() + "', takes the sections model, training and data");
+  read_model(file, take_section(file, whole, "model", false), config.model);
+  read_section(file + ": training", take_section(file, whole, "training", false), config.training);
+  read_section(file + ": data", take_section(file, whole, "data", false), config.data);
+  require_nothing_left(file, whole, "takes the sections model, training and data");
 }
 
-void apply_options(RunConfig& config, std::string_view verb, std::map<std::string, std::string> options) {
-  FieldSetter setter(std::string(verb), options);
+void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {
+  FieldSetter setter("train", options);
   setter("model", config.model.kind, "");
   fields(setter, config.model);
   fields(setter, config.training);
   fields(setter, config.data);
-  if (options.empty()) return;
-  std::string name = options.begin()->first;
-  for (char& c : name)
-    if (c == '_') c = '-';
-  throw Error(std::string(verb) + ": --" + name + ": a " + std::string(name_of(config.model.kind)) + " on the task " +
-              std::string(name_of(config.data.source)) + " has no such setting");
+  require_no_option_left(options, "a " + std::string(name_of(config.model.kind)) + " on the task " +
+                                      std::string(name_of(config.data.source)));
 }
 
-void write_config(const std::filesystem::path& directory, const RunConfig& given) {
-  RunConfig config = given;
+void write_config(const std::filesystem::path& directory, const SequenceRunConfig& config) {
   ordered_json whole;
-  whole["format"] = kFormat;
-  const auto put = [](ordered_json& part, auto& settings) {
-    FieldWriter writer(part);
-    fields(writer, settings);
-  };
+  whole["format"] = kConfigFormat;
   whole["data"]["task"] = name_of(config.data.source);
-  put(whole["data"], config.data);
+  write_section(whole["data"], config.data);
   if (config.data.source == Source::pairs) whole["data"]["train_hash"] = config.data.train_hash;
   whole["model"]["kind"] = name_of(config.model.kind);
-  put(whole["model"], config.model);
-  put(whole["training"], config.training);
-  put(whole["sizes"], config.sizes);
+  write_section(whole["model"], config.model);
+  write_section(whole["training"], config.training);
+  write_section(whole["sizes"], config.sizes);
   whole["source_vocabulary"] = config.source_symbols;
   whole["target_vocabulary"] = config.target_symbols;
   write_file(directory / "config.json", whole.dump(2) + "\n");
 }
 
-RunConfig read_config(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "config.json";
-  if (!std::filesystem::exists(path))
-    throw Error(directory.string() + ": got no config.json, takes a directory that `rapt train --out` made");
-  json whole = parse_object(path);
+SequenceRunConfig read_config(const std::filesystem::path& directory) {
+  const std::filesystem::path path = run_config_path(directory);
   const std::string file = path.string();
-  if (whole.value("format", json(0)) != kFormat) throw Error(file + ": got a format other than 1");
-  whole.erase("format");
-  RunConfig config;
-  json data = section(file, whole, "data", true);
+  json whole = parse_run_config(path);
+  SequenceRunConfig config;
+  json data = take_section(file, whole, "data", true);
   {
     FieldReader reader(file + ": data", data);
     reader("task", config.data.source, "");
@@ -159,12 +117,12 @@ RunConfig read_config(const std::filesystem::path& directory) {
     fields(reader, config.data);
     reader.done();
   }
-  read_model(file, section(file, whole, "model", true), config.model);
-  read_section(file + ": training", section(file, whole, "training", true), config.training);
-  read_section(file + ": sizes", section(file, whole, "sizes", true), config.sizes);
+  read_model(file, take_section(file, whole, "model", true), config.model);
+  read_section(file + ": training", take_section(file, whole, "training", true), config.training);
+  read_section(file + ": sizes", take_section(file, whole, "sizes", true), config.sizes);
   config.source_symbols = symbols(file, whole, "source_vocabulary");
   config.target_symbols = symbols(file, whole, "target_vocabulary");
-  if (!whole.empty()) throw Error(file + ": got '" + whole.begin().key() + "', which is not a part of a run");
+  require_nothing_left(file, whole, "which is not a part of a run");
   if (config.sizes.source_symbols != kFirstSymbol + static_cast<std::int64_t>(config.source_symbols.size()) ||
       config.sizes.target_symbols != kFirstSymbol + static_cast<std::int64_t>(config.target_symbols.size()))
     throw Error(file + ": got vocabularies of other sizes than the model's");

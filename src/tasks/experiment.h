@@ -1,0 +1,73 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "training/objective.h"
+#include "training/options.h"
+
+// A training run, whatever it learns: settings, data and model behind one face. `rapt train` drives it.
+namespace rapt::tasks {
+
+enum class Split : std::uint8_t { train, valid, test };
+
+class Experiment {
+ public:
+  virtual ~Experiment() = default;
+
+  virtual const training::TrainOptions& training() const = 0;
+  virtual std::shared_ptr<training::Objective> objective() = 0;
+
+  // A line about the model, and one about the data.
+  virtual std::string about_model() const = 0;
+  virtual std::string about_data() const = 0;
+  // What a user may try when it is trained; empty: nothing.
+  virtual std::string next_command(const std::string& run) const = 0;
+
+  // config.json, from which open() makes the same experiment again.
+  virtual void write_config(const std::filesystem::path& directory) const = 0;
+
+  // Nothing where there are no such examples.
+  virtual std::optional<training::Scores> score(Split split, const float* values, int threads) const = 0;
+};
+
+// What a user asks for: settings by name ("hidden" → "128") on top of a file of settings on top of the task's own.
+struct Settings {
+  std::filesystem::path file;  // may be empty
+  std::map<std::string, std::string> options;
+};
+
+struct TaskInfo {
+  std::string_view name;
+  std::string_view about;
+};
+
+// Tasks that share their kind of data, models and settings.
+struct Family {
+  std::span<const TaskInfo> tasks;
+  // A new run. Throws rapt::Error for settings that it does not have.
+  std::unique_ptr<Experiment> (*start)(std::string_view task, const Settings& settings);
+  // The run of a directory; `options` changes only what lets it go on for longer.
+  std::unique_ptr<Experiment> (*open)(const std::filesystem::path& directory,
+                                      const std::map<std::string, std::string>& options);
+};
+
+std::span<const Family> all_families();
+
+// Throws rapt::Error where there is no task of this name.
+std::unique_ptr<Experiment> start_experiment(std::string_view task, const Settings& settings);
+// Throws rapt::Error where the directory holds no run.
+std::unique_ptr<Experiment> open_experiment(const std::filesystem::path& directory,
+                                            const std::map<std::string, std::string>& options = {});
+// The task that the run of a directory is about.
+std::string task_of_run(const std::filesystem::path& directory);
+
+// The best weights of a run. Throws rapt::Error where it has none yet.
+std::vector<float> best_weights(const std::filesystem::path& directory, const layers::Parameters& parameters);
+
+}  // namespace rapt::tasks

@@ -1,0 +1,92 @@
+#include "tasks/sequence_experiment.h"
+
+#include <array>
+
+#include "tasks/fields.h"
+#include "tasks/sequence_run.h"
+#include "training/sequence_objective.h"
+
+namespace rapt::tasks {
+namespace {
+
+constexpr std::array<TaskInfo, 3> kTasks{{
+    {"reverse", "strings over a, b, c, d → the same backwards"},
+    {"case", "\"<U> some words\" → upper case, \"<L> …\" → lower case, letter by letter"},
+    {"pairs", "your own lines of source TAB target: --data FILE"},
+}};
+
+std::string about(const SequenceRunConfig& config) {
+  std::string text(name_of(config.model.kind));
+  if (config.model.kind == models::Kind::seq2seq) {
+    const models::Seq2seqConfig& m = config.model.seq2seq;
+    text += std::string(" of ") + (m.bidirectional ? "bidirectional " : "") + std::string(name_of(m.cell)) +
+            " layers: " + std::to_string(m.layers) + " × " + std::to_string(m.hidden) + " units, attention " +
+            m.attention;
+    if (m.attention == "none") text += ", conditioned at " + std::string(name_of(m.conditioning));
+    if (m.input_feeding) text += ", input feeding";
+  } else {
+    const models::TransformerConfig& m = config.model.transformer;
+    text += ": " + std::to_string(m.layers) + " layers of width " + std::to_string(m.width) + ", " +
+            std::to_string(m.heads) + " heads of " + m.attention + ", positions " + std::string(name_of(m.positions));
+  }
+  return text;
+}
+
+class SequenceExperiment : public Experiment {
+ public:
+  SequenceExperiment(SequenceRunConfig config, bool fresh) : config_(std::move(config)) {
+    data_ = load_data(config_.data);
+    if (fresh) complete(config_, data_);
+    model_ = std::make_unique<models::SequenceModel>(config_.model, config_.sizes);
+  }
+
+  const training::TrainOptions& training() const override { return config_.training; }
+
+  std::shared_ptr<training::Objective> objective() override {
+    training::Batches batches(encode(config_, data_.train), config_.training.batch, config_.training.seed);
+    return std::make_shared<training::SequenceObjective>(*model_, std::move(batches), questions(config_, data_.valid),
+                                                         config_.training.label_smoothing);
+  }
+
+  std::string about_model() const override { return about(config_); }
+  std::string about_data() const override {
+    return std::to_string(data_.train.size()) + " examples to train on, " + std::to_string(data_.valid.size()) +
+           " to validate, " + std::to_string(data_.test.size()) + " to test";
+  }
+  std::string next_command(const std::string& run) const override { return "rapt decode " + run + " TEXT"; }
+
+  void write_config(const std::filesystem::path& directory) const override { tasks::write_config(directory, config_); }
+
+  std::optional<training::Scores> score(Split split, const float* values, int threads) const override {
+    const std::vector<Example>& examples = split == Split::test    ? data_.test
+                                           : split == Split::valid ? data_.valid
+                                                                   : data_.train;
+    if (examples.empty()) return std::nullopt;
+    return named(training::validate(*model_, values, questions(config_, examples), {}, threads));
+  }
+
+ private:
+  SequenceRunConfig config_;
+  TaskData data_;
+  std::unique_ptr<models::SequenceModel> model_;
+};
+
+std::unique_ptr<Experiment> start(std::string_view task, const Settings& settings) {
+  SequenceRunConfig config = task_defaults(task);
+  if (!settings.file.empty()) apply_file(config, settings.file);
+  apply_options(config, settings.options);
+  return std::make_unique<SequenceExperiment>(std::move(config), true);
+}
+
+std::unique_ptr<Experiment> open(const std::filesystem::path& directory,
+                                 const std::map<std::string, std::string>& options) {
+  SequenceRunConfig config = read_config(directory);
+  apply_options(config, options);
+  return std::make_unique<SequenceExperiment>(std::move(config), false);
+}
+
+}  // namespace
+
+Family sequence_family() { return {kTasks, start, open}; }
+
+}  // namespace rapt::tasks

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "tasks/experiment.h"
+
+namespace rapt::tasks {
+
+// reverse, case and anybody's pairs: sequences from sequences.
+Family sequence_family();
+
+}  // namespace rapt::tasks

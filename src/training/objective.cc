@@ -1,0 +1,17 @@
+#include "training/objective.h"
+
+#include <nlohmann/json.hpp>
+
+#include "rapt/error.h"
+
+namespace rapt::training {
+
+double Scores::get(std::string_view name) const {
+  for (const Score& score : list)
+    if (score.name == name) return score.value;
+  throw Error("there is no score '" + std::string(name) + "'");
+}
+
+nlohmann::json Objective::record(const float*) const { return nullptr; }
+
+}  // namespace rapt::training
