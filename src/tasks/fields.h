@@ -108,6 +108,7 @@ void fields(V& v, training::TrainOptions& o) {
   v("warmup", o.warmup, 0, 1e9, "steps of a rising rate");
   v("clip", o.clip, 0, 1e9, "the longest gradient; 0: any");
   v("weight_decay", o.weight_decay, 0, 1e3, "how strongly weights are drawn to zero");
+  v("average", o.average, 0, 0.999999, "keep a running mean of the weights, e.g. 0.999; 0: the weights themselves");
   v("beta1", o.beta1, 0, 0.999999, "Adam's first average; the momentum of sgd");
   v("beta2", o.beta2, 0, 0.9999999, "Adam's second average");
   v("epsilon", o.epsilon, 1e-30, 1, "Adam's floor");

@@ -65,6 +65,7 @@ void save_state(const std::filesystem::path& path, const layers::Parameters& par
   list_arrays(list, "", parameters, state.values->data());
   list_arrays(list, "mean/", parameters, state.mean->data());
   if (!state.square->empty()) list_arrays(list, "square/", parameters, state.square->data());
+  if (!state.average->empty()) list_arrays(list, "average/", parameters, state.average->data());
   const Progress& p = state.progress;
   const json progress{{"epoch", p.epoch},
                       {"batch", p.batch},
@@ -112,6 +113,7 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
   std::size_t taken = take_arrays(path, file, "", parameters, state.values->data());
   taken += take_arrays(path, file, "mean/", parameters, state.mean->data());
   if (!state.square->empty()) taken += take_arrays(path, file, "square/", parameters, state.square->data());
+  if (!state.average->empty()) taken += take_arrays(path, file, "average/", parameters, state.average->data());
   refuse_others(path, file, taken);
 }
 

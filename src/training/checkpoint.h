@@ -33,7 +33,8 @@ void load_weights(const std::filesystem::path& path, const layers::Parameters& p
 struct State {
   std::vector<float>* values = nullptr;
   std::vector<float>* mean = nullptr;
-  std::vector<float>* square = nullptr;  // may be empty
+  std::vector<float>* square = nullptr;   // may be empty
+  std::vector<float>* average = nullptr;  // may be empty
   Progress progress;
 };
 void save_state(const std::filesystem::path& path, const layers::Parameters& parameters, const State& state);

@@ -32,6 +32,7 @@ double rate_at(const TrainOptions& options, std::int64_t step, std::int64_t tota
 Update::Update(const TrainOptions& options, std::int64_t size) : options_(options), size_(size) {
   mean_.resize(static_cast<std::size_t>(size));
   if (options.optimizer != Optimizer::sgd) square_.resize(static_cast<std::size_t>(size));
+  if (options.average > 0) average_.resize(static_cast<std::size_t>(size));
   norms_.resize(static_cast<std::size_t>((size + kChunk - 1) / kChunk));
 }
 
@@ -53,6 +54,9 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
   const double norm = std::sqrt(squares);
   const double shrink = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
   const bool adam = options_.optimizer != Optimizer::sgd;
+  // Early on the mean reaches less far back, so that the first weights are soon forgotten; step 1 replaces it.
+  const auto n = static_cast<double>(step);
+  const auto new_share = static_cast<float>(1 - std::min(options_.average, (n - 1) / (n + 9)));
   parallel_for(chunks, threads, [&](std::int64_t chunk, int) {
     const std::int64_t begin = chunk * kChunk;
     const std::int64_t count = std::min(kChunk, size_ - begin);
@@ -88,6 +92,9 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
       }
     }
     std::memset(grad, 0, static_cast<std::size_t>(count) * sizeof(float));
+    if (average_.empty()) return;
+    float* average = average_.data() + begin;
+    for (std::int64_t n = 0; n < count; ++n) average[n] += new_share * (values[begin + n] - average[n]);
   });
   return norm;
 }

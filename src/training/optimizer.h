@@ -17,14 +17,18 @@ class Update {
   // Adds to `values`; every gradient of `parts` is zero afterwards. Returns the length of the summed gradient.
   double apply(float* values, const std::vector<float*>& parts, double rate, std::int64_t step, int threads);
 
-  // The running means, for checkpoints; `square` is empty for sgd.
+  // What a model is used with: the running mean of the values where the options ask for one, else `values`.
+  const float* weights(const float* values) const { return average_.empty() ? values : average_.data(); }
+
+  // For checkpoints; `square` is empty for sgd, `average` where none is asked for.
   std::vector<float>& mean() { return mean_; }
   std::vector<float>& square() { return square_; }
+  std::vector<float>& average() { return average_; }
 
  private:
   TrainOptions options_;
   std::int64_t size_;
-  std::vector<float> mean_, square_;
+  std::vector<float> mean_, square_, average_;
   std::vector<double> norms_;
 };
 

@@ -16,6 +16,8 @@ struct TrainOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  // The weights that are kept are a running mean over about 1/(1 − average) steps; 0: the last ones.
+  double average = 0;
   double clip = 1;  // the longest gradient; 0: any
   double label_smoothing = 0;
   std::int64_t warmup = 0;  // steps of a rising rate

@@ -58,7 +58,7 @@ bool Trainer::is_done() const {
 }
 
 void Trainer::resume() {
-  State state{&values_, &update_.mean(), &update_.square(), {}};
+  State state{&values_, &update_.mean(), &update_.square(), &update_.average(), {}};
   load_state(directory_ / "state.safetensors", objective_->parameters(), state);
   progress_ = state.progress;
   if (progress_.batch > objective_->batches())
@@ -68,7 +68,7 @@ void Trainer::resume() {
 
 void Trainer::save() {
   save_state(directory_ / "state.safetensors", objective_->parameters(),
-             {&values_, &update_.mean(), &update_.square(), progress_});
+             {&values_, &update_.mean(), &update_.square(), &update_.average(), progress_});
 }
 
 // Lines of epochs that the state does not know are made again.
@@ -94,7 +94,7 @@ void Trainer::write_metrics(const EpochReport& r) {
     for (const Score& score : r.valid->list)
       if (score.form != Score::Form::count) line["valid_" + score.name] = score.value;
   }
-  if (json more = objective_->record(values_.data()); more.is_object()) line.update(more);
+  if (json more = objective_->record(update_.weights(values_.data())); more.is_object()) line.update(more);
   metrics_.push_back(line.dump());
   std::string text;
   for (const std::string& one : metrics_) text += one + "\n";
@@ -150,7 +150,7 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
   report.seconds = progress_.seconds;
   double score = -report.loss;
   double loss = report.loss;
-  report.valid = objective_->validate(values_.data(), threads_);
+  report.valid = objective_->validate(update_.weights(values_.data()), threads_);
   if (report.valid) {
     score = report.valid->goal;
     loss = report.valid->loss;
@@ -162,7 +162,7 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
     progress_.best_score = score;
     progress_.best_loss = loss;
     progress_.best_epoch = report.epoch;
-    save_weights(directory_ / "model.safetensors", objective_->parameters(), values_.data());
+    save_weights(directory_ / "model.safetensors", objective_->parameters(), update_.weights(values_.data()));
   }
   ++progress_.epoch;
   progress_.batch = 0;

@@ -21,18 +21,19 @@ using rapt::test::TemporaryDirectory;
 
 struct Small {
   Parameters parameters;
-  Bits values, mean, square;
+  Bits values, mean, square, average;
 
   explicit Small(std::vector<std::pair<std::string, std::vector<std::int64_t>>> list = {{"a.weight", {3, 5}},
                                                                                         {"b", {2}}}) {
     for (const auto& [name, shape] : list) parameters.add(name, shape, Initial::normal(1));
     const auto size = static_cast<std::size_t>(parameters.size());
-    for (auto* numbers : {&values, &mean, &square}) numbers->resize(size);
+    for (auto* numbers : {&values, &mean, &square, &average}) numbers->resize(size);
     parameters.initialize(values.data(), 1);
     parameters.initialize(mean.data(), 2);
     parameters.initialize(square.data(), 3);
+    parameters.initialize(average.data(), 4);
   }
-  State state() { return {&values, &mean, &square, {}}; }
+  State state() { return {&values, &mean, &square, &average, {}}; }
 };
 
 Progress some_progress() { return {3, 7, 31, 0.1 + 0.2, 1234567890123, 99, 0.75, 1e-300, 2, 17.25, true}; }
@@ -56,12 +57,14 @@ TEST(Checkpoints, ComeBackBitForBit) {
   saved.progress = some_progress();
   save_state(directory / "state", from.parameters, saved);
   Small to;
-  for (auto* numbers : {&to.values, &to.mean, &to.square}) std::fill(numbers->begin(), numbers->end(), 0.0F);
+  for (auto* numbers : {&to.values, &to.mean, &to.square, &to.average})
+    std::fill(numbers->begin(), numbers->end(), 0.0F);
   State loaded = to.state();
   load_state(directory / "state", to.parameters, loaded);
   EXPECT_EQ(to.values, from.values);
   EXPECT_EQ(to.mean, from.mean);
   EXPECT_EQ(to.square, from.square);
+  EXPECT_EQ(to.average, from.average);
   const Progress& p = loaded.progress;
   const Progress want = some_progress();
   EXPECT_EQ(p.epoch, want.epoch);

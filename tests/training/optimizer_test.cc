@@ -81,6 +81,26 @@ TEST(OptimizerSteps, EqualThePlainFormulas) {
   }
 }
 
+// The mean starts with the first step's values and never reaches back further than it has run.
+TEST(OptimizerSteps, AverageOfTheValues) {
+  TrainOptions options;
+  options.average = 0.5;
+  const std::int64_t size = 37;
+  Numbers values = random_floats(size, 1);
+  Update update(options, size);
+  std::vector<double> mean(37, 1e6);
+  for (int n = 1; n <= 30; ++n) {
+    Numbers gradient = random_floats(size, 10 + static_cast<std::uint64_t>(n));
+    update.apply(values.data(), {gradient.data()}, 0.1, n, 1);
+    const double kept = std::min(0.5, (n - 1.0) / (n + 9.0));
+    for (std::size_t i = 0; i < 37; ++i) {
+      mean[i] = kept * mean[i] + (1 - kept) * values[i];
+      ASSERT_NEAR(update.weights(values.data())[i], mean[i], 1e-5) << n;
+    }
+  }
+  EXPECT_EQ(Update(TrainOptions{}, size).weights(values.data()), values.data());
+}
+
 // What shrinks is the whole gradient, not its parts.
 TEST(OptimizerSteps, ClippingKeepsTheDirection) {
   TrainOptions options;

@@ -40,6 +40,7 @@ TEST(Resuming, StoppedAtEveryKthStep) {
       TinyRun run(config);
       run.options.optimizer = optimizer;
       run.options.weight_decay = 0.01;
+      run.options.average = optimizer == Optimizer::sgd ? 0.9 : 0;
       const TemporaryDirectory undisturbed;
       const Bits expected = run.train(undisturbed.path());
       for (const int k : {1, 2, 3, 4, 5, 7, 11}) {

@@ -169,6 +169,25 @@ TEST(TrainerRuns, WithoutValidation) {
   }
 }
 
+// The weights that are validated and kept are the mean ones.
+TEST(TrainerRuns, KeepTheAverageOfTheWeights) {
+  TinyRun run;
+  const TemporaryDirectory plain;
+  const Bits last = run.train(plain.path());
+  run.options.average = 0.9;
+  const TemporaryDirectory directory;
+  const auto trainer = run.trainer(directory.path());
+  std::vector<EpochReport> reports;
+  Observer observer;
+  observer.on_epoch = [&](const EpochReport& r) { reports.push_back(r); };
+  trainer->run(observer);
+  EXPECT_NE(trainer->values(), last);
+  const Validation check =
+      validate(*run.model, trainer->values().data(), questions_of(reversed_strings(20, 2, run.longest)), {}, 1);
+  EXPECT_EQ(check.loss, trainer->progress().best_loss);
+  EXPECT_EQ(reports[static_cast<std::size_t>(trainer->progress().best_epoch) - 1].valid->loss, check.loss);
+}
+
 TEST(TrainerRuns, PatienceEndsThem) {
   TinyRun run;
   run.options.rate = 0;  // nothing ever gets better
