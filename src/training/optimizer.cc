@@ -55,8 +55,8 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
   const double shrink = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
   const bool adam = options_.optimizer != Optimizer::sgd;
   // Early on the mean reaches less far back, so that the first weights are soon forgotten; step 1 replaces it.
-  const auto n = static_cast<double>(step);
-  const auto new_share = static_cast<float>(1 - std::min(options_.average, (n - 1) / (n + 9)));
+  const auto done = static_cast<double>(step - 1);
+  const auto new_share = static_cast<float>(1 - std::min(options_.average, done / (done + 10)));
   parallel_for(chunks, threads, [&](std::int64_t chunk, int) {
     const std::int64_t begin = chunk * kChunk;
     const std::int64_t count = std::min(kChunk, size_ - begin);
