@@ -9,7 +9,7 @@ namespace {
 
 template <class T>
 struct Storage {
-  std::vector<T> q, k;
+  std::vector<T> q, k, bias;
   std::vector<std::vector<T>> parameters;
   std::vector<std::uint8_t> mask;
 };
@@ -63,6 +63,7 @@ AttentionRecord record_of(const Attended<T>& use, const AttentionRecord* before)
     options.score.parameters.push_back({p.name, copied(storage->parameters.emplace_back(), p.value.view())});
   options.score.settings = call.settings;
   options.score.grid = call.grid;
+  if (call.bias) options.bias = copied(storage->bias, call.bias.view());
   options.mask = call.mask;
   if (const BoolView& dense = call.mask.dense) {
     append(storage->mask, dense.data, dense.shape, dense.strides, dense.shape[2]);

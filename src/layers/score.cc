@@ -98,10 +98,18 @@ bool ScoreLayer::has_length_limit() const {
 template <class T>
 Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
                                  const Mask& mask, T* weights, std::int64_t asked) const {
+  return shared<T>(graph, q, k, {&v, 1}, {}, mask, weights, asked)[0];
+}
+
+template <class T>
+std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k,
+                                          std::span<const Tensor<T>> values, const Tensor<T>& bias, const Mask& mask,
+                                          T* weights, std::int64_t asked) const {
   AttentionCall<T> call;
   call.q = q;
   call.k = k;
-  call.v = v;
+  call.values.assign(values.begin(), values.end());
+  call.bias = bias;
   call.mechanism = choice_.mechanism;
   call.grid = choice_.grid;
   call.mask = mask;
@@ -124,13 +132,18 @@ Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tens
     call.parameters.push_back({std::string(entry.spec->name), value});
   }
   if (AttentionObserver<T>* observer = graph.observer())
-    observer->attended({seen_as_, call, asked < 0 ? queries : asked, uses_positions()});
-  return attention(graph.tape, call);
+    observer->attended({seen_as_, call, asked < 0 ? queries : asked, uses_positions() || bias});
+  return shared_attention(graph.tape, call);
 }
 
-template Tensor<float> ScoreLayer::operator()(Graph<float>&, const Tensor<float>&, const Tensor<float>&,
-                                              const Tensor<float>&, const Mask&, float*, std::int64_t) const;
-template Tensor<double> ScoreLayer::operator()(Graph<double>&, const Tensor<double>&, const Tensor<double>&,
-                                               const Tensor<double>&, const Mask&, double*, std::int64_t) const;
+#define RAPT_INSTANTIATE(T)                                                                                         \
+  template Tensor<T> ScoreLayer::operator()(Graph<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&,        \
+                                            const Mask&, T*, std::int64_t) const;                                   \
+  template std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>&, const Tensor<T>&, const Tensor<T>&,                 \
+                                                     std::span<const Tensor<T>>, const Tensor<T>&, const Mask&, T*, \
+                                                     std::int64_t) const;
+RAPT_INSTANTIATE(float)
+RAPT_INSTANTIATE(double)
+#undef RAPT_INSTANTIATE
 
 }  // namespace rapt::layers

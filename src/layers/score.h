@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,12 @@ class ScoreLayer {
   template <class T>
   Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, const Mask& mask,
                        T* weights = nullptr, std::int64_t asked = -1) const;
+
+  // The same for several value sets under one map, with a bias [1, heads, queries, keys] where it is given.
+  template <class T>
+  std::vector<Tensor<T>> shared(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k,
+                                std::span<const Tensor<T>> values, const Tensor<T>& bias, const Mask& mask,
+                                T* weights = nullptr, std::int64_t asked = -1) const;
 
  private:
   struct Entry {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "rapt/error.h"
 #include "tensor/cpu/table.h"
 
 namespace rapt {
@@ -20,6 +21,7 @@ AttendOptions options_of(const AttentionCall<T>& call) {
   for (const NamedTensor<T>& p : call.parameters) options.score.parameters.push_back({p.name, p.value.view()});
   options.score.settings = call.settings;
   options.score.grid = call.grid;
+  if (call.bias) options.bias = call.bias.view();
   options.mask = call.mask;
   options.normalizer = call.normalizer;
   options.threads = 1;
@@ -53,11 +55,18 @@ void add_gradient(const T* from, const Tensor<T>& to) {
 }
 
 template <class T>
+Inputs inputs_of(const AttentionCall<T>& call) {
+  Inputs inputs{call.q.view(), call.k.view(), {}};
+  for (const Tensor<T>& v : call.values) inputs.v.push_back(v.view());
+  return inputs;
+}
+
+template <class T>
 struct Step {
   Tape<T>* tape;
   AttentionCall<T> call;
   AttendOptions options;
-  Tensor<T> out;  // [batch, heads, queries, value_dim]
+  std::vector<Tensor<T>> out;  // [batch, heads, queries, value_dim]
   Saved saved;
 
   void operator()() const {
@@ -71,13 +80,18 @@ struct Step {
     Gradients gradients;
     gradients.q = place(call.q);
     gradients.k = place(call.k);
-    gradients.v = {place(call.v)};
+    for (const Tensor<T>& v : call.values) gradients.v.push_back(place(v));
+    if (call.bias) gradients.bias = place(call.bias);
     for (const NamedTensor<T>& p : call.parameters)
       if (p.value.grad) gradients.parameters.push_back({p.name, place(p.value)});
-    ConstView grad_out = out.view();
-    grad_out.data = out.grad;
-    attend_backward({call.q.view(), call.k.view(), {call.v.view()}}, {out.view()}, {grad_out}, &saved, gradients,
-                    options);
+    std::vector<ConstView> outs;
+    std::vector<ConstView> grads;
+    for (const Tensor<T>& o : out) {
+      outs.push_back(o.view());
+      grads.push_back(o.view());
+      grads.back().data = o.grad;
+    }
+    attend_backward(inputs_of(call), outs, grads, &saved, gradients, options);
     for (const auto& [data, tensor] : pieces) add_gradient(data, *tensor);
   }
 };
@@ -85,22 +99,36 @@ struct Step {
 }  // namespace
 
 template <class T>
-Tensor<T> attention(Tape<T>& tape, const AttentionCall<T>& call) {
+std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& call) {
+  if (call.values.empty()) throw Error("attention: got no values, takes one set or more");
   const std::int64_t batch = call.q.size(0);
   const std::int64_t heads = call.q.size(1);
   const std::int64_t queries = call.q.size(2);
-  const Tensor<T> result = tape.make({queries, batch, heads * call.v.size(3)});
-  Step<T> step{&tape, call, options_of(call), result.split_heads(heads), {}};
+  Step<T> step{&tape, call, options_of(call), {}, {}};
   Outputs outputs;
-  const ConstView out = step.out.view();
-  outputs.out = {View{step.out.data, out.dtype, out.shape, out.strides}};
+  std::vector<Tensor<T>> results;
+  for (const Tensor<T>& v : call.values) {
+    const Tensor<T>& result = results.emplace_back(tape.make({queries, batch, heads * v.size(3)}));
+    const Tensor<T>& split = step.out.emplace_back(result.split_heads(heads));
+    const ConstView out = split.view();
+    outputs.out.push_back({split.data, out.dtype, out.shape, out.strides});
+  }
   outputs.weights = requests(call);
   if (tape.recording()) outputs.saved = &step.saved;
-  attend({call.q.view(), call.k.view(), {call.v.view()}}, outputs, step.options);
+  attend(inputs_of(call), outputs, step.options);
   tape.record(std::move(step));
-  return result;
+  return results;
 }
 
+template <class T>
+Tensor<T> attention(Tape<T>& tape, const AttentionCall<T>& call) {
+  if (call.values.size() != 1)
+    throw Error("attention: got " + std::to_string(call.values.size()) + " value sets, takes one");
+  return shared_attention(tape, call)[0];
+}
+
+template std::vector<Tensor<float>> shared_attention(Tape<float>&, const AttentionCall<float>&);
+template std::vector<Tensor<double>> shared_attention(Tape<double>&, const AttentionCall<double>&);
 template Tensor<float> attention(Tape<float>&, const AttentionCall<float>&);
 template Tensor<double> attention(Tape<double>&, const AttentionCall<double>&);
 

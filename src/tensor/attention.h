@@ -19,7 +19,8 @@ template <class T>
 struct AttentionCall {
   Tensor<T> q;  // [batch, heads, queries, dim]: views of split_heads()
   Tensor<T> k;
-  Tensor<T> v;
+  std::vector<Tensor<T>> values;  // one set, or several that share the map
+  Tensor<T> bias;                 // added to the scores: [batch or 1, heads or 1, queries or 1, keys]; may be absent
   const MechanismInfo* mechanism = nullptr;
   std::vector<NamedTensor<T>> parameters;
   std::vector<NamedNumber> settings;
@@ -30,7 +31,11 @@ struct AttentionCall {
   T* weights = nullptr;
 };
 
-// [queries, batch, heads·value_dim]: the heads side by side again.
+// For each value set [queries, batch, heads·value_dim], the heads side by side again. The map is computed once.
+template <class T>
+std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& call);
+
+// The same with one value set.
 template <class T>
 Tensor<T> attention(Tape<T>& tape, const AttentionCall<T>& call);
 

@@ -115,7 +115,7 @@ AttentionCall<T> call_of(const Case& c, const Prepared& p, const std::vector<Ten
   AttentionCall<T> call;
   call.q = x[0].split_heads(kHeads);
   call.k = x[1].split_heads(kHeads);
-  call.v = x[2].split_heads(kHeads);
+  call.values = {x[2].split_heads(kHeads)};
   call.mechanism = &mechanism(c.mechanism);
   for (std::size_t n = 0; n < c.parameters.size(); ++n) call.parameters.push_back({c.parameters[n].name, x[3 + n]});
   call.grid = c.grid;
@@ -158,7 +158,8 @@ TEST(AttentionOnATape, OneTensorInAllPlaces) {
                            [&](auto& tape, const auto& x) {
                              using T = std::decay_t<decltype(*x[0].data)>;
                              AttentionCall<T> call;
-                             call.q = call.k = call.v = x[0].split_heads(kHeads);
+                             call.q = call.k = x[0].split_heads(kHeads);
+                             call.values = {call.q};
                              call.mechanism = &mechanism("scaled_dot");
                              call.mask.causal = Causal::top_left;
                              return std::vector{attention(tape, call)};
@@ -177,7 +178,7 @@ TEST(AttentionOnATape, BadShapesAreErrors) {
     AttentionCall<float> c;
     c.q = q;
     c.k = k;
-    c.v = v;
+    c.values = {v};
     c.mechanism = &mechanism("dot");
     attention(tape, c);
   };
@@ -185,6 +186,55 @@ TEST(AttentionOnATape, BadShapesAreErrors) {
   EXPECT_THROW(call(zeros({3, 2, 4}), zeros({5, 2, 6}), zeros({5, 2, 6})), Error);
   EXPECT_THROW(call(zeros({3, 2, 4}), zeros({5, 2, 4}), zeros({4, 2, 6})), Error);
   EXPECT_THROW(call(zeros({3, 2, 4}), zeros({5, 3, 4}), zeros({5, 3, 6})), Error);
+}
+
+// Several value sets of different widths under one map, with a bias; every gradient, q and k from all sets together.
+TEST(AttentionOnATape, SeveralValueSets) {
+  constexpr int64_t kQueries = 4;
+  constexpr int64_t kKeys = 5;
+  for (const int sets : {2, 3, 5})
+    for (const int64_t heads_of_bias : {int64_t{1}, kHeads}) {
+      SCOPED_TRACE(std::to_string(sets) + " sets, bias of " + std::to_string(heads_of_bias));
+      Random random(7, sets);
+      std::vector<Input> inputs{random_input("q", {kQueries, kBatch, kHeads * kDim}, random),
+                                random_input("k", {kKeys, kBatch, kHeads * kDim}, random),
+                                random_input("bias", {1, heads_of_bias, kQueries, kKeys}, random)};
+      oracle::Problem problem;
+      problem.mechanism = "scaled_dot";
+      problem.q = heads_first(inputs[0], kQueries, kDim);
+      problem.k = heads_first(inputs[1], kKeys, kDim);
+      problem.bias = oracle::Array({1, heads_of_bias, kQueries, kKeys}, inputs[2].values);
+      for (int n = 0; n < sets; ++n) {
+        inputs.push_back(random_input("v" + std::to_string(n), {kKeys, kBatch, kHeads * (1 + n)}, random));
+        problem.v.push_back(heads_first(inputs.back(), kKeys, 1 + n));
+      }
+      const auto compute = [&](auto& tape, const auto& x) {
+        using T = std::decay_t<decltype(*x[0].data)>;
+        AttentionCall<T> call;
+        call.q = x[0].split_heads(kHeads);
+        call.k = x[1].split_heads(kHeads);
+        call.bias = x[2];
+        for (std::size_t n = 3; n < x.size(); ++n) call.values.push_back(x[n].split_heads(kHeads));
+        call.mechanism = &mechanism("scaled_dot");
+        return shared_attention(tape, call);
+      };
+      std::vector<std::vector<double>> expected;
+      for (const oracle::Array& out : oracle::forward(problem).out) expected.push_back(steps_first(out));
+      support::check_operation(inputs, compute, expected);
+      inputs[2].differentiated = false;
+      inputs[4].differentiated = false;
+      support::check_operation(inputs, compute, expected);
+    }
+}
+
+TEST(AttentionOnATape, OneOutputTakesOneValueSet) {
+  Tape<float> tape;
+  AttentionCall<float> call;
+  call.q = call.k = tape.make({3, 2, 4}).split_heads(kHeads);
+  call.mechanism = &mechanism("dot");
+  EXPECT_THROW(shared_attention(tape, call), Error);
+  call.values = {call.q, call.q};
+  EXPECT_THROW(attention(tape, call), Error);
 }
 
 TEST(AttentionOnATape, OnlyTheGradientsThatAreWanted) {
