@@ -2,6 +2,7 @@
 
 #include "cli/options.h"
 #include "tasks/fields.h"
+#include "tasks/scene_fields.h"
 #include "tasks/sequence_run.h"
 
 namespace rapt::cli {
@@ -52,6 +53,8 @@ SettingOptions::SettingOptions(CLI::App& verb) : texts_(std::make_shared<Texts>(
   add_fields<models::TransformerConfig>(verb, texts_->values, "Model");
   add_fields<training::TrainOptions>(verb, texts_->values, "Training");
   add_fields<tasks::ReverseOptions>(verb, texts_->values, "Generated tasks");
+  add_fields<models::MultitaskConfig>(verb, texts_->values, "Scenes");
+  add_fields<tasks::SceneDataConfig>(verb, texts_->values, "Scenes");
 }
 
 std::map<std::string, std::string> SettingOptions::given() const {

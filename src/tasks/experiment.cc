@@ -4,6 +4,7 @@
 
 #include "rapt/error.h"
 #include "tasks/config_file.h"
+#include "tasks/scene_experiment.h"
 #include "tasks/sequence_experiment.h"
 #include "training/checkpoint.h"
 
@@ -26,6 +27,7 @@ const Family& family_of(std::string_view task, const std::string& who) {
 std::span<const Family> all_families() {
   static const std::array families{
       sequence_family(),
+      scene_family(),
   };
   return families;
 }

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/multitask.h"
+#include "tasks/experiment.h"
+#include "training/multitask_objective.h"
+#include "training/options.h"
+
+// A run on ray-cast scenes: what is learned about every pixel, by which network.
+namespace rapt::tasks {
+
+struct SceneDataConfig {
+  std::int64_t size = 32;
+  std::int64_t train = 1500;
+  std::int64_t valid = 200;
+  std::int64_t test = 300;
+  std::int64_t samples = 2;
+  std::uint64_t seed = 1;
+};
+
+struct SceneRunConfig {
+  SceneDataConfig data;
+  models::MultitaskConfig model;
+  training::TrainOptions training;
+};
+
+SceneRunConfig scene_defaults();
+// Changes a configuration by a file of settings, or by options as text. Both throw for what they do not know.
+void apply_file(SceneRunConfig& config, const std::filesystem::path& file);
+void apply_options(SceneRunConfig& config, std::map<std::string, std::string> options);
+void write_config(const std::filesystem::path& directory, const SceneRunConfig& config);
+SceneRunConfig read_scene_config(const std::filesystem::path& directory);
+
+// The scenes of one part, rendered: the same ones for any number of threads.
+training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, int threads);
+
+models::MultitaskNetwork make_network(const SceneRunConfig& config);
+
+}  // namespace rapt::tasks
