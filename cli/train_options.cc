@@ -2,6 +2,7 @@
 
 #include "cli/options.h"
 #include "tasks/fields.h"
+#include "tasks/image_fields.h"
 #include "tasks/scene_fields.h"
 #include "tasks/sequence_run.h"
 
@@ -51,8 +52,11 @@ void add_fields(CLI::App& verb, std::map<std::string, std::string>& texts, const
 SettingOptions::SettingOptions(CLI::App& verb) : texts_(std::make_shared<Texts>()), verb_(&verb) {
   add_fields<models::Seq2seqConfig>(verb, texts_->values, "Model");
   add_fields<models::TransformerConfig>(verb, texts_->values, "Model");
+  add_fields<models::AttentionClassifierConfig>(verb, texts_->values, "Model");
+  add_fields<models::CnnConfig>(verb, texts_->values, "Model");
   add_fields<training::TrainOptions>(verb, texts_->values, "Training");
   add_fields<tasks::ReverseOptions>(verb, texts_->values, "Generated tasks");
+  add_fields<tasks::Augmentation>(verb, texts_->values, "Images");
   add_fields<models::MultitaskConfig>(verb, texts_->values, "Scenes");
   add_fields<tasks::SceneDataConfig>(verb, texts_->values, "Scenes");
 }

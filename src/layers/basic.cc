@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "rapt/error.h"
+#include "tensor/group_norm.h"
+
 namespace rapt::layers {
 
 Linear::Linear(Parameters& parameters, const std::string& name, std::int64_t in, std::int64_t out, bool bias)
@@ -36,6 +39,20 @@ Tensor<T> LayerNorm::operator()(Graph<T>& graph, const Tensor<T>& x) const {
   return layer_norm(graph.tape, x, graph.get(gain_), graph.get(bias_));
 }
 
+GroupNorm::GroupNorm(Parameters& parameters, const std::string& name, std::int64_t channels, std::int64_t groups)
+    : groups_(groups) {
+  if (groups < 1 || channels % groups != 0)
+    throw Error(name + ": got " + std::to_string(channels) + " channels and " + std::to_string(groups) +
+                " groups, takes groups that divide the channels");
+  gain_ = parameters.add(name + ".gain", {channels}, Initial::constant(1));
+  bias_ = parameters.add(name + ".bias", {channels}, Initial::constant(0));
+}
+
+template <class T>
+Tensor<T> GroupNorm::operator()(Graph<T>& graph, const Tensor<T>& x) const {
+  return group_norm(graph.tape, x, graph.get(gain_), graph.get(bias_), groups_);
+}
+
 Mlp::Mlp(Parameters& parameters, const std::string& name, std::int64_t width, std::int64_t inner, std::int64_t out,
          Activation activation, double dropout)
     : first_(parameters, name + ".first", width, inner),
@@ -54,6 +71,7 @@ Tensor<T> Mlp::operator()(Graph<T>& graph, const Tensor<T>& x) const {
   template Tensor<T> Embedding::operator()(Graph<T>&, std::span<const int>, std::int64_t) const; \
   template Tensor<T> Embedding::scores(Graph<T>&, const Tensor<T>&) const;                       \
   template Tensor<T> LayerNorm::operator()(Graph<T>&, const Tensor<T>&) const;                   \
+  template Tensor<T> GroupNorm::operator()(Graph<T>&, const Tensor<T>&) const;                   \
   template Tensor<T> Mlp::operator()(Graph<T>&, const Tensor<T>&) const;
 RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)

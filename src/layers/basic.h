@@ -51,6 +51,22 @@ class LayerNorm {
   ParameterId gain_, bias_;
 };
 
+// Norms over groups of channels of each image by itself, so that an image never feels what else is in its batch.
+class GroupNorm {
+ public:
+  GroupNorm() = default;
+  // Throws where the groups do not divide the channels.
+  GroupNorm(Parameters& parameters, const std::string& name, std::int64_t channels, std::int64_t groups);
+
+  // x [N, .., channels]
+  template <class T>
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x) const;
+
+ private:
+  ParameterId gain_, bias_;
+  std::int64_t groups_ = 1;
+};
+
 // Two linear layers with an activation and dropout between them.
 class Mlp {
  public:

@@ -85,6 +85,12 @@ std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const 
   return shape;
 }
 
+ParameterId ScoreLayer::parameter(std::string_view name) const {
+  for (const Entry& entry : entries_)
+    if (entry.spec->name == name) return entry.id;
+  throw Error(std::string(choice_.mechanism->name) + ": there is no parameter '" + std::string(name) + "'");
+}
+
 bool ScoreLayer::uses_positions() const {
   // A hook may read positions; only scores of content alone are known not to.
   const MechanismInfo& m = *choice_.mechanism;
@@ -111,7 +117,8 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
   call.values.assign(values.begin(), values.end());
   call.bias = bias;
   call.mechanism = choice_.mechanism;
-  call.grid = choice_.grid;
+  call.settings = choice_.settings;
+  if (choice_.mechanism->grid) call.grid = choice_.grid;
   call.mask = mask;
   call.normalizer = choice_.normalizer;
   call.weights = weights;

@@ -20,6 +20,7 @@ struct ScoreChoice {
   std::int64_t inner = 0;       // A of additive; 0: query_dim
   std::int64_t max_length = 0;  // of either side; for tables by position
   std::array<std::int64_t, 2> grid{};
+  std::vector<NamedNumber> settings{};  // of the mechanism, where they are not the usual ones
 };
 
 // A mechanism by name, or "argmax": dot products of which only the largest counts. Throws for other names.
@@ -34,6 +35,8 @@ class ScoreLayer {
              const std::string& seen_as = {});
 
   const ScoreChoice& choice() const { return choice_; }
+  // One of the mechanism's own parameters. Throws where there is none of this name.
+  ParameterId parameter(std::string_view name) const;
   // Whether a score depends on where the query and the key stand, and not on what they hold alone.
   bool uses_positions() const;
   // Whether a table of positions ends with the longest sequence of choice().

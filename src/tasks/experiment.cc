@@ -4,6 +4,7 @@
 
 #include "rapt/error.h"
 #include "tasks/config_file.h"
+#include "tasks/image_experiment.h"
 #include "tasks/scene_experiment.h"
 #include "tasks/sequence_experiment.h"
 #include "training/checkpoint.h"

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "models/image_classifier.h"
+#include "tasks/experiment.h"
+#include "tasks/image_run.h"
+
+namespace rapt::tasks {
+
+// A run on images behind the face that all runs have.
+class ImageExperiment : public Experiment {
+ public:
+  // A new run where the sizes are not set yet.
+  explicit ImageExperiment(ImageRunConfig config);
+
+  const ImageRunConfig& config() const { return config_; }
+  const ImageTask& data() const { return data_; }
+  const models::ImageClassifier& model() const { return *model_; }
+  // Of the images that are trained on: all images are normalised by them.
+  const ChannelStatistics& statistics() const { return statistics_; }
+
+  const training::TrainOptions& training() const override { return config_.training; }
+  std::shared_ptr<training::Objective> objective() override;
+  std::string about_model() const override;
+  std::string about_data() const override;
+  std::string next_command(const std::string& run) const override;
+  void write_config(const std::filesystem::path& directory) const override;
+  std::optional<training::Scores> score(Split split, const float* values, int threads) const override;
+
+ private:
+  ImageRunConfig config_;
+  ImageTask data_;
+  ChannelStatistics statistics_;
+  std::unique_ptr<models::ImageClassifier> model_;
+};
+
+// digits, shapes, cifar10, cifar100, mnist: a class for each image.
+Family image_family();
+
+}  // namespace rapt::tasks

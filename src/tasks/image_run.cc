@@ -1,0 +1,188 @@
+#include "tasks/image_run.h"
+
+#include <nlohmann/json.hpp>
+
+#include "rapt/error.h"
+#include "tasks/config_file.h"
+#include "tasks/digits.h"
+#include "tasks/image_fields.h"
+#include "tasks/image_files.h"
+#include "tasks/pairs.h"
+#include "tensor/files.h"
+
+namespace rapt::tasks {
+
+template <>
+struct Names<ImageSource> {
+  static constexpr std::array list{std::pair<std::string_view, ImageSource>{"digits", ImageSource::digits},
+                                   std::pair<std::string_view, ImageSource>{"shapes", ImageSource::shapes},
+                                   std::pair<std::string_view, ImageSource>{"cifar10", ImageSource::cifar10},
+                                   std::pair<std::string_view, ImageSource>{"cifar100", ImageSource::cifar100},
+                                   std::pair<std::string_view, ImageSource>{"mnist", ImageSource::mnist}};
+};
+
+template <class V>
+void fields(V& v, ImageDataConfig& d) {
+  fields(v, d.augmentation);
+  if (d.source == ImageSource::digits) return;
+  if (d.source == ImageSource::shapes) return fields(v, d.shapes);
+  v("data", d.directory, "the directory of the files");
+  v("valid_fraction", d.valid_fraction, 0, 0.9, "of the images to train on, to validate on instead");
+  v("train_size", d.train_limit, 0, 1e9, "images to train on, the first ones; 0: all");
+}
+
+template <class V>
+void fields(V& v, models::ImageModelConfig& m) {
+  if (m.kind == models::ImageModelKind::cnn) fields(v, m.cnn);
+  else fields(v, m.attention);
+}
+
+template <class V>
+void fields(V& v, models::ImageSizes& s) {
+  v("rows", s.rows, 1, 1e6, "");
+  v("cols", s.cols, 1, 1e6, "");
+  v("channels", s.channels, 1, 1e6, "");
+  v("classes", s.classes, 1, 1e6, "");
+}
+
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+bool reads_files(ImageSource source) { return source != ImageSource::digits && source != ImageSource::shapes; }
+
+std::uint64_t hash_of(const ImageTask& task) {
+  std::uint64_t hash = 0;
+  for (const ImageData* part : {&task.train, &task.valid, &task.test}) {
+    const std::string_view bytes(reinterpret_cast<const char*>(part->images.data()),
+                                 static_cast<std::size_t>(part->images.count()));
+    hash = hash * 0x9e3779b97f4a7c15U + stable_hash(bytes);
+    for (const int label : part->labels) hash = hash * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(label) + 1;
+  }
+  return hash;
+}
+
+ImageTask read_images(const ImageDataConfig& data) {
+  switch (data.source) {
+    case ImageSource::digits: return digits_task();
+    case ImageSource::shapes: return shapes_task(data.shapes);
+    default: break;
+  }
+  if (data.directory.empty())
+    throw Error("train: the task " + std::string(name_of(data.source)) +
+                " takes the directory of its files by --data DIR");
+  switch (data.source) {
+    case ImageSource::cifar10: return cifar10_task(data.directory, data.valid_fraction);
+    case ImageSource::cifar100: return cifar100_task(data.directory, CifarLabels::fine, data.valid_fraction);
+    default: return mnist_task(data.directory, data.valid_fraction);
+  }
+}
+
+void read_model(const std::string& file, json part, models::ImageModelConfig& model) {
+  FieldReader reader(file + ": model", part);
+  reader("kind", model.kind, "");
+  fields(reader, model);
+  reader.done();
+}
+
+}  // namespace
+
+ImageRunConfig image_defaults(std::string_view task, models::ImageModelKind kind) {
+  ImageRunConfig config;
+  config.data.source = parse_name<ImageSource>("train: TASK", std::string(task));
+  config.model.kind = kind;
+  training::TrainOptions& training = config.training;
+  training.schedule = training::Schedule::cosine;
+  training.optimizer = training::Optimizer::adamw;
+  training.weight_decay = 0.05;
+  training.rate = 3e-3;
+  training.warmup = 100;
+  training.epochs = 40;
+  training.batch = 32;
+  training.parts = 2;
+  return config;
+}
+
+ImageRunConfig image_config(std::string_view task, const std::filesystem::path& file,
+                            std::map<std::string, std::string> options) {
+  models::ImageModelKind kind{};
+  json whole = json::object();
+  const std::string name = file.string();
+  if (!file.empty()) whole = parse_config(file);
+  json model = take_section(name, whole, "model", false);
+  // The kind of model decides what the other settings start from.
+  FieldReader(name + ": model", model)("kind", kind, "");
+  FieldSetter setter("train", options);
+  setter("model", kind, "");
+  ImageRunConfig config = image_defaults(task, kind);
+  read_section(name + ": model", std::move(model), config.model);
+  read_section(name + ": training", take_section(name, whole, "training", false), config.training);
+  read_section(name + ": data", take_section(name, whole, "data", false), config.data);
+  require_nothing_left(name, whole, "takes the sections model, training and data");
+  fields(setter, config.model);
+  fields(setter, config.training);
+  fields(setter, config.data);
+  require_no_option_left(options, "the model " + std::string(name_of(kind)) + " on the task " + std::string(task));
+  return config;
+}
+
+void lengthen(ImageRunConfig& config, std::map<std::string, std::string> options) {
+  FieldSetter setter("train", options);
+  fields(setter, config.training);
+  require_no_option_left(options, "a run that is resumed");
+}
+
+ImageTask load_images(ImageDataConfig& data) {
+  ImageTask task = read_images(data);
+  if (!reads_files(data.source)) return task;
+  if (data.train_limit > 0 && data.train_limit < task.train.count()) {
+    std::vector<std::int64_t> first(static_cast<std::size_t>(data.train_limit));
+    for (std::size_t n = 0; n < first.size(); ++n) first[n] = static_cast<std::int64_t>(n);
+    task.train = select(task.train, first);
+  }
+  const std::uint64_t hash = hash_of(task);
+  if (data.hash != 0 && data.hash != hash)
+    throw Error(data.directory +
+                ": the images are not those that the run began with; put them back, or start a new run");
+  data.hash = hash;
+  return task;
+}
+
+void write_config(const std::filesystem::path& directory, const ImageRunConfig& config) {
+  ordered_json whole;
+  whole["format"] = kConfigFormat;
+  whole["data"]["task"] = name_of(config.data.source);
+  write_section(whole["data"], config.data);
+  if (reads_files(config.data.source)) whole["data"]["hash"] = config.data.hash;
+  whole["model"]["kind"] = name_of(config.model.kind);
+  write_section(whole["model"], config.model);
+  write_section(whole["training"], config.training);
+  write_section(whole["sizes"], config.sizes);
+  write_file(directory / "config.json", whole.dump(2) + "\n");
+}
+
+ImageRunConfig read_image_config(const std::filesystem::path& directory) {
+  const std::filesystem::path path = run_config_path(directory);
+  const std::string file = path.string();
+  json whole = parse_run_config(path);
+  ImageRunConfig config;
+  json data = take_section(file, whole, "data", true);
+  {
+    FieldReader reader(file + ": data", data);
+    reader("task", config.data.source, "");
+    if (const auto hash = data.find("hash"); hash != data.end() && hash->is_number_unsigned()) {
+      config.data.hash = hash->get<std::uint64_t>();
+      data.erase(hash);
+    }
+    fields(reader, config.data);
+    reader.done();
+  }
+  read_model(file, take_section(file, whole, "model", true), config.model);
+  read_section(file + ": training", take_section(file, whole, "training", true), config.training);
+  read_section(file + ": sizes", take_section(file, whole, "sizes", true), config.sizes);
+  require_nothing_left(file, whole, "which is not a part of a run");
+  return config;
+}
+
+}  // namespace rapt::tasks
