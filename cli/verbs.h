@@ -14,6 +14,7 @@
   VERB(evaluate)         \
   VERB(decode)           \
   VERB(plot)             \
+  VERB(explore)          \
   VERB(conv)
 
 namespace rapt::cli {

@@ -1,13 +1,14 @@
-# Files of data/ that the library carries: each becomes a source of the build tree that defines its bytes.
+# Files that a library carries: each becomes a source of the build tree that defines its bytes as what
+# NAMESPACE::function() returns.
 function(rapt_embed file function result)
-  cmake_path(GET file STEM stem)
+  cmake_parse_arguments(embed "" "NAMESPACE" "" ${ARGN})
   file(READ "${file}" bytes HEX)
   string(REGEX REPLACE "(................................................................)" "\\1\n  " bytes "${bytes}")
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
   set(content "#include <cstddef>
 #include <span>
 
-namespace rapt::tasks {
+namespace ${embed_NAMESPACE} {
 
 std::span<const unsigned char> ${function}();
 
@@ -19,12 +20,12 @@ constexpr unsigned char kBytes[] = {
 
 std::span<const unsigned char> ${function}() { return kBytes; }
 
-}  // namespace rapt::tasks
+}  // namespace ${embed_NAMESPACE}
 ")
   # Written only where it changed.
-  file(CONFIGURE OUTPUT "${rapt_generated}/data/${stem}.cc" CONTENT "${content}" @ONLY)
+  file(CONFIGURE OUTPUT "${rapt_generated}/data/${function}.cc" CONTENT "${content}" @ONLY)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
-  set(${result} "${rapt_generated}/data/${stem}.cc" PARENT_SCOPE)
+  set(${result} "${rapt_generated}/data/${function}.cc" PARENT_SCOPE)
 endfunction()
 
-rapt_embed("${PROJECT_SOURCE_DIR}/data/digits.bin" digits_bytes rapt_data_sources)
+rapt_embed("${PROJECT_SOURCE_DIR}/data/digits.bin" digits_bytes rapt_data_sources NAMESPACE rapt::tasks)

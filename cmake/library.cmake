@@ -13,7 +13,7 @@ set(rapt_private_include_dirs "${PROJECT_SOURCE_DIR}/src" "${rapt_generated}/pri
 
 file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/cpu/*.cc")
 file(GLOB_RECURSE rapt_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cc")
-list(FILTER rapt_sources EXCLUDE REGEX "/src/([a-z]+/cpu|pictures|solve|reproduce)/")
+list(FILTER rapt_sources EXCLUDE REGEX "/src/([a-z]+/cpu|pictures|solve|reproduce|explorer)/")
 
 # Tests of private code need the same view of the tree as the library itself.
 add_library(rapt_private INTERFACE)

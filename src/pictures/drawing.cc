@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "pictures/base64.h"
 #include "pictures/png.h"
 #include "pictures/text.h"
 #include "rapt/error.h"
@@ -28,20 +29,6 @@ const RoleColors& colors_of(Role role) { return kRoles[static_cast<std::size_t>(
 
 // DejaVu Sans and Verdana are equally wide; whatever else is found is narrower.
 constexpr const char* kFonts = "'DejaVu Sans', Verdana, sans-serif";
-
-std::string base64(const std::string& bytes) {
-  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string result;
-  result.reserve(bytes.size() / 3 * 4 + 4);
-  for (std::size_t n = 0; n < bytes.size(); n += 3) {
-    const auto byte = [&](std::size_t k) {
-      return n + k < bytes.size() ? std::uint32_t{static_cast<unsigned char>(bytes[n + k])} : 0u;
-    };
-    const std::uint32_t group = (byte(0) << 16) | (byte(1) << 8) | byte(2);
-    for (std::size_t k = 0; k < 4; ++k) result += n + k > bytes.size() ? '=' : kDigits[(group >> (18 - 6 * k)) & 63];
-  }
-  return result;
-}
 
 class SvgWriter {
  public:

@@ -1,0 +1,145 @@
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include "cli/explore_arrays.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "explorer/page.h"
+#include "explorer/sequence_subject.h"
+#include "explorer/server.h"
+#include "rapt/error.h"
+#include "tensor/files.h"
+
+namespace rapt::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFooter =
+    "RUN is what `rapt train --out` made: the page shows every attention layer of the model for one text, and how the\n"
+    "answer was decoded. DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers,\n"
+    "heads, S, D], which are scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or\n"
+    "queries.txt and keys.txt), one token a line, and image.npy for a grid.\n"
+    "Without --serve one self-contained page is written, which needs no network. With --serve the page is served on\n"
+    "this machine only; rows are computed when they are looked at, so that long inputs work, and texts can be typed.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt explore runs/case --text '<U> hello' --out hello.html\n"
+    "  rapt explore runs/case --serve --port 8080\n"
+    "  rapt explore arrays --score alibi --param m=0.5,0.25 --causal top_left\n"
+    "  rapt explore arrays --grid 14,14 --out image.html\n";
+
+struct ExploreArguments {
+  std::string directory, text, target, out, port;
+  bool serve = false;
+  AttendArguments attend;
+};
+
+explorer::Served subject_of(const ExploreArguments& a) {
+  const fs::path directory = a.directory;
+  if (!fs::is_directory(directory))
+    throw Error("explore: there is no directory '" + a.directory + "'; takes one of `rapt train --out`, or of arrays");
+  if (!fs::exists(directory / "config.json")) {
+    if (!holds_arrays(directory))
+      throw Error("explore: " + a.directory +
+                  " holds neither a run (config.json) nor arrays (weights.npy, or q.npy and k.npy)");
+    if (!a.text.empty() || !a.target.empty())
+      throw Error("explore: --text and --target are for runs; " + a.directory + " holds arrays");
+    return {exhibit_of_arrays(directory, a.attend), nullptr};
+  }
+  const auto subject = std::make_shared<explorer::SequenceSubject>(directory);
+  if (a.text.empty() && !a.target.empty()) throw Error("explore: --target is given without --text; takes both");
+  return {subject->show(a.text.empty() ? subject->example() : a.text, a.target),
+          [subject](const std::string& text, const std::string& target) { return subject->show(text, target); }};
+}
+
+// Answers until Ctrl-C or a polite kill.
+void serve(explorer::Served served, int port) {
+  // Blocked here, the signals reach no thread but the one that waits for them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM}) sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  explorer::Server server(std::move(served), port);
+  std::cout << server.address() << "  (Ctrl-C ends it)" << std::endl;
+  std::thread waiting([&] {
+    int which = 0;
+    sigwait(&signals, &which);
+    server.stop();
+  });
+  server.run();
+  // Where the server ended by itself, the thread still waits.
+  pthread_kill(waiting.native_handle(), SIGTERM);
+  waiting.join();
+}
+
+int port_of(const std::string& text) {
+  if (text.empty()) return 0;
+  const char* takes = "0 to 65535; 0 is any that is free";
+  const std::int64_t port = parse_integers("explore: --port", text, takes, 1)[0];
+  if (port < 0 || port > 65535) refuse("explore: --port", text, takes);
+  return static_cast<int>(port);
+}
+
+void explore(const ExploreArguments& a) {
+  if (a.serve && !a.out.empty()) throw Error("explore: --serve and --out exclude each other");
+  if (!a.serve && !a.port.empty()) throw Error("explore: --port is given without --serve; takes both");
+  const int port = port_of(a.port);
+  explorer::Served served = subject_of(a);
+  if (a.serve) {
+    serve(std::move(served), port);
+    return;
+  }
+  const fs::path out = a.out.empty() ? "explorer.html" : a.out;
+  std::int64_t heads = 0;
+  for (const explorer::Layer& layer : served.first.layers) heads += layer.weights->heads();
+  Progress progress("heads", heads);
+  const std::string page =
+      explorer::static_page(served.first, [&](std::int64_t done, std::int64_t) { progress.update(done); });
+  progress.clear();
+  write_file(out, page);
+  std::cout << out.string() << ": " << served.first.layers.size() << " layers, " << heads << " heads, "
+            << format_bytes(static_cast<double>(page.size())) << "\n";
+}
+
+}  // namespace
+
+void add_explore(CLI::App& app) {
+  auto arguments = std::make_shared<ExploreArguments>();
+  ExploreArguments& a = *arguments;
+  a.attend.score.clear();
+  a.attend.normalize.clear();
+  CLI::App* verb = app.add_subcommand("explore", "Look at attention in the browser: a page, or a local server");
+  verb->footer(kFooter);
+  const auto option = [verb](const char* name, std::string& target, const char* help, const char* takes) {
+    return verb->add_option(name, target, help)->type_name(takes)->check(value_given());
+  };
+  verb->add_option("RUN|DIR", a.directory, "The directory of a run, or of arrays")->required();
+  option("--text", a.text, "What the model reads [an example of its own data]", "TEXT");
+  option("--target", a.target, "The answer to show [the model's own]", "TEXT");
+  option("--out", a.out, "The page to write [explorer.html]", "FILE.html");
+  verb->add_flag("--serve", a.serve, "Serve the page on this machine, and compute rows on request");
+  option("--port", a.port, "With --serve: the port [any that is free]", "N");
+  const char* arrays = "For arrays";
+  option("--score", a.attend.score, "Mechanism, see rapt list [scaled_dot]", "NAME")->group(arrays);
+  verb->add_option("--param", a.attend.parameters, "A parameter of the mechanism")
+      ->type_name("NAME=FILE.npy|NUMBER[,NUMBER...]")
+      ->check(value_given())
+      ->group(arrays);
+  option("--scale", a.attend.scale, "In place of 1/√Dk, or of 1", "X")->group(arrays);
+  option("--softcap", a.attend.softcap, "c > 0: the score becomes c·tanh(score/c)", "X")->group(arrays);
+  option("--normalize", a.attend.normalize, "How scores become weights [softmax]", "softmax|argmax")->group(arrays);
+  option("--causal", a.attend.causal, "Hide later keys", "top_left|bottom_right")->group(arrays);
+  option("--window", a.attend.window, "Query i sees keys i−L … i+R; -1: no limit", "L,R")->group(arrays);
+  option("--key-lengths", a.attend.key_lengths, "Keys in use, for each layer or for all", "N,...")->group(arrays);
+  option("--mask", a.attend.mask, "bool [.., Sq or 1, Sk]; true = attend", "M.npy")->group(arrays);
+  option("--bias", a.attend.bias, "Added to the scores [.., Sq or 1, Sk]", "B.npy")->group(arrays);
+  option("--grid", a.attend.grid, "Queries and keys are places of an image", "ROWS,COLS")->group(arrays);
+  verb->callback([arguments] { explore(*arguments); });
+}
+
+}  // namespace rapt::cli

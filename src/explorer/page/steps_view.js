@@ -1,0 +1,212 @@
+// Decoding, one step at a time: what was produced so far, what else was likely, and where the step looked.
+
+class StepsView {
+  constructor(app) {
+    this.app = app;
+    this.title = "Steps";
+    this.key = "steps";
+    this.at = 0;
+    this.mean = true;
+    this.scroll = 0;
+  }
+
+  available() {
+    return this.app.store.exhibit.steps.length > 0;
+  }
+
+  controls(box) {
+    const { steps } = this.app.store.exhibit;
+    const button = (text, id, title, action) => {
+      const b = document.createElement("button");
+      b.type = "button";
+      b.id = id;
+      b.textContent = text;
+      b.title = title;
+      b.addEventListener("click", action);
+      box.append(b);
+      return b;
+    };
+    button("◀", "step-back", "Step before (,)", () => this.step(-1));
+    const slider = document.createElement("input");
+    slider.type = "range";
+    slider.min = 0;
+    slider.max = steps.length - 1;
+    slider.id = "step";
+    slider.value = this.at;
+    slider.setAttribute("aria-label", "Step");
+    slider.addEventListener("input", () => this.go(+slider.value));
+    box.append(slider);
+    button("▶", "step-next", "Next step (.)", () => this.step(1));
+    this.playButton = button("Play", "step-play", "Play (space)", () => this.play());
+    const label = document.createElement("label");
+    const check = document.createElement("input");
+    check.type = "checkbox";
+    check.id = "step-mean";
+    check.checked = this.mean;
+    check.addEventListener("change", () => {
+      this.mean = check.checked;
+      this.load();
+    });
+    label.append(check, " mean of the layer's heads");
+    box.append(label);
+    this.slider = slider;
+  }
+
+  // The layers of the other kinds at the same depth as the chosen one.
+  beside(group) {
+    const { layers } = this.app.store.exhibit;
+    const places = (g) => layers.map((layer, n) => ({ layer, n })).filter(({ layer }) => layer.group === g).map(({ n }) => n);
+    const own = places(layers[this.app.layer].group).indexOf(this.app.layer);
+    const list = places(group);
+    return list.length ? list[Math.min(Math.max(own, 0), list.length - 1)] : -1;
+  }
+
+  async look(group) {
+    const layer = this.beside(group);
+    if (layer < 0) return null;
+    const { heads, keys } = this.app.store.exhibit.layers[layer];
+    const row = await this.app.store.row(layer, this.at);
+    const weights = new Float32Array(keys);
+    const chosen = Math.min(this.app.head, heads - 1);
+    for (let h = 0; h < heads; ++h)
+      if (this.mean || h === chosen)
+        for (let j = 0; j < keys; ++j) weights[j] += row.cells[h * keys + j] / (this.mean ? heads : 1);
+    return { layer, weights, head: this.mean ? null : chosen };
+  }
+
+  async load() {
+    const { store } = this.app;
+    this.at = Math.min(this.at, store.exhibit.steps.length - 1);
+    const id = `${this.at}/${this.app.layer}/${this.app.head}/${this.mean}`;
+    this.wanted = id;
+    const [source, self] = await Promise.all([this.look("cross"), this.look("decoder")]);
+    if (this.wanted !== id || store !== this.app.store) return;
+    this.looks = { source, self };
+    this.say();
+    this.app.invalidate();
+  }
+
+  // Tokens as boxes that wrap; returns where the next line may begin.
+  boxes(p, list, x0, y0, width, style) {
+    let x = x0;
+    let y = y0;
+    list.forEach((token, n) => {
+      const text = short(token, 24);
+      const w = Math.max(22, Array.from(text).length * 8.2 + 12);
+      if (x > x0 && x + w > x0 + width) {
+        x = x0;
+        y += 28;
+      }
+      style(p, n, x, y, w, text);
+      x += w + 4;
+    });
+    return y + 28;
+  }
+
+  // t: the place on the palette, or null where nothing is known.
+  box(p, t, x, y, width, text) {
+    const { theme } = this.app;
+    p.rect(x, y, width, 24, { fill: t === null ? theme.panel : theme.color(t), stroke: theme.rule });
+    p.text(x + width / 2, y + 12, text, { fill: t === null ? theme.faint : theme.inkOn(t), size: 13, align: "center" });
+  }
+
+  draw(p, width, height) {
+    const { theme } = this.app;
+    const { exhibit } = this.app.store;
+    const { steps } = exhibit;
+    const step = steps[this.at];
+    const looks = this.looks || {};
+    const of = contrasts[this.app.contrast].of;
+    const inner = width - 40;
+    let y = 16 - this.scroll;
+    const from = (look) => (look ? `${exhibit.layers[look.layer].name}, ${look.head === null ? "mean of its heads" : `head ${look.head}`}` : "");
+    p.clip(0, 0, width, height);
+    const shaded = (weights, until) => {
+      const peak = weights ? weights.reduce((a, b) => Math.max(a, b), 1e-9) : 1;
+      return (q, n, x, top, w, text) => this.box(q, weights && n < weights.length && n < until ? of(weights[n] / peak) : null, x, top, w, text);
+    };
+    p.text(20, y, `Source — where step ${this.at} looks: ${from(looks.source)}`, { fill: theme.faint, size: 12 });
+    const crossLayer = this.beside("cross");
+    if (crossLayer >= 0) {
+      const list = exhibit.tokens[exhibit.layers[crossLayer].keyTokens];
+      y = this.boxes(p, list, 20, y + 14, inner, shaded(looks.source && looks.source.weights, Infinity));
+    }
+    y += 18;
+    const selfLayer = this.beside("decoder");
+    if (selfLayer >= 0) {
+      p.text(20, y, `What it has read so far — ${from(looks.self)}`, { fill: theme.faint, size: 12 });
+      const list = exhibit.tokens[exhibit.layers[selfLayer].keyTokens].slice(0, this.at + 1);
+      y = this.boxes(p, list, 20, y + 14, inner, shaded(looks.self && looks.self.weights, this.at + 1)) + 18;
+    }
+    p.text(20, y, "Produced so far", { fill: theme.faint, size: 12 });
+    y = this.boxes(p, steps.slice(0, this.at + 1).map((s) => s.chosen[0]), 20, y + 14, inner, (q, n, x, top, w, text) => {
+      const now = n === this.at;
+      q.rect(x, top, w, 24, { fill: now ? theme.accent : theme.panel, stroke: theme.rule });
+      q.text(x + w / 2, top + 12, text, { fill: now ? theme.paper : theme.ink, size: 13, align: "center" });
+    });
+    y += 18;
+    p.text(20, y, `Step ${this.at}: what was likely`, { fill: theme.faint, size: 12 });
+    y += 14;
+    const bars = step.others.some(([token]) => token === step.chosen[0]) ? step.others : [...step.others, step.chosen];
+    const longest = Math.min(420, inner - 230);
+    for (const [token, probability] of bars) {
+      const chosen = token === step.chosen[0];
+      p.text(120, y + 10, short(token, 12), { fill: theme.ink, size: 12, align: "right", bold: chosen });
+      p.rect(130, y + 2, Math.max(1, probability * longest), 16, { fill: chosen ? theme.accent : theme.faint });
+      p.text(138 + Math.max(1, probability * longest), y + 10, weightText(probability), { fill: theme.ink, size: 11 });
+      y += 22;
+    }
+    p.unclip();
+    this.most = Math.max(0, y + this.scroll + 10 - height);
+  }
+
+  go(n) {
+    this.at = Math.max(0, Math.min(this.app.store.exhibit.steps.length - 1, n));
+    if (this.slider) this.slider.value = this.at;
+    this.load().catch((error) => this.app.fail(error));
+  }
+
+  step(by) {
+    this.go(this.at + by);
+  }
+
+  play() {
+    if (this.timer) {
+      this.stop();
+      return;
+    }
+    if (this.at === this.app.store.exhibit.steps.length - 1) this.go(0);
+    this.playButton.textContent = "Pause";
+    this.timer = setInterval(() => {
+      if (this.at + 1 >= this.app.store.exhibit.steps.length) this.stop();
+      else this.step(1);
+    }, 700);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = null;
+    if (this.playButton) this.playButton.textContent = "Play";
+  }
+
+  say() {
+    const step = this.app.store.exhibit.steps[this.at];
+    this.app.say(`step ${this.at}: “${short(step.chosen[0], 40)}” with probability ${weightText(step.chosen[1])}`);
+  }
+
+  move() {}
+  leave() {}
+  click() {}
+  drag(dx, dy) {
+    this.wheel(0, 0, -dy);
+  }
+  wheel(x, y, amount) {
+    this.scroll = Math.max(0, Math.min(this.most || 0, this.scroll + amount));
+    this.app.invalidate();
+  }
+  zoom() {}
+  reset() {
+    this.scroll = 0;
+    this.go(0);
+  }
+}
