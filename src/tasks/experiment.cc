@@ -29,6 +29,7 @@ std::span<const Family> all_families() {
   static const std::array families{
       sequence_family(),
       scene_family(),
+      image_family(),
   };
   return families;
 }
