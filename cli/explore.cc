@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "explorer/image_subject.h"
 #include "explorer/page.h"
 #include "explorer/sequence_subject.h"
 #include "explorer/server.h"
@@ -21,20 +22,22 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFooter =
     "RUN is what `rapt train --out` made: the page shows every attention layer of the model for one text, and how the\n"
-    "answer was decoded. DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers,\n"
-    "heads, S, D], which are scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or\n"
-    "queries.txt and keys.txt), one token a line, and image.npy for a grid.\n"
+    "answer was decoded; or, for a run on images, where every head looks from a pixel.\n"
+    "DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers, heads, S, D], which are\n"
+    "scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or queries.txt and keys.txt), one\n"
+    "token a line, and for a grid image.npy.\n"
     "Without --serve one self-contained page is written, which needs no network. With --serve the page is served on\n"
     "this machine only; rows are computed when they are looked at, so that long inputs work, and texts can be typed.\n"
     "\n"
     "Examples:\n"
     "  rapt explore runs/case --text '<U> hello' --out hello.html\n"
     "  rapt explore runs/case --serve --port 8080\n"
+    "  rapt explore runs/digits --image 7 --out seven.html\n"
     "  rapt explore arrays --score alibi --param m=0.5,0.25 --causal top_left\n"
     "  rapt explore arrays --grid 14,14 --out image.html\n";
 
 struct ExploreArguments {
-  std::string directory, text, target, out, port;
+  std::string directory, text, target, image, out, port;
   bool serve = false;
   AttendArguments attend;
 };
@@ -47,10 +50,19 @@ explorer::Served subject_of(const ExploreArguments& a) {
     if (!holds_arrays(directory))
       throw Error("explore: " + a.directory +
                   " holds neither a run (config.json) nor arrays (weights.npy, or q.npy and k.npy)");
-    if (!a.text.empty() || !a.target.empty())
-      throw Error("explore: --text and --target are for runs; " + a.directory + " holds arrays");
+    if (!a.text.empty() || !a.target.empty() || !a.image.empty())
+      throw Error("explore: --text, --target and --image are for runs; " + a.directory + " holds arrays");
     return {exhibit_of_arrays(directory, a.attend), nullptr};
   }
+  if (explorer::is_image_run(directory)) {
+    if (!a.text.empty() || !a.target.empty())
+      throw Error("explore: --text and --target are for runs on sequences; " + a.directory +
+                  " is about images, takes --image N");
+    const auto subject = std::make_shared<explorer::ImageSubject>(directory);
+    return {subject->show(a.image.empty() ? "0" : a.image),
+            [subject](const std::string& image, const std::string&) { return subject->show(image); }};
+  }
+  if (!a.image.empty()) throw Error("explore: --image is for runs on images; " + a.directory + " takes --text TEXT");
   const auto subject = std::make_shared<explorer::SequenceSubject>(directory);
   if (a.text.empty() && !a.target.empty()) throw Error("explore: --target is given without --text; takes both");
   return {subject->show(a.text.empty() ? subject->example() : a.text, a.target),
@@ -121,6 +133,7 @@ void add_explore(CLI::App& app) {
   verb->add_option("RUN|DIR", a.directory, "The directory of a run, or of arrays")->required();
   option("--text", a.text, "What the model reads [an example of its own data]", "TEXT");
   option("--target", a.target, "The answer to show [the model's own]", "TEXT");
+  option("--image", a.image, "For a run on images: the number of a test image [0]", "N");
   option("--out", a.out, "The page to write [explorer.html]", "FILE.html");
   verb->add_flag("--serve", a.serve, "Serve the page on this machine, and compute rows on request");
   option("--port", a.port, "With --serve: the port [any that is free]", "N");

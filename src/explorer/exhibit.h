@@ -48,9 +48,13 @@ struct Epoch {
   std::vector<std::vector<std::array<std::array<double, 2>, 2>>> covariances;  // the same, or none
 };
 
+// What a model is asked with.
+enum class Input : std::uint8_t { text, image };
+
 // All that one page shows.
 struct Exhibit {
   std::string title;
+  Input input = Input::text;
   std::string text;  // what went in, and what came out
   std::string target;
   std::string note;  // one more line under the title

@@ -149,7 +149,11 @@ Json describe(const HeadSummary& s) {
 }
 
 Json describe(const Exhibit& exhibit) {
-  Json json{{"title", exhibit.title}, {"text", exhibit.text}, {"target", exhibit.target}, {"note", exhibit.note}};
+  Json json{{"title", exhibit.title},
+            {"input", exhibit.input == Input::image ? "image" : "text"},
+            {"text", exhibit.text},
+            {"target", exhibit.target},
+            {"note", exhibit.note}};
   json["tokens"] = exhibit.tokens;
   json["layers"] = Json::array();
   for (const Layer& layer : exhibit.layers) {

@@ -27,11 +27,13 @@ class App {
     document.title = `${exhibit.title} – attention`;
     document.getElementById("title").textContent = exhibit.title;
     const line = [];
-    if (exhibit.text) line.push(`${shown(exhibit.text)} → ${shown(exhibit.target)}`);
+    if (exhibit.text && exhibit.input === "text") line.push(`${shown(exhibit.text)} → ${shown(exhibit.target)}`);
     if (exhibit.note) line.push(exhibit.note);
     document.getElementById("subtitle").textContent = line.join("   ");
     document.getElementById("live").hidden = !this.data.live;
     document.getElementById("live-text").value = exhibit.text;
+    document.getElementById("live-label").textContent = exhibit.input === "image" ? "Test image" : "Text";
+    document.getElementById("live-goal").hidden = exhibit.input === "image";
     const groups = [...new Set(exhibit.layers.map((layer) => layer.group))];
     // Where the answer looks in the source says most.
     if (!groups.includes(this.group)) this.group = groups.includes("cross") ? "cross" : groups[0];

@@ -178,7 +178,7 @@ class MapView {
     const { theme } = this.app;
     const { queryTokens, keyTokens, queries, keys } = this.layer();
     const { tokens } = this.app.store.exhibit;
-    const every = (scale) => Math.max(1, Math.ceil(12 / scale));
+    const every = (scale) => Math.max(1, Math.ceil(10 / scale));
     const label = (list, n, scale) => (every(scale) > 1 ? String(n) : short(list[n], 14));
     const size = (scale) => Math.max(8, Math.min(12, scale * 0.9));
     const stepY = every(view.sy);

@@ -35,18 +35,19 @@ class Overview {
     this.box.style.gridTemplateColumns = `auto repeat(${most}, minmax(26px, 64px))`;
     this.cells = new Map();
     this.summaries = new Map();
-    const label = (text, kind) => {
+    const label = (text, kind, title = text) => {
       const span = document.createElement("span");
       span.className = kind;
       span.textContent = text;
-      span.title = text;
+      span.title = title;
       this.box.append(span);
     };
     label("", "layer");
     for (let h = 0; h < most; ++h) label(String(h), "column");
     for (const l of layers) {
       const layer = store.exhibit.layers[l];
-      label(layer.name.replace(/^(encoder|decoder)\./, "").replace(/\.(self|cross)$/, ""), "layer");
+      const number = layer.name.match(/\d+/);
+      label(number ? number[0] : layer.name, "layer", layer.name);
       for (let h = 0; h < most; ++h) {
         if (h >= layer.heads) {
           label("", "column");

@@ -149,10 +149,12 @@ class ServedStore {
   }
 }
 
-// Tokens as they are shown: white space and nothing must be seen too.
+// Tokens as they are shown: white space and nothing must be seen too, and what turns the direction of writing must not
+// turn the text around it.
 function shown(token) {
   if (token === "") return "∅";
-  return token.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\u0000-\u001f\u007f]/g, "·");
+  return token.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥")
+    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, "·");
 }
 
 function short(token, most) {
