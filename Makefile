@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-peers format format-check lint sanitize clean bootstrap bootstrap-lint build
+.PHONY: help run test bench bench-peers format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build
 
 FOLDERS = $(wildcard include src cli tests benchmarks examples)
 SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c')
@@ -18,6 +18,9 @@ bootstrap:
 bootstrap-lint:
 	@scripts/bootstrap --lint
 
+bootstrap-pages:
+	@scripts/bootstrap --pages
+
 build: bootstrap
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS)
@@ -27,7 +30,7 @@ run: build  ## Build, then solve every worked example
 	if (($${#files[@]} == 0)); then echo "run: there is no examples/*.json"; exit 1; fi; \
 	for file in "$${files[@]}"; do printf '\n== %s\n' "$$file"; build/release/rapt solve "$$file"; done
 
-test: build  ## Build, then run all tests
+test: bootstrap-pages build  ## Build, then run all tests
 	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
 
 bench: build  ## Measure every mechanism against this machine's matrix-multiply rate

@@ -5,8 +5,12 @@ find_package(ZLIB REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 # Debian's cpp-httplib is compiled; elsewhere it may be a header alone.
 pkg_check_modules(httplib IMPORTED_TARGET cpp-httplib)
+set(rapt_httplib PkgConfig::httplib)
 if(NOT httplib_FOUND)
   find_path(httplib_INCLUDE_DIR httplib.h REQUIRED)
+  add_library(rapt_httplib INTERFACE)
+  target_include_directories(rapt_httplib SYSTEM INTERFACE "${httplib_INCLUDE_DIR}")
+  set(rapt_httplib rapt_httplib)
 endif()
 
 set(rapt_page_sources "")
@@ -22,8 +26,4 @@ file(GLOB rapt_explorer_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/exp
 add_library(rapt_explorer STATIC ${rapt_explorer_sources} ${rapt_page_sources})
 target_link_libraries(rapt_explorer PUBLIC rapt::rapt nlohmann_json::nlohmann_json
                                     PRIVATE rapt_private rapt_pictures ZLIB::ZLIB Threads::Threads)
-if(httplib_FOUND)
-  target_link_libraries(rapt_explorer PRIVATE PkgConfig::httplib)
-else()
-  target_include_directories(rapt_explorer SYSTEM PRIVATE "${httplib_INCLUDE_DIR}")
-endif()
+target_link_libraries(rapt_explorer PRIVATE ${rapt_httplib})
