@@ -14,6 +14,11 @@ class Linear {
 
   template <class T>
   Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x) const;
+  // x [heads, rows, in / heads]: the same numbers with the heads apart.
+  template <class T>
+  Tensor<T> of_heads(Graph<T>& graph, const Tensor<T>& x) const {
+    return linear_of_heads(graph.tape, x, graph.get(weight_), graph.get(bias_));
+  }
 
  private:
   ParameterId weight_, bias_;

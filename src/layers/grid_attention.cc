@@ -43,6 +43,7 @@ GridAttention::GridAttention(Parameters& parameters, const std::string& name, co
   out_ = Linear(parameters, name + ".out", shape_.heads * value_dim(), shape_.width);
   shape_.score.heads = shape_.heads;
   shape_.score.query_dim = shape_.score.key_dim = shape_.hidden;
+  if (same_for_all()) shape_.score.layout = HeadLayout::apart;
   score_ = ScoreLayer(parameters, name + ".score", shape_.score, name);
 }
 
@@ -65,8 +66,20 @@ std::int64_t GridAttention::multiply_adds() const {
   return pixels * each;
 }
 
+// One map of weights serves all images: they lie side by side in the values, as if they were one wide image.
+template <class T>
+Tensor<T> GridAttention::mix_all(Graph<T>& graph, const Tensor<T>& x) const {
+  const std::int64_t pixels = x.size(0), batch = x.size(1), heads = shape_.heads;
+  const Tensor<T> nothing = unread(graph.tape, 1, heads, pixels, shape_.hidden);
+  const Tensor<T> v = x.reshape({1, 1, pixels, batch * shape_.width});
+  const Tensor<T> mixed = score_(graph, nothing, nothing, v, Mask{});
+  return out_.of_heads(graph, mixed.reshape({heads, pixels * batch, shape_.width}))
+      .reshape({pixels, batch, shape_.width});
+}
+
 template <class T>
 Tensor<T> GridAttention::operator()(Graph<T>& graph, const Tensor<T>& x) const {
+  if (same_for_all()) return mix_all(graph, x);
   const std::int64_t pixels = x.size(0), batch = x.size(1), heads = shape_.heads;
   const auto projected = [&](const Linear& projection, bool wanted) {
     return wanted ? projection(graph, x).split_heads(heads) : unread(graph.tape, batch, heads, pixels, shape_.hidden);

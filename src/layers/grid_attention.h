@@ -38,6 +38,10 @@ class GridAttention {
 
  private:
   std::int64_t value_dim() const;
+  // Weights that no image changes, over the pixels themselves.
+  bool same_for_all() const { return shape_.reads == ScoreReads::positions && shape_.full_heads; }
+  template <class T>
+  Tensor<T> mix_all(Graph<T>& graph, const Tensor<T>& x) const;
 
   GridAttentionShape shape_;
   Linear query_, key_, value_, out_;

@@ -118,6 +118,7 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
   call.bias = bias;
   call.mechanism = choice_.mechanism;
   call.settings = choice_.settings;
+  call.layout = choice_.layout;
   if (choice_.mechanism->grid) call.grid = choice_.grid;
   call.mask = mask;
   call.normalizer = choice_.normalizer;

@@ -20,7 +20,8 @@ struct ScoreChoice {
   std::int64_t inner = 0;       // A of additive; 0: query_dim
   std::int64_t max_length = 0;  // of either side; for tables by position
   std::array<std::int64_t, 2> grid{};
-  std::vector<NamedNumber> settings{};  // of the mechanism, where they are not the usual ones
+  std::vector<NamedNumber> settings{};           // of the mechanism, where they are not the usual ones
+  HeadLayout layout = HeadLayout::side_by_side;  // of what comes out
 };
 
 // A mechanism by name, or "argmax": dot products of which only the largest counts. Throws for other names.

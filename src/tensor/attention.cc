@@ -108,8 +108,10 @@ std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& c
   Outputs outputs;
   std::vector<Tensor<T>> results;
   for (const Tensor<T>& v : call.values) {
-    const Tensor<T>& result = results.emplace_back(tape.make({queries, batch, heads * v.size(3)}));
-    const Tensor<T>& split = step.out.emplace_back(result.split_heads(heads));
+    const bool apart = call.layout == HeadLayout::apart;
+    const Tensor<T>& result = results.emplace_back(apart ? tape.make({batch, heads, queries, v.size(3)})
+                                                         : tape.make({queries, batch, heads * v.size(3)}));
+    const Tensor<T>& split = step.out.emplace_back(apart ? result : result.split_heads(heads));
     const ConstView out = split.view();
     outputs.out.push_back({split.data, out.dtype, out.shape, out.strides});
   }

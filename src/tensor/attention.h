@@ -14,6 +14,9 @@ struct NamedTensor {
   Tensor<T> value;
 };
 
+// How the heads of a result lie: [queries, batch, heads·value_dim], or [batch, heads, queries, value_dim].
+enum class HeadLayout : std::uint8_t { side_by_side, apart };
+
 // Attention as an operation of a tape, through the fused engine.
 template <class T>
 struct AttentionCall {
@@ -27,11 +30,12 @@ struct AttentionCall {
   std::array<std::int64_t, 2> grid{};
   Mask mask;
   Normalizer normalizer = Normalizer::softmax;
+  HeadLayout layout = HeadLayout::side_by_side;
   // Where the weights go, [batch, heads, queries, keys], when they are wanted.
   T* weights = nullptr;
 };
 
-// For each value set [queries, batch, heads·value_dim], the heads side by side again. The map is computed once.
+// The outputs of each value set, in the layout that the call asks for. The map is computed once.
 template <class T>
 std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& call);
 

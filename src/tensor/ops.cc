@@ -1,5 +1,6 @@
 #include "tensor/ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -95,6 +96,39 @@ Tensor<T> linear(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, con
 template <class T>
 Tensor<T> linear_transposed(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias) {
   return affine(tape, x, weight, bias, true);
+}
+
+template <class T>
+Tensor<T> linear_of_heads(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias) {
+  constexpr std::int64_t kRows = 128;  // of y at a time: they stay in a near cache while the heads are added
+  require(x.rank == 3 && x.is_contiguous() && weight.rank == 2 && weight.size(0) == x.size(0) * x.size(2) &&
+              bias.count() == weight.size(1),
+          "linear_of_heads", x, weight, "[heads, rows, in], [heads·in, out] and one bias for each output");
+  const std::int64_t heads = x.size(0), rows = x.size(1), in = x.size(2), out = weight.size(1);
+  const Tensor<T> y = tape.make({rows, out});
+  const auto head = [=](std::int64_t h) { return Factor<T>{weight.data + h * in * out, in, out, out, 1}; };
+  const auto block = [=](const T* data, std::int64_t first, std::int64_t width) {
+    return Factor<T>{data + first * width, std::min(kRows, rows - first), width, width, 1};
+  };
+  std::vector<Packed<T>> packed;
+  for (std::int64_t h = 0; h < heads; ++h) packed.emplace_back(head(h), tape.scratch(Packed<T>::size(head(h))));
+  for (std::int64_t first = 0; first < rows; first += kRows) {
+    T* to = y.data + first * out;
+    for (std::int64_t r = 0; r < std::min(kRows, rows - first); ++r)
+      std::memcpy(to + r * out, bias.data, static_cast<std::size_t>(out) * sizeof(T));
+    for (std::int64_t h = 0; h < heads; ++h)
+      packed[static_cast<std::size_t>(h)].multiply(block(x.data + h * rows * in, first, in), to, out, true);
+  }
+  tape.record([=] {
+    const Factor<T> dy{y.grad, rows, out, out, 1};
+    for (std::int64_t h = 0; h < heads; ++h) {
+      if (x.grad) multiply(dy, head(h).transposed(), x.grad + h * rows * in, in, true);
+      const Factor<T> values{x.data + h * rows * in, rows, in, in, 1};
+      if (weight.grad) multiply(values.transposed(), dy, weight.grad + h * in * out, out, true);
+    }
+    if (bias.grad) add_column_sums(as_matrix(y), bias.grad);
+  });
+  return y;
 }
 
 template <class T>
@@ -310,6 +344,7 @@ LossSums cross_entropy(Tape<T>& tape, const Tensor<T>& logits, std::span<const i
 #define RAPT_INSTANTIATE(T)                                                                             \
   template Tensor<T> linear(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);            \
   template Tensor<T> linear_transposed(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&); \
+  template Tensor<T> linear_of_heads(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);   \
   template Tensor<T> add(Tape<T>&, const Tensor<T>&, const Tensor<T>&);                                 \
   template Tensor<T> scale(Tape<T>&, const Tensor<T>&, T);                                              \
   template Tensor<T> activate(Tape<T>&, Activation, const Tensor<T>&);                                  \

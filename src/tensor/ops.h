@@ -16,6 +16,10 @@ Tensor<T> linear(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, con
 template <class T>
 Tensor<T> linear_transposed(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias = {});
 
+// Σ_h x[h]·W_h + b: x [heads, rows, in] with each head apart, W [heads·in, out] with W_h below each other, y [rows, out].
+template <class T>
+Tensor<T> linear_of_heads(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias);
+
 // a + b. b may have a size of 1 where a has more: it is repeated there.
 template <class T>
 Tensor<T> add(Tape<T>& tape, const Tensor<T>& a, const Tensor<T>& b);

@@ -6,6 +6,7 @@
 #include "support/tensors.h"
 #include "tensor/convolution.h"
 #include "tensor/group_norm.h"
+#include "tensor/ops.h"
 #include "tensor/pooling.h"
 
 namespace rapt::test {
@@ -105,6 +106,28 @@ TEST(ImageOperations, ConvolutionRefusesWhatDoesNotFit) {
   EXPECT_NO_THROW(convolution(tape, x, tape.make({5, 5, 2, 1}), {}, {.stride = 1, .padding = 1}));
   EXPECT_THROW(convolution(tape, x, tape.make({3, 3, 2, 1}), tape.make({2}), {}), Error);
   EXPECT_THROW(convolution(tape, x, tape.make({3, 3, 2, 1}), {}, {.stride = 0, .padding = 0}), Error);
+}
+
+TEST(ImageOperations, LinearOfHeads) {
+  Random random(5);
+  for (const auto& [heads, rows, in, out] : {std::tuple{3, 5, 4, 2}, {1, 1, 1, 1}, {2, 300, 3, 7}}) {
+    const std::vector<Input> inputs{random_input("x", {heads, rows, in}, random),
+                                    random_input("weight", {heads * in, out}, random),
+                                    random_input("bias", {out}, random)};
+    Numbers y;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t o = 0; o < out; ++o) {
+        double sum = inputs[2].values[at(o)];
+        for (int64_t h = 0; h < heads; ++h)
+          for (int64_t i = 0; i < in; ++i)
+            sum += inputs[0].values[at((h * rows + r) * in + i)] * inputs[1].values[at((h * in + i) * out + o)];
+        y.push_back(sum);
+      }
+    check_operation(
+        inputs, [](auto& tape, const auto& x) { return std::vector{linear_of_heads(tape, x[0], x[1], x[2])}; }, {y});
+  }
+  Tape<float> tape;
+  EXPECT_THROW(linear_of_heads(tape, tape.make({2, 3, 4}), tape.make({7, 2}), tape.make({2})), Error);
 }
 
 TEST(ImageOperations, MeanPool) {
