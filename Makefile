@@ -25,10 +25,8 @@ build: bootstrap
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS)
 
-run: build  ## Build, then solve every worked example
-	@shopt -s nullglob; files=(examples/*.json); \
-	if (($${#files[@]} == 0)); then echo "run: there is no examples/*.json"; exit 1; fi; \
-	for file in "$${files[@]}"; do printf '\n== %s\n' "$$file"; build/release/rapt solve "$$file"; done
+run: build  ## Build, then redo the documents' results and write the report to build/reproduce
+	@build/release/rapt reproduce --quick --out build/reproduce
 
 test: bootstrap-pages build  ## Build, then run all tests
 	@ctest --test-dir build/release --output-on-failure -j $(JOBS)

@@ -1,9 +1,7 @@
 #include "cli/conv_job.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
 #include "cli/options.h"
@@ -84,23 +82,6 @@ void add_layer_files(const layers::QuadraticLayer& layer, std::vector<ConvFile>&
   if (layer.bias) files.push_back({"bias", layer.bias});
 }
 
-Array sizes_of_numbers(const Array& array) {
-  Array result = array.to(ElementType::f64);
-  for (double& value : result.as<double>()) value = std::abs(value);
-  return result;
-}
-
-// What two sums of the same products, in any two orders, may well differ by: ε √n Σ |x w|, the largest of any output.
-double rounding_of(const Array& image, const Array& kernel, const Array& bias,
-                   const layers::ConvolutionOptions& options) {
-  const Array sums = layers::convolve(sizes_of_numbers(image), sizes_of_numbers(kernel),
-                                      bias ? sizes_of_numbers(bias) : Array(), options);
-  const std::int64_t taps = kernel.count() / kernel.shape()[3];
-  const double unit = kernel.type() == ElementType::f64 ? std::numeric_limits<double>::epsilon()
-                                                        : static_cast<double>(std::numeric_limits<float>::epsilon());
-  return unit * std::sqrt(static_cast<double>(taps + 1)) * layers::largest_finite(sums, "the sizes of the products");
-}
-
 Array random_image(const Pair& size, std::int64_t channels, ElementType type, std::int64_t seed) {
   const std::vector<std::int64_t> shape{size[0], size[1], channels};
   reserve(8.0 * static_cast<double>(size[0]) * static_cast<double>(size[1]) * static_cast<double>(channels),
@@ -172,7 +153,7 @@ ToAttention kernel_to_attention(const ConvArguments& arguments) {
 
   Array convolution = layers::convolve(image, kernel, bias, options);
   layers::largest_finite(convolution, "the convolution's output");
-  result.rounding = rounding_of(image, kernel, bias, options);
+  result.rounding = layers::rounding_of(image, kernel, bias, options);
   Array out = layers::apply(result.layer, image, queries);
   result.alpha = layer_options.alpha > 0 ? layer_options.alpha : type == ElementType::f64 ? 64 : 32;
   result.difference = layers::compare(out, convolution);

@@ -4,7 +4,7 @@
 
 #include "cli/options.h"
 #include "cli/verbs.h"
-#include "pictures/heatmap.h"
+#include "solve/picture.h"
 #include "solve/print.h"
 #include "tensor/files.h"
 
@@ -37,13 +37,6 @@ int precision_of(const SolveArguments& arguments, const solve::WorkedProblem& pr
   return static_cast<int>(digits);
 }
 
-std::vector<std::string> labels_of(const std::vector<std::string>& labels, const std::vector<std::int64_t>& rows) {
-  std::vector<std::string> result;
-  for (const std::int64_t row : rows)
-    result.push_back(labels.empty() ? std::to_string(row + 1) : labels[static_cast<std::size_t>(row)]);
-  return result;
-}
-
 // All pictures appear, or none.
 std::vector<std::string> write_plots(const std::string& directory, const solve::WorkedProblem& problem,
                                      const solve::Solution& solution) {
@@ -53,19 +46,8 @@ std::vector<std::string> write_plots(const std::string& directory, const solve::
   std::vector<std::string> names;
   const std::string stem = std::filesystem::path(problem.file).stem().string();
   for (const solve::AttentionMap& map : solution.maps) {
-    pictures::HeatMap picture;
-    picture.title = (problem.title.empty() ? stem : problem.title) + (map.title.empty() ? "" : ", " + map.title);
-    picture.rows = map.weights.rows;
-    picture.cols = map.weights.cols;
-    picture.values = map.weights.data;
-    picture.row_labels = labels_of(problem.query_labels, map.rows);
-    picture.col_labels = problem.key_labels;
-    picture.row_title = "query";
-    picture.col_title = "key";
-    picture.low = 0;
-    picture.high = 1;
     names.push_back((std::filesystem::path(directory) / (stem + "_" + map.name + ".svg")).string());
-    files.add(names.back(), pictures::to_svg(draw(picture)));
+    files.add(names.back(), pictures::to_svg(draw(solve::picture_of(problem, map))));
   }
   files.commit();
   return names;

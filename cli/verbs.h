@@ -15,7 +15,8 @@
   VERB(decode)           \
   VERB(plot)             \
   VERB(explore)          \
-  VERB(conv)
+  VERB(conv)             \
+  VERB(reproduce)
 
 namespace rapt::cli {
 

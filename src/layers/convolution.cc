@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "kernels/parallel.h"
@@ -146,6 +147,20 @@ Array convolve(const Array& image, const Array& kernel, const Array& bias, const
 
 double largest_finite(const Array& array, const char* argument) {
   return array.type() == ElementType::f64 ? largest_as<double>(array, argument) : largest_as<float>(array, argument);
+}
+
+double rounding_of(const Array& image, const Array& kernel, const Array& bias, const ConvolutionOptions& options) {
+  const auto sizes_of_numbers = [](const Array& array) {
+    Array result = array.to(ElementType::f64);
+    for (double& value : result.as<double>()) value = std::abs(value);
+    return result;
+  };
+  const Array sums =
+      convolve(sizes_of_numbers(image), sizes_of_numbers(kernel), bias ? sizes_of_numbers(bias) : Array(), options);
+  const std::int64_t taps = kernel.count() / kernel.shape()[3];
+  const double unit = kernel.type() == ElementType::f64 ? std::numeric_limits<double>::epsilon()
+                                                        : static_cast<double>(std::numeric_limits<float>::epsilon());
+  return unit * std::sqrt(static_cast<double>(taps + 1)) * largest_finite(sums, "the sizes of the products");
 }
 
 }  // namespace rapt::layers

@@ -45,6 +45,9 @@ ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, cons
 // All arrays f32 or all f64; `bias` is [Dout] or empty.
 Array convolve(const Array& image, const Array& kernel, const Array& bias, const ConvolutionOptions& options = {});
 
+// What two sums of the same products, in any two orders, may well differ by: ε √n Σ |x w|, the largest of any output.
+double rounding_of(const Array& image, const Array& kernel, const Array& bias, const ConvolutionOptions& options = {});
+
 // The largest |x|; throws rapt::Error, naming the argument, where a number is not finite.
 double largest_finite(const Array& array, const char* argument);
 

@@ -1,0 +1,186 @@
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "rapt/threads.h"
+#include "reproduce/folder.h"
+#include "reproduce/format.h"
+#include "reproduce/results.h"
+
+namespace rapt::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Redoes the results of the five course documents and writes a report: DIR/index.html to be opened in a browser,\n"
+    "results.json, the pictures as SVG and the trained models. An older report in DIR is replaced when the new one is\n"
+    "complete; a directory that holds anything else is refused. Without PART all parts run; a part that fails does "
+    "not\n"
+    "stop the others. Exit 1: a claim that must hold does not, or a part failed.\n"
+    "\n"
+    "Examples:\n"
+    "  rapt reproduce --quick                       # under 3 minutes on two cores\n"
+    "  rapt reproduce --out report                  # all of it, under 25 minutes\n"
+    "  rapt reproduce examples convolution --out report\n"
+    "  rapt reproduce --list";
+
+struct ReproduceArguments {
+  std::vector<std::string> parts;
+  std::string out = "reproduce";
+  std::string seed, threads;
+  bool quick = false;
+  bool list = false;
+  bool json = false;
+};
+
+std::vector<reproduce::Part> chosen_parts(const std::vector<std::string>& names) {
+  const auto all = reproduce::all_parts();
+  if (names.empty()) return {all.begin(), all.end()};
+  std::string known;
+  for (const reproduce::Part& part : all) known += (known.empty() ? "" : ", ") + std::string(part.name);
+  const auto chosen = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  for (const std::string& name : names)
+    if (std::none_of(all.begin(), all.end(), [&](const reproduce::Part& part) { return part.name == name; }))
+      throw Error("reproduce: there is no part '" + name + "'; takes " + known);
+  std::vector<reproduce::Part> parts;
+  for (const reproduce::Part& part : all)
+    if (chosen(part.name)) parts.push_back(part);
+  return parts;
+}
+
+std::atomic<int> signalled{0};
+
+// The first signal ends the work at the next report of progress, and nothing is left behind; the second ends at once.
+class Interruption {
+ public:
+  Interruption() {
+    signalled = 0;
+    for (const int number : {SIGINT, SIGTERM})
+      std::signal(number, [](int signal) {
+        signalled = signal;
+        std::signal(signal, SIG_DFL);
+      });
+  }
+  ~Interruption() {
+    for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);
+  }
+};
+
+// Bars where stderr is a terminal, and a line for each part in any case.
+class Display {
+ public:
+  void start(std::size_t number, std::size_t count, const reproduce::Part& part) {
+    label_ = "part " + std::to_string(number) + " of " + std::to_string(count) + ": " + std::string(part.name);
+    bar_.reset();
+  }
+  void update(std::int64_t done, std::int64_t total, const std::string& note) {
+    if (!bar_ || total != total_) bar_.emplace(label_, total);
+    total_ = total;
+    bar_->update(done, one_line(note));
+  }
+  void end(const reproduce::PartResult& result) {
+    bar_.reset();
+    std::size_t held = 0;
+    for (const reproduce::Claim& claim : result.section.claims) held += claim.holds ? 1 : 0;
+    std::cerr << label_ << ", " << reproduce::duration(result.seconds) << ": ";
+    if (!result.error.empty()) std::cerr << "failed: " << one_line(result.error);
+    else std::cerr << held << " of " << result.section.claims.size() << " claims hold";
+    std::cerr << std::endl;
+  }
+
+ private:
+  std::string label_;
+  std::int64_t total_ = 0;
+  std::optional<Progress> bar_;
+};
+
+void print_parts() {
+  std::vector<std::vector<std::string>> rows;
+  for (const reproduce::Part& part : reproduce::all_parts())
+    rows.push_back({std::string(part.name), std::string(part.about)});
+  std::cout << format_table(rows);
+}
+
+void print_report(const ReproduceArguments& arguments, const reproduce::Report& report) {
+  const std::string page = (std::filesystem::path(arguments.out) / "index.html").string();
+  if (arguments.json) {
+    std::cout << to_json(report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+    std::cerr << "wrote " << one_line(page) << "\n";
+    return;
+  }
+  std::vector<std::vector<std::string>> rows = claim_rows(report);
+  for (auto& row : rows)
+    for (std::string& cell : row) cell = one_line(cell);
+  std::cout << format_table(rows) << "\n" << report.summary() << "\nThe report is " << one_line(page) << "\n";
+}
+
+reproduce::Report make_report(const ReproduceArguments& arguments, reproduce::ReportFolder& folder,
+                              const std::vector<reproduce::Part>& parts) {
+  Display display;
+  reproduce::Context context;
+  context.quick = arguments.quick;
+  context.runs = folder.runs();
+  context.threads = default_threads();
+  if (!arguments.threads.empty()) context.threads = parse_threads("reproduce: --threads", arguments.threads);
+  if (!arguments.seed.empty()) {
+    const char* takes = "a whole number from 0";
+    const std::int64_t seed = parse_integers("reproduce: --seed", arguments.seed, takes, 1).front();
+    if (seed < 0) refuse("reproduce: --seed", arguments.seed, takes);
+    context.seed = static_cast<std::uint64_t>(seed);
+  }
+  context.on_progress = [&](std::int64_t done, std::int64_t total, const std::string& note) {
+    if (signalled != 0) throw reproduce::Interrupted{};
+    display.update(done, total, note);
+  };
+  reproduce::Listener listener;
+  listener.on_start = [&](std::size_t n, std::size_t count, const reproduce::Part& part) {
+    display.start(n, count, part);
+  };
+  listener.on_end = [&](const reproduce::PartResult& result) { display.end(result); };
+  reproduce::Report report = run_parts(parts, context, listener);
+  folder.publish(report);
+  return report;
+}
+
+void run_reproduce(const ReproduceArguments& arguments) {
+  if (arguments.list) {
+    print_parts();
+    return;
+  }
+  const std::vector<reproduce::Part> parts = chosen_parts(arguments.parts);
+  const Interruption interruption;
+  std::optional<reproduce::Report> report;
+  try {
+    reproduce::ReportFolder folder(arguments.out);
+    report = make_report(arguments, folder, parts);
+  } catch (const reproduce::Interrupted&) {
+    std::cerr << "rapt: reproduce: interrupted; nothing was written" << std::endl;
+    // As if it had not been caught, so that a shell's loop ends too.
+    std::raise(signalled);
+  }
+  print_report(arguments, *report);
+  if (!report->holds()) throw ExitStatus{1};
+}
+
+}  // namespace
+
+void add_reproduce(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("reproduce", "Redo the documents' results and write a report");
+  auto arguments = std::make_shared<ReproduceArguments>();
+  verb->add_option("PART", arguments->parts, "Parts to run (all; see --list)");
+  verb->add_option("--out", arguments->out, "The directory of the report")->check(value_given())->capture_default_str();
+  verb->add_flag("--quick", arguments->quick, "Smaller sizes and fewer epochs");
+  verb->add_option("--seed", arguments->seed, "Of all random numbers (1)")->check(value_given());
+  verb->add_option("--threads", arguments->threads, "Threads (all cores)")->check(value_given());
+  verb->add_flag("--list", arguments->list, "List the parts and end");
+  verb->add_flag("--json", arguments->json, "Print the results as JSON");
+  verb->footer(kFooter);
+  verb->callback([arguments] { run_reproduce(*arguments); });
+}
+
+}  // namespace rapt::cli

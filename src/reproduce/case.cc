@@ -1,0 +1,106 @@
+// Document 004, 1: upper and lower case by a recurrent encoder-decoder; one vector is a bottleneck, attention is none.
+#include <cmath>
+#include <limits>
+
+#include "pictures/curves.h"
+#include "pictures/heatmap.h"
+#include "reproduce/format.h"
+#include "reproduce/part_list.h"
+#include "reproduce/training.h"
+#include "tasks/sequence_run.h"
+
+namespace rapt::reproduce {
+namespace {
+
+constexpr const char* kGroup = "case";
+constexpr const char* kSentence = "<U> I am a student";  // the document's own
+
+std::vector<Job> jobs_of(const Context& context) {
+  std::map<std::string, std::string> options{{"hidden", "128"}, {"rate", "0.003"}, {"epochs", "12"}};
+  if (context.quick)
+    options = {{"hidden", "64"},      {"rate", "0.005"},    {"epochs", "8"},     {"train_size", "4000"},
+               {"valid_size", "200"}, {"test_size", "500"}, {"max_length", "24"}};
+  std::vector<Job> jobs;
+  for (const char* attention : {"none", "dot"}) {
+    jobs.push_back({attention, "case", options});
+    jobs.back().options["attention"] = attention;
+  }
+  return jobs;
+}
+
+struct Bucket {
+  std::size_t low = 0, high = 0;  // of source tokens
+  std::int64_t sentences = 0;
+  double exact = 0;
+};
+
+std::vector<Bucket> by_length(const Context& context, const Trained& trained) {
+  tasks::SequenceRun run = tasks::load_sequence_run(trained.run);
+  const tasks::TaskData data = tasks::load_data(run.config.data);
+  const std::vector<training::Question> questions = tasks::questions(run.config, data.test);
+  std::vector<Bucket> buckets;
+  constexpr std::size_t kWidth = 5;
+  for (std::size_t low = 1; low <= 60; low += kWidth) {
+    std::vector<training::Question> group;
+    for (const training::Question& q : questions)
+      if (q.source.size() >= low && q.source.size() < low + kWidth) group.push_back(q);
+    if (group.empty()) continue;
+    const training::Validation v = training::validate(*run.model, run.values.data(), group, {}, context.threads);
+    buckets.push_back({low, low + kWidth - 1, static_cast<std::int64_t>(group.size()), v.scores.exact_match()});
+  }
+  return buckets;
+}
+
+}  // namespace
+
+Section run_case(const Context& context) {
+  Section section{"Case conversion: the bottleneck", "004, question 1"};
+  section.say(
+      "“<U> I am a student” is to become “I AM A STUDENT”, “<L> …” lower case, letter by letter: the first token "
+      "decides. Without attention the encoder's last state must hold the whole sentence.");
+  const std::vector<Trained> runs = train_all(context, kGroup, jobs_of(context));
+  const Trained &none = find(runs, "none"), &dot = find(runs, "dot");
+  const std::vector<Bucket> without = by_length(context, none), with = by_length(context, dot);
+  Table table{"Sentences that are right as a whole, by the length of the source",
+              {"source length", "sentences", "without attention", "dot"},
+              {}};
+  pictures::Series lower{"without attention", {}, {}}, upper{"dot", {}, {}};
+  for (std::size_t n = 0; n < with.size(); ++n) {
+    table.rows.push_back({std::to_string(with[n].low) + " to " + std::to_string(with[n].high),
+                          grouped(with[n].sentences), percent(without[n].exact), percent(with[n].exact)});
+    const double middle = 0.5 * static_cast<double>(with[n].low + with[n].high);
+    lower.x.push_back(middle);
+    upper.x.push_back(middle);
+    lower.y.push_back(without[n].exact);
+    upper.y.push_back(with[n].exact);
+  }
+  section.add(std::move(table));
+  section.show(
+      "case_length",
+      draw(pictures::Curves{
+          "Case conversion: accuracy against length", "length of the source", "share of sentences", {lower, upper}}),
+      "Without attention longer sentences are lost; with it the length hardly matters.");
+  section.add(Table{"All test sentences",
+                    {"attention", "exact match", "symbol error", "parameters", "time"},
+                    {{"none", percent(none.test.get("exact_match")), percent(none.test.get("symbol_error"), 2),
+                      grouped(none.parameters), duration(none.seconds)},
+                     {"dot", percent(dot.test.get("exact_match")), percent(dot.test.get("symbol_error"), 2),
+                      grouped(dot.parameters), duration(dot.seconds)}}});
+  const double gap = dot.test.get("exact_match") - none.test.get("exact_match");
+  section.claims.push_back(
+      {"004 1.b", "One vector for the whole sentence is a bottleneck that attention removes", "attention bypasses it",
+       percent(none.test.get("exact_match")) + " without, " + percent(dot.test.get("exact_match")) + " with",
+       "at least 30 points more with attention", gap >= 0.30});
+  section.claims.push_back(
+      {"004 1.d", "With attention the longest sentences are right too", "look-up by attention",
+       percent(with.back().exact) + " of those of " + std::to_string(with.back().low) + " and more", "at least 90 %",
+       with.back().exact >= 0.90, context.quick ? Weight::informative : Weight::must_hold});
+  const std::string answer = decode(dot, kSentence).text;
+  section.claims.push_back({"004 1", "“<U> I am a student”", "I AM A STUDENT", answer, "the same letters",
+                            answer == "I AM A STUDENT", context.quick ? Weight::informative : Weight::must_hold});
+  section.add(Commands{{none.command, dot.command, "rapt evaluate runs/case/dot --by-length",
+                        std::string("rapt decode runs/case/dot \"") + kSentence + "\""}});
+  return section;
+}
+
+}  // namespace rapt::reproduce

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace rapt::reproduce {
+
+// Thrown by Context::progress where the user asked for an end; it ends all parts, not one.
+struct Interrupted {};
+
+// What every part is given.
+struct Context {
+  bool quick = false;
+  std::uint64_t seed = 1;
+  int threads = 1;
+  std::filesystem::path runs;  // where models may be trained; they stay with the report
+  // How far the part is; may throw Interrupted.
+  std::function<void(std::int64_t done, std::int64_t total, const std::string& note)> on_progress;
+
+  void progress(std::int64_t done, std::int64_t total, const std::string& note = "") const {
+    if (on_progress) on_progress(done, total, note);
+  }
+};
+
+}  // namespace rapt::reproduce

@@ -1,0 +1,45 @@
+// The worked examples of documents 001 to 004: every printed number beside ours.
+#include <filesystem>
+
+#include "reproduce/part_list.h"
+#include "reproduce/resources.h"
+#include "reproduce/worked.h"
+
+namespace rapt::reproduce {
+
+Section run_examples(const Context& context) {
+  Section section{"Worked examples", "001, 002, 003, 004"};
+  section.say(
+      "Each example is solved by the fused engine in double precision, step by step, and every number that a "
+      "document prints is compared to its last digit. Sizes that a document leaves open are chosen in the example, "
+      "which says so.");
+  Commands commands;
+  Table sources{
+      "The examples, where they are from, and how many numbers are compared", {"example", "source", "numbers"}, {}, 2};
+  std::int64_t done = 0;
+  const auto files = example_files();
+  for (const ExampleFile& file : files) {
+    context.progress(done++, static_cast<std::int64_t>(files.size()), std::string(file.name));
+    // Document 000 has a part of its own.
+    if (file.name.starts_with("000")) continue;
+    const Worked worked = solve_example(file.name);
+    commands.lines.push_back("rapt solve " + worked.file);
+    sources.rows.push_back({worked.problem.title, worked.problem.source, std::to_string(worked.comparisons.size())});
+    // Some examples only show the way; nobody has printed their numbers.
+    if (!worked.comparisons.empty()) {
+      section.claims.push_back(comparison_claim(worked));
+      section.add(comparison_table(worked));
+    }
+    const bool drawn = !worked.solution.maps.empty() && worked.solution.maps.size() <= 2 &&
+                       !worked.problem.vector_form && worked.problem.queries.empty();
+    if (!drawn) continue;
+    for (const solve::AttentionMap& map : worked.solution.maps)
+      section.add(map_picture(worked, map, std::filesystem::path(file.name).stem().string() + "_" + map.name,
+                              "Where each query looks: " + worked.problem.title + "."));
+  }
+  section.add(std::move(sources));
+  section.add(std::move(commands));
+  return section;
+}
+
+}  // namespace rapt::reproduce

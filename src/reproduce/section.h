@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "pictures/drawing.h"
+
+// What one part of the report says: text, tables, pictures, commands, and claims. All of it is plain text; whoever writes a
+// file escapes it.
+namespace rapt::reproduce {
+
+// Whether the whole fails with the claim. `informative`: what depends on the machine, on chance, or on settings that the
+// document does not give.
+enum class Weight : std::uint8_t { must_hold, informative };
+
+// A figure of a document beside ours.
+struct Claim {
+  std::string document;  // "001 1.2"
+  std::string claim;
+  std::string theirs;  // the only figure that is not computed
+  std::string ours;
+  std::string rule;  // when it holds, in words
+  bool holds = false;
+  Weight weight = Weight::must_hold;
+};
+
+struct Paragraph {
+  std::string text;
+};
+
+// What gives the same on the command line, one line each.
+struct Commands {
+  std::vector<std::string> lines;
+};
+
+struct Table {
+  std::string caption;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;
+  std::size_t text_columns = 1;  // from the left; the others hold numbers
+  bool folded = false;           // a long one, opened by the reader
+};
+
+struct Picture {
+  std::string name;  // of its file, without the ending
+  pictures::Drawing drawing;
+  std::string caption;
+};
+
+using Block = std::variant<Paragraph, Commands, Table, Picture>;
+
+struct Section {
+  std::string title;
+  std::string document;  // which of the five it belongs to, in words
+  std::vector<Block> blocks = {};
+  std::vector<Claim> claims = {};
+
+  // The caption also stands for the picture where it cannot be seen, unless the drawing describes itself.
+  void show(std::string name, pictures::Drawing drawing, std::string caption) {
+    if (drawing.description.empty()) drawing.description = caption;
+    blocks.emplace_back(Picture{std::move(name), std::move(drawing), std::move(caption)});
+  }
+  void say(std::string text) { blocks.emplace_back(Paragraph{std::move(text)}); }
+  template <class B>
+  void add(B block) {
+    blocks.emplace_back(std::move(block));
+  }
+};
+
+}  // namespace rapt::reproduce

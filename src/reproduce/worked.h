@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reproduce/section.h"
+#include "solve/expect.h"
+
+namespace rapt::reproduce {
+
+// A worked example of examples/, solved by the code behind `rapt solve`.
+struct Worked {
+  std::string file;  // as a command names it: "examples/001_1_1_one_query.json"
+  solve::WorkedProblem problem;
+  solve::Solution solution;
+  std::vector<solve::Comparison> comparisons;
+
+  std::string document() const;  // "001"
+  std::int64_t agreeing() const;
+};
+
+// The example of that file name. Throws rapt::Error where there is none.
+Worked solve_example(std::string_view name);
+
+// Every printed number beside ours, folded.
+Table comparison_table(const Worked& worked);
+
+// All printed numbers agree to their last digit.
+Claim comparison_claim(const Worked& worked);
+
+// The attention map of a head as a picture; `name` is that of its file.
+Picture map_picture(const Worked& worked, const solve::AttentionMap& map, std::string name, std::string caption);
+
+}  // namespace rapt::reproduce

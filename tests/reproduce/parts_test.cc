@@ -1,0 +1,132 @@
+#include "reproduce/parts.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "reproduce/format.h"
+#include "reproduce/page.h"
+#include "reproduce/resources.h"
+#include "reproduce/training.h"
+#include "reproduce/worked.h"
+#include "tensor/files.h"
+#include "tests/pictures/svg_reader.h"
+#include "tests/tensor/temporary_directory.h"
+
+namespace rapt::test {
+namespace {
+
+using reproduce::Context;
+using reproduce::Part;
+
+// Those that train nothing and measure no time.
+std::vector<Part> still_parts() {
+  const std::set<std::string_view> names{"examples", "order", "formulas", "convolution", "shared_attention"};
+  std::vector<Part> parts;
+  for (const Part& part : reproduce::all_parts())
+    if (names.contains(part.name)) parts.push_back(part);
+  return parts;
+}
+
+TEST(ReproduceParts, WhatMustHoldHolds) {
+  Context context;
+  context.quick = true;
+  const reproduce::Report report = run_parts(still_parts(), context);
+  ASSERT_EQ(report.parts.size(), 5u);
+  for (const reproduce::PartResult& part : report.parts) {
+    EXPECT_EQ(part.error, "") << part.name;
+    EXPECT_FALSE(part.section.claims.empty()) << part.name;
+    for (const reproduce::Claim& claim : part.section.claims) {
+      EXPECT_TRUE(claim.holds || claim.weight == reproduce::Weight::informative)
+          << part.name << ": " << claim.claim << ": " << claim.theirs << " and " << claim.ours;
+      for (const std::string* text : {&claim.document, &claim.claim, &claim.theirs, &claim.ours, &claim.rule})
+        EXPECT_FALSE(text->empty()) << part.name << ": " << claim.claim;
+    }
+  }
+  EXPECT_NO_THROW(read_svg(to_page(report)));
+}
+
+TEST(ReproduceParts, EveryPartSaysWhichCommandGivesItsResults) {
+  Context context;
+  context.quick = true;
+  for (const Part& part : still_parts()) {
+    const reproduce::Section section = part.run(context);
+    bool commands = false;
+    for (const reproduce::Block& block : section.blocks)
+      if (const auto* c = std::get_if<reproduce::Commands>(&block))
+        for (const std::string& line : c->lines) commands = commands || line.starts_with("rapt ");
+    EXPECT_TRUE(commands) << part.name;
+  }
+}
+
+TEST(ReproduceExamples, TheToolCarriesThoseOfTheFolder) {
+  ASSERT_GE(reproduce::example_files().size(), 10u);
+  for (const reproduce::ExampleFile& file : reproduce::example_files())
+    EXPECT_EQ(read_file(std::string(RAPT_SOURCE_DIR) + "/examples/" + std::string(file.name)), file.text) << file.name;
+}
+
+TEST(ReproduceExamples, ANumberThatDiffersIsSeen) {
+  reproduce::Worked worked = reproduce::solve_example("001_1_1_one_query.json");
+  EXPECT_TRUE(comparison_claim(worked).holds);
+  worked.comparisons.front().agrees = false;
+  EXPECT_FALSE(comparison_claim(worked).holds);
+  EXPECT_EQ(comparison_table(worked).rows.front().back(), "NO");
+  EXPECT_THROW(reproduce::solve_example("no_such.json"), Error);
+}
+
+TEST(ReproduceTraining, TrainsScoresAndLeavesARun) {
+  const TemporaryDirectory directory;
+  Context context;
+  context.runs = directory.path() / "runs";
+  context.seed = 3;
+  std::vector<std::int64_t> heard;
+  context.on_progress = [&](std::int64_t done, std::int64_t total, const std::string&) {
+    EXPECT_LE(done, total);
+    heard.push_back(done);
+  };
+  const std::map<std::string, std::string> options{{"train_size", "64"}, {"valid_size", "10"}, {"test_size", "10"},
+                                                   {"hidden", "8"},      {"epochs", "2"},      {"max_length", "6"}};
+  std::vector<reproduce::Job> jobs{{"none", "reverse", options}, {"dot", "reverse", options}};
+  jobs[0].options["attention"] = "none";
+  jobs[1].options["attention"] = "dot";
+  const std::vector<reproduce::Trained> runs = train_all(context, "tiny", jobs);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_TRUE(std::is_sorted(heard.begin(), heard.end()));
+  const reproduce::Trained& dot = find(runs, "dot");
+  EXPECT_EQ(dot.epochs.size(), 2u);
+  EXPECT_GT(dot.parameters, find(runs, "none").parameters);
+  EXPECT_LE(dot.test.get("exact_match"), 1.0);
+  EXPECT_EQ(dot.command,
+            "rapt train reverse --attention dot --epochs 2 --hidden 8 --max-length 6 --seed 3 --test-size 10 "
+            "--train-size 64 --valid-size 10 --out runs/tiny/dot");
+  EXPECT_EQ(nlohmann::json::parse(read_file(dot.run / "config.json"))["training"]["seed"], 3);
+  EXPECT_EQ(validation_series(runs, "exact_match").at(1).y.size(), 2u);
+  EXPECT_EQ(loss_series(runs).at(0).name, "none");
+  EXPECT_THROW(find(runs, "bilinear"), Error);
+}
+
+TEST(ReproduceTraining, AnInterruptionComesThrough) {
+  const TemporaryDirectory directory;
+  Context context;
+  context.runs = directory.path();
+  context.on_progress = [](std::int64_t done, std::int64_t, const std::string&) {
+    if (done > 0) throw reproduce::Interrupted{};
+  };
+  EXPECT_THROW(train_all(context, "tiny", {{"dot", "reverse", {{"train_size", "200"}, {"hidden", "8"}}}}),
+               reproduce::Interrupted);
+}
+
+TEST(ReproduceFormat, WritesNumbersAsPeopleDo) {
+  EXPECT_EQ(reproduce::percent(0.9994), "99.9 %");
+  EXPECT_EQ(reproduce::grouped(5760400), "5,760,400");
+  EXPECT_EQ(reproduce::grouped(-1234), "-1,234");
+  EXPECT_EQ(reproduce::grouped(999), "999");
+  EXPECT_EQ(reproduce::duration(0.412), "0.41 s");
+  EXPECT_EQ(reproduce::duration(59.7), "1 min 00 s");
+  EXPECT_EQ(reproduce::duration(200), "3 min 20 s");
+  EXPECT_EQ(reproduce::of(11, 1100), "11 of 1,100");
+}
+
+}  // namespace
+}  // namespace rapt::test
