@@ -223,6 +223,11 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
   p.page = served_page(static_cast<bool>(p.make));
   p.add(std::move(served.first));
   p.http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  // Two servers on one port would share what is asked of either.
+  p.http.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
   p.http.set_payload_max_length(kMostBody);
   p.http.set_read_timeout(10);
   p.http.set_write_timeout(10);

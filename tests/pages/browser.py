@@ -40,11 +40,14 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         if downloads:
-            options.add_experimental_option("prefs", {"download.default_directory": str(downloads),
-                                                      "download.prompt_for_download": False})
+            # A page that saves several files would have to ask.
+            options.add_experimental_option("prefs", {"profile.default_content_setting_values.automatic_downloads": 1})
         self.driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
         self.driver.set_page_load_timeout(120)
         self.downloads = pathlib.Path(downloads) if downloads else None
+        if downloads:
+            self.driver.execute_cdp_cmd("Browser.setDownloadBehavior",
+                                        {"behavior": "allow", "downloadPath": str(downloads)})
         self.messages = []
 
     def open(self, target):

@@ -74,7 +74,8 @@ class ImageView {
       const heads = [];
       for (let h = 0; h < layer.heads; ++h) {
         const cells = numbers.cells.subarray(h * rows * cols, (h + 1) * rows * cols);
-        heads.push(bitmap(this.app.theme, rows, cols, cells, cells.reduce((a, b) => Math.max(a, b), 0), this.app.contrast));
+        const peak = cells.reduce((a, b) => Math.max(a, b), 0);
+        heads.push(bitmap(this.app.theme, rows, cols, cells, () => peak, this.app.contrast));
       }
       return heads;
     });

@@ -64,8 +64,15 @@ class MapView {
     if (store !== app.store || layer !== app.layer || head !== app.head) return;
     this.base = { ...tile, part, key, store };
     this.detail = null;
-    this.base.peak = tile.cells.reduce((a, b) => Math.max(a, b), 0);
+    this.base.peaks = rowPeaks(tile.rows, tile.cols, tile.cells);
+    this.base.peak = this.base.peaks.reduce((a, b) => Math.max(a, b), 0);
     this.paint();
+  }
+
+  // The weight that the lightest colour stands for in a query's row.
+  peakAt(query) {
+    if (!contrasts[this.app.contrast].alone) return this.base.peak;
+    return this.base.peaks[Math.floor((query * this.base.rows) / this.layer().queries)];
   }
 
   // Colours for the tiles; they change with the contrast only.
@@ -73,7 +80,9 @@ class MapView {
     for (const tile of [this.base, this.detail]) {
       if (!tile || tile.contrast === this.app.contrast) continue;
       tile.contrast = this.app.contrast;
-      tile.canvas = bitmap(this.app.theme, tile.rows, tile.cols, tile.cells, this.base.peak, this.app.contrast);
+      const rows = (tile.part.bottom - tile.part.top) / tile.rows;
+      tile.canvas = bitmap(this.app.theme, tile.rows, tile.cols, tile.cells,
+        (r) => this.peakAt(tile.part.top + Math.floor(r * rows)), this.app.contrast);
     }
     this.app.invalidate();
   }
@@ -168,7 +177,8 @@ class MapView {
       for (let j = Math.floor(view.x); j < Math.min(keys, view.x + plot.w / view.sx); ++j) {
         const found = this.valueAt(i, j);
         if (!found.exact) return;
-        const t = contrasts[this.app.contrast].of(this.base.peak > 0 ? found.weight / this.base.peak : 0);
+        const peak = this.peakAt(i);
+        const t = contrasts[this.app.contrast].of(peak > 0 ? found.weight / peak : 0);
         p.text(plot.x + (j + 0.5 - view.x) * view.sx, plot.y + (i + 0.5 - view.y) * view.sy, found.weight.toFixed(2),
           { fill: this.app.theme.inkOn(t), size: 10, align: "center" });
       }

@@ -100,7 +100,10 @@ class Overview {
     const summary = this.summaries.get(`${l}-${h}`);
     if (!cell || !summary) return;
     if (!summary.squares) summary.squares = Float32Array.from(bytesOf(summary.thumbnail), (v) => (v / 255) ** 2);
-    const small = bitmap(this.app.theme, summary.rows, summary.cols, summary.squares, 1, this.app.contrast);
+    if (!summary.peaks) summary.peaks = rowPeaks(summary.rows, summary.cols, summary.squares);
+    const { alone } = contrasts[this.app.contrast];
+    const small = bitmap(this.app.theme, summary.rows, summary.cols, summary.squares,
+      (r) => (alone ? summary.peaks[r] : 1), this.app.contrast);
     cell.canvas.width = summary.cols;
     cell.canvas.height = summary.rows;
     cell.canvas.getContext("2d").drawImage(small, 0, 0);

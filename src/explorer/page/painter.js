@@ -31,14 +31,24 @@ const headColors = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b
 const contrasts = {
   linear: { of: (x) => x, back: (y) => y },
   root: { of: (x) => Math.sqrt(x), back: (y) => y * y },
+  // Long rows share their weight among many keys; beside a row that looks at one key they would all be dark.
+  row: { of: (x) => Math.sqrt(x), back: (y) => y * y, alone: true },
   log: {
     of: (x) => (x <= 1e-4 ? 0 : 1 + Math.log10(x) / 4),
     back: (y) => (y <= 0 ? 0 : 10 ** (4 * (y - 1))),
   },
 };
 
-// Numbers as an image of one pixel each.
-function bitmap(theme, rows, cols, cells, peak, contrast) {
+// The largest number of each row.
+function rowPeaks(rows, cols, cells) {
+  const peaks = new Float32Array(rows);
+  for (let r = 0; r < rows; ++r)
+    for (let c = 0; c < cols; ++c) if (cells[r * cols + c] > peaks[r]) peaks[r] = cells[r * cols + c];
+  return peaks;
+}
+
+// Numbers as an image of one pixel each. peakOf(row): what counts as the largest there.
+function bitmap(theme, rows, cols, cells, peakOf, contrast) {
   const canvas = document.createElement("canvas");
   canvas.width = cols;
   canvas.height = rows;
@@ -46,8 +56,12 @@ function bitmap(theme, rows, cols, cells, peak, contrast) {
   const image = context.createImageData(cols, rows);
   const of = contrasts[contrast].of;
   const palette = theme.palette;
-  const factor = peak > 0 ? 1 / peak : 0;
+  let factor = 0;
   for (let n = 0; n < rows * cols; ++n) {
+    if (n % cols === 0) {
+      const peak = peakOf(n / cols);
+      factor = peak > 0 ? 1 / peak : 0;
+    }
     const at = 3 * Math.max(0, Math.min(255, Math.round(255 * of(cells[n] * factor))));
     image.data[4 * n] = palette[at];
     image.data[4 * n + 1] = palette[at + 1];
@@ -207,11 +221,13 @@ class SvgPainter {
 }
 
 // A bar of the palette with the weights that its ends and middle stand for.
-function drawScale(p, theme, x, y, height, peak, contrast) {
+function drawScale(p, theme, x, y, height, largest, contrast) {
+  const peak = contrasts[contrast].alone ? 1 : largest;
   for (let n = 0; n < 64; ++n)
     p.rect(x, y + height - ((n + 1) * height) / 64, 12, height / 64 + 0.5, { fill: theme.color((n + 0.5) / 64) });
   for (const place of [0, 0.25, 0.5, 0.75, 1]) {
     const w = peak * contrasts[contrast].back(place);
     p.text(x + 17, y + height * (1 - place), w === 0 ? "0" : +w.toPrecision(2) + "", { fill: theme.faint, size: 10 });
   }
+  if (contrasts[contrast].alone) p.text(x, y + height + 14, "of its row", { fill: theme.faint, size: 10 });
 }
