@@ -8,6 +8,8 @@
 #include "benchmarks/growth.h"
 #include "benchmarks/memory.h"
 #include "benchmarks/rows.h"
+#include "cli/bench_multitask.h"
+#include "cli/bench_shared.h"
 #include "cli/bench_train.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -31,6 +33,10 @@ constexpr const char* kFooter =
     "  train    steps of training and greedy decoding of small_lstm, medium_lstm and small_transformer; tokens are "
     "those\n"
     "           of targets, with source: of both sides\n"
+    "  shared   what one more task costs where all share an attention map: 1, 2, 4 and 6 value sets\n"
+    "  multitask  trains networks on scenes, for one task each, for all without sharing and with shared attention, "
+    "over\n"
+    "           several seeds, and prints their scores; --seeds, --seed, --epochs, --reference, --config, --out\n"
     "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
     "GFLOP/s count the products of visible pairs: two forward, five backward. of sgemm: of OpenBLAS in the same run.\n"
     "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. extra: memory besides inputs and outputs.\n"
@@ -39,7 +45,9 @@ constexpr const char* kFooter =
     "  rapt bench\n"
     "  rapt bench scaled_dot causal --shape 2,8,2048,64 --threads 4 --json\n"
     "  rapt bench memory additive --shape 1,4,8192,64\n"
-    "  rapt bench train small_lstm --threads 2\n";
+    "  rapt bench train small_lstm --threads 2\n"
+    "  rapt bench shared --shape 1,8,1024,64\n"
+    "  rapt bench multitask --seeds 3 --reference skip,depth --out runs/multitask\n";
 
 struct BenchArguments {
   std::vector<std::string> names;
@@ -51,6 +59,7 @@ struct BenchArguments {
   bool json = false;
   bool quick = false;
   bool no_naive = false;
+  BenchMultitaskArguments multitask;
 };
 
 bench::Sizes parse_shape(const std::string& text) {
@@ -327,8 +336,41 @@ void run_training(const BenchArguments& arguments) {
                   arguments.json});
 }
 
+void require_alone(const BenchArguments& arguments) {
+  if (arguments.names.size() > 1)
+    throw Error("bench " + arguments.names[0] + ": got '" + arguments.names[1] + "', takes no further names");
+}
+
+void run_multitask(const BenchArguments& arguments) {
+  require_alone(arguments);
+  if (!arguments.shapes.empty() || !arguments.dtype.empty() || !arguments.repeat.empty())
+    throw Error("bench multitask: takes no --shape, --dtype or --repeat: networks are trained, not timed");
+  BenchMultitaskArguments a = arguments.multitask;
+  a.threads = make_plan(arguments).threads;
+  a.quick = arguments.quick;
+  a.json = arguments.json;
+  bench_multitask(a);
+}
+
+void require_no_multitask(const BenchArguments& arguments) {
+  const BenchMultitaskArguments& a = arguments.multitask;
+  for (const auto& [name, text] : {std::pair{"seeds", &a.seeds},
+                                   {"seed", &a.seed},
+                                   {"epochs", &a.epochs},
+                                   {"reference", &a.reference},
+                                   {"config", &a.config},
+                                   {"out", &a.out}})
+    if (!text->empty()) throw Error(std::string("bench: --") + name + ": only multitask takes it");
+}
+
 void run_bench(const BenchArguments& arguments) {
   const std::string first = arguments.names.empty() ? "" : arguments.names[0];
+  if (first == "multitask") return run_multitask(arguments);
+  require_no_multitask(arguments);
+  if (first == "shared") {
+    require_alone(arguments);
+    return bench_shared(make_plan(arguments), arguments.json);
+  }
   if (first == "memory") run_memory(arguments);
   else if (first == "growth") run_growth(arguments);
   else if (first == "train") run_training(arguments);
@@ -341,7 +383,7 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "Speed and memory of every mechanism, against what this machine can do");
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
-  verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, growth or train, and then names");
+  verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, growth, train, shared or multitask");
   // One value each time it is given: what follows may be a NAME.
   verb->add_option("--shape", a.shapes, "In place of each row's own; may be given again")
       ->allow_extra_args(false)
@@ -357,6 +399,15 @@ void add_bench(CLI::App& app) {
   verb->add_option("--repeat", a.repeat, "Exactly so many runs; unless given, at least 5 and half a second")
       ->type_name("N")
       ->check(value_given());
+  const auto trained = [&](const char* name, std::string& text, const char* help, const char* type) {
+    verb->add_option(name, text, help)->type_name(type)->check(value_given())->group("multitask");
+  };
+  trained("--seeds", a.multitask.seeds, "How many trainings of each network [3]", "N");
+  trained("--seed", a.multitask.seed, "The first of them [1]", "N");
+  trained("--epochs", a.multitask.epochs, "Of each training", "N");
+  trained("--reference", a.multitask.reference, "What shared maps are made from: skip, or tasks [skip]", "NAME,...");
+  trained("--config", a.multitask.config, "A JSON file of settings, as rapt train takes it", "FILE");
+  trained("--out", a.multitask.out, "Keep the runs there; what is there already goes on", "DIR");
   verb->add_flag("--json", a.json, "Print JSON");
   verb->add_flag("--quick", a.quick, "One small shape each and few runs: to see that it works, not how fast it is");
   verb->add_flag("--no-naive", a.no_naive, "Leave the naive path out");

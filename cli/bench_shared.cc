@@ -1,0 +1,78 @@
+#include "cli/bench_shared.h"
+
+#include <cstdio>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/check.h"
+#include "benchmarks/shared.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "rapt/threads.h"
+
+namespace rapt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(double value, const char* format = "%.2f") {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+void bench_shared(const bench::Plan& plan, bool json) {
+  const std::vector<int> tasks = plan.quick ? std::vector{1, 2} : std::vector{1, 2, 4, 6};
+  std::vector<bench::Sizes> shapes = plan.shapes;
+  if (shapes.empty() && plan.quick) shapes = {{1, 2, 128, 32}};
+  else if (shapes.empty()) shapes = {{1, 8, 1024, 64}, {8, 4, 256, 32}, {64, 4, 64, 16}};
+  Progress progress("bench shared", static_cast<std::int64_t>(shapes.size() * plan.directions.size()));
+  Json rows = Json::array();
+  std::vector<std::vector<std::string>> table{
+      {"direction", "shape", "tasks", "time", "spread", "× one task", "at most", "within", "separate calls ÷ this"}};
+  std::int64_t done = 0;
+  for (const bench::Sizes& sizes : shapes)
+    for (const bench::Direction direction : plan.directions) {
+      bench::Spec spec;
+      spec.name = "shared";
+      spec.sizes = sizes;
+      if (plan.dtype) spec.dtype = *plan.dtype;
+      const std::string shape = std::to_string(sizes.batch) + "," + std::to_string(sizes.heads) + "," +
+                                std::to_string(sizes.keys) + "," + std::to_string(sizes.dim);
+      progress.update(done++, shape + " " + name_of(direction));
+      try {
+        for (const bench::SharedRow& row : bench::measure_shared(spec, tasks, direction, plan.threads, plan.effort)) {
+          const bool within = row.ratio <= row.limit();
+          rows.push_back({{"direction", name_of(direction)},
+                          {"shape", {sizes.batch, sizes.heads, sizes.keys, sizes.dim}},
+                          {"tasks", row.spec.value_sets},
+                          {"threads", plan.threads},
+                          {"isa", name_of(active_isa())},
+                          {"seconds", row.seconds.median},
+                          {"spread", {row.seconds.low, row.seconds.high}},
+                          {"runs", row.seconds.runs},
+                          {"ratio", row.ratio},
+                          {"limit", row.limit()},
+                          {"within", within},
+                          {"separate_ratio", row.separate}});
+          table.push_back({name_of(direction), shape, std::to_string(row.spec.value_sets),
+                           format_seconds(row.seconds.median),
+                           "±" + text_of(50 * (row.seconds.high - row.seconds.low) / row.seconds.median, "%.0f") + "%",
+                           text_of(row.ratio), text_of(row.limit()), within ? "yes" : "NO", text_of(row.separate)});
+        }
+      } catch (const bench::WrongResult& wrong) {
+        progress.clear();
+        std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << " (shape " << shape << ")\n";
+        throw ExitStatus{1};
+      }
+    }
+  progress.clear();
+  if (json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  else std::cout << format_table(table);
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tasks/scene_run.h"
+
+// Does sharing help? Networks for one task each, one for all tasks without sharing, and with shared attention, trained on
+// the same scenes for the same steps.
+namespace rapt::tasks {
+
+struct SceneComparison {
+  SceneRunConfig run = scene_defaults();        // settings of all; the seed is the first one
+  std::vector<std::string> references{"skip"};  // a shared network for each
+  std::int64_t seeds = 3;
+  std::filesystem::path directory;  // of the runs; those that are there already go on
+  int threads = 1;                  // so many networks are trained at the same time
+};
+
+struct ComparedScore {
+  std::string name;  // as in training::Scores
+  training::Score::Form form = training::Score::Form::fraction;
+  std::vector<double> values;  // one for each seed
+
+  double mean() const;
+  double deviation() const;  // of the seeds, n − 1; 0 for one
+};
+
+struct ComparedNetwork {
+  std::string name;
+  // Of all networks that do the tasks together.
+  std::int64_t parameters = 0;
+  std::int64_t multiply_adds = 0;  // of one picture
+  double seconds = 0;              // of training on one thread, the mean over the seeds
+  std::vector<ComparedScore> scores;
+  // By how many percent the tasks' scores are better than those of the single networks, the mean over the tasks.
+  ComparedScore gain;
+};
+
+// Called with the steps done, all steps, and what was finished last.
+using ComparisonProgress = std::function<void(std::int64_t, std::int64_t, const std::string&)>;
+
+// First the single networks, then the one without sharing, then those with it.
+std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, const ComparisonProgress& progress);
+
+// Whether a higher number of this score is better.
+bool higher_is_better(const std::string& score);
+
+}  // namespace rapt::tasks
