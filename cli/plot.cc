@@ -2,6 +2,7 @@
 
 #include "cli/options.h"
 #include "cli/plot_kinds.h"
+#include "cli/plot_scenes.h"
 #include "cli/verbs.h"
 
 namespace rapt::cli {
@@ -132,9 +133,13 @@ void add_centers(CLI::App& verb) {
   Kind<CentersArguments> kind(
       verb, "centers", "Where heads look, seen from the query pixel",
       "Centres are [L,H,2] or [E,L,H,2] (epochs, layers, heads; rows down, columns right),\n"
-      "covariances [L,H,2,2] or [E,L,H,2,2]; a run's directory has centers.npy and covariances.npy.\n"
+      "covariances [L,H,2,2] or [E,L,H,2,2]. A run on images has both for every epoch; --json prints\n"
+      "what they did: distance from the query and spread for each layer and epoch, and how near\n"
+      "the heads came to the pixels of a K x K kernel.\n"
       "\n"
-      "Example:\n"
+      "Examples:\n"
+      "  rapt plot centers runs/digits --out centers.svg\n"
+      "  rapt plot centers runs/digits --json\n"
       "  rapt plot centers centers.npy covariances.npy --out centers.svg",
       plot_centers);
   CentersArguments& a = *kind.arguments;
@@ -142,6 +147,40 @@ void add_centers(CLI::App& verb) {
       ->type_name("FILE.npy...|RUN")
       ->required()
       ->check(value_given());
+  kind.add_output();
+  kind.app->add_flag("--json", a.json, "Of a run: print what the centres did, as JSON");
+}
+
+void add_maps(CLI::App& verb) {
+  Kind<MapsArguments> kind(
+      verb, "maps", "Where each head of an image model looks from one pixel",
+      "IMAGE is the number of a test image of the run, or a .png or .npy file of the model's size.\n"
+      "Rows of maps are layers, columns are heads; one cell is one patch.\n"
+      "\n"
+      "Examples:\n"
+      "  rapt plot maps runs/digits 17 --out maps.svg\n"
+      "  rapt plot maps runs/digits seven.png --pixel 2,5 --out maps.png",
+      plot_maps);
+  MapsArguments& a = *kind.arguments;
+  kind.option("run", a.run, "The directory of a run on images", "RUN")->required();
+  kind.option("image", a.image, "Which image", "N|FILE.png|FILE.npy")->required();
+  kind.add_output();
+  kind.option("--pixel", a.pixel, "The query [the middle of the image]", "ROW,COLUMN");
+}
+
+void add_scenes(CLI::App& verb) {
+  Kind<ScenesArguments> kind(
+      verb, "scenes", "What a run on scenes says about pictures, beside the truth",
+      "N are scenes of the run's test data, counted from 0. For each the picture, the truth and what the network "
+      "says,\n"
+      "task by task. Depth: near is light. Normals: red is right, green is up, blue faces the camera.\n"
+      "\n"
+      "Example:\n"
+      "  rapt plot scenes runs/scenes 0 1 2 --out scenes.png",
+      plot_scenes);
+  ScenesArguments& a = *kind.arguments;
+  kind.option("run", a.run, "The directory of a run", "RUN")->required();
+  kind.app->add_option("scenes", a.scenes, "Scenes of the test data [0]")->type_name("N...");
   kind.add_output();
 }
 
@@ -157,6 +196,8 @@ void add_plot(CLI::App& app) {
   add_bars(*verb);
   add_scaling(*verb);
   add_centers(*verb);
+  add_maps(*verb);
+  add_scenes(*verb);
   std::string names;
   for (CLI::App* kind : verb->get_subcommands([](CLI::App*) { return true; })) {
     kind->group("Kinds");

@@ -138,15 +138,9 @@ void require_finite(const std::string& verb, const std::string& file, const std:
 
 pictures::HeadCenters read_centers(const std::vector<std::string>& files) {
   constexpr const char* kVerb = "plot centers";
-  std::vector<std::string> names = files;
+  const std::vector<std::string>& names = files;
   if (names.size() > 2)
     throw Error("plot centers: got " + std::to_string(names.size()) + " files; takes centres and covariances");
-  std::error_code ignored;
-  if (names.size() == 1 && std::filesystem::is_directory(names[0], ignored)) {
-    const std::filesystem::path run = names[0];
-    names = {(run / "centers.npy").string()};
-    if (std::filesystem::exists(run / "covariances.npy", ignored)) names.push_back((run / "covariances.npy").string());
-  }
   const Array array = read_plot_array(kVerb, names[0]);
   pictures::HeadCenters result = sizes_of(names[0], array, 1);
   result.centers = numbers_of(array, 0, array.count());

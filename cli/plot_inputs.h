@@ -64,7 +64,7 @@ pictures::Bars read_bars(const std::string& file, const std::string& field);
 // {"series": [{"name": …, "x": […], "y": […]}], "slopes": […]}, or what `rapt bench --json` prints.
 pictures::Scaling read_scaling(const std::string& file, const std::string& field);
 
-// centers.npy and perhaps covariances.npy, by name or of a run's directory.
+// A file of centres, and perhaps one of covariances.
 pictures::HeadCenters read_centers(const std::vector<std::string>& files);
 
 }  // namespace rapt::cli

@@ -4,17 +4,10 @@
 #include <vector>
 
 #include "cli/plot_inputs.h"
+#include "cli/plot_output.h"
 
 // The kinds of pictures that `rapt plot` draws: each reads its input, then writes --out or shows the terminal's view.
 namespace rapt::cli {
-
-// What every kind takes.
-struct Output {
-  std::string out;
-  std::string title;
-  std::string theme = "light";
-  std::string scale = "2";
-};
 
 struct HeatMapArguments {
   Output output;
@@ -48,6 +41,14 @@ struct TableArguments {
 struct CentersArguments {
   Output output;
   std::vector<std::string> files;
+  bool json = false;
+};
+
+struct MapsArguments {
+  Output output;
+  std::string run;
+  std::string image;
+  std::string pixel;
 };
 
 void plot_heat_map(const HeatMapArguments& arguments);
@@ -55,6 +56,8 @@ void plot_alignment(const AlignmentArguments& arguments);
 void plot_curves(const CurvesArguments& arguments);
 void plot_bars(const TableArguments& arguments);
 void plot_scaling(const TableArguments& arguments);
+// In plot_images.cc: of runs on images.
 void plot_centers(const CentersArguments& arguments);
+void plot_maps(const MapsArguments& arguments);
 
 }  // namespace rapt::cli

@@ -176,7 +176,9 @@ Drawing draw(const HeadCenters& c) {
     legend.push_back({"head " + std::to_string(head + 1), look_of(static_cast<std::size_t>(head)), LegendMark::point});
   std::string note = "+ the query";
   if (!c.covariances.empty()) note += "; ellipses hold 50 % and 90 % of the weight";
-  if (c.epochs > 1) note += "; lines: from epoch 1 (ring) to epoch " + std::to_string(c.epochs);
+  if (c.epochs > 1)
+    note += "; lines: from epoch " + std::to_string(c.first_epoch) + " (ring) to epoch " +
+            std::to_string(c.first_epoch + c.epochs - 1);
 
   Drawing drawing{.title = c.title};
   drawing.width =

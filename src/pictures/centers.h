@@ -13,6 +13,7 @@ namespace rapt::pictures {
 struct HeadCenters {
   std::string title;
   std::int64_t epochs = 1;
+  std::int64_t first_epoch = 1;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
   std::vector<double> centers;           // [epochs, layers, heads, 2]: rows down, columns right

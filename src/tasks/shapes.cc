@@ -36,12 +36,24 @@ Color mix(const Color& a, const Color& b, double t) {
 
 double distance(const Color& a, const Color& b) { return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]); }
 
-Color random_color(Random& random) { return {random.uniform(), random.uniform(), random.uniform()}; }
+struct Shades {
+  double low, high;  // of each channel
+};
+constexpr Shades kAny{0, 1};
+// Backgrounds are dark and figures light, so that a small model can learn from a few thousand images what is in front.
+constexpr Shades kDark{0, 0.5};
+constexpr Shades kLight{0.4, 1};
+
+Color random_color(Random& random, const Shades& shades = kAny) {
+  const auto channel = [&] { return between(random, shades.low, shades.high); };
+  const double red = channel(), green = channel();
+  return {red, green, channel()};
+}
 
 // A colour that can be told from others.
-Color random_color_unlike(Random& random, std::initializer_list<Color> others, double least) {
+Color random_color_unlike(Random& random, std::initializer_list<Color> others, double least, const Shades& shades) {
   for (;;) {
-    const Color color = random_color(random);
+    const Color color = random_color(random, shades);
     if (std::all_of(others.begin(), others.end(), [&](const Color& o) { return distance(color, o) >= least; }))
       return color;
   }
@@ -62,7 +74,7 @@ struct Pattern {
   Pattern(Random& random, Texture kind, const Color& one, const Color& other)
       : texture(kind),
         frame({between(random, 0, kSide), between(random, 0, kSide)}, between(random, 0, 2 * std::numbers::pi)),
-        period(kind == Texture::gradient ? between(random, 24, 48) : between(random, 3.2, 5.2)),
+        period(kind == Texture::gradient ? between(random, 24, 48) : between(random, 3.6, 5.6)),
         first(one),
         second(other) {}
 
@@ -149,13 +161,13 @@ class Picture {
       : background_(make_background(random)),
         pattern_(make_pattern(random, texture, background_)),
         drawn_(make_figure(random, figure, background_, pattern_)) {
-    const std::uint64_t blots = 3 + random.below(6);
+    const std::uint64_t blots = 1 + random.below(4);
     for (std::uint64_t n = 0; n < blots; ++n)
       blots_.push_back({{{between(random, 0, kSide), between(random, 0, kSide)}, between(random, 0, std::numbers::pi)},
                         between(random, 0.7, 3.5),
                         between(random, 0.4, 1.1),
                         random_color(random)});
-    over_ = random.below(3);
+    over_ = random.below(2);
     noise_ = between(random, 0.01, 0.07);
   }
 
@@ -177,24 +189,24 @@ class Picture {
 
  private:
   static Pattern make_background(Random& random) {
-    const Color base = random_color(random);
+    const Color base = random_color(random, kDark);
     // Fainter than the figure's texture, but of the same kinds.
-    const Color other = mix(base, random_color_unlike(random, {base}, 0.5), between(random, 0.25, 0.6));
+    const Color other = mix(base, random_color_unlike(random, {base}, 0.3, kDark), between(random, 0.25, 0.6));
     return {random, static_cast<Texture>(random.below(4)), base, other};
   }
 
   static Pattern make_pattern(Random& random, Texture texture, const Pattern& background) {
-    const Color one = random_color_unlike(random, {background.first, background.second}, 0.35);
-    const Color other = random_color_unlike(random, {background.first, background.second, one}, 0.35);
+    const Color one = random_color_unlike(random, {background.first, background.second}, 0.35, kLight);
+    const Color other = random_color_unlike(random, {background.first, background.second, one}, 0.35, kLight);
     return {random, texture, one, other};
   }
 
   static Drawn make_figure(Random& random, Figure figure, const Pattern& background, const Pattern& pattern) {
-    const double radius = between(random, 6.5, 10.5), reach = std::min(1.1 * radius, 11.0);
+    const double radius = between(random, 7.5, 11), reach = std::min(1.1 * radius, 11.0);
     const Frame frame({between(random, reach, kSide - reach), between(random, reach, kSide - reach)},
                       between(random, 0, 2 * std::numbers::pi));
     const bool outlined = random.below(2) == 1;
-    const Color color = random_color_unlike(random, {background.first, pattern.first, pattern.second}, 0.3);
+    const Color color = random_color_unlike(random, {background.first, pattern.first, pattern.second}, 0.25, kLight);
     return {figure, frame, radius, outlined ? 1.2 / radius : 0, color};
   }
 

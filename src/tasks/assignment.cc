@@ -1,0 +1,67 @@
+#include "tasks/assignment.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "rapt/error.h"
+
+namespace rapt::tasks {
+
+std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std::int64_t rows, std::int64_t cols) {
+  if (rows < 0 || rows > cols || static_cast<std::int64_t>(costs.size()) != rows * cols)
+    throw Error("assignment: got " + std::to_string(costs.size()) + " costs for " + std::to_string(rows) +
+                " rows and " + std::to_string(cols) +
+                " columns, takes rows·cols of them, and no more rows than columns");
+  for (const double cost : costs)
+    if (!std::isfinite(cost)) throw Error("assignment: got a cost that is not a finite number");
+  constexpr double kFar = std::numeric_limits<double>::infinity();
+  const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  // Column `cols` is a place for the row that looks for one; `owner` −1: nobody.
+  std::vector<double> row_price(at(rows), 0.0), col_price(at(cols) + 1, 0.0);
+  std::vector<std::int64_t> owner(at(cols) + 1, -1), before(at(cols) + 1, cols);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    owner[at(cols)] = row;
+    std::int64_t col = cols;
+    std::vector<double> least(at(cols) + 1, kFar);
+    std::vector<bool> done(at(cols) + 1, false);
+    while (owner[at(col)] >= 0) {
+      done[at(col)] = true;
+      const std::int64_t here = owner[at(col)];
+      double step = kFar;
+      std::int64_t next = cols;
+      for (std::int64_t c = 0; c < cols; ++c) {
+        if (done[at(c)]) continue;
+        const double cost = costs[at(here * cols + c)] - row_price[at(here)] - col_price[at(c)];
+        if (cost < least[at(c)]) {
+          least[at(c)] = cost;
+          before[at(c)] = col;
+        }
+        if (least[at(c)] < step) {
+          step = least[at(c)];
+          next = c;
+        }
+      }
+      for (std::int64_t c = 0; c <= cols; ++c) {
+        if (done[at(c)]) {
+          row_price[at(owner[at(c)])] += step;
+          col_price[at(c)] -= step;
+        } else {
+          least[at(c)] -= step;
+        }
+      }
+      col = next;
+    }
+    // Everybody on the way moves to the next column.
+    while (col != cols) {
+      owner[at(col)] = owner[at(before[at(col)])];
+      col = before[at(col)];
+    }
+  }
+  std::vector<std::int64_t> result(at(rows), -1);
+  for (std::int64_t c = 0; c < cols; ++c)
+    if (owner[at(c)] >= 0) result[at(owner[at(c)])] = c;
+  return result;
+}
+
+}  // namespace rapt::tasks
