@@ -37,10 +37,10 @@ MultitaskNetwork::MultitaskNetwork(const MultitaskConfig& config, std::int64_t s
                 std::to_string(smallest) + " with patches of " + std::to_string(config.patch) + " and " +
                 std::to_string(config.stages) + " stages");
   if (config.reference != "skip") {
-    const PixelTask wanted = parse_pixel_tasks(config.reference == "all" ? "" : config.reference)[0];
-    const auto found = std::find(tasks_.begin(), tasks_.end(), wanted);
+    const auto found = std::find_if(tasks_.begin(), tasks_.end(),
+                                    [&](PixelTask task) { return info_of(task).name == config.reference; });
     if (found == tasks_.end())
-      throw Error("multitask: reference: got '" + config.reference + "', takes skip or one of the run's tasks, " +
+      throw Error("multitask: reference: got '" + config.reference + "', takes skip or one of the network's tasks, " +
                   config.tasks);
     reference_ = found - tasks_.begin();
   }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pictures/drawing.h"
+#include "pictures/frame.h"
+#include "pictures/terminal.h"
+
+namespace rapt::pictures {
+
+// A small picture, row by row.
+struct Tile {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<Rgb> pixels;
+};
+
+// Pictures side by side under titles, in rows with names: what goes in, the truth, what a network says.
+struct ImageSheet {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::string> rows;
+  std::vector<Tile> tiles;  // row by row; one without pixels leaves its place empty
+  std::vector<LegendEntry> legend;
+};
+
+Drawing draw(const ImageSheet& sheet);
+
+// The tiles below each other, as many as there are lines for.
+std::string terminal_view(const ImageSheet& sheet, const TerminalStyle& style);
+
+}  // namespace rapt::pictures
