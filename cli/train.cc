@@ -22,9 +22,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFooter =
-    "TASK is reverse or case, made on the spot; --data trains on your own lines of source TAB target. RUN becomes a\n"
-    "directory with config.json, model.safetensors (the best weights), state.safetensors (to go on from) and\n"
-    "metrics.jsonl. The same settings give the same weights, on any number of threads. Ctrl-C saves; --resume goes on\n"
+    "TASK is one of rapt list: sequences (reverse, case), images (digits, shapes, ...), or scenes, several tasks on\n"
+    "every pixel; --data alone trains on your own lines of source TAB target. RUN becomes a directory with "
+    "config.json,\n"
+    "model.safetensors (the best weights), state.safetensors (to go on from) and metrics.jsonl. The same settings "
+    "give\n"
+    "the same weights, on any number of threads. Ctrl-C saves; --resume goes on\n"
     "as if nothing had happened.\n"
     "\n"
     "Examples:\n"
@@ -32,6 +35,7 @@ constexpr const char* kFooter =
     "  rapt train reverse --attention none --out runs/reverse_without\n"
     "  rapt train reverse --compare attention=none,dot,additive --out runs/compare\n"
     "  rapt train case --model transformer --positions rotary --out runs/case\n"
+    "  rapt train scenes --tasks depth,normals --sharing shared --out runs/scenes\n"
     "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
     "  rapt train --resume --out runs/mine\n";
 
@@ -255,9 +259,10 @@ void run_train(const TrainArguments& a, const std::map<std::string, std::string>
 
 void add_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* verb = app.add_subcommand("train", "Train a model that turns sequences into sequences");
+  CLI::App* verb =
+      app.add_subcommand("train", "Train a model: sequences from sequences, classes of images, tasks on every pixel");
   verb->footer(kFooter);
-  verb->add_option("TASK", arguments->task, "reverse or case");
+  verb->add_option("TASK", arguments->task, "A task of rapt list");
   verb->add_option("--data", arguments->data, "your own data: lines of source TAB target")->check(value_given());
   verb->add_option("--valid", arguments->valid, "lines to validate on; without it, 5 % of --data")
       ->check(value_given());
