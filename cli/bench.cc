@@ -8,6 +8,7 @@
 #include "benchmarks/growth.h"
 #include "benchmarks/memory.h"
 #include "benchmarks/rows.h"
+#include "cli/bench_images.h"
 #include "cli/bench_multitask.h"
 #include "cli/bench_shared.h"
 #include "cli/bench_train.h"
@@ -37,6 +38,10 @@ constexpr const char* kFooter =
     "  multitask  trains networks on scenes, for one task each, for all without sharing and with shared attention, "
     "over\n"
     "           several seeds, and prints their scores; --seeds, --seed, --epochs, --reference, --config, --out\n"
+    "  images   trains every image model (five encodings of attention, and a cnn) on digits and shapes, or on those "
+    "that\n"
+    "           follow, and prints test accuracy, parameters, multiply-adds of an image and the time of an epoch;\n"
+    "           --seeds, --seed, --epochs, --out\n"
     "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
     "GFLOP/s count the products of visible pairs: two forward, five backward. of sgemm: of OpenBLAS in the same run.\n"
     "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. extra: memory besides inputs and outputs.\n"
@@ -47,7 +52,8 @@ constexpr const char* kFooter =
     "  rapt bench memory additive --shape 1,4,8192,64\n"
     "  rapt bench train small_lstm --threads 2\n"
     "  rapt bench shared --shape 1,8,1024,64\n"
-    "  rapt bench multitask --seeds 3 --reference skip,depth --out runs/multitask\n";
+    "  rapt bench multitask --seeds 3 --reference skip,depth --out runs/multitask\n"
+    "  rapt bench images digits --seeds 3 --out runs/images\n";
 
 struct BenchArguments {
   std::vector<std::string> names;
@@ -352,7 +358,25 @@ void run_multitask(const BenchArguments& arguments) {
   bench_multitask(a);
 }
 
-void require_no_multitask(const BenchArguments& arguments) {
+void run_images(const BenchArguments& arguments) {
+  const BenchMultitaskArguments& given = arguments.multitask;
+  if (!arguments.shapes.empty() || !arguments.dtype.empty() || !arguments.repeat.empty())
+    throw Error("bench images: takes no --shape, --dtype or --repeat: models are trained, not timed");
+  if (!given.reference.empty() || !given.config.empty())
+    throw Error("bench images: --reference and --config are for multitask");
+  BenchImagesArguments a;
+  a.tasks.assign(arguments.names.begin() + 1, arguments.names.end());
+  a.seeds = given.seeds;
+  a.seed = given.seed;
+  a.epochs = given.epochs;
+  a.out = given.out;
+  a.threads = make_plan(arguments).threads;
+  a.quick = arguments.quick;
+  a.json = arguments.json;
+  bench_images(a);
+}
+
+void require_no_training(const BenchArguments& arguments) {
   const BenchMultitaskArguments& a = arguments.multitask;
   for (const auto& [name, text] : {std::pair{"seeds", &a.seeds},
                                    {"seed", &a.seed},
@@ -360,13 +384,14 @@ void require_no_multitask(const BenchArguments& arguments) {
                                    {"reference", &a.reference},
                                    {"config", &a.config},
                                    {"out", &a.out}})
-    if (!text->empty()) throw Error(std::string("bench: --") + name + ": only multitask takes it");
+    if (!text->empty()) throw Error(std::string("bench: --") + name + ": only multitask and images take it");
 }
 
 void run_bench(const BenchArguments& arguments) {
   const std::string first = arguments.names.empty() ? "" : arguments.names[0];
   if (first == "multitask") return run_multitask(arguments);
-  require_no_multitask(arguments);
+  if (first == "images") return run_images(arguments);
+  require_no_training(arguments);
   if (first == "shared") {
     require_alone(arguments);
     return bench_shared(make_plan(arguments), arguments.json);
@@ -383,7 +408,8 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "Speed and memory of every mechanism, against what this machine can do");
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
-  verb->add_option("NAME", a.names, "Mechanisms or variants; none: all. Or memory, growth, train, shared or multitask");
+  verb->add_option("NAME", a.names,
+                   "Mechanisms or variants; none: all. Or memory, growth, train, shared, multitask or images");
   // One value each time it is given: what follows may be a NAME.
   verb->add_option("--shape", a.shapes, "In place of each row's own; may be given again")
       ->allow_extra_args(false)
@@ -400,7 +426,7 @@ void add_bench(CLI::App& app) {
       ->type_name("N")
       ->check(value_given());
   const auto trained = [&](const char* name, std::string& text, const char* help, const char* type) {
-    verb->add_option(name, text, help)->type_name(type)->check(value_given())->group("multitask");
+    verb->add_option(name, text, help)->type_name(type)->check(value_given())->group("multitask and images");
   };
   trained("--seeds", a.multitask.seeds, "How many trainings of each network [3]", "N");
   trained("--seed", a.multitask.seed, "The first of them [1]", "N");

@@ -1,7 +1,5 @@
 #include "cli/bench_multitask.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <iostream>
 
@@ -10,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
+#include "cli/temporary_runs.h"
 #include "rapt/error.h"
 #include "tasks/scene_comparison.h"
 
@@ -17,26 +16,6 @@ namespace rapt::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A place for runs that nobody asked to keep.
-class TemporaryRuns {
- public:
-  TemporaryRuns() {
-    std::string name = (std::filesystem::temp_directory_path() / "rapt-multitask-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw Error("bench multitask: cannot make a directory " + name + "; give one by --out");
-    path_ = name;
-  }
-  ~TemporaryRuns() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryRuns(const TemporaryRuns&) = delete;
-  TemporaryRuns& operator=(const TemporaryRuns&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::int64_t whole(const char* option, const std::string& text, std::int64_t low, std::int64_t high) {
   const std::string takes = std::to_string(low) + " to " + std::to_string(high);
@@ -138,7 +117,7 @@ Json json_of(const std::vector<tasks::ComparedNetwork>& rows) {
 void bench_multitask(const BenchMultitaskArguments& a) {
   tasks::SceneComparison comparison = comparison_of(a);
   std::optional<TemporaryRuns> temporary;
-  if (a.out.empty()) comparison.directory = temporary.emplace().path();
+  if (a.out.empty()) comparison.directory = temporary.emplace("bench multitask").path();
   else comparison.directory = a.out;
   std::unique_ptr<Progress> bar;
   const auto rows =
