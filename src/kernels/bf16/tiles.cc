@@ -22,10 +22,10 @@ struct alignas(64) Configuration {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-void begin() {
-  const Configuration configuration;
-  _tile_loadconfig(&configuration);
-}
+// Static: the compiler does not see that the instruction reads all of it.
+constexpr Configuration kConfiguration;
+
+void begin() { _tile_loadconfig(&kConfiguration); }
 
 void end() { _tile_release(); }
 
