@@ -13,7 +13,7 @@ set(rapt_private_include_dirs "${PROJECT_SOURCE_DIR}/src" "${rapt_generated}/pri
 
 file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/cpu/*.cc")
 file(GLOB_RECURSE rapt_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cc")
-list(FILTER rapt_sources EXCLUDE REGEX "/src/([a-z]+/cpu|pictures|solve|reproduce|explorer)/")
+list(FILTER rapt_sources EXCLUDE REGEX "/src/(kernels/bf16/(dot|tiles)|[a-z]+/cpu/|pictures/|solve/|reproduce/|explorer/)")
 
 # Tests of private code need the same view of the tree as the library itself.
 add_library(rapt_private INTERFACE)
@@ -29,6 +29,20 @@ foreach(target IN LISTS RAPT_TARGETS)
   target_link_libraries(rapt_${target} PRIVATE rapt_private hwy::hwy Threads::Threads)
   list(APPEND rapt_object_libraries $<TARGET_OBJECTS:rapt_${target}>)
 endforeach()
+
+# Instructions for bf16 that some processors of the newest target have, asked for when the program runs.
+if("avx512" IN_LIST RAPT_TARGETS)
+  set(rapt_flags_dot -mavx512bf16)
+  set(rapt_flags_tiles -mavx512bf16 -mamx-tile -mamx-bf16)
+  foreach(part dot tiles)
+    add_library(rapt_bf16_${part} OBJECT "${PROJECT_SOURCE_DIR}/src/kernels/bf16/${part}.cc")
+    target_compile_options(rapt_bf16_${part} PRIVATE ${rapt_flags_avx512} ${rapt_flags_${part}})
+    target_link_libraries(rapt_bf16_${part} PRIVATE rapt_private)
+    list(APPEND rapt_object_libraries $<TARGET_OBJECTS:rapt_bf16_${part}>)
+  endforeach()
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/kernels/bf16/pairs.cc" PROPERTIES COMPILE_DEFINITIONS
+                                                                                           RAPT_BF16_PAIRS)
+endif()
 
 add_library(rapt ${rapt_sources} ${rapt_registry_source} ${rapt_data_sources} ${rapt_object_libraries})
 add_library(rapt::rapt ALIAS rapt)

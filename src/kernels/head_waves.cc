@@ -29,7 +29,7 @@ std::vector<T> padded_copy(const T* w, std::int64_t rows, std::int64_t cols, std
 }
 
 template <class T>
-HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward)
+HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow)
     : problem_(problem), kernels_(kernels), visibility_(problem) {
   for (const Operand& v : problem.v) value_dims_.push_back(v.dim);
   relative_dim_ = 1;
@@ -47,8 +47,10 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
     maps_k_ = fast_ || unit || problem.find(Role::key_map);
   }
   maps_relative_ = has_vectors_ && problem.find(Role::relative_query_shift);
+  if (narrow && takes_pairs()) pairs_ = active_pairs();
+  turns_values_ = pairs_ && !backward;
   // Keys and values of a smaller type are read again by every block of queries: with several blocks they are converted once.
-  if (!backward && problem.queries > 2 * kernels.forward_rows) {
+  if (!backward && !pairs_ && problem.queries > 2 * kernels.forward_rows) {
     maps_k_ = maps_k_ || (problem.uses_content && problem.k.dtype != dtype_of<T>());
     for (const Operand& v : problem.v) converts_values_ = converts_values_ || v.dtype != dtype_of<T>();
   }
@@ -57,6 +59,7 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   std::int64_t rows = (maps_q_ ? problem.queries * inner_pad_ : 0) + (maps_k_ ? problem.keys * inner_pad_ : 0) +
                       (maps_relative_ ? problem.queries * relative_pad_ : 0);
   for (std::size_t n = 0; n < problem.v.size() && converts_values_; ++n) rows += problem.keys * value_pad(n);
+  for (std::size_t n = 0; n < problem.v.size() && turns_values_; ++n) rows += turned_size(n);
   const std::int64_t bytes = rows * static_cast<std::int64_t>(sizeof(T)) * (backward ? 2 : 1);
   const std::int64_t all = problem.batch * problem.heads;
   wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
@@ -67,6 +70,25 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
 template <class T>
 std::int64_t HeadWaves<T>::value_pad(std::size_t set) const {
   return round_to(problem_.v[set].dim, kernels_.pad);
+}
+
+// Of the turned values of one head, in units of T.
+template <class T>
+std::int64_t HeadWaves<T>::turned_size(std::size_t set) const {
+  const std::int64_t numbers = round_to(problem_.keys, kPairTile) * round_to(problem_.v[set].dim, 16);
+  return numbers * 2 / static_cast<std::int64_t>(sizeof(T));
+}
+
+// Pair products are for bf16 rows that no map changes before they are multiplied, and for more than a few queries.
+template <class T>
+bool HeadWaves<T>::takes_pairs() const {
+  const Problem& p = problem_;
+  const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
+  if (!std::is_same_v<T, float> || !programs || programs->template get<T>().raw || !p.uses_content) return false;
+  if (maps_q_ || maps_k_ || p.queries <= 2) return false;
+  bool all = p.q.dtype == Dtype::bf16 && p.k.dtype == Dtype::bf16;
+  for (const Operand& v : p.v) all = all && v.dtype == Dtype::bf16;
+  return all;
 }
 
 // index() is asked once for every offset; the tiles read the answers.
@@ -112,6 +134,7 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.relative_dim = static_cast<int>(relative_dim_);
   task.sets = static_cast<int>(p.v.size());
   task.value_dim = value_dims_.data();
+  task.pairs = pairs_;
   const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
   task.program = &(programs ? *programs : p.mechanism->scalar).template get<T>();
   task.object = p.object;
@@ -161,6 +184,7 @@ void HeadWaves<T>::fill(Head<T>& head) const {
   for (std::size_t n = 0; n < p.v.size(); ++n)
     head.v.push_back(converts_values_ ? MatrixRef{head.converted_v[n], own, value_pad(n)} : p.v[n].at(head.b, head.h));
   task.v = head.v.data();
+  task.turned_v = head.turned_v.data();
   if (p.bias) task.bias = p.bias.at(head.b, head.h);
   if (p.dense_mask) {
     task.mask = static_cast<const std::uint8_t*>(p.dense_mask.data) + p.dense_mask.offset(head.b, head.h);
@@ -192,6 +216,14 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
   for (std::size_t n = 0; n < head.converted_v.size() && keys; ++n)
     kernels_.load_rows(p.v[n].at(head.b, head.h), first, rows, p.v[n].dim, head.converted_v[n] + first * value_pad(n),
                        value_pad(n));
+  for (std::size_t n = 0; n < head.turned_v.size() && keys; ++n) {
+    const MatrixRef v = p.v[n].at(head.b, head.h);
+    const std::int64_t width = round_to(p.v[n].dim, 16);
+    for (std::int64_t j = first; j < first + rows; j += kPairTile)
+      turn_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
+                std::min(kPairTile, first + rows - j), p.v[n].dim, width,
+                const_cast<std::uint16_t*>(head.turned_v[n]) + j * width);
+  }
   if (!(keys ? maps_k_ : maps_q_)) return;
   T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;
   if (const ParameterValue* map = p.find(keys ? Role::key_map : Role::query_map)) {
@@ -264,11 +296,14 @@ std::vector<Head<T>> HeadWaves<T>::prepare(const std::vector<std::int64_t>& orde
     head.mapped_relative = take(maps_relative_, problem_.queries * relative_pad_);
     for (std::size_t s = 0; s < problem_.v.size() && converts_values_; ++s)
       head.converted_v.push_back(take(true, problem_.keys * value_pad(s)));
+    for (std::size_t s = 0; s < problem_.v.size() && turns_values_; ++s)
+      head.turned_v.push_back(reinterpret_cast<std::uint16_t*>(take(true, turned_size(s))));
     fill(head);
   }
-  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_) return heads;
+  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_ && !turns_values_) return heads;
   const std::int64_t q_blocks = (problem_.queries + kMapBlock - 1) / kMapBlock;
-  const std::int64_t k_blocks = maps_k_ || converts_values_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
+  const std::int64_t k_blocks =
+      maps_k_ || converts_values_ || turns_values_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
   const std::int64_t dim = std::max(problem_.query_dim, problem_.key_dim);
   const std::size_t scratch_bytes = static_cast<std::size_t>(kMapBlock * round_to(dim, kernels_.pad)) * sizeof(T);
   std::vector<Buffer> scratch;

@@ -40,17 +40,19 @@ struct Head {
   std::int64_t b = 0, h = 0;
   HeadTask<T> task;
   std::vector<MatrixRef> v;
-  T* mapped_q = nullptr;         // [queries][HeadWaves::inner_pad]
-  T* mapped_k = nullptr;         // [keys][inner_pad]
-  T* mapped_relative = nullptr;  // [queries][relative_pad]
-  std::vector<T*> converted_v;   // [sets]: [keys][padded dim]; null: read as they lie
+  T* mapped_q = nullptr;                       // [queries][HeadWaves::inner_pad]
+  T* mapped_k = nullptr;                       // [keys][inner_pad]
+  T* mapped_relative = nullptr;                // [queries][relative_pad]
+  std::vector<T*> converted_v;                 // [sets]: [keys][padded dim]; null: read as they lie
+  std::vector<const std::uint16_t*> turned_v;  // as HeadTask has it
 };
 
 // Prepares heads in waves, so that mapped rows take a bounded amount of memory however many heads there are.
 template <class T>
 class HeadWaves {
  public:
-  HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward);
+  // `narrow`: everything that is asked for is bf16, so that nothing is lost by products of bf16 numbers.
+  HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow);
 
   bool maps_q() const { return maps_q_; }
   bool maps_k() const { return maps_k_; }
@@ -71,6 +73,8 @@ class HeadWaves {
   void relative_indices();
   void fill(Head<T>& head) const;
   std::int64_t value_pad(std::size_t set) const;
+  std::int64_t turned_size(std::size_t set) const;
+  bool takes_pairs() const;
   void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
   void prepare_fast(std::vector<Head<T>>& heads) const;
 
@@ -81,7 +85,8 @@ class HeadWaves {
   std::vector<std::vector<std::int32_t>> indices_;  // one for each parameter
   std::vector<std::int64_t> zeros_;
   std::vector<char> identities_;
-  bool converts_values_ = false;
+  bool converts_values_ = false, turns_values_ = false;
+  const PairKernels* pairs_ = nullptr;
   bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;
   std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
   std::int64_t wave_size_ = 0;

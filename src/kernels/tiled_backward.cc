@@ -36,6 +36,13 @@ struct Sharing {
   }
 };
 
+bool all_narrow(const std::vector<Operand>& grad_out, const Gradients& gradients) {
+  bool all = (!gradients.q || gradients.q.dtype == Dtype::bf16) && (!gradients.k || gradients.k.dtype == Dtype::bf16);
+  for (const Operand& g : grad_out) all = all && g.dtype == Dtype::bf16;
+  for (const View& v : gradients.v) all = all && (!v || v.dtype == Dtype::bf16);
+  return all;
+}
+
 template <class T>
 class Backward {
  public:
@@ -43,7 +50,7 @@ class Backward {
            const Saved::Rows& rows, const Gradients& gradients)
       : p_(p),
         kernels_(active_kernels<T>()),
-        heads_(p, kernels_, true),
+        heads_(p, kernels_, true, all_narrow(grad_out, gradients)),
         out_(out),
         grad_out_(grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),

@@ -57,6 +57,11 @@ std::int64_t key_parts(const Problem& p, const Outputs& outputs, std::int64_t ta
   return std::max<std::int64_t>(1, std::min((kFewTasks + tasks - 1) / tasks, p.keys / kLeastPart));
 }
 
+bool all_narrow(const Outputs& outputs) {
+  return !outputs.out.empty() &&
+         std::ranges::all_of(outputs.out, [](const View& out) { return out.dtype == Dtype::bf16; });
+}
+
 // What the tasks of one part leave: averages, maxima and sums of every query of the wave.
 template <class T>
 struct Part {
@@ -68,7 +73,7 @@ template <class T>
 class Forward {
  public:
   Forward(const Problem& p, const Outputs& outputs)
-      : p_(p), outputs_(outputs), kernels_(active_kernels<T>()), heads_(p, kernels_, false) {
+      : p_(p), outputs_(outputs), kernels_(active_kernels<T>()), heads_(p, kernels_, false, all_narrow(outputs)) {
     const std::int64_t total = p.batch * p.heads;
     only_weights_ = outputs.out.empty() && !outputs.lse && !outputs.saved && !outputs.weights.empty() &&
                     !asks_statistics(outputs.statistics);

@@ -29,8 +29,9 @@ const char* label(rapt::Path path) {
 enum class Row { same, spoilt, anything };
 
 template <class F>
-void expect_rows(const Array& before, const Array& after, rapt::Dtype dtype, F expected, const char* what) {
-  const double allowed = support::rounding_of(dtype) * std::max(1.0, support::largest(before));
+void expect_rows(const Array& before, const Array& after, rapt::Dtype dtype, F expected, const char* what,
+                 double factor = 1) {
+  const double allowed = factor * support::rounding_of(dtype) * std::max(1.0, support::largest(before));
   for (Int b = 0; b < before.shape[0]; ++b)
     for (Int h = 0; h < before.shape[1]; ++h)
       for (Int i = 0; i < before.shape[2]; ++i) {
@@ -187,8 +188,9 @@ TEST_P(Containment, HiddenKeysMayHoldAnything) {
     expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(), same, "dq");
     expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), same, "dv");
     expect_rows(before.backward.gradients.k, after.backward.gradients.k, dtype(), same, "dk");
+    // One number for all pairs: the rounding of every row's output is in it.
     for (const auto& [name, value] : before.backward.gradients.parameters)
-      expect_rows(value, after.backward.gradients.parameters.at(name), dtype(), same, name.c_str());
+      expect_rows(value, after.backward.gradients.parameters.at(name), dtype(), same, name.c_str(), 4);
   }
 }
 

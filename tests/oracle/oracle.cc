@@ -116,19 +116,28 @@ Row<T> evaluate_row(const Problem& p, const Formula<T>& formula, Int b, Int h, I
   return row;
 }
 
+// Eight digits of mantissa, ties to even.
+template <class T>
+T to_bf16(T x) {
+  if (!std::isfinite(x) || x == T(0)) return x;
+  int exponent = 0;
+  const T digits = std::frexp(x, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(digits, 8)), exponent - 8);
+}
+
 // Hidden keys and keys without weight add nothing, whatever their values are.
 template <class T>
-T weighted_sum(const Row<T>& row, const Matrix<T>& v, Int d) {
+T weighted_sum(const Row<T>& row, const Matrix<T>& v, Int d, bool rounds) {
   T sum(0);
   for (Int j = 0; j < v.rows; ++j) {
     const T w = row.weights[std::size_t(j)];
-    if (w != T(0)) sum += w * v.at(j, d);
+    if (w != T(0)) sum += (rounds ? to_bf16(w) : w) * v.at(j, d);
   }
   return sum;
 }
 
 template <class T>
-Forward run_forward(const Problem& p) {
+Forward run_forward(const Problem& p, bool rounds = false) {
   const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
   Forward f;
   for (const Array& v : p.v) f.out.emplace_back(Sizes{B, H, Sq, v.shape[3]});
@@ -150,7 +159,8 @@ Forward run_forward(const Problem& p) {
           f.weights.at(b, h, i, j) = double(row.weights[std::size_t(j)]);
         }
         for (std::size_t n = 0; n < values.size(); ++n)
-          for (Int d = 0; d < values[n].cols; ++d) f.out[n].at(b, h, i, d) = double(weighted_sum(row, values[n], d));
+          for (Int d = 0; d < values[n].cols; ++d)
+            f.out[n].at(b, h, i, d) = double(weighted_sum(row, values[n], d, rounds));
       }
     }
   return f;
@@ -165,7 +175,7 @@ void make_absolute(Matrix<T>& m) {
 
 template <class T>
 Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, const std::vector<Array>* stored_out,
-                       Terms terms = Terms::signed_values) {
+                       Terms terms = Terms::signed_values, bool rounds = false) {
   const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
   const bool sizes = terms == Terms::sizes;
   Gradients g;
@@ -198,7 +208,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
           for (std::size_t n = 0; n < values.size(); ++n)
             for (Int d = 0; d < values[n].cols; ++d) {
               d_weights[std::size_t(j)] += d_outs[n].at(i, d) * values[n].at(j, d);
-              d_values[n].at(j, d) += w * d_outs[n].at(i, d);
+              d_values[n].at(j, d) += (rounds ? to_bf16(w) : w) * d_outs[n].at(i, d);
             }
           mean += w * d_weights[std::size_t(j)];
         }
@@ -220,7 +230,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
             const T t = row.capped[std::size_t(j)] / T(p.softcap);
             d_score *= sizes ? T(1) + t * t : T(1) - t * t;
           }
-          formula->reverse(i, j, d_score);
+          formula->reverse(i, j, rounds ? to_bf16(d_score) : d_score);
         }
       }
       formula->finish();
@@ -285,13 +295,14 @@ bool visible(const Problem& p, Int b, Int h, Int i, Int j) {
 }
 
 Forward forward(const Problem& problem, Precision precision) {
-  return precision == Precision::exact ? run_forward<double>(problem) : run_forward<float>(problem);
+  if (precision == Precision::exact) return run_forward<double>(problem);
+  return run_forward<float>(problem, precision == Precision::bf16_weights);
 }
 
 Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision,
                    const std::vector<Array>* stored_out) {
-  return precision == Precision::exact ? run_backward<double>(problem, grad_out, stored_out)
-                                       : run_backward<float>(problem, grad_out, stored_out);
+  if (precision == Precision::exact) return run_backward<double>(problem, grad_out, stored_out);
+  return run_backward<float>(problem, grad_out, stored_out, Terms::signed_values, precision == Precision::bf16_weights);
 }
 
 Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out) {

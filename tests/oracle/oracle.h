@@ -9,8 +9,9 @@
 // library: what both agree on, two independent writings agree on.
 namespace oracle {
 
-// Arithmetic of the evaluation: `exact` is double; `single` is a naive evaluation in float, the yardstick of error bounds.
-enum class Precision { exact, single };
+// Arithmetic of the evaluation: `exact` is double; `single` is a naive evaluation in float, the yardstick of error bounds;
+// `bf16_weights` is that one with weights, and gradients of scores, rounded to bf16 before they meet rows of numbers.
+enum class Precision { exact, single, bf16_weights };
 
 struct Forward {
   std::vector<Array> out;  // [B, H, Sq, Dv] each

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/bf16/pairs.h"
 #include "support/storage.h"
 
 namespace support {
@@ -17,6 +18,26 @@ ForwardWants all_outputs(const Case& c) {
   return wants;
 }
 
+// Calls f under every SIMD target, and in bf16 with and without each kind of pair products that there is.
+template <class F>
+void for_each_target(rapt::Dtype dtype, const F& f) {
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const IsaScope scope(isa);
+    f(std::string(rapt::name_of(isa)));
+  }
+  const rapt::PairKernels* usual = rapt::active_pairs();
+  if (dtype != rapt::Dtype::bf16 || !usual) return;
+  const rapt::PairChoices& choices = rapt::available_pairs();
+  for (int n = 0; n < choices.count; ++n)
+    if (choices.list[n] != usual) {
+      rapt::set_active_pairs(choices.list[n]);
+      f(choices.list[n]->name);
+    }
+  rapt::set_active_pairs(nullptr);
+  f("without pair products");
+  rapt::set_active_pairs(usual);
+}
+
 }  // namespace
 
 void check_forward(const CaseSpec& spec) {
@@ -24,11 +45,10 @@ void check_forward(const CaseSpec& spec) {
   const Case c = make_case(spec);
   const Expected expected(c);
   Call call(c);
-  for (rapt::Isa isa : rapt::available_isas()) {
-    const IsaScope scope(isa);
-    EXPECT_TRUE(expected.matches(call.forward())) << rapt::name_of(isa);
-    EXPECT_TRUE(expected.matches(call.forward(all_outputs(c)))) << rapt::name_of(isa) << ", all outputs";
-  }
+  for_each_target(spec.dtype, [&](const std::string& target) {
+    EXPECT_TRUE(expected.matches(call.forward())) << target;
+    EXPECT_TRUE(expected.matches(call.forward(all_outputs(c)))) << target << ", all outputs";
+  });
   call.options.path = rapt::Path::generic;
   EXPECT_TRUE(expected.matches(call.forward())) << "generic path";
   call.options.path = rapt::Path::reference;
@@ -42,11 +62,10 @@ void check_backward(const CaseSpec& spec) {
   Call call(c);
   BackwardWants without_saved;
   without_saved.saved = false;
-  for (rapt::Isa isa : rapt::available_isas()) {
-    const IsaScope scope(isa);
-    EXPECT_TRUE(expected.matches(call.backward())) << rapt::name_of(isa);
-    EXPECT_TRUE(expected.matches(call.backward(without_saved))) << rapt::name_of(isa) << ", without saved";
-  }
+  for_each_target(spec.dtype, [&](const std::string& target) {
+    EXPECT_TRUE(expected.matches(call.backward())) << target;
+    EXPECT_TRUE(expected.matches(call.backward(without_saved))) << target << ", without saved";
+  });
   call.options.path = rapt::Path::generic;
   EXPECT_TRUE(expected.matches(call.backward())) << "generic path";
   call.options.path = rapt::Path::reference;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/bf16/pairs.h"
 #include "support/storage.h"
 
 namespace support {
@@ -14,6 +15,7 @@ using testing::AssertionResult;
 using testing::AssertionSuccess;
 
 constexpr double kFloatStep = 1.1920929e-7;
+constexpr double kPairStep = 1.0 / 512;  // half a step of bf16
 
 // What rounding errors of one gradient are measured against. Errors of many terms partly cancel: they grow with the
 // root of their number. Where all is 0 (cosine in one dimension) a part of what arrives at the values counts.
@@ -57,7 +59,7 @@ double rounding_of(rapt::Dtype dtype) {
   switch (dtype) {
     case rapt::Dtype::f64: return 1e-12;
     case rapt::Dtype::f32: return 2e-5;
-    case rapt::Dtype::bf16: return 1e-2;
+    case rapt::Dtype::bf16: return 2e-2;
     case rapt::Dtype::f16: return 2e-3;
   }
   return 0;
@@ -68,6 +70,7 @@ AssertionResult close(const Array& got, const Array& want, const Array* naive, c
   const double size = std::max(largest(want), bound.size);
   double allowed = 1e-11 * size;
   if (bound.dtype != rapt::Dtype::f64) allowed = 2 * largest_difference(*naive, want) + 4 * kFloatStep * size;
+  if (bound.rounding) allowed = std::max(allowed, 2 * largest_difference(*bound.rounding, want)) + kPairStep * size;
   for (std::size_t n = 0; n < want.data.size(); ++n) {
     const double x = got.data[n];
     const double y = want.data[n];
@@ -87,22 +90,31 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
   const bool low = c.spec.dtype != rapt::Dtype::f64;
   exact_ = oracle::forward(c.problem);
   if (low) naive_ = oracle::forward(c.problem, oracle::Precision::single);
+  const bool pairs = c.spec.dtype == rapt::Dtype::bf16 && rapt::available_pairs().count > 0;
+  if (pairs) rounding_ = oracle::forward(c.problem, oracle::Precision::bf16_weights);
   if (!with_backward) return;
   gradient_sizes_ = oracle::gradient_sizes(c.problem, c.grad_out);
   exact_gradients_ = oracle::backward(c.problem, c.grad_out);
   if (!low) return;
   // A backward pass is handed the outputs as they were stored.
-  std::vector<Array> stored;
-  for (const Array& out : naive_.out) stored.push_back(rounded(out, c.spec.dtype));
-  naive_gradients_ = oracle::backward(c.problem, c.grad_out, oracle::Precision::single, &stored);
+  const auto gradients = [&](const oracle::Forward& forward, oracle::Precision precision) {
+    std::vector<Array> stored;
+    for (const Array& out : forward.out) stored.push_back(rounded(out, c.spec.dtype));
+    return oracle::backward(c.problem, c.grad_out, precision, &stored);
+  };
+  naive_gradients_ = gradients(naive_, oracle::Precision::single);
+  if (pairs) rounding_gradients_ = gradients(rounding_, oracle::Precision::bf16_weights);
 }
+
+bool Expected::rounds_weights() const { return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(); }
 
 AssertionResult Expected::matches(const ForwardResult& got) const {
   const rapt::Dtype dtype = case_.spec.dtype, compute = compute_type(dtype);
   const bool low = dtype != rapt::Dtype::f64;
   if (!got.damage.empty()) return AssertionFailure() << got.damage;
   for (std::size_t n = 0; n < exact_.out.size(); ++n) {
-    const Bound bound{dtype, largest(case_.problem.v[n])};
+    Bound bound{dtype, largest(case_.problem.v[n])};
+    if (rounds_weights()) bound.rounding = &rounding_.out[n];
     const auto result = close(got.out[n], exact_.out[n], low ? &naive_.out[n] : nullptr, bound);
     if (!result) return named("out " + std::to_string(n), result);
   }
@@ -157,22 +169,24 @@ AssertionResult Expected::matches(const BackwardResult& got) const {
   if (!got.damage.empty()) return AssertionFailure() << got.damage;
   const bool low = case_.spec.dtype != rapt::Dtype::f64;
   const auto check = [&](const std::string& name, const Array& x, const Array& want, const Array* naive,
-                         const Array& sizes) {
+                         const Array& sizes, const Array* rounding) {
     if (x.empty()) return AssertionSuccess();
-    return named("gradient of " + name,
-                 close(x, want, naive, {case_.spec.dtype, rounding_size(exact_, sizes, gradient_sizes_.v[0])}));
+    const Bound bound{case_.spec.dtype, rounding_size(exact_, sizes, gradient_sizes_.v[0]),
+                      rounds_weights() ? rounding : nullptr};
+    return named("gradient of " + name, close(x, want, naive, bound));
   };
   const oracle::Gradients &g = got.gradients, &exact = exact_gradients_, &naive = naive_gradients_,
-                          &sizes = gradient_sizes_;
-  AssertionResult result = check("q", g.q, exact.q, &naive.q, sizes.q);
-  if (result) result = check("k", g.k, exact.k, &naive.k, sizes.k);
+                          &sizes = gradient_sizes_, &rounding = rounding_gradients_;
+  AssertionResult result = check("q", g.q, exact.q, &naive.q, sizes.q, &rounding.q);
+  if (result) result = check("k", g.k, exact.k, &naive.k, sizes.k, &rounding.k);
   for (std::size_t n = 0; n < g.v.size() && result; ++n)
-    result = check("v" + std::to_string(n), g.v[n], exact.v[n], low ? &naive.v[n] : nullptr, sizes.v[n]);
-  if (result) result = check("bias", g.bias, exact.bias, &naive.bias, sizes.bias);
+    result = check("v" + std::to_string(n), g.v[n], exact.v[n], low ? &naive.v[n] : nullptr, sizes.v[n],
+                   rounds_weights() ? &rounding.v[n] : nullptr);
+  if (result) result = check("bias", g.bias, exact.bias, &naive.bias, sizes.bias, &rounding.bias);
   for (const auto& [name, value] : g.parameters)
     if (result)
       result = check(name, value, exact.parameters.at(name), low ? &naive.parameters.at(name) : nullptr,
-                     sizes.parameters.at(name));
+                     sizes.parameters.at(name), rounds_weights() ? &rounding.parameters.at(name) : nullptr);
   return result;
 }
 

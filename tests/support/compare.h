@@ -13,10 +13,12 @@ double largest(const oracle::Array& x);  // of the absolute values; infinities a
 double largest_difference(const oracle::Array& a, const oracle::Array& b);
 
 // f64: 1e-11 of the largest number. f32: twice the error of the naive float evaluation and a few roundings of `size`,
-// the magnitude of what is summed. bf16 and f16: that, and one rounding of each element to the storage type.
+// the magnitude of what is summed. bf16 and f16: that, and one rounding of each element to the storage type. Pair products
+// are held to the naive evaluation whose weights are bf16 too.
 struct Bound {
   rapt::Dtype dtype = rapt::Dtype::f64;
   double size = 1;
+  const oracle::Array* rounding = nullptr;  // the evaluation that rounds as pair products do, where they may be used
 };
 
 // Infinities must be equal and NaN must meet NaN; the rest obeys the bound. `naive` may be null for f64.
@@ -37,10 +39,13 @@ class Expected {
 
  private:
   testing::AssertionResult matches(const oracle::Statistics& got) const;
+  // What the processor may multiply as pairs of bf16 is compared with an evaluation that rounds as they do.
+  bool rounds_weights() const;
 
   Case case_;
   oracle::Forward exact_, naive_;
-  oracle::Gradients exact_gradients_, naive_gradients_, gradient_sizes_;
+  oracle::Forward rounding_;
+  oracle::Gradients exact_gradients_, naive_gradients_, rounding_gradients_, gradient_sizes_;
 };
 
 // Every element equal to within `tolerance` of the largest, or of `size`: for results that come from two paths.

@@ -29,6 +29,10 @@ class ForwardBlock {
       widest = head_.value_dim[s] > widest ? head_.value_dim[s] : widest;
     }
     line_ = arena.take<T>(widest);
+    if (head_.pairs) {
+      key_tile16_ = arena.take<std::uint16_t>(kTileKeys * scores_.pair_dim());
+      weight_pairs_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns_);
+    }
     key_tile_ = arena.take<T>(kTileKeys * scores_.dim_pad());
     value_tile_ = arena.take<T>(kTileKeys * padded<T>(widest));
   }
@@ -68,14 +72,29 @@ class ForwardBlock {
   }
 
   void score(std::int64_t first, int keys) {
+    if (head_.pairs) {
+      scores_.tile(first, keys, nullptr, 0, tile_, pair_rows(first, keys));
+      return;
+    }
     std::ptrdiff_t stride = 0;
     const T* rows = key_rows(first, keys, stride);
     scores_.tile(first, keys, rows, stride, tile_);
   }
 
+  // The rows of bf16 keys as they lie, or copied to where they are padded.
+  PairRows pair_rows(std::int64_t first, int keys) {
+    const std::uint16_t* rows = static_cast<const std::uint16_t*>(head_.k.data) + first * head_.k.stride;
+    const std::int64_t dim = scores_.pair_dim();
+    if (keys == kTileKeys && dim == head_.dim) return {rows, head_.k.stride * 2};
+    copy_rows(rows, head_.k.stride, keys, head_.dim, key_tile16_, dim);
+    for (std::int64_t n = keys * dim; n < round_up(keys, 16) * dim; ++n) key_tile16_[n] = 0;
+    return {key_tile16_, dim * 2};
+  }
+
   template <class F>
   void for_each_tile(F&& f) {
-    const std::int64_t begin = task_.key_begin > scores_.first_key() ? task_.key_begin : scores_.first_key();
+    std::int64_t begin = task_.key_begin > scores_.first_key() ? task_.key_begin : scores_.first_key();
+    if (head_.pairs) begin -= begin % kTileKeys;  // values lie in whole tiles
     const std::int64_t end = task_.key_end < scores_.last_key() ? task_.key_end : scores_.last_key();
     for (std::int64_t j = begin; j < end; j += kTileKeys) {
       const int keys = static_cast<int>(end - j < kTileKeys ? end - j : kTileKeys);
@@ -101,6 +120,8 @@ class ForwardBlock {
       for (std::int64_t n = 0; n < output_size(s); ++n) outputs_[s][n] = 0;
     for_each_tile([&](std::int64_t j, int keys) {
       normalize(j, keys);
+      if constexpr (std::is_same_v<T, float>)
+        if (head_.pairs && !careful) head_.pairs->round_pairs(tile_, keys, columns_, columns_, weight_pairs_);
       for (int s = 0; s < head_.sets && task_.out; ++s) add_values(s, j, keys, careful);
     });
     bool finite = true;
@@ -153,7 +174,8 @@ class ForwardBlock {
 
   // Outputs lie transposed, [value_dim][columns]; those of a narrow block as rows.
   std::int64_t output_size(int set) const {
-    return narrow_ ? kNarrow * padded<T>(head_.value_dim[set]) : head_.value_dim[set] * columns_;
+    if (narrow_) return kNarrow * padded<T>(head_.value_dim[set]);
+    return (head_.pairs ? round_up(head_.value_dim[set], 16) : head_.value_dim[set]) * columns_;
   }
 
   void rescale() {
@@ -193,6 +215,20 @@ class ForwardBlock {
   void add_values(int set, std::int64_t first, int keys, bool careful) {
     std::ptrdiff_t stride = 0;
     const std::int64_t dim = head_.value_dim[set];
+    if constexpr (std::is_same_v<T, float>)
+      if (head_.pairs && !careful) {
+        head_.pairs->product({.m = round_up(dim, 16),
+                              .n = columns_,
+                              .k = kTileKeys / 2,
+                              .a = head_.turned_v[set] + first * round_up(dim, 16),
+                              .a_row = kTileKeys * 2,
+                              .b = weight_pairs_,
+                              .b_row = columns_,
+                              .c = outputs_[set],
+                              .c_row = columns_,
+                              .accumulate = true});
+        return;
+      }
     const T* rows = rows_of(head_.v[set], first, keys, dim, value_tile_, padded<T>(dim), stride);
     T* output = outputs_[set];
     if (narrow_) {
@@ -366,6 +402,8 @@ class ForwardBlock {
   T** outputs_ = nullptr;  // [sets]: [value_dim][columns], not yet divided by the sum
   T* line_ = nullptr;
   T* key_tile_ = nullptr;
+  std::uint16_t* key_tile16_ = nullptr;    // [kTileKeys][pair_dim]
+  std::uint32_t* weight_pairs_ = nullptr;  // [kTileKeys / 2][columns]
   T* value_tile_ = nullptr;
 };
 
@@ -394,7 +432,9 @@ std::size_t forward_workspace_of(const ForwardTask<T>& task) {
 template <class T>
 void forward_of(const ForwardTask<T>& task) {
   Arena arena(task.workspace);
+  if (task.head->pairs) task.head->pairs->begin();
   ForwardBlock<T>(arena, task).run();
+  if (task.head->pairs) task.head->pairs->end();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/bf16/pairs.h"
 #include "kernels/problem.h"
 #include "rapt/threads.h"
 #include "rapt/tile_program.h"
@@ -65,6 +66,10 @@ struct HeadTask {
   RelativeTable<T> relative[kMaxSlots];  // table null: the slot is a value
   bool grid = false;
   std::int64_t grid_rows = 0, grid_cols = 0;
+
+  // Set where q, k and v are bf16 and go through pair products; turned_v is the forward pass's.
+  const PairKernels* pairs = nullptr;
+  const std::uint16_t* const* turned_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kPairTile keys]
 
   T softcap = 0;
   MatrixRef bias;  // data null: none

@@ -21,6 +21,12 @@ inline constexpr int kTileKeys = 64;
 template <class T>
 inline constexpr int kStrip = 2 * kLanes<T>;
 
+// Rows of keys for pair products, padded to kTileKeys rows and to 16 pairs; data null: there are none.
+struct PairRows {
+  const void* data = nullptr;
+  std::ptrdiff_t row_bytes = 0;
+};
+
 struct Strip {
   int column, columns;
   int begin, end;  // rows of the tile
@@ -34,6 +40,11 @@ class Scores {
     relative_pad_ = padded<T>(head.relative_dim);
     q_rows_ = arena.take<T>(columns_ * dim_pad_);
     q_columns_ = arena.take<T>(head.dim * columns_);
+    if (head.pairs) {
+      pair_dim_ = round_up(head.dim, 32);
+      q_rows16_ = arena.take<std::uint16_t>(columns_ * pair_dim_);
+      q_pairs_ = arena.take<std::uint32_t>(pair_dim_ / 2 * columns_);
+    }
     begin_ = arena.take<std::int64_t>(columns_);
     end_ = arena.take<std::int64_t>(columns_);
     low_ = arena.take<T>(columns_);
@@ -74,12 +85,13 @@ class Scores {
   void set_queries(std::int64_t first, int count) {
     first_query_ = first;
     count_ = count;
-    const T factor = folds_scale() ? head_.scale : T(1);
+    T factor = folds_scale() ? head_.scale : T(1);
+    if (head_.pairs) factor = set_query_pairs(factor);
     load_rows(head_.q, first, count, head_.dim, q_rows_, dim_pad_);
     clear_rows(q_rows_, dim_pad_);
     if (factor != T(1))
       for (std::int64_t n = 0; n < count * dim_pad_; ++n) q_rows_[n] *= factor;
-    transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
+    if (!head_.pairs) transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
     if (r_rows_) {
       load_rows(head_.q_relative, first, count, head_.relative_dim, r_rows_, relative_pad_);
       clear_rows(r_rows_, relative_pad_);
@@ -153,7 +165,8 @@ class Scores {
   }
 
   // scores [keys][columns] of the keys first … first+keys−1, whose rows are given.
-  void tile(std::int64_t first, int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) {
+  void tile(std::int64_t first, int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores,
+            const PairRows& pair_rows = {}) {
     tile_first_ = first;
     tile_keys_ = keys;
     const std::int64_t count = static_cast<std::int64_t>(keys) * columns_;
@@ -163,6 +176,8 @@ class Scores {
       PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
       pairs.scores = scores;
       (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
+    } else if (pair_rows.data) {
+      pair_scores(keys, pair_rows, scores);
     } else if (head_.queries <= kNarrow) {
       dot_rows(keys, key_rows, key_stride, scores);
     } else {
@@ -240,6 +255,10 @@ class Scores {
   }
 
   const T* q_rows() const { return q_rows_; }
+  // The queries' numbers as bf16, [columns][pair_dim]; what is left of the scale is to be applied to their products.
+  const std::uint16_t* q_rows16() const { return q_rows16_; }
+  std::int64_t pair_dim() const { return pair_dim_; }
+  T pair_scale() const { return pair_scale_; }
   std::int64_t dim_pad() const { return dim_pad_; }
   std::int64_t relative_pad() const { return relative_pad_; }
   int count() const { return count_; }
@@ -247,6 +266,54 @@ class Scores {
  private:
   void clear_rows(T* rows, std::int64_t stride) const {
     for (std::int64_t n = count_ * stride; n < columns_ * stride; ++n) rows[n] = 0;
+  }
+
+  // A scale that is a power of two goes into the queries without rounding; another one is applied to the scores. Returns
+  // what went into the queries.
+  T set_query_pairs(T factor) {
+    if constexpr (std::is_same_v<T, float>) {
+      int exponent = 0;
+      const bool exact = __builtin_frexpf(factor, &exponent) == 0.5F;
+      pair_scale_ = exact ? T(1) : factor;
+      copy_rows(static_cast<const std::uint16_t*>(head_.q.data) + first_query_ * head_.q.stride, head_.q.stride, count_,
+                head_.dim, q_rows16_, pair_dim_);
+      for (std::int64_t n = count_ * pair_dim_; n < columns_ * pair_dim_; ++n) q_rows16_[n] = 0;
+      if (exact && factor != T(1)) {
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        const hn::Rebind<std::uint32_t, Tag<float>> wide;
+        for (std::int64_t n = 0; n < count_ * pair_dim_; n += kLanes<T>) {
+          const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, q_rows16_ + n)));
+          const auto scaled = hn::Mul(hn::BitCast(Tag<float>(), bits), hn::Set(Tag<float>(), factor));
+          const hn::Rebind<std::int32_t, Tag<float>> whole;
+          const auto top = hn::BitCast(whole, hn::ShiftRight<16>(hn::BitCast(wide, scaled)));
+          hn::StoreU(hn::DemoteTo(narrow, top), narrow, q_rows16_ + n);
+        }
+      }
+      turn_pairs(reinterpret_cast<const std::uint32_t*>(q_rows16_), pair_dim_ / 2, columns_, pair_dim_ / 2, q_pairs_,
+                 columns_);
+      return exact ? factor : T(1);
+    }
+    return factor;
+  }
+
+  void pair_scores(int keys, const PairRows& rows, T* scores) const {
+    if constexpr (std::is_same_v<T, float>) {
+      head_.pairs->product({.m = round_up(keys, 16),
+                            .n = columns_,
+                            .k = pair_dim_ / 2,
+                            .a = rows.data,
+                            .a_row = rows.row_bytes,
+                            .b = q_pairs_,
+                            .b_row = columns_,
+                            .c = scores,
+                            .c_row = columns_,
+                            .accumulate = false});
+      if (pair_scale_ == T(1)) return;
+      const Tag<T> tag;
+      const Vec<T> by = hn::Set(tag, pair_scale_);
+      for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>)
+        hn::StoreU(hn::Mul(hn::LoadU(tag, scores + n), by), tag, scores + n);
+    }
   }
 
   void dot_rows(int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) const {
@@ -412,6 +479,10 @@ class Scores {
   std::int64_t grid_first_ = -1;
   T* q_rows_ = nullptr;     // [columns][dim_pad]
   T* q_columns_ = nullptr;  // [dim][columns]
+  std::int64_t pair_dim_ = 0;
+  T pair_scale_ = 1;
+  std::uint16_t* q_rows16_ = nullptr;  // [columns][pair_dim]
+  std::uint32_t* q_pairs_ = nullptr;   // [pair_dim / 2][columns]
   T* r_rows_ = nullptr;
   T* r_columns_ = nullptr;
   std::int64_t* begin_ = nullptr;

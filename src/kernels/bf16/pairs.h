@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Products of bf16 numbers, two at a time, summed in f32: instructions that newer processors have beside their SIMD target.
+namespace rapt {
+
+// C (+)= A·B, where a "pair" is two bf16 numbers that follow each other along the sum. Sizes are padded: m and n to 16,
+// k to 16 pairs; what pads A or B is zero.
+struct PairProduct {
+  std::int64_t m = 0, n = 0;
+  std::int64_t k = 0;                // pairs
+  const void* a = nullptr;           // [m] rows of k pairs
+  std::ptrdiff_t a_row = 0;          // bytes from one to the next
+  const std::uint32_t* b = nullptr;  // [k][b_row]
+  std::ptrdiff_t b_row = 0;
+  float* c = nullptr;  // [m][c_row]
+  std::ptrdiff_t c_row = 0;
+  bool accumulate = false;
+};
+
+struct PairKernels {
+  const char* name;
+  // Around the products of one task, on its thread.
+  void (*begin)();
+  void (*end)();
+  void (*product)(const PairProduct&);
+  // Rounds rows of numbers to rows of bf16, [rows][to_stride], the padding of each zero. cols is a multiple of 16.
+  void (*round_rows)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
+                     std::uint16_t* to, std::ptrdiff_t to_stride);
+  // Rounds, and puts each two rows that follow each other side by side: [64 / 2][cols], zero past the last row.
+  void (*round_pairs)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
+                      std::uint32_t* to);
+};
+
+// How many keys a tile of turned values has.
+inline constexpr std::int64_t kPairTile = 64;
+
+// Rows first … first+rows−1 as they lie, to [rows][to_stride]; the padding is zero.
+void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+               std::uint16_t* to, std::ptrdiff_t to_stride);
+// Each two rows side by side, as pairs: [padded_rows / 2][to_stride].
+void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
+// Columns become rows: [padded_cols][kPairTile], from up to kPairTile rows.
+void turn_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+               std::int64_t padded_cols, std::uint16_t* to);
+// Pairs [rows][from_stride] turned to [cols][to_stride].
+void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                std::uint32_t* to, std::ptrdiff_t to_stride);
+
+// All that this processor runs, the fastest last; empty where there are none.
+struct PairChoices {
+  const PairKernels* list[2] = {};
+  int count = 0;
+};
+const PairChoices& available_pairs();
+
+// The kernels in use: the fastest ones under the newest SIMD target, null under others.
+const PairKernels* active_pairs();
+// For tests and measurements; null: none.
+void set_active_pairs(const PairKernels* kernels);
+
+}  // namespace rapt
