@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "rapt/error.h"
 #include "reproduce/format.h"
 #include "reproduce/page.h"
 #include "reproduce/resources.h"
