@@ -48,7 +48,7 @@ class SvgWriter {
 
  private:
   void write_style() {
-    out_ += "<style>@media (prefers-color-scheme: dark) {";
+    out_ += "<style>@media screen and (prefers-color-scheme: dark) {";
     for (const RoleColors& role : kRoles)
       out_ += std::string(" .rapt-picture .fill-") + role.name + " {fill: " + hex(role.dark) +
               "} .rapt-picture .stroke-" + role.name + " {stroke: " + hex(role.dark) + "}";

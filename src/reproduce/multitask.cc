@@ -1,130 +1,115 @@
 // Document 000: a network for several tasks with MulT's shared attention, against networks without it.
-#include <array>
 #include <cmath>
 
 #include "pictures/bars.h"
 #include "reproduce/format.h"
 #include "reproduce/part_list.h"
-#include "reproduce/training.h"
+#include "tasks/scene_comparison.h"
 
 namespace rapt::reproduce {
 namespace {
 
-struct Measure {
-  const char* task;
-  const char* score;
-  const char* title;
-  bool higher;  // is better
-};
-
-constexpr std::array<Measure, 5> kMeasures{{{"segmentation", "segmentation_miou", "mIoU", true},
-                                            {"depth", "depth_rmse", "depth RMSE", false},
-                                            {"normals", "normals_angle", "normals, degrees", false},
-                                            {"edges", "edges_f1", "edges F1", true},
-                                            {"reshading", "reshading_l1", "reshading L1", false}}};
-
-constexpr std::array<const char*, 3> kKinds{"single tasks", "several tasks", "shared attention"};
-
-struct Spread {
-  double mean = 0, deviation = 0;
-};
-
-Spread spread_of(const std::vector<double>& values) {
-  Spread s;
-  for (const double v : values) s.mean += v / static_cast<double>(values.size());
-  if (values.size() < 2) return s;
-  for (const double v : values) s.deviation += (v - s.mean) * (v - s.mean) / static_cast<double>(values.size() - 1);
-  s.deviation = std::sqrt(s.deviation);
-  return s;
+// Sizes that fit the time of a report; `rapt bench multitask` has larger ones.
+tasks::SceneComparison comparison_of(const Context& context) {
+  tasks::SceneComparison comparison;
+  comparison.directory = context.runs / "multitask";
+  comparison.threads = context.threads;
+  comparison.run.training.seed = context.seed;
+  comparison.seeds = context.quick ? 1 : 3;
+  comparison.run.data.train = context.quick ? 120 : 600;
+  comparison.run.data.valid = context.quick ? 24 : 80;
+  comparison.run.data.test = context.quick ? 48 : 200;
+  comparison.run.training.epochs = context.quick ? 3 : 8;
+  comparison.run.training.warmup = context.quick ? 8 : 30;
+  return comparison;
 }
 
-std::string text_of(const Spread& s, std::size_t count) {
-  return fixed(s.mean, 3) + (count > 1 ? " ± " + fixed(s.deviation, 3) : "");
+// The networks for all tasks, and the comparison of the same kind with its own sizes.
+Commands commands_of(const tasks::SceneComparison& c) {
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  const std::string common = "rapt train scenes --train-size " + number(c.run.data.train) + " --valid-size " +
+                             number(c.run.data.valid) + " --test-size " + number(c.run.data.test) + " --epochs " +
+                             number(c.run.training.epochs) + " --warmup " + number(c.run.training.warmup) + " --seed " +
+                             std::to_string(c.run.training.seed);
+  return {{common + " --sharing none --out runs/none", common + " --sharing shared --out runs/shared",
+           common + " --sharing none --tasks depth --out runs/depth", "rapt bench multitask --seeds 3"}};
 }
 
-std::string run_name(const std::string& kind, std::uint64_t seed) { return kind + "_" + std::to_string(seed); }
+std::string title_of(const std::string& score) {
+  std::string title = score;
+  for (char& c : title) c = c == '_' ? ' ' : c;
+  return title + (tasks::higher_is_better(score) ? " ↑" : " ↓");
+}
 
-std::vector<Job> jobs_of(const Context& context, std::uint64_t seeds) {
-  std::map<std::string, std::string> options;
-  if (context.quick) options = {{"epochs", "3"}, {"train_size", "300"}, {"valid_size", "60"}, {"test_size", "100"}};
-  else options = {{"epochs", "8"}, {"train_size", "1000"}, {"valid_size", "100"}, {"test_size", "200"}};
-  std::vector<Job> jobs;
-  for (std::uint64_t n = 0; n < seeds; ++n) {
-    const std::uint64_t seed = context.seed + n;
-    const auto add = [&](const std::string& kind, const std::string& tasks, const std::string& sharing) {
-      jobs.push_back({run_name(kind, seed), "scenes", options});
-      jobs.back().options.insert({{"seed", std::to_string(seed)}, {"tasks", tasks}, {"sharing", sharing}});
-    };
-    if (!context.quick)
-      for (const Measure& measure : kMeasures) add(measure.task, measure.task, "none");
-    add("several", "all", "none");
-    add("shared", "all", "shared");
-  }
-  return jobs;
+std::string text_of(const tasks::ComparedScore& score) {
+  const bool share = score.form == training::Score::Form::fraction;
+  const auto number = [&](double x) { return share ? fixed(100 * x, 1) : fixed(x, 3); };
+  return number(score.mean()) + (score.values.size() > 1 ? " ± " + number(score.deviation()) : "") +
+         (share ? " %" : "");
+}
+
+// By how many percent a score is better than the other, in the direction that is good for it.
+double gain(const tasks::ComparedScore& ours, const tasks::ComparedScore& other) {
+  const double change = 100 * (ours.mean() - other.mean()) / std::abs(other.mean());
+  return tasks::higher_is_better(ours.name) ? change : -change;
 }
 
 }  // namespace
 
 Section run_multitask(const Context& context) {
-  const std::uint64_t seeds = context.quick ? 1 : 2;
   Section section{"Several tasks at once", "000, the MulT network"};
+  const tasks::SceneComparison comparison = comparison_of(context);
   section.say(
       "Ray-cast scenes with exact truth: what every pixel is, how far, which way it faces, whether an edge passes, "
       "and how it would be lit from elsewhere. One network for each task, one for all tasks with attention of "
-      "their own, and one for all with the shared attention of the document; all are trained with the same scenes, "
-      "epochs and settings.");
-  const std::vector<Trained> runs = train_all(context, "multitask", jobs_of(context, seeds));
-  Table table{
-      "Test scenes" + std::string(seeds > 1 ? "; mean and deviation over " + std::to_string(seeds) + " seeds" : ""),
-      {"network"},
-      {}};
-  for (const Measure& measure : kMeasures)
-    table.head.push_back(std::string(measure.title) + (measure.higher ? " ↑" : " ↓"));
-  std::array<std::array<Spread, kMeasures.size()>, kKinds.size()> results{};
-  pictures::Bars bars{
-      "Improvement over the network without sharing", "%, above 0 is better", {}, {{"shared attention", {}}}};
-  for (std::size_t kind = context.quick ? 1 : 0; kind < kKinds.size(); ++kind) {
-    std::vector<std::string> row{kKinds[kind]};
-    for (std::size_t m = 0; m < kMeasures.size(); ++m) {
-      std::vector<double> values;
-      for (std::uint64_t n = 0; n < seeds; ++n) {
-        const std::string name = kind == 0 ? kMeasures[m].task : kind == 1 ? "several" : "shared";
-        values.push_back(find(runs, run_name(name, context.seed + n)).test.get(kMeasures[m].score));
-      }
-      results[kind][m] = spread_of(values);
-      row.push_back(text_of(results[kind][m], values.size()));
-    }
+      "their own, and one for all with the shared attention of the document; all are trained on the same " +
+      grouped(comparison.run.data.train) + " scenes for " + std::to_string(comparison.run.training.epochs) +
+      " epochs, with " + std::to_string(comparison.seeds) +
+      (comparison.seeds == 1 ? " seed." : " seeds; ± is their standard deviation.") +
+      " That is far less than such networks take to learn all they can: whether sharing helps is measured here, "
+      "not proved.");
+  const std::vector<tasks::ComparedNetwork> networks = tasks::compare_scenes(
+      comparison,
+      [&](std::int64_t done, std::int64_t total, const std::string& note) { context.progress(done, total, note); });
+  const tasks::ComparedNetwork &none = networks.at(1), &shared = networks.at(2);
+  Table table{grouped(comparison.run.data.test) + " test scenes; gain: the mean over the tasks against single networks",
+              {"network"},
+              {}};
+  for (const tasks::ComparedScore& score : shared.scores) table.head.push_back(title_of(score.name));
+  for (const char* name : {"gain, %", "parameters", "M multiply-adds", "time"}) table.head.emplace_back(name);
+  for (const tasks::ComparedNetwork& network : networks) {
+    std::vector<std::string> row{network.name};
+    for (const tasks::ComparedScore& score : network.scores) row.push_back(text_of(score));
+    row.push_back(fixed(network.gain.mean(), 1));
+    row.push_back(grouped(network.parameters));
+    row.push_back(fixed(1e-6 * static_cast<double>(network.multiply_adds), 1));
+    row.push_back(duration(network.seconds));
     table.rows.push_back(std::move(row));
   }
   section.add(std::move(table));
+  pictures::Bars bars{
+      "What sharing attention changes", "% better than the same network without sharing", {}, {{"gain", {}}}};
   std::int64_t better = 0;
-  for (std::size_t m = 0; m < kMeasures.size(); ++m) {
-    const double without = results[1][m].mean, with = results[2][m].mean;
-    const double gain = (kMeasures[m].higher ? with - without : without - with) / std::abs(without);
-    better += gain > 0 ? 1 : 0;
-    bars.groups.emplace_back(kMeasures[m].title);
-    bars.series[0].values.push_back(100 * gain);
+  for (std::size_t n = 0; n < shared.scores.size(); ++n) {
+    const double change = gain(shared.scores[n], none.scores[n]);
+    better += change > 0 ? 1 : 0;
+    bars.groups.push_back(title_of(shared.scores[n].name));
+    bars.series[0].values.push_back(change);
   }
   section.show("multitask", draw(bars),
-               "The change of each score in the direction that is better, shared attention against none.");
-  section.add(Table{"Size", {"network", "parameters", "time of one training"}, [&] {
-                      std::vector<std::vector<std::string>> rows;
-                      for (const char* name : {"several", "shared"}) {
-                        const Trained& run = find(runs, run_name(name, context.seed));
-                        rows.push_back({run.name, grouped(run.parameters), duration(run.seconds)});
-                      }
-                      return rows;
-                    }()});
-  section.claims.push_back({"000 5", "Sharing attention between tasks improves each task", "each task improves",
-                            of(better, kMeasures.size()) + " tasks are better with shared attention", "all five",
-                            better == static_cast<std::int64_t>(kMeasures.size()), Weight::informative});
-  const std::int64_t several = find(runs, run_name("several", context.seed)).parameters;
-  const std::int64_t shared = find(runs, run_name("shared", context.seed)).parameters;
-  section.claims.push_back({"000 1", "One map for all tasks needs fewer parameters than a map for each", "q and k once",
-                            grouped(shared) + " against " + grouped(several), "fewer", shared < several});
-  Commands commands;
-  for (const Trained& run : runs) commands.lines.push_back(run.command);
-  section.add(std::move(commands));
+               "Above 0 the score is better with one shared map than with a map for each task.");
+  const auto tasks_count = static_cast<std::int64_t>(shared.scores.size());
+  section.claims.push_back({"000 5", "Sharing attention between tasks improves each of them", "each task improves",
+                            of(better, tasks_count) + " scores are better with sharing than without", "all of them",
+                            better == tasks_count, Weight::informative});
+  section.claims.push_back(
+      {"000 5", "One network with sharing is better than a network for each task", "better",
+       fixed(shared.gain.mean(), 1) + " % better, without sharing " + fixed(none.gain.mean(), 1) + " %", "above 0",
+       shared.gain.mean() > 0, Weight::informative});
+  section.claims.push_back({"000 1", "q and k are computed once for all tasks", "x_s alone gives q and k",
+                            grouped(shared.parameters) + " parameters against " + grouped(none.parameters),
+                            "fewer with sharing", shared.parameters < none.parameters});
+  section.add(commands_of(comparison));
   return section;
 }
 

@@ -14,6 +14,17 @@ constexpr const char* kScript =
 
 std::string anchor(const PartResult& part) { return "part-" + part.name; }
 
+// 1e-12 is one word: an ordinary hyphen would let a line end in it.
+std::string unbroken(const std::string& text) {
+  std::string result;
+  for (std::size_t n = 0; n < text.size(); ++n) {
+    const auto digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+    const bool exponent = text[n] == '-' && n > 1 && text[n - 1] == 'e' && digit(n - 2) && digit(n + 1);
+    result += exponent ? std::string("\u2011") : std::string(1, text[n]);
+  }
+  return result;
+}
+
 class PageWriter {
  public:
   explicit PageWriter(const Report& report) : report_(report) {}
@@ -103,7 +114,7 @@ class PageWriter {
 
   void write_claim(const PartResult& part, const Claim& claim) {
     const auto cell = [&](const char* label, const std::string& text) {
-      html_.element("td", text, {{"role", "cell"}, {"data-label", label}});
+      html_.element("td", unbroken(text), {{"role", "cell"}, {"data-label", label}});
     };
     html_.open("tr", {{"role", "row"}});
     cell("document", claim.document);

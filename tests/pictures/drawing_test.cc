@@ -90,7 +90,7 @@ TEST(Drawing, DarkAndAutomaticThemes) {
   EXPECT_EQ(test::fills(automatic, "page")[0], "#ffffff");
   EXPECT_TRUE(of_class(automatic, "page")[0]->has_class("fill-page"));
   EXPECT_TRUE(of_class(automatic, "word")[0]->has_class("fill-ink"));
-  EXPECT_NE(text.find("@media (prefers-color-scheme: dark)"), std::string::npos);
+  EXPECT_NE(text.find("@media screen and (prefers-color-scheme: dark)"), std::string::npos);
   EXPECT_NE(text.find(".fill-ink {fill: " + hex(theme_color(Role::ink, true)) + "}"), std::string::npos);
   EXPECT_EQ(test::read_png(to_png(sample(), Theme::dark)).at(1, 1), theme_color(Role::page, true));
 }
