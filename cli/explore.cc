@@ -1,3 +1,5 @@
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
@@ -23,8 +25,10 @@ namespace fs = std::filesystem;
 constexpr const char* kFooter =
     "RUN is what `rapt train --out` made: the page shows every attention layer of the model for one text, and how the\n"
     "answer was decoded; or, for a run on images, where every head looks from a pixel.\n"
-    "DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers, heads, S, D], which are\n"
-    "scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or queries.txt and keys.txt), one\n"
+    "DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers, heads, S, D], which "
+    "are\n"
+    "scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or queries.txt and keys.txt), "
+    "one\n"
     "token a line, and for a grid image.npy.\n"
     "Without --serve one self-contained page is written, which needs no network. With --serve the page is served on\n"
     "this machine only; rows are computed when they are looked at, so that long inputs work, and texts can be typed.\n"
@@ -69,24 +73,27 @@ explorer::Served subject_of(const ExploreArguments& a) {
           [subject](const std::string& text, const std::string& target) { return subject->show(text, target); }};
 }
 
-// Answers until Ctrl-C or a polite kill.
+std::atomic<bool> ended{false};
+
+// Answers until Ctrl-C or a polite kill; a second one ends the process as usual.
 void serve(explorer::Served served, int port) {
-  // Blocked here, the signals reach no thread but the one that waits for them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM}) sigaddset(&signals, number);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   explorer::Server server(std::move(served), port);
+  ended = false;
+  for (const int signal : {SIGINT, SIGTERM})
+    std::signal(signal, [](int number) {
+      ended = true;
+      std::signal(number, SIG_DFL);
+    });
   std::cout << server.address() << "  (Ctrl-C ends it)" << std::endl;
-  std::thread waiting([&] {
-    int which = 0;
-    sigwait(&signals, &which);
+  // A handler may not stop the server itself.
+  std::thread watching([&] {
+    while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     server.stop();
   });
   server.run();
-  // Where the server ended by itself, the thread still waits.
-  pthread_kill(waiting.native_handle(), SIGTERM);
-  waiting.join();
+  ended = true;
+  watching.join();
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
 }
 
 int port_of(const std::string& text) {
@@ -101,11 +108,11 @@ void explore(const ExploreArguments& a) {
   if (a.serve && !a.out.empty()) throw Error("explore: --serve and --out exclude each other");
   if (!a.serve && !a.port.empty()) throw Error("explore: --port is given without --serve; takes both");
   const int port = port_of(a.port);
-  explorer::Served served = subject_of(a);
   if (a.serve) {
-    serve(std::move(served), port);
+    serve(subject_of(a), port);
     return;
   }
+  explorer::Served served = subject_of(a);
   const fs::path out = a.out.empty() ? "explorer.html" : a.out;
   std::int64_t heads = 0;
   for (const explorer::Layer& layer : served.first.layers) heads += layer.weights->heads();

@@ -72,7 +72,9 @@ void read_mechanism(const fs::path& directory, AttendArguments& options) {
   const auto beside = [&](const std::string& text) {
     return text.ends_with(".npy") && fs::path(text).is_relative() ? (directory / text).string() : text;
   };
-  for (const auto& [name, value] : settings.items()) {
+  for (const auto& setting : settings.items()) {
+    const std::string& name = setting.key();
+    const json& value = setting.value();
     if (name == "param") {
       if (!options.parameters.empty()) continue;
       if (!value.is_object()) throw Error("explore: " + file.string() + ": param: takes an object of parameters");

@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include <httplib.h>
 #include <nlohmann/json.hpp>
@@ -71,6 +73,7 @@ struct Server::Parts {
   std::function<Exhibit(const std::string&, const std::string&)> make;
   std::string page;
   int port = 0;
+  std::atomic<bool> serving{false};
   std::atomic<bool> stopped{false};
   std::mutex mutex;  // of the list
   std::deque<std::shared_ptr<Shown>> shown;
@@ -121,8 +124,8 @@ struct Server::Parts {
 
   // A handler whose errors become answers.
   template <class F>
-  httplib::Server::Handler guarded(F handler) {
-    return [this, handler](const Request& request, Response& response) {
+  static httplib::Server::Handler guarded(F handler) {
+    return [handler](const Request& request, Response& response) {
       try {
         handler(request, response);
       } catch (const BadRequest& bad) {
@@ -242,7 +245,7 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
     Parts::fail(response, 403, "this server answers to its own address only");
     return httplib::Server::HandlerResponse::Handled;
   });
-  p.http.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+  p.http.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
     Parts::fail(response, 500, "the request could not be answered");
   });
   p.routes();
@@ -259,12 +262,18 @@ int Server::port() const { return parts_->port; }
 std::string Server::address() const { return "http://127.0.0.1:" + std::to_string(parts_->port) + "/"; }
 
 void Server::run() {
+  parts_->serving = true;
   if (!parts_->stopped) parts_->http.listen_after_bind();
+  parts_->serving = false;
 }
 
 void Server::stop() {
   parts_->stopped = true;
-  parts_->http.stop();
+  // The library forgets a stop that comes before it listens.
+  while (parts_->serving) {
+    parts_->http.stop();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 }  // namespace rapt::explorer

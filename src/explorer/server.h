@@ -26,7 +26,7 @@ class Server {
 
   int port() const;
   std::string address() const;  // "http://127.0.0.1:8080/"
-  // Answers until stop(), which another thread may call, also before.
+  // Answers until stop(), which another thread may call, also before; it returns when the last answer is given.
   void run();
   void stop();
 
