@@ -19,7 +19,7 @@ struct MultitaskConfig {
   std::string reference = "skip";
   std::int64_t patch = 2;   // pixels of a token's side
   std::int64_t width = 32;  // of a token in the first stage; each further one has half the side and twice the width
-  std::int64_t stages = 3;
+  std::int64_t stages = 2;
   std::int64_t blocks = 1;  // of attention and feed-forward layers in each stage of the encoder
   std::int64_t heads = 2;   // in the first stage; they grow with the width
   std::int64_t inner = 64;  // of the feed-forward layers in the first stage; it grows with the width

@@ -165,10 +165,12 @@ std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, c
   // What a setting forbids is told before anything is rendered.
   std::vector<std::int64_t> costs;
   for (const Job& job : jobs) costs.push_back(make_network(job.config).multiply_adds());
-  // The longest first, so that no thread is left alone with one at the end.
+  // Seed by seed, so that what is stopped early has whole seeds; the longest first, so that no thread is left alone.
   std::vector<std::size_t> order(jobs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return jobs[a].seed != jobs[b].seed ? jobs[a].seed < jobs[b].seed : costs[a] > costs[b];
+  });
 
   const SceneDataConfig& data = comparison.run.data;
   const Scenes scenes{load_scenes(data, Split::train, comparison.threads),

@@ -34,7 +34,7 @@ SceneRunConfig scene_defaults() {
   config.training.rate = 2e-3;
   config.training.weight_decay = 0.05;
   config.training.warmup = 50;
-  config.training.epochs = 20;
+  config.training.epochs = 12;
   config.training.batch = 16;
   return config;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "kernels/parallel.h"
@@ -157,12 +158,16 @@ Scores score(const MultitaskNetwork& network, const float* values, const PixelEx
   std::vector<PixelScores> scores(static_cast<std::size_t>(chunks),
                                   PixelScores(network.channels(PixelTask::segmentation)));
   std::vector<double> losses(static_cast<std::size_t>(chunks));
-  parallel_for(chunks, threads, [&](std::int64_t c, int) {
+  // Each thread's memory is used again from chunk to chunk.
+  std::vector<std::unique_ptr<Tape<float>>> tapes;
+  for (int n = 0; n < std::max(1, threads); ++n) tapes.push_back(std::make_unique<Tape<float>>(false));
+  parallel_for(chunks, threads, [&](std::int64_t c, int worker) {
     std::vector<std::int64_t> chosen;
     for (std::int64_t n = c * kAsked; n < std::min(examples.count, (c + 1) * kAsked); ++n) chosen.push_back(n);
     PixelExamples batch;
     lay_out(examples, chosen, batch);
-    Tape<float> tape(false);
+    Tape<float>& tape = *tapes[static_cast<std::size_t>(worker)];
+    tape.reset();
     layers::Graph<float> graph(tape, network.parameters(), values, nullptr);
     const std::vector<Tensor<float>> x = network(graph, input_of(tape, batch));
     losses[static_cast<std::size_t>(c)] = total_loss(tape, network, x, batch, edges, 1.0F).loss;
