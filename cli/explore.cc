@@ -15,6 +15,7 @@
 #include "explorer/sequence_subject.h"
 #include "explorer/server.h"
 #include "rapt/error.h"
+#include "tasks/experiment.h"
 #include "tensor/files.h"
 
 namespace rapt::cli {
@@ -66,6 +67,9 @@ explorer::Served subject_of(const ExploreArguments& a) {
     return {subject->show(a.image.empty() ? "0" : a.image),
             [subject](const std::string& image, const std::string&) { return subject->show(image); }};
   }
+  if (tasks::task_of_run(directory) == "scenes")
+    throw Error("explore: " + a.directory +
+                " is about scenes, whose attention is not shown here; takes a run on sequences or classes of images");
   if (!a.image.empty()) throw Error("explore: --image is for runs on images; " + a.directory + " takes --text TEXT");
   const auto subject = std::make_shared<explorer::SequenceSubject>(directory);
   if (a.text.empty() && !a.target.empty()) throw Error("explore: --target is given without --text; takes both");

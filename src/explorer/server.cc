@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostBody = std::size_t{1} << 18;
 constexpr std::size_t kMostKept = 8;                          // exhibits; each open page uses one
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 22;  // of one answer
-constexpr std::size_t kThreads = 8;
+constexpr std::size_t kThreads = 32;                          // a browser keeps six connections open for each page
 
 // The request was at fault; the message says how.
 struct BadRequest {
@@ -234,7 +234,7 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
   p.http.set_payload_max_length(kMostBody);
   p.http.set_read_timeout(10);
   p.http.set_write_timeout(10);
-  p.http.set_keep_alive_timeout(5);
+  p.http.set_keep_alive_timeout(2);
   p.http.set_default_headers({{"X-Content-Type-Options", "nosniff"},
                               {"Referrer-Policy", "no-referrer"},
                               {"Cross-Origin-Resource-Policy", "same-origin"},

@@ -32,7 +32,7 @@ class Overview {
     const layers = this.layers();
     const most = Math.max(...layers.map((l) => store.exhibit.layers[l].heads));
     this.box.replaceChildren();
-    this.box.style.gridTemplateColumns = `auto repeat(${most}, minmax(26px, 64px))`;
+    this.box.style.gridTemplateColumns = `max-content repeat(${most}, minmax(26px, 64px))`;
     this.cells = new Map();
     this.summaries = new Map();
     const label = (text, kind, title = text) => {
