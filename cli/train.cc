@@ -35,6 +35,9 @@ constexpr const char* kFooter =
     "  rapt train reverse --attention none --out runs/reverse_without\n"
     "  rapt train reverse --compare attention=none,dot,additive --out runs/compare\n"
     "  rapt train case --model transformer --positions rotary --out runs/case\n"
+    "  rapt train digits --encoding quadratic --out runs/digits\n"
+    "  rapt train shapes --model cnn --out runs/shapes\n"
+    "  rapt train cifar10 --data cifar-10-batches-bin --encoding learned_2d --out runs/cifar10\n"
     "  rapt train scenes --tasks depth,normals --sharing shared --out runs/scenes\n"
     "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
     "  rapt train --resume --out runs/mine\n";
@@ -263,7 +266,9 @@ void add_train(CLI::App& app) {
       app.add_subcommand("train", "Train a model: sequences from sequences, classes of images, tasks on every pixel");
   verb->footer(kFooter);
   verb->add_option("TASK", arguments->task, "A task of rapt list");
-  verb->add_option("--data", arguments->data, "your own data: lines of source TAB target")->check(value_given());
+  verb->add_option("--data", arguments->data,
+                   "your own data: lines of source TAB target; or the directory of cifar10, cifar100 or mnist")
+      ->check(value_given());
   verb->add_option("--valid", arguments->valid, "lines to validate on; without it, 5 % of --data")
       ->check(value_given());
   verb->add_option("--test", arguments->test, "lines to test on at the end")->check(value_given());
@@ -272,7 +277,8 @@ void add_train(CLI::App& app) {
   verb->add_option("--target-tokens", arguments->target_tokens, "the same for targets alone");
   verb->add_option("--longest", arguments->longest, "most tokens of a side of a line (512)");
   verb->add_option("--out", arguments->out, "the directory of the run")->check(value_given());
-  verb->add_option("--model", arguments->model, "seq2seq (the default) or transformer");
+  verb->add_option("--model", arguments->model,
+                   "seq2seq (the default) or transformer; of images attention (the default) or cnn");
   verb->add_option("--config", arguments->config, "a JSON file of settings; options come on top")->check(value_given());
   verb->add_option("--compare", arguments->compare,
                    "NAME=VALUE,VALUE,…: a run for each value of a setting, and a table")

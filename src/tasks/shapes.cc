@@ -40,9 +40,11 @@ struct Shades {
   double low, high;  // of each channel
 };
 constexpr Shades kAny{0, 1};
-// Backgrounds are dark and figures light, so that a small model can learn from a few thousand images what is in front.
-constexpr Shades kDark{0, 0.5};
-constexpr Shades kLight{0.4, 1};
+// Backgrounds are dark, and figures have a light and a middle colour, so that a small model can learn from a few
+// thousand images what is in front and how it is textured.
+constexpr Shades kDark{0, 0.4};
+constexpr Shades kMiddle{0.15, 0.6};
+constexpr Shades kLight{0.55, 1};
 
 Color random_color(Random& random, const Shades& shades = kAny) {
   const auto channel = [&] { return between(random, shades.low, shades.high); };
@@ -74,9 +76,20 @@ struct Pattern {
   Pattern(Random& random, Texture kind, const Color& one, const Color& other)
       : texture(kind),
         frame({between(random, 0, kSide), between(random, 0, kSide)}, between(random, 0, 2 * std::numbers::pi)),
-        period(kind == Texture::gradient ? between(random, 24, 48) : between(random, 3.6, 5.6)),
+        period(period_of(random, kind)),
         first(one),
         second(other) {}
+
+  // Dots lie further apart than stripes: how fine a texture is helps to tell what it is.
+  static double period_of(Random& random, Texture kind) {
+    switch (kind) {
+      case Texture::stripes: return between(random, 3, 4.5);
+      case Texture::dots: return between(random, 5.5, 7.5);
+      case Texture::checker: return between(random, 3, 7.5);
+      case Texture::gradient: return between(random, 24, 48);
+    }
+    return 1;
+  }
 
   Color at(Point pixel) const {
     const Point p = frame.to_own(pixel);
@@ -191,13 +204,14 @@ class Picture {
   static Pattern make_background(Random& random) {
     const Color base = random_color(random, kDark);
     // Fainter than the figure's texture, but of the same kinds.
-    const Color other = mix(base, random_color_unlike(random, {base}, 0.3, kDark), between(random, 0.25, 0.6));
+    const Color other = mix(base, random_color_unlike(random, {base}, 0.25, kDark), between(random, 0.25, 0.6));
     return {random, static_cast<Texture>(random.below(4)), base, other};
   }
 
   static Pattern make_pattern(Random& random, Texture texture, const Pattern& background) {
-    const Color one = random_color_unlike(random, {background.first, background.second}, 0.35, kLight);
-    const Color other = random_color_unlike(random, {background.first, background.second, one}, 0.35, kLight);
+    Color one = random_color_unlike(random, {background.first, background.second}, 0.35, kLight);
+    Color other = random_color_unlike(random, {background.first, background.second, one}, 0.35, kMiddle);
+    if (random.below(2) == 1) std::swap(one, other);
     return {random, texture, one, other};
   }
 

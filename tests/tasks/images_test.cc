@@ -235,8 +235,8 @@ TEST(Shapes, MeanColoursTellNothing) {
     means[static_cast<std::size_t>(data.labels[static_cast<std::size_t>(n)])] += sum / 3072 / 200;
   }
   const auto [low, high] = std::ranges::minmax(means);
-  EXPECT_LT(high - low, 16);
-  EXPECT_NEAR(low, 127, 16);
+  EXPECT_LT(high - low, 10);
+  EXPECT_GT(low, 40);
 }
 
 }  // namespace
