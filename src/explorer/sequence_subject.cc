@@ -18,6 +18,13 @@ tasks::Units target_units(const tasks::DataConfig& data) {
   return data.source == tasks::Source::pairs ? data.target_units : tasks::Units::characters;
 }
 
+// What DataConfig::split_source takes apart.
+std::string source_text(const tasks::DataConfig& data, std::span<const std::string> tokens) {
+  if (data.source == tasks::Source::cases)
+    return tokens.front() + " " + tasks::join(tokens.subspan(1), tasks::Units::characters);
+  return tasks::join(tokens, data.source == tasks::Source::pairs ? data.source_units : tasks::Units::characters);
+}
+
 Group group_of(const std::string& name) {
   if (name.starts_with("encoder.")) return Group::encoder;
   return name.ends_with(".self") ? Group::decoder : Group::cross;
@@ -53,9 +60,7 @@ std::string SequenceSubject::example() const {
   try {
     const tasks::TaskData examples = tasks::load_data(data);
     for (const std::vector<tasks::Example>* part : {&examples.test, &examples.valid, &examples.train})
-      if (!part->empty())
-        return tasks::join(part->front().source,
-                           data.source == tasks::Source::pairs ? data.source_units : tasks::Units::characters);
+      if (!part->empty()) return source_text(data, part->front().source);
   } catch (const Error& error) {
     throw Error(std::string("explore: no --text is given, and the run's own data cannot be read: ") + error.what());
   }

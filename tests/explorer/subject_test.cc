@@ -77,7 +77,20 @@ TEST(SequenceSubject, ShowsEveryLayerOfATransformer) {
   EXPECT_EQ(forced.tokens[2], (std::vector<std::string>{"d", "d", "<end>"}));
   EXPECT_THROW(subject.show(""), Error);
   EXPECT_THROW(subject.show("ab\xff"), Error);
-  EXPECT_FALSE(subject.example().empty());
+}
+
+// An example of the data can be shown again from its text.
+TEST(SequenceSubject, FindsAnExample) {
+  const rapt::test::TemporaryDirectory dir;
+  train(dir / "reverse", "reverse", small_reverse({{"hidden", "8"}}));
+  train(dir / "case", "case",
+        {{"hidden", "8"}, {"train_size", "40"}, {"valid_size", "5"}, {"test_size", "5"}, {"max_length", "12"}});
+  for (const char* run : {"reverse", "case"}) {
+    const SequenceSubject subject(dir / run);
+    const std::string text = subject.example();
+    EXPECT_FALSE(text.empty());
+    EXPECT_EQ(subject.show(text).text, text);
+  }
 }
 
 // The alignment that `rapt decode` draws is the map of a recurrent model.
