@@ -39,6 +39,61 @@ Square covariance_of(double a, double b, double c, double largest) {
   return {along * x * x + across * y * y, both, both, along * y * y + across * x * x};
 }
 
+// Mean and covariance of the keys' places under every row of weights, from the fused pass.
+struct RowFacts {
+  std::int64_t batches = 0, heads = 0, rows = 0, cols = 0;
+  std::vector<float> position;    // [batches, heads, rows, 2]
+  std::vector<float> covariance;  // [batches, heads, rows, 2, 2]
+
+  // Of key − query over all rows of a head: the mean of the rows' covariances and the covariance of their means.
+  void sum_up(std::int64_t head, double* center, double* square) const {
+    double sum[2] = {}, within[3] = {}, between[3] = {};
+    for (std::int64_t b = 0; b < batches; ++b)
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t at = (b * heads + head) * rows + i;
+        const double down =
+            static_cast<double>(position[static_cast<std::size_t>(2 * at)]) - static_cast<double>(i / cols);
+        const double right =
+            static_cast<double>(position[static_cast<std::size_t>(2 * at + 1)]) - static_cast<double>(i % cols);
+        const float* c = covariance.data() + 4 * at;
+        sum[0] += down;
+        sum[1] += right;
+        within[0] += static_cast<double>(c[0]);
+        within[1] += static_cast<double>(c[1]);
+        within[2] += static_cast<double>(c[3]);
+        between[0] += down * down;
+        between[1] += down * right;
+        between[2] += right * right;
+      }
+    const double total = static_cast<double>(batches * rows);
+    center[0] = sum[0] / total;
+    center[1] = sum[1] / total;
+    square[0] = (within[0] + between[0]) / total - center[0] * center[0];
+    square[1] = square[2] = (within[1] + between[1]) / total - center[0] * center[1];
+    square[3] = (within[2] + between[2]) / total - center[1] * center[1];
+  }
+};
+
+RowFacts facts_of(const layers::AttentionRecord& record, const std::array<std::int64_t, 2>& grid) {
+  RowFacts facts{record.batches(), record.heads(), record.rows, grid[1], {}, {}};
+  const std::int64_t count = facts.batches * facts.heads * facts.rows;
+  facts.position.resize(static_cast<std::size_t>(2 * count));
+  facts.covariance.resize(static_cast<std::size_t>(4 * count));
+  // The values do not matter: one number, repeated.
+  const float value = 0;
+  const ConstView v{&value, Dtype::f32, {1, 1, record.keys(), 1}, {0, 0, 0, 1}};
+  Outputs outputs;
+  outputs.statistics.grid = grid;
+  const auto of_rows = [&](std::vector<float>& numbers, std::int64_t each) {
+    const Shape shape{facts.batches, facts.heads, facts.rows, each};
+    return View{numbers.data(), Dtype::f32, shape, contiguous_strides(shape)};
+  };
+  outputs.statistics.position = of_rows(facts.position, 2);
+  outputs.statistics.covariance = of_rows(facts.covariance, 4);
+  attend({record.q, record.k, {v}}, outputs, record.options);
+  return facts;
+}
+
 }  // namespace
 
 bool has_places_in_parameters(const models::AttentionClassifier& model) {
@@ -86,34 +141,11 @@ HeadPlaces places_of_attention(const models::ImageClassifier& model, const float
   layers::AttentionLog<float> log;
   graph.observe(log);
   model.logits<float>(graph, images, count);
-  const std::int64_t pixels = attention.grid()[0] * attention.grid()[1], cols = attention.grid()[1];
-  std::vector<float> weights(static_cast<std::size_t>(pixels * pixels));
   for (std::size_t l = 0; l < log.records().size(); ++l) {
-    const layers::AttentionRecord& record = log.records()[l];
+    const RowFacts facts = facts_of(log.records()[l], attention.grid());
     for (std::int64_t h = 0; h < places.heads; ++h) {
-      double sum[2] = {}, square[3] = {};
-      for (std::int64_t n = 0; n < count; ++n) {
-        record.weights(n, h, 0, pixels, weights.data());
-        for (std::int64_t i = 0; i < pixels; ++i)
-          for (std::int64_t j = 0; j < pixels; ++j) {
-            const double w = static_cast<double>(weights[static_cast<std::size_t>(i * pixels + j)]);
-            const double down = static_cast<double>(j / cols - i / cols),
-                         right = static_cast<double>(j % cols - i % cols);
-            sum[0] += w * down;
-            sum[1] += w * right;
-            square[0] += w * down * down;
-            square[1] += w * down * right;
-            square[2] += w * right * right;
-          }
-      }
-      const double total = static_cast<double>(count * pixels);
-      const double down = sum[0] / total, right = sum[1] / total;
-      const std::size_t at = l * static_cast<std::size_t>(places.heads) + static_cast<std::size_t>(h);
-      places.centers[2 * at] = down;
-      places.centers[2 * at + 1] = right;
-      const double both = square[1] / total - down * right;
-      const Square covariance{square[0] / total - down * down, both, both, square[2] / total - right * right};
-      std::copy(covariance.begin(), covariance.end(), places.covariances.begin() + static_cast<std::ptrdiff_t>(4 * at));
+      const auto at = l * static_cast<std::size_t>(places.heads) + static_cast<std::size_t>(h);
+      facts.sum_up(h, places.centers.data() + 2 * at, places.covariances.data() + 4 * at);
     }
   }
   return places;
