@@ -1,9 +1,14 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -106,6 +111,39 @@ void print_parts() {
   std::cout << format_table(rows);
 }
 
+// Words of a cell on lines of at most so many characters; a longer word has a line of its own.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  const auto length = [](const std::string& s) {
+    return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  };
+  std::vector<std::string> lines{""};
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!lines.back().empty() && length(lines.back()) + 1 + length(word) > width) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
+// For a terminal: each claim on as many lines as it needs. Elsewhere a claim stays on one line, for other programs.
+std::vector<std::vector<std::string>> wrapped_rows(const std::vector<std::vector<std::string>>& rows) {
+  constexpr std::array<std::size_t, 5> kWidths{12, 36, 24, 30, 18};
+  std::vector<std::vector<std::string>> result;
+  for (const std::vector<std::string>& row : rows) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t height = 0;
+    for (std::size_t n = 0; n < row.size(); ++n) {
+      cells.push_back(wrapped(row[n], kWidths[n]));
+      height = std::max(height, cells.back().size());
+    }
+    for (std::size_t line = 0; line < height; ++line) {
+      std::vector<std::string>& out = result.emplace_back();
+      for (const auto& cell : cells) out.push_back(line < cell.size() ? cell[line] : "");
+    }
+  }
+  return result;
+}
+
 void print_report(const ReproduceArguments& arguments, const reproduce::Report& report) {
   const std::string page = (std::filesystem::path(arguments.out) / "index.html").string();
   if (arguments.json) {
@@ -116,6 +154,7 @@ void print_report(const ReproduceArguments& arguments, const reproduce::Report& 
   std::vector<std::vector<std::string>> rows = claim_rows(report);
   for (auto& row : rows)
     for (std::string& cell : row) cell = one_line(cell);
+  if (::isatty(STDOUT_FILENO) != 0) rows = wrapped_rows(rows);
   std::cout << format_table(rows) << "\n" << report.summary() << "\nThe report is " << one_line(page) << "\n";
 }
 

@@ -1,9 +1,7 @@
 // Document 004, 1: upper and lower case by a recurrent encoder-decoder; one vector is a bottleneck, attention is none.
-#include <cmath>
-#include <limits>
+#include <algorithm>
 
 #include "pictures/curves.h"
-#include "pictures/heatmap.h"
 #include "reproduce/format.h"
 #include "reproduce/part_list.h"
 #include "reproduce/training.h"
@@ -34,21 +32,34 @@ struct Bucket {
   double exact = 0;
 };
 
-std::vector<Bucket> by_length(const Context& context, const Trained& trained) {
+struct ByLength {
+  std::vector<Bucket> buckets;
+  Bucket longest;  // the longest quarter: the last bucket may hold a handful
+};
+
+ByLength by_length(const Context& context, const Trained& trained) {
   tasks::SequenceRun run = tasks::load_sequence_run(trained.run);
   const tasks::TaskData data = tasks::load_data(run.config.data);
-  const std::vector<training::Question> questions = tasks::questions(run.config, data.test);
-  std::vector<Bucket> buckets;
-  constexpr std::size_t kWidth = 5;
-  for (std::size_t low = 1; low <= 60; low += kWidth) {
-    std::vector<training::Question> group;
-    for (const training::Question& q : questions)
-      if (q.source.size() >= low && q.source.size() < low + kWidth) group.push_back(q);
-    if (group.empty()) continue;
+  std::vector<training::Question> questions = tasks::questions(run.config, data.test);
+  std::stable_sort(questions.begin(), questions.end(),
+                   [](const auto& a, const auto& b) { return a.source.size() < b.source.size(); });
+  const auto score = [&](std::span<const training::Question> group) {
     const training::Validation v = training::validate(*run.model, run.values.data(), group, {}, context.threads);
-    buckets.push_back({low, low + kWidth - 1, static_cast<std::int64_t>(group.size()), v.scores.exact_match()});
+    return Bucket{group.front().source.size(), group.back().source.size(), static_cast<std::int64_t>(group.size()),
+                  v.scores.exact_match()};
+  };
+  constexpr std::size_t kWidth = 5;
+  ByLength result;
+  const std::span<const training::Question> all = questions;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t past = (all[begin].source.size() - 1) / kWidth * kWidth + kWidth + 1;
+    std::size_t end = begin;
+    while (end < all.size() && all[end].source.size() < past) ++end;
+    result.buckets.push_back(score(all.subspan(begin, end - begin)));
+    begin = end;
   }
-  return buckets;
+  result.longest = score(all.last(std::max<std::size_t>(1, all.size() / 4)));
+  return result;
 }
 
 }  // namespace
@@ -60,7 +71,9 @@ Section run_case(const Context& context) {
       "decides. Without attention the encoder's last state must hold the whole sentence.");
   const std::vector<Trained> runs = train_all(context, kGroup, jobs_of(context));
   const Trained &none = find(runs, "none"), &dot = find(runs, "dot");
-  const std::vector<Bucket> without = by_length(context, none), with = by_length(context, dot);
+  const std::vector<Bucket> without = by_length(context, none).buckets;
+  const ByLength measured = by_length(context, dot);
+  const std::vector<Bucket>& with = measured.buckets;
   Table table{"Sentences that are right as a whole, by the length of the source",
               {"source length", "sentences", "without attention", "dot"},
               {}};
@@ -79,7 +92,7 @@ Section run_case(const Context& context) {
       "case_length",
       draw(pictures::Curves{
           "Case conversion: accuracy against length", "length of the source", "share of sentences", {lower, upper}}),
-      "Without attention longer sentences are lost; with it the length hardly matters.");
+      "Sentences that are right as a whole, by the length of their source.");
   section.add(Table{"All test sentences",
                     {"attention", "exact match", "symbol error", "parameters", "time"},
                     {{"none", percent(none.test.get("exact_match")), percent(none.test.get("symbol_error"), 2),
@@ -91,10 +104,11 @@ Section run_case(const Context& context) {
       {"004 1.b", "One vector for the whole sentence is a bottleneck that attention removes", "attention bypasses it",
        percent(none.test.get("exact_match")) + " without, " + percent(dot.test.get("exact_match")) + " with",
        "at least 30 points more with attention", gap >= 0.30});
-  section.claims.push_back(
-      {"004 1.d", "With attention the longest sentences are right too", "look-up by attention",
-       percent(with.back().exact) + " of those of " + std::to_string(with.back().low) + " and more", "at least 90 %",
-       with.back().exact >= 0.90, context.quick ? Weight::informative : Weight::must_hold});
+  section.claims.push_back({"004 1.d", "With attention the longest sentences are right too", "look-up by attention",
+                            percent(measured.longest.exact) + " of the longest quarter, " +
+                                std::to_string(measured.longest.low) + " and more",
+                            "at least 90 %", measured.longest.exact >= 0.90,
+                            context.quick ? Weight::informative : Weight::must_hold});
   const std::string answer = decode(dot, kSentence).text;
   section.claims.push_back({"004 1", "“<U> I am a student”", "I AM A STUDENT", answer, "the same letters",
                             answer == "I AM A STUDENT", context.quick ? Weight::informative : Weight::must_hold});

@@ -109,7 +109,7 @@ void add_cases(const Context& context, Section& section) {
     }
   section.add(std::move(table));
   section.show("convolution", draw(curves),
-               "The difference falls as e^−α and stops at rounding: about α = 16 in f32 and 36 in f64.");
+               "The other pixels' weights fall as e^−α, and the difference with them, until it is rounding.");
 }
 
 void add_random_cases(const Context& context, Section& section) {

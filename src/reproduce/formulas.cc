@@ -122,8 +122,7 @@ void add_cost(Section& section) {
     scaling.series.push_back(std::move(series));
   }
   section.add(std::move(table));
-  section.show("cost", draw(scaling),
-               "Counted by the formulas of rapt count: the factorised pass is below N² for any size of the grid.");
+  section.show("cost", draw(scaling), "Counted by the formulas of rapt count.");
   const auto near = [](double x, double y) { return std::abs(x - y) < 0.05; };
   const auto text = [](const std::array<double, 2>& s) { return "N^" + fixed(s[0], 2) + ", D_x^" + fixed(s[1], 2); };
   section.claims.push_back({"003 b.2", "Scores as written, pair by pair", "O(N²D_x²); O(D_x³) a term is a slip",

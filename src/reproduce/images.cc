@@ -26,6 +26,7 @@ pictures::HeadCenters centers_of(const tasks::HeadHistory& history) {
   pictures::HeadCenters centers;
   centers.title = "Where the heads of the quadratic model look, over the epochs";
   centers.epochs = static_cast<std::int64_t>(history.epochs.size());
+  centers.first_epoch = history.first_epoch;
   centers.layers = history.last().layers;
   centers.heads = history.last().heads;
   for (const tasks::HeadPlaces& places : history.epochs) {
@@ -87,9 +88,9 @@ Section run_images(const Context& context) {
   Section section{"Image models and where their heads look", "003, Q2"};
   section.say(
       "Classifiers of attention alone read 8 × 8 handwritten digits as 4 × 4 positions of 2 × 2 pixels: three "
-      "layers of nine full-width heads. The published setting is CIFAR-10 with six layers and 300 epochs, which "
-      "this machine would need days for; what is looked at is the same: accuracy beside a convolutional network, "
-      "and what the heads' centres do.");
+      "layers of nine full-width heads. The published setting is CIFAR-10 with six layers and 300 epochs, which is "
+      "beyond a report; what is looked at is the same: accuracy beside a convolutional network, and what the "
+      "heads' centres do.");
   const std::vector<Trained> runs = train_all(context, "images", jobs_of(context));
   Table table{"Handwritten digits", {"model", "test accuracy", "validation", "parameters", "epochs", "time"}, {}};
   Commands commands;

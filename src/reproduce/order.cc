@@ -127,8 +127,7 @@ Section run_order(const Context& context) {
     bars.series[0].values.push_back(greatest);
   }
   section.add(std::move(table));
-  section.show("order", draw(bars),
-               "Without positions the difference is rounding; every encoding of positions shows it.");
+  section.show("order", draw(bars), "The largest change of any word's vector, greatest of the drawings.");
 
   const std::vector<Sentence> orders = all_orders();
   const double any = largest_difference(cases.front(), orders, context.seed);

@@ -152,7 +152,7 @@ class PageWriter {
   void write(const Paragraph& paragraph) { html_.element("p", paragraph.text).line(); }
 
   void write(const Commands& commands) {
-    html_.open("pre").open("code");
+    html_.open("pre", {{"tabindex", "0"}, {"aria-label", "Commands"}, {"role", "region"}}).open("code");
     for (std::size_t n = 0; n < commands.lines.size(); ++n) {
       if (n > 0) html_.line();
       html_.text(commands.lines[n]);
