@@ -23,10 +23,9 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-// What one thread computes of a batch: its tape, its gradients.
+// What one thread computes of a batch.
 struct Trainer::Part {
   std::int64_t units = 0;
-  Tape<float> tape;
   std::vector<float> gradients;
   LossSums sums;
 };
@@ -41,6 +40,7 @@ Trainer::Trainer(std::shared_ptr<Objective> objective, const TrainOptions& optio
   const auto size = static_cast<std::size_t>(objective_->parameters().size());
   values_.resize(size);
   objective_->parameters().initialize(values_.data(), options.seed);
+  for (int t = 0; t < std::max(1, threads); ++t) tapes_.push_back(std::make_unique<Tape<float>>());
   for (std::int64_t p = 0; p < std::max<std::int64_t>(1, options.parts); ++p) {
     parts_.push_back(std::make_unique<Part>());
     parts_.back()->gradients.assign(size, 0.0F);
@@ -110,15 +110,17 @@ void Trainer::train_batch(std::int64_t n) {
     units += part.units;
   }
   const float weight = 1.0F / static_cast<float>(units);
-  parallel_for(count, threads_, [&](std::int64_t p, int) {
+  parallel_for(count, threads_, [&](std::int64_t p, int worker) {
     Part& part = *parts_[static_cast<std::size_t>(p)];
     part.sums = {};
     if (part.units == 0) return;
-    part.tape.reset();
-    layers::Graph<float> graph(part.tape, objective_->parameters(), values_.data(), part.gradients.data());
+    // Parts of one thread share its memory, which is still near.
+    Tape<float>& tape = *tapes_[static_cast<std::size_t>(worker)];
+    tape.reset();
+    layers::Graph<float> graph(tape, objective_->parameters(), values_.data(), part.gradients.data());
     graph.train(Random(options_.seed, 0x64726f70U, progress_.step, p).next_u64());
     part.sums = objective_->loss(graph, p, weight);
-    part.tape.backward();
+    tape.backward();
   });
   for (const auto& part : parts_) {
     progress_.loss += part->sums.loss;

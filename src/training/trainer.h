@@ -79,6 +79,7 @@ class Trainer {
   std::vector<float> values_;
   Update update_;
   Progress progress_;
+  std::vector<std::unique_ptr<Tape<float>>> tapes_;  // one for each thread
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<float*> gradients_;
   std::vector<std::string> metrics_;
