@@ -11,6 +11,8 @@ namespace rapt {
 namespace {
 
 constexpr std::size_t kLarge = std::size_t{1} << 20;
+// From here on large pages save thousands of page faults, for which threads wait on each other.
+constexpr std::size_t kManyPages = std::size_t{4} << 20;
 
 bool is_mapped(std::size_t bytes) {
 #if defined(__linux__)
@@ -29,6 +31,7 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (is_mapped(bytes)) {
     void* memory = mmap(nullptr, bytes + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
+    if (bytes >= kManyPages) madvise(memory, bytes + 64, MADV_HUGEPAGE);  // a wish; small pages do as well
     data_ = memory;
     return;
   }

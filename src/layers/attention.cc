@@ -1,31 +1,8 @@
 #include "layers/attention.h"
 
-#include <algorithm>
-
 #include "rapt/error.h"
 
 namespace rapt::layers {
-namespace {
-
-// The engine scores one or two queries by another order of sums than more. Every call asks for at least three, so that
-// the bits of a query depend on no other: alone, beside others, and one step after the other.
-constexpr std::int64_t kLeastQueries = 3;
-
-// x [steps, batch, width] with its last step repeated; the copies get no gradient.
-template <class T>
-Tensor<T> repeat_last(Tape<T>& tape, const Tensor<T>& x, std::int64_t steps) {
-  const Tensor<T> y = tape.make({steps, x.size(1), x.size(2)});
-  const std::int64_t step = x.size(1) * x.size(2);
-  for (std::int64_t s = 0; s < steps; ++s)
-    std::copy_n(x.data + std::min(s, x.size(0) - 1) * step, step, y.data + s * step);
-  tape.record([x, y] {
-    if (x.grad) tensor_kernels<T>().add(y.grad, x.grad, x.count());
-  });
-  return y;
-}
-
-}  // namespace
-
 MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string& name, const MultiHeadShape& shape)
     : shape_(shape) {
   if (shape_.hidden == 0) {
@@ -66,22 +43,8 @@ KeysValues<T> MultiHeadAttention::keys_values(Graph<T>& graph, const Tensor<T>& 
 template <class T>
 Tensor<T> MultiHeadAttention::attend(Graph<T>& graph, const Tensor<T>& q, const KeysValues<T>& memory, const Mask& mask,
                                      T* weights) const {
-  const auto ask = [&](const Tensor<T>& queries, T* map) {
-    return score_(graph, queries.split_heads(shape_.heads), memory.k.split_heads(shape_.heads),
-                  memory.v.split_heads(shape_.heads), mask, map, q.size(0));
-  };
-  const std::int64_t steps = q.size(0);
-  // A table of positions may know fewer.
-  const std::int64_t most = score_.choice().max_length;
-  const std::int64_t rows = most > 0 ? std::min(kLeastQueries, most) : kLeastQueries;
-  if (steps >= rows) return ask(q, weights);
-  const std::int64_t keys = memory.k.size(0);
-  const std::int64_t maps = q.size(1) * shape_.heads;
-  T* map = weights ? graph.tape.scratch(maps * rows * keys) : nullptr;
-  const Tensor<T> result = ask(repeat_last(graph.tape, q, rows), map);
-  for (std::int64_t n = 0; map && n < maps; ++n)
-    std::copy_n(map + n * rows * keys, steps * keys, weights + n * steps * keys);
-  return result.slice(0, 0, steps);
+  return score_(graph, q.split_heads(shape_.heads), memory.k.split_heads(shape_.heads),
+                memory.v.split_heads(shape_.heads), mask, weights);
 }
 
 template <class T>

@@ -103,14 +103,14 @@ bool ScoreLayer::has_length_limit() const {
 
 template <class T>
 Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
-                                 const Mask& mask, T* weights, std::int64_t asked) const {
-  return shared<T>(graph, q, k, {&v, 1}, {}, mask, weights, asked)[0];
+                                 const Mask& mask, T* weights) const {
+  return shared<T>(graph, q, k, {&v, 1}, {}, mask, weights)[0];
 }
 
 template <class T>
 std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k,
                                           std::span<const Tensor<T>> values, const Tensor<T>& bias, const Mask& mask,
-                                          T* weights, std::int64_t asked) const {
+                                          T* weights) const {
   AttentionCall<T> call;
   call.q = q;
   call.k = k;
@@ -140,16 +140,16 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
     call.parameters.push_back({std::string(entry.spec->name), value});
   }
   if (AttentionObserver<T>* observer = graph.observer())
-    observer->attended({seen_as_, call, asked < 0 ? queries : asked, uses_positions() || bias});
+    observer->attended({seen_as_, call, queries, uses_positions() || bias});
   return shared_attention(graph.tape, call);
 }
 
 #define RAPT_INSTANTIATE(T)                                                                                         \
   template Tensor<T> ScoreLayer::operator()(Graph<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&,        \
-                                            const Mask&, T*, std::int64_t) const;                                   \
+                                            const Mask&, T*) const;                                                 \
   template std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>&, const Tensor<T>&, const Tensor<T>&,                 \
-                                                     std::span<const Tensor<T>>, const Tensor<T>&, const Mask&, T*, \
-                                                     std::int64_t) const;
+                                                     std::span<const Tensor<T>>, const Tensor<T>&, const Mask&, T*) \
+      const;
 RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE

@@ -43,16 +43,16 @@ class ScoreLayer {
   // Whether a table of positions ends with the longest sequence of choice().
   bool has_length_limit() const;
 
-  // q, k, v are [batch, heads, steps, dim]. Of the queries only the first `asked` count to an observer; −1: all.
+  // q, k, v are [batch, heads, steps, dim].
   template <class T>
   Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, const Mask& mask,
-                       T* weights = nullptr, std::int64_t asked = -1) const;
+                       T* weights = nullptr) const;
 
   // The same for several value sets under one map, with a bias [1, heads, queries, keys] where it is given.
   template <class T>
   std::vector<Tensor<T>> shared(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k,
                                 std::span<const Tensor<T>> values, const Tensor<T>& bias, const Mask& mask,
-                                T* weights = nullptr, std::int64_t asked = -1) const;
+                                T* weights = nullptr) const;
 
  private:
   struct Entry {

@@ -235,6 +235,41 @@ TEST_P(Properties, ANumberAddedToAllScoresOfARowChangesNothing) {
   EXPECT_FALSE(support::agree(after.lse, before.lse, 1e-3));
 }
 
+// One query, or two, take other loops than many: every row has the same bits all the same.
+TEST(FewQueries, HaveTheBitsOfMany) {
+  for (const rapt::Isa isa : rapt::available_isas())
+    for (const rapt::Dtype dtype : {rapt::Dtype::f32, rapt::Dtype::f64})
+      for (const Int keys : {1, 3, 16, 22, 64, 65, 200})
+        for (const Int dim : {1, 4, 19, 64}) {
+          const support::IsaScope scope(isa);
+          CaseSpec s;
+          s.mechanism = "scaled_dot";
+          s.dtype = dtype;
+          s.queries = 5;
+          s.keys = keys;
+          s.query_dim = s.key_dim = dim;
+          s.value_dims = {dim + 2};
+          Call call(make_case(s));
+          call.options.divide_keys = false;
+          const support::ForwardResult all = call.forward();
+          for (const Int count : {1, 2}) {
+            rapt::Inputs part = call.inputs;
+            part.q.shape[2] = count;
+            rapt::Shape shape{part.q.shape[0], part.q.shape[1], count, dim + 2};
+            support::Buffer out(dtype, {shape[0], shape[1], shape[2], shape[3]});
+            rapt::Outputs outputs;
+            outputs.out = {out.view()};
+            rapt::attend(part, outputs, call.options);
+            const Array got = out.values();
+            for (Int h = 0; h < shape[1]; ++h)
+              for (Int i = 0; i < count; ++i)
+                for (Int d = 0; d < dim + 2; ++d)
+                  ASSERT_EQ(got.at(0, h, i, d), all.out[0].at(0, h, i, d))
+                      << rapt::name_of(isa) << ", " << keys << " keys of " << dim << ", " << count << " queries";
+          }
+        }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, Properties,
                          testing::Combine(testing::ValuesIn(support::registered_names()),
                                           testing::Values(rapt::Dtype::f64, rapt::Dtype::f32)),

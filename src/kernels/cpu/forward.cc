@@ -195,20 +195,50 @@ class ForwardBlock {
     }
   }
 
-  // One query: its output is a sum of rows.
-  void add_value_rows(T* output, const T* rows, std::ptrdiff_t stride, std::int64_t dim, int keys, bool careful) const {
+  // One query: its output is a sum of rows, lanes are their numbers. A tile's sum is added as a whole, as in the wide
+  // product.
+  void add_value_rows(T* output, const T* rows, std::ptrdiff_t stride, std::int64_t dim, int keys, bool careful) {
+    constexpr int kVectors = 4;
     const Tag<T> tag;
     for (int c = 0; c < task_.count; ++c) {
       T* to = output + c * padded<T>(dim);
+      const T* weights = tile_ + c;
+      std::int64_t d = 0;
+      for (; d + kVectors * kLanes<T> <= dim; d += kVectors * kLanes<T>)
+        add_value_strip<kVectors>(to + d, rows + d, stride, weights, keys, careful);
+      for (; d + kLanes<T> <= dim; d += kLanes<T>) add_value_strip<1>(to + d, rows + d, stride, weights, keys, careful);
+      if (d == dim) continue;
+      // The rest of the rows in a buffer: past their ends nothing may be read.
+      Vec<T> sum = hn::Zero(tag);
+      for (int n = 0; n < kLanes<T>; ++n) line_[n] = 0;
       for (int j = 0; j < keys; ++j) {
-        const T w = tile_[static_cast<std::ptrdiff_t>(j) * columns_ + c];
+        const T w = weights[static_cast<std::ptrdiff_t>(j) * columns_];
         if (careful && w == T(0)) continue;
-        const T* row = rows + j * stride;
-        std::int64_t d = 0;
-        for (; d + kLanes<T> <= dim; d += kLanes<T>)
-          hn::StoreU(hn::MulAdd(hn::Set(tag, w), hn::LoadU(tag, row + d), hn::LoadU(tag, to + d)), tag, to + d);
-        for (; d < dim; ++d) to[d] += w * row[d];
+        for (std::int64_t n = d; n < dim; ++n) line_[n - d] = rows[j * stride + n];
+        sum = hn::MulAdd(hn::LoadU(tag, line_), hn::Set(tag, w), sum);
       }
+      hn::StoreU(hn::Add(sum, hn::LoadU(tag, to + d)), tag, to + d);
+    }
+  }
+
+  template <int kVectors>
+  void add_value_strip(T* to, const T* rows, std::ptrdiff_t stride, const T* weights, int keys, bool careful) const {
+    const Tag<T> tag;
+    Vec<T> sum[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(tag);
+    for (int j = 0; j < keys; ++j) {
+      const T w = weights[static_cast<std::ptrdiff_t>(j) * columns_];
+      if (careful && w == T(0)) continue;
+      const T* row = rows + j * stride;
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        sum[v] = hn::MulAdd(hn::LoadU(tag, row + v * kLanes<T>), hn::Set(tag, w), sum[v]);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      T* place = to + v * kLanes<T>;
+      hn::StoreU(hn::Add(sum[v], hn::LoadU(tag, place)), tag, place);
     }
   }
 

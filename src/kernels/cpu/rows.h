@@ -54,6 +54,20 @@ inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T
   }
 }
 
+// To nearest, ties to even; a NaN stays one.
+RAPT_FN void store_bfloat16(Vec<float> x, BFloat16* to) {
+  const hn::Rebind<std::uint32_t, Tag<float>> wide;
+  const hn::Rebind<std::int32_t, Tag<float>> whole;
+  const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+  const auto bits = hn::BitCast(wide, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fffU))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U));
+  const auto is_nan = hn::RebindMask(wide, hn::Ne(x, x));
+  const auto chosen = hn::BitCast(whole, hn::IfThenElse(is_nan, quiet, rounded));
+  hn::StoreU(hn::DemoteTo(narrow, chosen), narrow, reinterpret_cast<std::uint16_t*>(to));
+}
+
 template <class T>
 inline void store_row(const T* HWY_RESTRICT src, std::int64_t dim, const MatrixRef& dst, std::int64_t row) {
   const std::int64_t start = row * dst.stride;
@@ -70,12 +84,25 @@ inline void store_row(const T* HWY_RESTRICT src, std::int64_t dim, const MatrixR
     }
     case Dtype::bf16: {
       BFloat16* p = static_cast<BFloat16*>(dst.data) + start;
-      for (std::int64_t n = 0; n < dim; ++n) p[n] = to_bfloat16(static_cast<float>(src[n]));
+      std::int64_t n = 0;
+      if constexpr (std::is_same_v<T, float>)
+        for (; n + kLanes<T> <= dim; n += kLanes<T>) store_bfloat16(hn::LoadU(Tag<float>(), src + n), p + n);
+      for (; n < dim; ++n) p[n] = to_bfloat16(static_cast<float>(src[n]));
       return;
     }
     case Dtype::f16: {
       Float16* p = static_cast<Float16*>(dst.data) + start;
-      for (std::int64_t n = 0; n < dim; ++n) p[n] = to_float16(static_cast<float>(src[n]));
+      std::int64_t n = 0;
+#if HWY_TARGET <= HWY_AVX2
+      if constexpr (std::is_same_v<T, float>) {
+        const hn::Rebind<hwy::float16_t, Tag<float>> half;
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        for (; n + kLanes<T> <= dim; n += kLanes<T>)
+          hn::StoreU(hn::BitCast(narrow, hn::DemoteTo(half, hn::LoadU(Tag<float>(), src + n))), narrow,
+                     reinterpret_cast<std::uint16_t*>(p + n));
+      }
+#endif
+      for (; n < dim; ++n) p[n] = to_float16(static_cast<float>(src[n]));
       return;
     }
   }
@@ -127,6 +154,49 @@ void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::
   }
   for (; r < rows; ++r)
     for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
+}
+
+// Pieces of 128 bits of rows 0, step, 2·step … side by side in one vector.
+template <class T>
+RAPT_FN Vec<T> load_pieces(const T* rows, std::ptrdiff_t step) {
+  const hn::FixedTag<T, 16 / sizeof(T)> piece;
+  constexpr int kPieces = kLanes<T> * static_cast<int>(sizeof(T)) / 16;
+  if constexpr (kPieces == 1) {
+    return hn::LoadU(piece, rows);
+  } else {
+    const hn::FixedTag<T, 32 / sizeof(T)> two;
+    const auto low = hn::Combine(two, hn::LoadU(piece, rows + step), hn::LoadU(piece, rows));
+    if constexpr (kPieces == 2) {
+      return low;
+    } else {
+      static_assert(kPieces == 4);
+      const auto high = hn::Combine(two, hn::LoadU(piece, rows + 3 * step), hn::LoadU(piece, rows + 2 * step));
+      return hn::Combine(Tag<T>(), high, low);
+    }
+  }
+}
+
+// The first 128 bits of kLanes rows, turned: vector n holds number n of each row.
+template <class T>
+RAPT_FN void load_columns(const T* rows, std::ptrdiff_t stride, Vec<T>* columns) {
+  const Tag<T> tag;
+  if constexpr (sizeof(T) == 4) {
+    const hn::Repartition<double, Tag<T>> pair;
+    const Vec<T> a = load_pieces<T>(rows, 4 * stride), b = load_pieces<T>(rows + stride, 4 * stride);
+    const Vec<T> c = load_pieces<T>(rows + 2 * stride, 4 * stride), d = load_pieces<T>(rows + 3 * stride, 4 * stride);
+    const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b));
+    const auto ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
+    const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d));
+    const auto cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
+    columns[0] = hn::BitCast(tag, hn::InterleaveLower(pair, ab0, cd0));
+    columns[1] = hn::BitCast(tag, hn::InterleaveUpper(pair, ab0, cd0));
+    columns[2] = hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1));
+    columns[3] = hn::BitCast(tag, hn::InterleaveUpper(pair, ab1, cd1));
+  } else {
+    const Vec<T> a = load_pieces<T>(rows, 2 * stride), b = load_pieces<T>(rows + stride, 2 * stride);
+    columns[0] = hn::InterleaveLower(tag, a, b);
+    columns[1] = hn::InterleaveUpper(tag, a, b);
+  }
 }
 
 template <class T>

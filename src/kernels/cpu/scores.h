@@ -13,7 +13,7 @@ template <class T>
 RAPT_FN int columns_for(std::int64_t queries) {
   return static_cast<int>(queries < kMostColumns<T> ? padded<T>(queries) : kMostColumns<T>);
 }
-// Up to here a block of queries is scored by dot products along the rows: with one query, lanes of queries lie idle.
+// Up to here lanes are keys and numbers of values: with one query, lanes of queries lie idle. The bits are the same.
 inline constexpr int kNarrow = 2;
 inline constexpr int kTileKeys = 64;
 
@@ -40,6 +40,7 @@ class Scores {
     relative_pad_ = padded<T>(head.relative_dim);
     q_rows_ = arena.take<T>(columns_ * dim_pad_);
     q_columns_ = arena.take<T>(head.dim * columns_);
+    if (head.queries <= kNarrow) few_rows_ = arena.take<T>(kLanes<T> * dim_pad_);
     if (head.pairs) {
       pair_dim_ = round_up(head.dim, 32);
       q_rows16_ = arena.take<std::uint16_t>(columns_ * pair_dim_);
@@ -316,26 +317,44 @@ class Scores {
     }
   }
 
+  // Few queries: lanes are keys, and every lane adds up its numbers in the order that the wide product does.
   void dot_rows(int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) const {
     const Tag<T> tag;
     for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>)
       hn::StoreU(hn::Zero(tag), tag, scores + n);
+    if (keys < kLanes<T>) {
+      for (int j = 0; j < kLanes<T>; ++j)
+        for (int d = 0; d < head_.dim; ++d)
+          few_rows_[j * dim_pad_ + d] = j < keys ? key_rows[j * key_stride + d] : T(0);
+      dot_lanes(keys, few_rows_, dim_pad_, scores);
+      return;
+    }
+    for (int j = 0; j < keys; j += kLanes<T>) {
+      const int first = j + kLanes<T> <= keys ? j : keys - kLanes<T>;  // the last lanes may be computed twice
+      dot_lanes(kLanes<T>, key_rows + first * key_stride, key_stride, scores + first * columns_);
+    }
+  }
+
+  void dot_lanes(int keys, const T* rows, std::ptrdiff_t stride, T* scores) const {
+    const Tag<T> tag;
+    constexpr int kBlock = 16 / sizeof(T);
+    alignas(64) T line[kLanes<T>];
     for (int c = 0; c < count_; ++c) {
       const T* q = q_rows_ + c * dim_pad_;
-      for (int j = 0; j < keys; ++j) {
-        const T* k = key_rows + j * key_stride;
-        Vec<T> sum = hn::Zero(tag), other = hn::Zero(tag);
-        int d = 0;
-        for (; d + 2 * kLanes<T> <= head_.dim; d += 2 * kLanes<T>) {
-          sum = hn::MulAdd(hn::LoadU(tag, q + d), hn::LoadU(tag, k + d), sum);
-          other = hn::MulAdd(hn::LoadU(tag, q + d + kLanes<T>), hn::LoadU(tag, k + d + kLanes<T>), other);
-        }
-        for (; d + kLanes<T> <= head_.dim; d += kLanes<T>)
-          sum = hn::MulAdd(hn::LoadU(tag, q + d), hn::LoadU(tag, k + d), sum);
-        T rest = hn::GetLane(hn::SumOfLanes(tag, hn::Add(sum, other)));
-        for (; d < head_.dim; ++d) rest += q[d] * k[d];
-        scores[j * columns_ + c] = rest;
+      Vec<T> sum = hn::Zero(tag);
+      int d = 0;
+      for (; d + kBlock <= head_.dim; d += kBlock) {
+        Vec<T> columns[kBlock];
+        load_columns<T>(rows + d, stride, columns);
+#pragma GCC unroll 4
+        for (int n = 0; n < kBlock; ++n) sum = hn::MulAdd(columns[n], hn::Set(tag, q[d + n]), sum);
       }
+      for (; d < head_.dim; ++d) {
+        for (int j = 0; j < kLanes<T>; ++j) line[j] = rows[j * stride + d];
+        sum = hn::MulAdd(hn::LoadU(tag, line), hn::Set(tag, q[d]), sum);
+      }
+      hn::StoreU(sum, tag, line);
+      for (int j = 0; j < keys; ++j) scores[j * columns_ + c] = line[j];
     }
   }
 
@@ -479,6 +498,7 @@ class Scores {
   std::int64_t grid_first_ = -1;
   T* q_rows_ = nullptr;     // [columns][dim_pad]
   T* q_columns_ = nullptr;  // [dim][columns]
+  T* few_rows_ = nullptr;   // [kLanes][dim_pad]: fewer keys than lanes
   std::int64_t pair_dim_ = 0;
   T pair_scale_ = 1;
   std::uint16_t* q_rows16_ = nullptr;  // [columns][pair_dim]
