@@ -2,6 +2,8 @@
 
 #include <sys/utsname.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 
@@ -28,7 +30,7 @@ std::string fact_of(const char* file, const std::string& name) {
 
 std::string processor() {
   for (const char* name : {"model name", "Model", "CPU part"})
-    if (const std::string text = fact_of("/proc/cpuinfo", name); !text.empty()) return text;
+    if (std::string text = fact_of("/proc/cpuinfo", name); !text.empty()) return text;
   return "unknown";
 }
 
@@ -36,7 +38,7 @@ std::string memory() {
   const std::string text = fact_of("/proc/meminfo", "MemTotal");
   if (text.empty()) return "unknown";
   const double kibibytes = std::strtod(text.c_str(), nullptr);
-  return std::to_string(static_cast<long>(kibibytes / (1 << 20) + 0.5)) + " GiB";
+  return std::to_string(std::lround(kibibytes / (1 << 20))) + " GiB";
 }
 
 std::string system_name() {
