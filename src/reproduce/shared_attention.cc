@@ -1,6 +1,7 @@
 // Document 000: one attention map from the skip connection serves the values of two tasks.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "pictures/heatmap_grid.h"
 #include "reproduce/format.h"
@@ -14,29 +15,17 @@ namespace {
 constexpr std::size_t kHeads = 6;  // M of the document
 
 // The result of a task as the document draws it: 4 × 4 positions with their numbers.
-pictures::HeatMap block_picture(const solve::Solution& solution, const std::string& id, const std::string& title) {
-  const solve::Step* step = solution.find(id);
+pictures::Drawing block_picture(const Worked& worked, const std::string& id, const std::string& title) {
+  const solve::Step* step = worked.solution.find(id);
   pictures::HeatMap map;
   map.title = title;
-  map.rows = map.cols = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(step->value.data.size()))));
+  map.rows = map.cols = std::lround(std::sqrt(static_cast<double>(step->value.data.size())));
   map.values = step->value.data;
   map.row_title = "row";
   map.col_title = "column";
-  return map;
-}
-
-Picture results_picture(const Worked& worked, const std::string& name, const std::string& caption) {
-  pictures::HeatMapGrid grid;
-  grid.title = "Outputs of the block, 4 × 4 positions";
-  grid.cols = 2;
-  grid.maps = {block_picture(worked.solution, "y_t", "y_t, task t"),
-               block_picture(worked.solution, "y_r", "y_r, reference task r")};
-  std::vector<double> all = grid.maps[0].values;
-  all.insert(all.end(), grid.maps[1].values.begin(), grid.maps[1].values.end());
-  std::tie(grid.low, grid.high) = pictures::color_range(all);
-  Picture picture{name, draw(grid), caption};
-  if (picture.drawing.description.empty()) picture.drawing.description = caption;
-  return picture;
+  map.numbers = pictures::CellNumbers::always;
+  std::tie(map.low, map.high) = pictures::color_range(map.values);
+  return draw(map);
 }
 
 Picture heads_picture(const Worked& worked, const std::string& name, const std::string& caption) {
@@ -136,9 +125,13 @@ Section run_shared_attention(const Context& context) {
             {"normalised over", "rows", "columns"},
             {{"rows (attention)", significant(by_row.rows, 2), significant(by_row.columns, 2)},
              {"columns (the document's helper)", significant(by_column.rows, 2), significant(by_column.columns, 2)}}});
-  section.add(results_picture(rows, "shared_outputs", "y_t and y_r with the softmax along rows."));
-  section.add(results_picture(columns, "shared_outputs_columns",
-                              "y_t and y_r with the softmax down columns, as the document computes them."));
+  for (const char* id : {"y_t", "y_r"}) {
+    section.show(std::string("shared_") + id, block_picture(rows, id, std::string(id) + ", softmax along rows"),
+                 std::string(id) + " of the block, with the softmax along the rows of queries.");
+    section.show(std::string("shared_columns_") + id,
+                 block_picture(columns, id, std::string(id) + ", softmax down columns"),
+                 std::string(id) + " of the block, with the softmax down the columns, as the document computes it.");
+  }
   section.add(heads_picture(rows, "shared_heads", "One map for each head, used by both tasks; softmax along rows."));
   section.add(comparison_table(rows));
   section.add(comparison_table(columns));
