@@ -63,10 +63,11 @@ double grid_distance(const std::vector<Place>& centers, std::int64_t side) {
   const std::int64_t cells = side * side;
   const auto heads = static_cast<std::int64_t>(centers.size());
   std::vector<double> costs;
-  for (std::int64_t n = 0; n < cells; ++n)
+  for (std::int64_t n = 0; n < cells; ++n) {
+    const std::int64_t row = n / side - side / 2, col = n % side - side / 2;
     for (const Place& c : centers)
-      costs.push_back(std::hypot(c.down - static_cast<double>(n / side - side / 2),
-                                 c.right - static_cast<double>(n % side - side / 2)));
+      costs.push_back(std::hypot(c.down - static_cast<double>(row), c.right - static_cast<double>(col)));
+  }
   const std::vector<std::int64_t> own = least_assignment(costs, cells, heads);
   double sum = 0;
   for (std::int64_t n = 0; n < cells; ++n)
@@ -130,7 +131,8 @@ GridFit fit_to_grid(const HeadPlaces& places, std::int64_t layer) {
   double square = 0;
   for (const Place& c : centers) {
     const double down = std::round(c.down), right = std::round(c.right);
-    const double low = -static_cast<double>(fit.side / 2), high = low + static_cast<double>(fit.side - 1);
+    const std::int64_t half = fit.side / 2;
+    const double low = -static_cast<double>(half), high = low + static_cast<double>(fit.side - 1);
     if (down >= low && down <= high && right >= low && right <= high) seen.insert({down, right});
     square += c.down * c.down + c.right * c.right;
   }

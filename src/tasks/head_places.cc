@@ -51,10 +51,10 @@ struct RowFacts {
     for (std::int64_t b = 0; b < batches; ++b)
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t at = (b * heads + head) * rows + i;
-        const double down =
-            static_cast<double>(position[static_cast<std::size_t>(2 * at)]) - static_cast<double>(i / cols);
-        const double right =
-            static_cast<double>(position[static_cast<std::size_t>(2 * at + 1)]) - static_cast<double>(i % cols);
+        const std::int64_t row = i / cols, col = i % cols;
+        const float* place = position.data() + 2 * at;
+        const double down = static_cast<double>(place[0]) - static_cast<double>(row);
+        const double right = static_cast<double>(place[1]) - static_cast<double>(col);
         const float* c = covariance.data() + 4 * at;
         sum[0] += down;
         sum[1] += right;
