@@ -18,7 +18,7 @@ std::vector<Job> jobs_of(const Context& context) {
     for (const char* encoding : {"gaussian", "learned_2d", "learned_2d_positions", "absolute"})
       jobs.push_back({encoding, "digits", {{"encoding", encoding}}});
   if (context.quick)
-    for (Job& job : jobs) job.options["epochs"] = job.name == "cnn" ? "3" : "6";
+    for (Job& job : jobs) job.options["epochs"] = "14";
   return jobs;
 }
 
