@@ -88,6 +88,8 @@ class Forward {
     sample.head = &prototype;
     sample.count = std::min<std::int64_t>(kernels_.forward_rows, p.queries);
     sample.statistics = first.statistics;
+    const WeightsTask any;
+    if (!outputs.weights.empty()) sample.weights = &any;
     const std::size_t bytes = kernels_.forward_workspace(sample);
     workers_ = static_cast<int>(std::min<std::int64_t>(p.threads, total * blocks_ * parts_));
     for (int t = 0; t < workers_; ++t) workspaces_.emplace_back(bytes);

@@ -21,6 +21,7 @@ class ForwardBlock {
     if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * columns_);
     for (T** row : {&max_, &sum_, &old_max_, &old_sum_, &correction_}) *row = arena.take<T>(columns_);
     chosen_ = arena.take<std::int64_t>(columns_);
+    if (task.weights) turned_ = arena.take<T>(kTileKeys * columns_);
     outputs_ = arena.take<T*>(head_.sets);
     std::int64_t widest = kTileKeys;
     for (int s = 0; s < head_.sets; ++s) {
@@ -393,7 +394,7 @@ class ForwardBlock {
     if (begin >= end) return;
     for (int n = 0; n < kTileKeys; ++n) line_[n] = 0;
     for (std::int64_t i = begin; i < end; ++i)
-      for (std::int64_t j = 0; j < head_.keys; j += kTileKeys) write_strip(wanted, i, j, head_.keys - j);
+      for (std::int64_t j = 0; j < head_.keys; j += kTileKeys) write_strip(wanted, line_, i, j, head_.keys - j);
     for (int c = 0; c < columns_; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
     const bool hard = head_.normalizer == Normalizer::argmax;
     for_each_tile([&](std::int64_t first, int keys) {
@@ -401,18 +402,19 @@ class ForwardBlock {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         weights_from_scores(tile_, keys, columns_, max_, correction_);
       }
+      if (!hard) transpose(tile_, columns_, keys, columns_, turned_, kTileKeys);
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t c = i - task_.first_query;
-        for (int j = 0; j < keys; ++j) line_[j] = hard ? T(chosen_[c] == first + j ? 1 : 0) : tile_[j * columns_ + c];
-        write_strip(wanted, i, first, keys);
+        for (int j = 0; hard && j < keys; ++j) turned_[c * kTileKeys + j] = T(chosen_[c] == first + j ? 1 : 0);
+        write_strip(wanted, turned_ + c * kTileKeys, i, first, keys);
       }
     });
   }
 
-  void write_strip(const WeightsTask& wanted, std::int64_t row, std::int64_t first, std::int64_t keys) {
+  void write_strip(const WeightsTask& wanted, const T* from, std::int64_t row, std::int64_t first, std::int64_t keys) {
     MatrixRef to = wanted.out;
     to.data = static_cast<char*>(to.data) + first * static_cast<std::int64_t>(size_of(to.dtype));
-    store_row(line_, keys < kTileKeys ? keys : kTileKeys, to, row - wanted.row_begin);
+    store_row(from, keys < kTileKeys ? keys : kTileKeys, to, row - wanted.row_begin);
   }
 
   const ForwardTask<T>& task_;
@@ -431,6 +433,7 @@ class ForwardBlock {
   std::int64_t* chosen_ = nullptr;
   T** outputs_ = nullptr;  // [sets]: [value_dim][columns], not yet divided by the sum
   T* line_ = nullptr;
+  T* turned_ = nullptr;  // [columns][kTileKeys]: weights as rows, where they are asked for
   T* key_tile_ = nullptr;
   std::uint16_t* key_tile16_ = nullptr;    // [kTileKeys][pair_dim]
   std::uint32_t* weight_pairs_ = nullptr;  // [kTileKeys / 2][columns]
