@@ -5,4 +5,5 @@ find_package(nlohmann_json CONFIG REQUIRED)
 
 file(GLOB rapt_solve_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/solve/*.cc")
 add_library(rapt_solve STATIC ${rapt_solve_sources})
+rapt_compile_quickly(rapt_solve)
 target_link_libraries(rapt_solve PUBLIC rapt::rapt rapt_private rapt_pictures nlohmann_json::nlohmann_json)

@@ -54,6 +54,7 @@ if(rapt_test_sources)
   foreach(folder IN LISTS folders)
     set(target "rapt_${folder}_test")
     add_executable(${target} ${sources_${folder}})
+    rapt_compile_quickly(${target})
     target_link_libraries(${target} PRIVATE rapt_test_support GTest::gtest_main)
     if(folder STREQUAL "pictures")
       # The drawings, and the verb that draws them; PNG files are read back with another library than wrote them.
