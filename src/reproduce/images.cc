@@ -12,14 +12,30 @@
 namespace rapt::reproduce {
 namespace {
 
+// One of the 360 test images is 0.28 points: one seed alone cannot tell two models apart.
+constexpr int kSeeds = 3;
+
+std::string of_seed(const std::string& model, int n) { return n == 0 ? model : model + "_" + std::to_string(n + 1); }
+
 std::vector<Job> jobs_of(const Context& context) {
-  std::vector<Job> jobs{{"quadratic", "digits", {{"encoding", "quadratic"}}}, {"cnn", "digits", {{"model", "cnn"}}}};
+  std::vector<Job> jobs;
+  for (int n = 0; n < (context.quick ? 1 : kSeeds); ++n) {
+    const std::string seed = std::to_string(context.seed + static_cast<std::uint64_t>(n));
+    jobs.push_back({of_seed("quadratic", n), "digits", {{"encoding", "quadratic"}, {"seed", seed}}});
+    jobs.push_back({of_seed("cnn", n), "digits", {{"model", "cnn"}, {"seed", seed}}});
+  }
   if (!context.quick)
     for (const char* encoding : {"gaussian", "learned_2d", "learned_2d_positions", "absolute"})
       jobs.push_back({encoding, "digits", {{"encoding", encoding}}});
   if (context.quick)
     for (Job& job : jobs) job.options["epochs"] = "14";
   return jobs;
+}
+
+double mean_accuracy(const std::vector<Trained>& runs, const std::string& model, int seeds) {
+  double sum = 0;
+  for (int n = 0; n < seeds; ++n) sum += find(runs, of_seed(model, n)).test.get("accuracy");
+  return sum / seeds;
 }
 
 pictures::HeadCenters centers_of(const tasks::HeadHistory& history) {
@@ -104,11 +120,14 @@ Section run_images(const Context& context) {
                draw(pictures::Curves{"Digits: accuracy in validation", "epoch", "share right",
                                      validation_series(runs, "accuracy")}),
                "Validation after each epoch.");
-  const double quadratic = find(runs, "quadratic").test.get("accuracy"), cnn = find(runs, "cnn").test.get("accuracy");
-  section.claims.push_back(
-      {"003 Q2", "Quadratic encoding does as well as a convolutional network", "93.8 % and 93.8 % on CIFAR-10",
-       percent(quadratic, 2) + " and " + percent(cnn, 2) + " on digits", "within 0.5 points, or better",
-       quadratic >= cnn - 0.005, context.quick ? Weight::informative : Weight::must_hold});
+  const int seeds = context.quick ? 1 : kSeeds;
+  const double quadratic = mean_accuracy(runs, "quadratic", seeds), cnn = mean_accuracy(runs, "cnn", seeds);
+  section.claims.push_back({"003 Q2", "Quadratic encoding does as well as a convolutional network",
+                            "93.8 % and 93.8 % on CIFAR-10",
+                            percent(quadratic, 2) + " and " + percent(cnn, 2) + " on digits, means of " +
+                                std::to_string(seeds) + (seeds == 1 ? " seed" : " seeds"),
+                            "within 0.5 points, or better", quadratic >= cnn - 0.005,
+                            context.quick ? Weight::informative : Weight::must_hold});
   section.claims.push_back({"003 Q2", "It learns the digits", "(not in the document)", percent(quadratic, 2),
                             context.quick ? "at least 85 %" : "at least 98 %",
                             quadratic >= (context.quick ? 0.85 : 0.98)});

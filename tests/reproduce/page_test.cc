@@ -60,7 +60,9 @@ TEST(ReproducePage, IsWellFormedAndSaysItsLanguage) {
 TEST(ReproducePage, NamesAreUniqueAndEveryLinkLeadsSomewhere) {
   std::set<std::string> ids;
   each(page(), [&](const Element& e) {
-    if (!e.attribute("id").empty()) EXPECT_TRUE(ids.insert(e.attribute("id")).second) << e.attribute("id");
+    if (!e.attribute("id").empty()) {
+      EXPECT_TRUE(ids.insert(e.attribute("id")).second) << e.attribute("id");
+    }
   });
   for (const Element* link : of_name("a")) {
     const std::string& target = link->attribute("href");
@@ -68,7 +70,9 @@ TEST(ReproducePage, NamesAreUniqueAndEveryLinkLeadsSomewhere) {
     EXPECT_TRUE(ids.contains(target.substr(1))) << target;
   }
   each(page(), [&](const Element& e) {
-    if (!e.attribute("aria-labelledby").empty()) EXPECT_TRUE(ids.contains(e.attribute("aria-labelledby")));
+    if (!e.attribute("aria-labelledby").empty()) {
+      EXPECT_TRUE(ids.contains(e.attribute("aria-labelledby")));
+    }
   });
 }
 
