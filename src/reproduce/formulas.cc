@@ -150,7 +150,8 @@ void add_scores(Section& section) {
   double largest = 0;
   for (std::int64_t q = 0; q < scores.rows; ++q)
     for (std::int64_t k = 0; k < scores.cols; ++k) {
-      const auto down = static_cast<double>(k / columns - q / columns) - center[0];
+      const std::int64_t rows_down = k / columns - q / columns;
+      const double down = static_cast<double>(rows_down) - center[0];
       const auto right = static_cast<double>(k % columns - q % columns) - center[1];
       const double c = -(center[0] * center[0] + center[1] * center[1]);
       largest = std::max(largest, std::abs(scores(q, k) + alpha * (down * down + right * right + c)));
