@@ -47,7 +47,8 @@ class ExplorerServer : public testing::Test {
   }
 
   // Sends bytes as they are; what came back.
-  std::string raw(const std::string& bytes) const {
+  // What comes back at once. A client that has said that it is done may be left without an answer.
+  std::string raw(const std::string& bytes, bool done = true) const {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -61,7 +62,7 @@ class ExplorerServer : public testing::Test {
       if (sent <= 0) break;
       at += static_cast<std::size_t>(sent);
     }
-    shutdown(socket, SHUT_WR);
+    if (done) shutdown(socket, SHUT_WR);
     std::string answer(4096, '\0');
     const ssize_t got = recv(socket, answer.data(), answer.size(), 0);
     close(socket);
@@ -142,7 +143,7 @@ TEST_F(ExplorerServer, AnswersToItsOwnNameOnly) {
   const auto foreign = client().Get("/", httplib::Headers{{"Origin", "http://evil.example"}});
   ASSERT_TRUE(foreign);
   EXPECT_EQ(foreign->status, 403);
-  EXPECT_NE(raw("GET / HTTP/1.1\r\n\r\n").find("403"), std::string::npos);
+  EXPECT_NE(raw("GET / HTTP/1.1\r\n\r\n", false).find("403"), std::string::npos);
 }
 
 TEST_F(ExplorerServer, RunsTextsAndKeepsTheLast) {

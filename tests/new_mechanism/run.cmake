@@ -12,7 +12,7 @@ endfunction()
 
 # Times are kept, so that a second run builds only what changed.
 file(REMOVE_RECURSE "${tree}")
-foreach(part IN ITEMS CMakeLists.txt LICENSE benchmarks cli cmake data docs include src)
+foreach(part IN ITEMS CMakeLists.txt LICENSE benchmarks cli cmake data docs examples include src)
   file(COPY "${SOURCE_DIR}/${part}" DESTINATION "${tree}" PATTERN peers EXCLUDE)
 endforeach()
 # Of the tests only those that ask the registry what there is.

@@ -220,11 +220,11 @@ TEST_F(Plot, Centers) {
   EXPECT_EQ(plot({"centers", centers, "--out", out_}), "");
   EXPECT_EQ(of_class(svg(), "trajectory").size(), 8u);
   EXPECT_EQ(of_class(svg(), "ellipse-50").size(), 0u);
-  // A run has both.
   const std::string covariances = array("covariances", {3, 2, 4, 2, 2}, matrices);
-  EXPECT_EQ(plot({"centers", directory_.path().string(), "--out", out_}), "");
+  EXPECT_EQ(plot({"centers", centers, covariances, "--out", out_}), "");
   EXPECT_EQ(of_class(svg(), "ellipse-50").size(), 16u);  // area and outline
   std::filesystem::remove(out_);
+  expect_refused({"centers", directory_.path().string(), "--out", out_}, {"config.json"});
   expect_refused({"centers", ramp("c", {4}), "--out", out_}, {"[4]", "[L, H, 2]"});
   expect_refused({"centers", ramp("c", {2, 4, 2}), covariances, "--out", out_}, {"[3, 2, 4, 2, 2]", "[2, 4, 2]"});
   expect_refused({"centers", centers, centers, "--out", out_}, {"[L, H, 2, 2]"});
