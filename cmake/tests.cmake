@@ -170,7 +170,7 @@ endif()
 # One file and one line, in a copy of the library: the mechanism of examples/new_mechanism then has everything.
 if(TARGET rapt_cli AND NOT RAPT_SANITIZE AND EXISTS "${PROJECT_SOURCE_DIR}/tests/new_mechanism/run.cmake")
   list(GET rapt_known_targets 0 oldest_target)
-  add_test(NAME new_mechanism COMMAND "${CMAKE_COMMAND}" -DSOURCE_DIR=${PROJECT_SOURCE_DIR}
+  add_test(NAME new_mechanism COMMAND "${CMAKE_COMMAND}" -DSOURCE_DIR=${PROJECT_SOURCE_DIR} -DBUILD_DIR=${PROJECT_BINARY_DIR}
     -DWORK_DIR=${PROJECT_BINARY_DIR}/new_mechanism -DCXX=${CMAKE_CXX_COMPILER} -DTARGET=${oldest_target}
     -P "${PROJECT_SOURCE_DIR}/tests/new_mechanism/run.cmake")
   set_tests_properties(new_mechanism PROPERTIES TIMEOUT 1200 LABELS slow PROCESSORS 2)

@@ -1,5 +1,6 @@
 # Adds examples/new_mechanism/NAME.h to a copy of the library exactly as docs/mechanisms.md says, one file and one line, and
-# checks that everything else follows. Takes SOURCE_DIR, WORK_DIR, CXX and TARGET, the one SIMD target to compile.
+# checks that everything else follows. Takes SOURCE_DIR, BUILD_DIR, WORK_DIR, CXX and TARGET, the one SIMD target to compile.
+# The tool knows no mechanism by itself: it is not compiled again, but linked with the new library.
 cmake_minimum_required(VERSION 3.25)
 
 set(name kerple)
@@ -12,7 +13,7 @@ endfunction()
 
 # Times are kept, so that a second run builds only what changed.
 file(REMOVE_RECURSE "${tree}")
-foreach(part IN ITEMS CMakeLists.txt LICENSE benchmarks cli cmake data docs examples include src)
+foreach(part IN ITEMS CMakeLists.txt LICENSE cmake data docs include src)
   file(COPY "${SOURCE_DIR}/${part}" DESTINATION "${tree}" PATTERN peers EXCLUDE)
 endforeach()
 # Of the tests only those that ask the registry what there is.
@@ -31,8 +32,19 @@ file(APPEND "${tree}/src/mechanisms/registry.txt" "${name}\n")
 
 run("${CMAKE_COMMAND}" -S "${tree}" -B "${build}" -G Ninja --log-level=WARNING "-DCMAKE_CXX_COMPILER=${CXX}"
     -DCMAKE_CXX_COMPILER_LAUNCHER= -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "-DRAPT_TARGETS=${TARGET}"
-    -DRAPT_INSTALL=OFF)
-run("${CMAKE_COMMAND}" --build "${build}" --target rapt_cli rapt_mechanism_table rapt_kernels_test)
+    -DRAPT_INSTALL=OFF -DRAPT_BUILD_CLI=OFF -DRAPT_BUILD_BENCHMARKS=OFF)
+run("${CMAKE_COMMAND}" --build "${build}" --target rapt rapt_kernels_test)
+
+file(READ "${BUILD_DIR}/build.ninja" ninja)
+if(NOT ninja MATCHES "\nbuild rapt: [^\n]*\n([ ][^\n]*\n)*  LINK_LIBRARIES = ([^\n]*)\n")
+  message(FATAL_ERROR "${BUILD_DIR}/build.ninja does not say how the tool is linked")
+endif()
+string(REGEX REPLACE "(^| )librapt\\.a" "\\1${build}/librapt.a" libraries "${CMAKE_MATCH_2}")
+separate_arguments(libraries UNIX_COMMAND "${libraries}")
+execute_process(COMMAND "${CXX}" CMakeFiles/rapt_cli.dir/cli/main.cc.o -o "${build}/rapt" ${libraries}
+                WORKING_DIRECTORY "${BUILD_DIR}" COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
+run("${CMAKE_COMMAND}" "-DRAPT=${build}/rapt" "-DDOCUMENT=${tree}/docs/mechanisms.md"
+    -P "${SOURCE_DIR}/cmake/mechanism_table.cmake")
 
 run("${CMAKE_CURRENT_LIST_DIR}/check.sh" "${build}/rapt" "${WORK_DIR}/arrays")
 execute_process(COMMAND "${build}/rapt_kernels_test" "--gtest_filter=*/${name}*" COMMAND_ECHO STDOUT OUTPUT_VARIABLE output
