@@ -19,6 +19,8 @@ struct Bound {
   rapt::Dtype dtype = rapt::Dtype::f64;
   double size = 1;
   const oracle::Array* rounding = nullptr;  // the evaluation that rounds as pair products do, where they may be used
+  // A few numbers that sum over all pairs: one lucky naive evaluation says little, so `size` counts in steps of bf16 too.
+  bool sums_all = false;
 };
 
 // Infinities must be equal and NaN must meet NaN; the rest obeys the bound. `naive` may be null for f64.

@@ -12,19 +12,18 @@ inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
 inline constexpr T kLargest = std::numeric_limits<T>::max();
 
-// e^x for x ≤ 0, exactly 0 for −∞ and where it is so small that what is multiplied by it would leave the normal numbers:
-// those take Intel's processors a hundred times as long. NaN stays.
+// e^x for x ≤ 0, exactly 0 for −∞ and below the smallest normal number; NaN stays.
 RAPT_FN Vec<float> exp_weight(Vec<float> x) {
   const Tag<float> tag;
   // Where x is hidden or tiny the power is computed for a harmless x and then dropped.
-  const Vec<float> floor = hn::Set(tag, -75.0F);
+  const Vec<float> floor = hn::Set(tag, -87.3F);
   const auto tiny = hn::Lt(x, floor);
   return hn::IfThenZeroElse(tiny, exp_within(hn::IfThenElse(tiny, floor, x)));
 }
 
 RAPT_FN Vec<double> exp_weight(Vec<double> x) {
   const Tag<double> tag;
-  const Vec<double> floor = hn::Set(tag, -650.0);
+  const Vec<double> floor = hn::Set(tag, -708.0);
   const auto tiny = hn::Lt(x, floor);
   const Vec<double> e = hn::IfThenZeroElse(tiny, hn::Exp(tag, hn::IfThenElse(tiny, floor, x)));
   return hn::IfThenElse(hn::Eq(x, x), e, x);  // the library's exponential gives a number for NaN
