@@ -45,4 +45,46 @@ void read_section(const std::string& file, nlohmann::json part, S& settings) {
   reader.done();
 }
 
+// A model that is one of several kinds: the kind decides which settings there are.
+template <class M>
+void read_model_section(const std::string& file, nlohmann::json part, M& model) {
+  FieldReader reader(file + ": model", part);
+  reader("kind", model.kind, "");
+  fields(reader, model);
+  reader.done();
+}
+
+// What runs with data of a source, a model of a kind, and sizes have in config.json. The hash is of the files that the run
+// began with; 0: it has none.
+template <class Config>
+nlohmann::ordered_json run_sections(const Config& config, std::uint64_t hash) {
+  nlohmann::ordered_json whole;
+  whole["format"] = kConfigFormat;
+  whole["data"]["task"] = name_of(config.data.source);
+  write_section(whole["data"], config.data);
+  if (hash != 0) whole["data"]["hash"] = hash;
+  whole["model"]["kind"] = name_of(config.model.kind);
+  write_section(whole["model"], config.model);
+  write_section(whole["training"], config.training);
+  write_section(whole["sizes"], config.sizes);
+  return whole;
+}
+
+// The same from a file; the sections are taken out of the whole.
+template <class Config>
+void read_run_sections(const std::string& file, nlohmann::json& whole, Config& config, std::uint64_t& hash) {
+  nlohmann::json data = take_section(file, whole, "data", true);
+  FieldReader reader(file + ": data", data);
+  reader("task", config.data.source, "");
+  if (const auto found = data.find("hash"); found != data.end() && found->is_number_unsigned()) {
+    hash = found->template get<std::uint64_t>();
+    data.erase(found);
+  }
+  fields(reader, config.data);
+  reader.done();
+  read_model_section(file, take_section(file, whole, "model", true), config.model);
+  read_section(file + ": training", take_section(file, whole, "training", true), config.training);
+  read_section(file + ": sizes", take_section(file, whole, "sizes", true), config.sizes);
+}
+
 }  // namespace rapt::tasks

@@ -79,13 +79,6 @@ ImageTask read_images(const ImageDataConfig& data) {
   }
 }
 
-void read_model(const std::string& file, json part, models::ImageModelConfig& model) {
-  FieldReader reader(file + ": model", part);
-  reader("kind", model.kind, "");
-  fields(reader, model);
-  reader.done();
-}
-
 }  // namespace
 
 ImageRunConfig image_defaults(std::string_view task, models::ImageModelKind kind) {
@@ -165,15 +158,7 @@ ImageTask load_images(ImageDataConfig& data) {
 }
 
 void write_config(const std::filesystem::path& directory, const ImageRunConfig& config) {
-  ordered_json whole;
-  whole["format"] = kConfigFormat;
-  whole["data"]["task"] = name_of(config.data.source);
-  write_section(whole["data"], config.data);
-  if (reads_files(config.data.source)) whole["data"]["hash"] = config.data.hash;
-  whole["model"]["kind"] = name_of(config.model.kind);
-  write_section(whole["model"], config.model);
-  write_section(whole["training"], config.training);
-  write_section(whole["sizes"], config.sizes);
+  const ordered_json whole = run_sections(config, reads_files(config.data.source) ? config.data.hash : 0);
   write_file(directory / "config.json", whole.dump(2) + "\n");
 }
 
@@ -182,20 +167,7 @@ ImageRunConfig read_image_config(const std::filesystem::path& directory) {
   const std::string file = path.string();
   json whole = parse_run_config(path);
   ImageRunConfig config;
-  json data = take_section(file, whole, "data", true);
-  {
-    FieldReader reader(file + ": data", data);
-    reader("task", config.data.source, "");
-    if (const auto hash = data.find("hash"); hash != data.end() && hash->is_number_unsigned()) {
-      config.data.hash = hash->get<std::uint64_t>();
-      data.erase(hash);
-    }
-    fields(reader, config.data);
-    reader.done();
-  }
-  read_model(file, take_section(file, whole, "model", true), config.model);
-  read_section(file + ": training", take_section(file, whole, "training", true), config.training);
-  read_section(file + ": sizes", take_section(file, whole, "sizes", true), config.sizes);
+  read_run_sections(file, whole, config, config.data.hash);
   require_nothing_left(file, whole, "which is not a part of a run");
   return config;
 }

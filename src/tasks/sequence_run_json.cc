@@ -46,13 +46,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-void read_model(const std::string& file, json part, models::ModelConfig& model) {
-  FieldReader reader(file + ": model", part);
-  reader("kind", model.kind, "");
-  fields(reader, model);
-  reader.done();
-}
-
 std::vector<std::string> symbols(const std::string& file, json& whole, const char* name) {
   const auto found = whole.find(name);
   if (found == whole.end() || !found->is_array()) throw Error(file + ": got no list '" + name + "' of symbols");
@@ -70,7 +63,7 @@ std::vector<std::string> symbols(const std::string& file, json& whole, const cha
 void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
   json whole = parse_config(path);
   const std::string file = path.string();
-  read_model(file, take_section(file, whole, "model", false), config.model);
+  read_model_section(file, take_section(file, whole, "model", false), config.model);
   read_section(file + ": training", take_section(file, whole, "training", false), config.training);
   read_section(file + ": data", take_section(file, whole, "data", false), config.data);
   require_nothing_left(file, whole, "takes the sections model, training and data");
@@ -87,15 +80,7 @@ void apply_options(SequenceRunConfig& config, std::map<std::string, std::string>
 }
 
 void write_config(const std::filesystem::path& directory, const SequenceRunConfig& config) {
-  ordered_json whole;
-  whole["format"] = kConfigFormat;
-  whole["data"]["task"] = name_of(config.data.source);
-  write_section(whole["data"], config.data);
-  if (config.data.source == Source::pairs) whole["data"]["train_hash"] = config.data.train_hash;
-  whole["model"]["kind"] = name_of(config.model.kind);
-  write_section(whole["model"], config.model);
-  write_section(whole["training"], config.training);
-  write_section(whole["sizes"], config.sizes);
+  ordered_json whole = run_sections(config, config.data.source == Source::pairs ? config.data.train_hash : 0);
   whole["source_vocabulary"] = config.source_symbols;
   whole["target_vocabulary"] = config.target_symbols;
   write_file(directory / "config.json", whole.dump(2) + "\n");
@@ -106,20 +91,7 @@ SequenceRunConfig read_config(const std::filesystem::path& directory) {
   const std::string file = path.string();
   json whole = parse_run_config(path);
   SequenceRunConfig config;
-  json data = take_section(file, whole, "data", true);
-  {
-    FieldReader reader(file + ": data", data);
-    reader("task", config.data.source, "");
-    if (const auto hash = data.find("train_hash"); hash != data.end() && hash->is_number_unsigned()) {
-      config.data.train_hash = hash->get<std::uint64_t>();
-      data.erase(hash);
-    }
-    fields(reader, config.data);
-    reader.done();
-  }
-  read_model(file, take_section(file, whole, "model", true), config.model);
-  read_section(file + ": training", take_section(file, whole, "training", true), config.training);
-  read_section(file + ": sizes", take_section(file, whole, "sizes", true), config.sizes);
+  read_run_sections(file, whole, config, config.data.train_hash);
   config.source_symbols = symbols(file, whole, "source_vocabulary");
   config.target_symbols = symbols(file, whole, "target_vocabulary");
   require_nothing_left(file, whole, "which is not a part of a run");
