@@ -57,6 +57,14 @@ std::int64_t key_parts(const Problem& p, const Outputs& outputs, std::int64_t ta
   return std::max<std::int64_t>(1, std::min((kFewTasks + tasks - 1) / tasks, p.keys / kLeastPart));
 }
 
+// How many blocks of queries a task takes: several where keys and values do not stay near, as long as every thread has
+// many tasks. No bit of the result depends on it.
+std::int64_t task_blocks(const Problem& p, std::int64_t rows) {
+  constexpr std::int64_t kTasksPerThread = 8;
+  const std::int64_t all = p.batch * p.heads * ((p.queries + rows - 1) / rows);
+  return std::clamp<std::int64_t>(all / (kTasksPerThread * p.threads), 1, kForwardBlocks);
+}
+
 bool all_narrow(const Outputs& outputs) {
   return !outputs.out.empty() &&
          std::ranges::all_of(outputs.out, [](const View& out) { return out.dtype == Dtype::bf16; });
@@ -77,16 +85,17 @@ class Forward {
     const std::int64_t total = p.batch * p.heads;
     only_weights_ = outputs.out.empty() && !outputs.lse && !outputs.saved && !outputs.weights.empty() &&
                     !asks_statistics(outputs.statistics);
-    blocks_ = (p.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
+    task_rows_ = kernels_.forward_rows * task_blocks(p, kernels_.forward_rows);
+    blocks_ = (p.queries + task_rows_ - 1) / task_rows_;
     saved_ = outputs.saved ? outputs.saved->rows() : nullptr;
     if (saved_) saved_->resize(total * p.queries, p.is_double);
-    parts_ = key_parts(p, outputs, total * blocks_);
+    parts_ = key_parts(p, outputs, total * ((p.queries + kernels_.forward_rows - 1) / kernels_.forward_rows));
     part_keys_ = ((p.keys + parts_ - 1) / parts_ + 63) / 64 * 64;
     const HeadTask<T> prototype = heads_.prototype();
     const HeadOutputs<T> first = outputs_of<T>(p, outputs, 0, 0);
     ForwardTask<T> sample;
     sample.head = &prototype;
-    sample.count = std::min<std::int64_t>(kernels_.forward_rows, p.queries);
+    sample.count = std::min(task_rows_, p.queries);
     sample.statistics = first.statistics;
     const WeightsTask any;
     if (!outputs.weights.empty()) sample.weights = &any;
@@ -117,8 +126,8 @@ class Forward {
   ForwardTask<T> make_task(std::size_t which, std::int64_t block, int worker) const {
     ForwardTask<T> task;
     task.head = &wave_[which].task;
-    task.first_query = block * kernels_.forward_rows;
-    task.count = std::min<std::int64_t>(kernels_.forward_rows, p_.queries - task.first_query);
+    task.first_query = block * task_rows_;
+    task.count = std::min(task_rows_, p_.queries - task.first_query);
     task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
     return task;
   }
@@ -210,7 +219,7 @@ class Forward {
   const Kernels<T>& kernels_;
   HeadWaves<T> heads_;
   Saved::Rows* saved_ = nullptr;
-  std::int64_t blocks_ = 0, parts_ = 1, part_keys_ = 0;
+  std::int64_t task_rows_ = 0, blocks_ = 0, parts_ = 1, part_keys_ = 0;
   bool only_weights_ = false;  // then blocks without a row of them have nothing to do
   int workers_ = 1;
   std::vector<Buffer> workspaces_;

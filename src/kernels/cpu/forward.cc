@@ -1,9 +1,10 @@
 #include <cmath>
+#include <optional>
 
 #include "kernels/cpu/entry.h"
 #include "kernels/cpu/statistics.h"
 
-// One block of queries against all keys it sees: scores, running softmax and output, a tile at a time.
+// Blocks of queries against all keys they see: scores, running softmax and output, a tile at a time.
 namespace rapt::RAPT_TARGET {
 namespace {
 
@@ -16,7 +17,7 @@ class ForwardBlock {
         columns_(columns_for<T>(task.count)),
         narrow_(head_.queries <= kNarrow),
         scores_(arena, head_, columns_, false),
-        statistics_(arena, task.statistics, columns_) {
+        statistics_(arena, task_.statistics, columns_) {
     tile_ = arena.take<T>(kTileKeys * columns_);
     if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * columns_);
     for (T** row : {&max_, &sum_, &old_max_, &old_sum_, &correction_}) *row = arena.take<T>(columns_);
@@ -38,14 +39,29 @@ class ForwardBlock {
     value_tile_ = arena.take<T>(kTileKeys * padded<T>(widest));
   }
 
-  void run() {
+  void begin() {
     scores_.set_queries(task_.first_query, static_cast<int>(task_.count));
+    restart();
+  }
+
+  // The tiles that begin before this key and were not done yet.
+  void advance(std::int64_t before) {
+    for_each_tile(before, [&](std::int64_t j, int keys) {
+      if (head_.normalizer == Normalizer::argmax) choose(j, keys);
+      else attend(j, keys, false);
+    });
+  }
+
+  void finish() {
     if (head_.normalizer == Normalizer::argmax) {
-      choose();
+      for (int c = 0; c < columns_; ++c) sum_[c] = max_[c] != max_[c] ? max_[c] : static_cast<T>(chosen_[c]);
       write_chosen();
     } else {
       // A NaN may come from 0·∞ in the values of a hidden key: such blocks are done again, skipping what has no weight.
-      if (!attend(false)) attend(true);
+      if (!finite()) {
+        restart();
+        for_each_tile(task_.key_end, [&](std::int64_t j, int keys) { attend(j, keys, true); });
+      }
       write_averages();
     }
     write_rows();
@@ -92,39 +108,47 @@ class ForwardBlock {
     return {key_tile16_, dim * 2};
   }
 
+  void first_tile() {
+    next_ = task_.key_begin > scores_.first_key() ? task_.key_begin : scores_.first_key();
+    if (head_.pairs) next_ -= next_ % kTileKeys;  // values lie in whole tiles
+  }
+
   template <class F>
-  void for_each_tile(F&& f) {
-    std::int64_t begin = task_.key_begin > scores_.first_key() ? task_.key_begin : scores_.first_key();
-    if (head_.pairs) begin -= begin % kTileKeys;  // values lie in whole tiles
+  void for_each_tile(std::int64_t before, F&& f) {
     const std::int64_t end = task_.key_end < scores_.last_key() ? task_.key_end : scores_.last_key();
-    for (std::int64_t j = begin; j < end; j += kTileKeys) {
-      const int keys = static_cast<int>(end - j < kTileKeys ? end - j : kTileKeys);
-      if (scores_.visible(j, keys) == Visible::none) continue;
-      score(j, keys);
-      f(j, keys);
+    for (; next_ < end && next_ < before; next_ += kTileKeys) {
+      const int keys = static_cast<int>(end - next_ < kTileKeys ? end - next_ : kTileKeys);
+      if (scores_.visible(next_, keys) == Visible::none) continue;
+      score(next_, keys);
+      f(next_, keys);
     }
   }
 
-  void reset() {
+  void restart() {
+    first_tile();
+    const bool hard = head_.normalizer == Normalizer::argmax;
     for (int c = 0; c < columns_; ++c) {
       max_[c] = -kInfinity<T>;
       sum_[c] = 0;
       chosen_[c] = -1;
+      if (!hard) continue;
+      old_max_[c] = -kInfinity<T>;
+      old_sum_[c] = 0;
+      correction_[c] = 1;
     }
     statistics_.reset();
+    for (int s = 0; s < head_.sets && !hard; ++s)
+      for (std::int64_t n = 0; n < output_size(s); ++n) outputs_[s][n] = 0;
   }
 
-  // Returns false where an output is not finite.
-  bool attend(bool careful) {
-    reset();
-    for (int s = 0; s < head_.sets; ++s)
-      for (std::int64_t n = 0; n < output_size(s); ++n) outputs_[s][n] = 0;
-    for_each_tile([&](std::int64_t j, int keys) {
-      normalize(j, keys);
-      if constexpr (std::is_same_v<T, float>)
-        if (head_.pairs && !careful) head_.pairs->round_pairs(tile_, keys, columns_, columns_, weight_pairs_);
-      for (int s = 0; s < head_.sets && task_.out; ++s) add_values(s, j, keys, careful);
-    });
+  void attend(std::int64_t j, int keys, bool careful) {
+    normalize(j, keys);
+    if constexpr (std::is_same_v<T, float>)
+      if (head_.pairs && !careful) head_.pairs->round_pairs(tile_, keys, columns_, columns_, weight_pairs_);
+    for (int s = 0; s < head_.sets && task_.out; ++s) add_values(s, j, keys, careful);
+  }
+
+  bool finite() const {
     bool finite = true;
     for (int s = 0; s < head_.sets; ++s) finite = finite && all_finite(outputs_[s], output_size(s));
     return finite;
@@ -150,6 +174,8 @@ class ForwardBlock {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         top = hn::Min(top, hn::Set(tag, kLargest<T>));
       }
+      // A maximum that moved little is not followed: the weights stay far from the largest number, and nothing is rescaled.
+      top = hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(tag, kSlack<T>)), top, before);
       const Vec<T> shift = shift_of<T>(top);
       const Vec<T> correction = exp_weight(hn::Sub(before, shift));
       if (!hn::AllTrue(tag, hn::Eq(before, top))) moved = true;
@@ -322,38 +348,30 @@ class ForwardBlock {
     }
   }
 
-  // Hard attention: the first largest score, without an exponential. sum becomes the chosen key, −1 for none, NaN for a NaN.
-  void choose() {
+  // Hard attention: the first largest score, without an exponential. In the end sum is the chosen key, −1 for none, NaN
+  // for a NaN.
+  void choose(std::int64_t first, int keys) {
     const Tag<T> tag;
-    reset();
-    for (int c = 0; c < columns_; ++c) {
-      old_max_[c] = -kInfinity<T>;
-      correction_[c] = 1;
-      old_sum_[c] = 0;
+    for (int c = 0; c < columns_; c += kLanes<T>) {
+      Vec<T> best = hn::LoadU(tag, max_ + c);
+      Vec<T> place = hn::Set(tag, T(-1));
+      for (int j = 0; j < keys; ++j) {
+        const Vec<T> s = hn::LoadU(tag, tile_ + j * columns_ + c);
+        // A NaN is taken and then kept: no number is larger than it.
+        const auto better = hn::And(hn::Not(hn::Le(s, best)), hn::Eq(best, best));
+        best = hn::IfThenElse(better, s, best);
+        place = hn::IfThenElse(better, hn::Set(tag, static_cast<T>(j)), place);
+      }
+      hn::StoreU(best, tag, max_ + c);
+      hn::StoreU(place, tag, correction_ + c);
     }
-    for_each_tile([&](std::int64_t first, int keys) {
-      for (int c = 0; c < columns_; c += kLanes<T>) {
-        Vec<T> best = hn::LoadU(tag, max_ + c);
-        Vec<T> place = hn::Set(tag, T(-1));
-        for (int j = 0; j < keys; ++j) {
-          const Vec<T> s = hn::LoadU(tag, tile_ + j * columns_ + c);
-          // A NaN is taken and then kept: no number is larger than it.
-          const auto better = hn::And(hn::Not(hn::Le(s, best)), hn::Eq(best, best));
-          best = hn::IfThenElse(better, s, best);
-          place = hn::IfThenElse(better, hn::Set(tag, static_cast<T>(j)), place);
-        }
-        hn::StoreU(best, tag, max_ + c);
-        hn::StoreU(place, tag, correction_ + c);
-      }
-      for (int c = 0; c < columns_; ++c)
-        if (correction_[c] >= T(0)) chosen_[c] = first + static_cast<std::int64_t>(correction_[c]);
-      if (kept_) {
-        for (int c = 0; c < columns_; ++c) correction_[c] = 1;
-        for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) kept_[n] = 0;
-        statistics_.add(first, keys, tile_, kept_, max_, max_, old_sum_, correction_);
-      }
-    });
-    for (int c = 0; c < columns_; ++c) sum_[c] = max_[c] != max_[c] ? max_[c] : static_cast<T>(chosen_[c]);
+    for (int c = 0; c < columns_; ++c)
+      if (correction_[c] >= T(0)) chosen_[c] = first + static_cast<std::int64_t>(correction_[c]);
+    if (kept_) {
+      for (int c = 0; c < columns_; ++c) correction_[c] = 1;
+      for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) kept_[n] = 0;
+      statistics_.add(first, keys, tile_, kept_, max_, max_, old_sum_, correction_);
+    }
   }
 
   void write_chosen() {
@@ -397,7 +415,8 @@ class ForwardBlock {
       for (std::int64_t j = 0; j < head_.keys; j += kTileKeys) write_strip(wanted, line_, i, j, head_.keys - j);
     for (int c = 0; c < columns_; ++c) correction_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
     const bool hard = head_.normalizer == Normalizer::argmax;
-    for_each_tile([&](std::int64_t first, int keys) {
+    first_tile();
+    for_each_tile(task_.key_end, [&](std::int64_t first, int keys) {
       if (!hard) {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         weights_from_scores(tile_, keys, columns_, max_, correction_);
@@ -417,10 +436,11 @@ class ForwardBlock {
     store_row(from, keys < kTileKeys ? keys : kTileKeys, to, row - wanted.row_begin);
   }
 
-  const ForwardTask<T>& task_;
+  const ForwardTask<T> task_;
   const HeadTask<T>& head_;
   const int columns_;
   const bool narrow_;
+  std::int64_t next_ = 0;  // the key that the next tile begins with
   Scores<T> scores_;
   RowStatistics<T> statistics_;
   T* tile_ = nullptr;  // [kTileKeys][columns]: scores, then weights
@@ -455,10 +475,43 @@ void row_products(const MatrixRef& a, const MatrixRef& b, std::int64_t first, st
   }
 }
 
+// The blocks of one task. They go through the keys together, a panel at a time: a panel's keys and values stay in the
+// second-level cache until all blocks have used them.
+template <class T>
+class ForwardBlocks {
+ public:
+  ForwardBlocks(Arena& arena, const ForwardTask<T>& task) {
+    std::int64_t width = task.head->dim;
+    for (int s = 0; s < task.head->sets; ++s) width += task.head->value_dim[s];
+    const std::int64_t fit = (std::int64_t{256} << 10) / (width * static_cast<std::int64_t>(sizeof(T)));
+    panel_ = fit < kTileKeys ? kTileKeys : fit / kTileKeys * kTileKeys;
+    last_key_ = task.key_end < task.head->keys ? task.key_end : task.head->keys;
+    first_key_ = task.key_begin;
+    for (std::int64_t done = 0; done < task.count; done += kMostColumns<T>) {
+      ForwardTask<T> part = task;
+      part.first_query += done;
+      part.count = task.count - done < kMostColumns<T> ? task.count - done : kMostColumns<T>;
+      blocks_[count_++].emplace(arena, part);
+    }
+  }
+
+  void run() {
+    for (int n = 0; n < count_; ++n) blocks_[n]->begin();
+    for (std::int64_t end = first_key_ + panel_; end - panel_ < last_key_; end += panel_)
+      for (int n = 0; n < count_; ++n) blocks_[n]->advance(end < last_key_ ? end : last_key_);
+    for (int n = 0; n < count_; ++n) blocks_[n]->finish();
+  }
+
+ private:
+  int count_ = 0;
+  std::int64_t panel_ = 0, first_key_ = 0, last_key_ = 0;
+  std::optional<ForwardBlock<T>> blocks_[kForwardBlocks];
+};
+
 template <class T>
 std::size_t forward_workspace_of(const ForwardTask<T>& task) {
   Arena arena(nullptr);
-  const ForwardBlock<T> block(arena, task);
+  const ForwardBlocks<T> blocks(arena, task);
   return arena.used();
 }
 
@@ -466,7 +519,7 @@ template <class T>
 void forward_of(const ForwardTask<T>& task) {
   Arena arena(task.workspace);
   if (task.head->pairs) task.head->pairs->begin();
-  ForwardBlock<T>(arena, task).run();
+  ForwardBlocks<T>(arena, task).run();
   if (task.head->pairs) task.head->pairs->end();
 }
 

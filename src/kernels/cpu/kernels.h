@@ -103,11 +103,14 @@ struct WeightsTask {
   const WeightsTask* next = nullptr;
 };
 
+// Blocks of queries that one task may take, so that keys and values are read from afar once for all of them.
+inline constexpr int kForwardBlocks = 4;
+
 template <class T>
 struct ForwardTask {
   const HeadTask<T>* head = nullptr;
   std::int64_t first_query = 0;
-  std::int64_t count = 0;  // at most Kernels::forward_rows
+  std::int64_t count = 0;  // at most kForwardBlocks · Kernels::forward_rows
   std::int64_t key_begin = 0;
   std::int64_t key_end = INT64_MAX;  // keys outside are left to other tasks
   const MatrixRef* out = nullptr;    // [sets]; null: not wanted
@@ -156,7 +159,7 @@ struct BackwardTask {
 template <class T>
 struct Kernels {
   int pad = 1;            // rows of vectors are padded to a multiple of this
-  int forward_rows = 0;   // queries of one ForwardTask
+  int forward_rows = 0;   // queries of one block of a ForwardTask
   int backward_rows = 0;  // queries of one block of a BackwardTask
 
   void (*product)(const ProductArgs<T>&) = nullptr;

@@ -93,23 +93,31 @@ RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) {
   return hn::MulAdd(a.v, b.v, c.v);
 }
 
+// p·2^n for whole n from −126 to 127.
+RAPT_FN Vec<float> times_power(Vec<float> p, Vec<float> n) {
+#if HWY_TARGET <= HWY_AVX3
+  return Vec<float>{_mm512_scalef_ps(p.raw, n.raw)};
+#else
+  const hn::RebindToSigned<Tag<float>> whole;
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(whole, n), hn::Set(whole, 127)));
+  return hn::Mul(p, hn::BitCast(Tag<float>(), power));
+#endif
+}
+
 // e^x for x from −87.3 to 88.3; NaN stays.
 RAPT_FN Vec<float> exp_within(Vec<float> x) {
   const Tag<float> tag;
-  const hn::RebindToSigned<Tag<float>> int_tag;
   const Vec<float> n = hn::Round(hn::Mul(x, hn::Set(tag, 1.44269504F)));
-  // x − n·ln2 in two steps keeps all digits.
-  Vec<float> r = hn::NegMulAdd(n, hn::Set(tag, 0.693359375F), x);
-  r = hn::NegMulAdd(n, hn::Set(tag, -2.12194440e-4F), r);
-  Vec<float> p = hn::Set(tag, 1.9875691500e-4F);
-  p = hn::MulAdd(p, r, hn::Set(tag, 1.3981999507e-3F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 8.3334519073e-3F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 4.1665795894e-2F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 1.6666665459e-1F));
-  p = hn::MulAdd(p, r, hn::Set(tag, 5.0000001201e-1F));
-  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, hn::Set(tag, 1.0F)));
-  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(int_tag, n), hn::Set(int_tag, 127)));
-  return hn::Mul(p, hn::BitCast(tag, power));
+  // x·log₂e − n, with the digits of log₂e that one number does not hold.
+  Vec<float> f = hn::MulSub(x, hn::Set(tag, 1.44269504F), n);
+  f = hn::MulAdd(x, hn::Set(tag, 1.925963033500011e-08F), f);
+  Vec<float> p = hn::Set(tag, 0.00015353361959569156F);
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.0013398875016719103F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.00961843691766262F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.055503323674201965F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.24022647738456726F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.6931471824645996F));
+  return times_power(hn::MulAdd(p, f, hn::Set(tag, 1.0F)), n);
 }
 
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.

@@ -12,13 +12,15 @@ inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
 inline constexpr T kLargest = std::numeric_limits<T>::max();
 
-// e^x for x ≤ 0, exactly 0 for −∞ and below the smallest normal number; NaN stays.
+// How far above the running maximum a score may be before the maximum follows.
+template <class T>
+inline constexpr T kSlack = 8;
+
+// e^x for x ≤ kSlack, exactly 0 for −∞ and below the smallest normal number; NaN stays.
 RAPT_FN Vec<float> exp_weight(Vec<float> x) {
   const Tag<float> tag;
-  // Where x is hidden or tiny the power is computed for a harmless x and then dropped.
-  const Vec<float> floor = hn::Set(tag, -87.3F);
-  const auto tiny = hn::Lt(x, floor);
-  return hn::IfThenZeroElse(tiny, exp_within(hn::IfThenElse(tiny, floor, x)));
+  // Where x is hidden or tiny whatever comes out is dropped.
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(tag, -87.3F)), exp_within(x));
 }
 
 RAPT_FN Vec<double> exp_weight(Vec<double> x) {
