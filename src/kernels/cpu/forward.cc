@@ -20,6 +20,7 @@ class ForwardBlock {
         statistics_(arena, task_.statistics, columns_) {
     tile_ = arena.take<T>(kTileKeys * columns_);
     if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * columns_);
+    else if (narrow_) few_weights_ = arena.take<T>(kTileKeys * kNarrow);
     for (T** row : {&max_, &sum_, &old_max_, &old_sum_, &correction_}) *row = arena.take<T>(columns_);
     chosen_ = arena.take<std::int64_t>(columns_);
     if (task.weights) turned_ = arena.take<T>(kTileKeys * columns_);
@@ -154,7 +155,52 @@ class ForwardBlock {
     return finite;
   }
 
+  // The maximum to go on with, after scores of which `top` is the largest.
+  static Vec<T> follow(Vec<T> before, Vec<T> top) {
+    const Tag<T> tag;
+    // One that moved little is not followed: weights stay far from the largest number, and nothing has to be rescaled.
+    return hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(tag, kSlack<T>)), top, before);
+  }
+
+  // Few queries: lanes are keys here too; the sum is added up in the order of the wide path.
+  void normalize_narrow(int keys) {
+    const Tag<T> tag;
+    for (int c = 0; c < task_.count; ++c) {
+      T* line = few_weights_ + c * kTileKeys;
+      for (int j = 0; j < keys; ++j) line[j] = tile_[j * columns_ + c];
+      for (int j = keys; j < kTileKeys; ++j) line[j] = -kInfinity<T>;
+      const Vec<T> before = hn::Set(tag, max_[c]);
+      Vec<T> top = before;
+      for (int j = 0; j < kTileKeys; j += kLanes<T>) top = hn::Max(hn::LoadU(tag, line + j), top);
+      top = hn::MaxOfLanes(tag, top);
+      if (hn::GetLane(top) > kLargest<T>) {
+        clamp_scores(line, kTileKeys);
+        top = hn::Set(tag, kLargest<T>);
+      }
+      top = follow(before, top);
+      const Vec<T> shift = shift_of<T>(top);
+      max_[c] = hn::GetLane(top);
+      correction_[c] = hn::GetLane(exp_weight(hn::Sub(before, shift)));
+      for (int j = 0; j < kTileKeys; j += kLanes<T>)
+        hn::StoreU(exp_weight(hn::Sub(hn::LoadU(tag, line + j), shift)), tag, line + j);
+      T sum = 0;
+      for (int j = 0; j < keys; ++j) sum += line[j];
+      sum_[c] = hn::GetLane(hn::MulAdd(hn::Set(tag, sum_[c]), hn::Set(tag, correction_[c]), hn::Set(tag, sum)));
+      if (!hn::AllTrue(tag, hn::Eq(before, top))) rescale_narrow(c);
+    }
+  }
+
+  void rescale_narrow(int c) {
+    for (int s = 0; s < head_.sets; ++s)
+      for (std::int64_t d = 0; d < padded<T>(head_.value_dim[s]); ++d)
+        outputs_[s][c * padded<T>(head_.value_dim[s]) + d] *= correction_[c];
+  }
+
   void normalize(std::int64_t first, int keys) {
+    if (few_weights_) {
+      normalize_narrow(keys);
+      return;
+    }
     const Tag<T> tag;
     if (kept_)
       for (int c = 0; c < columns_; ++c) {
@@ -174,8 +220,7 @@ class ForwardBlock {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         top = hn::Min(top, hn::Set(tag, kLargest<T>));
       }
-      // A maximum that moved little is not followed: the weights stay far from the largest number, and nothing is rescaled.
-      top = hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(tag, kSlack<T>)), top, before);
+      top = follow(before, top);
       const Vec<T> shift = shift_of<T>(top);
       const Vec<T> correction = exp_weight(hn::Sub(before, shift));
       if (!hn::AllTrue(tag, hn::Eq(before, top))) moved = true;
@@ -206,14 +251,12 @@ class ForwardBlock {
   }
 
   void rescale() {
+    if (narrow_) {
+      for (int c = 0; c < task_.count; ++c) rescale_narrow(c);
+      return;
+    }
     const Tag<T> tag;
     for (int s = 0; s < head_.sets; ++s) {
-      if (narrow_) {
-        for (int c = 0; c < task_.count; ++c)
-          for (std::int64_t d = 0; d < padded<T>(head_.value_dim[s]); ++d)
-            outputs_[s][c * padded<T>(head_.value_dim[s]) + d] *= correction_[c];
-        continue;
-      }
       for (std::int64_t d = 0; d < head_.value_dim[s]; ++d)
         for (int c = 0; c < columns_; c += kLanes<T>) {
           T* o = outputs_[s] + d * columns_ + c;
@@ -229,17 +272,19 @@ class ForwardBlock {
     const Tag<T> tag;
     for (int c = 0; c < task_.count; ++c) {
       T* to = output + c * padded<T>(dim);
-      const T* weights = tile_ + c;
+      const T* weights = few_weights_ ? few_weights_ + c * kTileKeys : tile_ + c;
+      const std::ptrdiff_t step = few_weights_ ? 1 : columns_;
       std::int64_t d = 0;
       for (; d + kVectors * kLanes<T> <= dim; d += kVectors * kLanes<T>)
-        add_value_strip<kVectors>(to + d, rows + d, stride, weights, keys, careful);
-      for (; d + kLanes<T> <= dim; d += kLanes<T>) add_value_strip<1>(to + d, rows + d, stride, weights, keys, careful);
+        add_value_strip<kVectors>(to + d, rows + d, stride, weights, step, keys, careful);
+      for (; d + kLanes<T> <= dim; d += kLanes<T>)
+        add_value_strip<1>(to + d, rows + d, stride, weights, step, keys, careful);
       if (d == dim) continue;
       // The rest of the rows in a buffer: past their ends nothing may be read.
       Vec<T> sum = hn::Zero(tag);
       for (int n = 0; n < kLanes<T>; ++n) line_[n] = 0;
       for (int j = 0; j < keys; ++j) {
-        const T w = weights[static_cast<std::ptrdiff_t>(j) * columns_];
+        const T w = weights[j * step];
         if (careful && w == T(0)) continue;
         for (std::int64_t n = d; n < dim; ++n) line_[n - d] = rows[j * stride + n];
         sum = hn::MulAdd(hn::LoadU(tag, line_), hn::Set(tag, w), sum);
@@ -249,15 +294,18 @@ class ForwardBlock {
   }
 
   template <int kVectors>
-  void add_value_strip(T* to, const T* rows, std::ptrdiff_t stride, const T* weights, int keys, bool careful) const {
+  void add_value_strip(T* to, const T* rows, std::ptrdiff_t stride, const T* weights, std::ptrdiff_t step, int keys,
+                       bool careful) const {
     const Tag<T> tag;
     Vec<T> sum[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(tag);
     for (int j = 0; j < keys; ++j) {
-      const T w = weights[static_cast<std::ptrdiff_t>(j) * columns_];
+      const T w = weights[j * step];
       if (careful && w == T(0)) continue;
       const T* row = rows + j * stride;
+      for (int v = 0; v < kVectors * kLanes<T> * static_cast<int>(sizeof(T)); v += 64)
+        __builtin_prefetch(row + kTileKeys * stride + v / static_cast<int>(sizeof(T)), 0, 2);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
         sum[v] = hn::MulAdd(hn::LoadU(tag, row + v * kLanes<T>), hn::Set(tag, w), sum[v]);
@@ -443,8 +491,9 @@ class ForwardBlock {
   std::int64_t next_ = 0;  // the key that the next tile begins with
   Scores<T> scores_;
   RowStatistics<T> statistics_;
-  T* tile_ = nullptr;  // [kTileKeys][columns]: scores, then weights
-  T* kept_ = nullptr;  // the scores, where statistics want both
+  T* tile_ = nullptr;         // [kTileKeys][columns]: scores, then weights
+  T* kept_ = nullptr;         // the scores, where statistics want both
+  T* few_weights_ = nullptr;  // [kNarrow][kTileKeys]: weights of few queries, without statistics
   T* max_ = nullptr;
   T* sum_ = nullptr;
   T* old_max_ = nullptr;

@@ -326,34 +326,55 @@ class Scores {
       for (int j = 0; j < kLanes<T>; ++j)
         for (int d = 0; d < head_.dim; ++d)
           few_rows_[j * dim_pad_ + d] = j < keys ? key_rows[j * key_stride + d] : T(0);
-      dot_lanes(keys, few_rows_, dim_pad_, scores);
+      dot_lanes<1>(keys, few_rows_, dim_pad_, scores);
       return;
     }
-    for (int j = 0; j < keys; j += kLanes<T>) {
+    int j = 0;
+    for (; j + kChains * kLanes<T> <= keys; j += kChains * kLanes<T>)
+      dot_lanes<kChains>(kChains * kLanes<T>, key_rows + j * key_stride, key_stride, scores + j * columns_);
+    for (; j < keys; j += kLanes<T>) {
       const int first = j + kLanes<T> <= keys ? j : keys - kLanes<T>;  // the last lanes may be computed twice
-      dot_lanes(kLanes<T>, key_rows + first * key_stride, key_stride, scores + first * columns_);
+      dot_lanes<1>(kLanes<T>, key_rows + first * key_stride, key_stride, scores + first * columns_);
     }
   }
 
+  // Vectors of keys at a time: each waits for its own last sum, so several keep the arithmetic busy.
+  static constexpr int kChains = 4;
+
+  template <int kVectors>
   void dot_lanes(int keys, const T* rows, std::ptrdiff_t stride, T* scores) const {
     const Tag<T> tag;
     constexpr int kBlock = 16 / sizeof(T);
-    alignas(64) T line[kLanes<T>];
+    alignas(64) T line[kVectors * kLanes<T>];
     for (int c = 0; c < count_; ++c) {
       const T* q = q_rows_ + c * dim_pad_;
-      Vec<T> sum = hn::Zero(tag);
+      Vec<T> sum[kVectors];
+      for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(tag);
+      const T* ahead = rows + kTileKeys * stride;  // of the next tile, which comes from far away
+      int ahead_column = 0;
       int d = 0;
       for (; d + kBlock <= head_.dim; d += kBlock) {
-        Vec<T> columns[kBlock];
-        load_columns<T>(rows + d, stride, columns);
 #pragma GCC unroll 4
-        for (int n = 0; n < kBlock; ++n) sum = hn::MulAdd(columns[n], hn::Set(tag, q[d + n]), sum);
+        for (int v = 0; v < kVectors; ++v) {
+          Vec<T> columns[kBlock];
+          load_columns<T>(rows + v * kLanes<T> * stride + d, stride, columns);
+#pragma GCC unroll 4
+          for (int n = 0; n < kBlock; ++n) sum[v] = hn::MulAdd(columns[n], hn::Set(tag, q[d + n]), sum[v]);
+          for (int n = 0; n < kBlock; ++n) {
+            __builtin_prefetch(ahead + ahead_column, 0, 2);
+            ahead_column += 64 / sizeof(T);
+            if (ahead_column < head_.dim) continue;
+            ahead_column = 0;
+            ahead += stride;
+          }
+        }
       }
-      for (; d < head_.dim; ++d) {
-        for (int j = 0; j < kLanes<T>; ++j) line[j] = rows[j * stride + d];
-        sum = hn::MulAdd(hn::LoadU(tag, line), hn::Set(tag, q[d]), sum);
-      }
-      hn::StoreU(sum, tag, line);
+      for (; d < head_.dim; ++d)
+        for (int v = 0; v < kVectors; ++v) {
+          for (int j = 0; j < kLanes<T>; ++j) line[j] = rows[(v * kLanes<T> + j) * stride + d];
+          sum[v] = hn::MulAdd(hn::LoadU(tag, line), hn::Set(tag, q[d]), sum[v]);
+        }
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], tag, line + v * kLanes<T>);
       for (int j = 0; j < keys; ++j) scores[j * columns_ + c] = line[j];
     }
   }
