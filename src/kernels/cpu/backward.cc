@@ -139,6 +139,9 @@ class BackwardChunk {
           tile_[j * columns_ + c] = chosen != chosen ? chosen : T(chosen == static_cast<T>(first + j) ? 1 : 0);
         }
     } else {
+      if (task_.dbias && task_.dbias_stride != 0)
+        fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
+                   task_.dbias_stride, scores_.count(), keys);
       scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pair_rows(offset));
       clamp_if_needed(keys);
       weights_from_scores(tile_, keys, columns_, max_, inverse_);

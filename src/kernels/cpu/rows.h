@@ -118,44 +118,6 @@ void load_rows(const MatrixRef& src, std::int64_t first, std::int64_t rows, std:
   }
 }
 
-// dst[c][r] = src[r][c] for r < rows and c < cols, by blocks that fit 128-bit registers.
-RAPT_FN void transpose_block(const float* src, std::ptrdiff_t src_stride, float* dst, std::ptrdiff_t dst_stride) {
-  const hn::FixedTag<float, 4> tag;
-  const hn::FixedTag<double, 2> pair;
-  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
-  const auto c = hn::LoadU(tag, src + 2 * src_stride), d = hn::LoadU(tag, src + 3 * src_stride);
-  const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b)),
-             ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
-  const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d)),
-             cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab0, cd0)), tag, dst);
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab0, cd0)), tag, dst + dst_stride);
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1)), tag, dst + 2 * dst_stride);
-  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab1, cd1)), tag, dst + 3 * dst_stride);
-}
-RAPT_FN void transpose_block(const double* src, std::ptrdiff_t src_stride, double* dst, std::ptrdiff_t dst_stride) {
-  const hn::FixedTag<double, 2> tag;
-  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
-  hn::StoreU(hn::InterleaveLower(tag, a, b), tag, dst);
-  hn::StoreU(hn::InterleaveUpper(tag, a, b), tag, dst + dst_stride);
-}
-
-template <class T>
-void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst,
-               std::ptrdiff_t dst_stride) {
-  constexpr std::int64_t kBlock = 16 / sizeof(T);
-  std::int64_t r = 0;
-  for (; r + kBlock <= rows; r += kBlock) {
-    std::int64_t c = 0;
-    for (; c + kBlock <= cols; c += kBlock)
-      transpose_block(src + r * src_stride + c, src_stride, dst + c * dst_stride + r, dst_stride);
-    for (; c < cols; ++c)
-      for (std::int64_t n = r; n < r + kBlock; ++n) dst[c * dst_stride + n] = src[n * src_stride + c];
-  }
-  for (; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
-}
-
 // Pieces of 128 bits of rows 0, step, 2·step … side by side in one vector.
 template <class T>
 RAPT_FN Vec<T> load_pieces(const T* rows, std::ptrdiff_t step) {
@@ -197,6 +159,63 @@ RAPT_FN void load_columns(const T* rows, std::ptrdiff_t stride, Vec<T>* columns)
     columns[0] = hn::InterleaveLower(tag, a, b);
     columns[1] = hn::InterleaveUpper(tag, a, b);
   }
+}
+
+// dst[c][r] = src[r][c] for r < rows and c < cols, by whole vectors of rows, then by blocks that fit 128-bit registers.
+RAPT_FN void transpose_block(const float* src, std::ptrdiff_t src_stride, float* dst, std::ptrdiff_t dst_stride) {
+  const hn::FixedTag<float, 4> tag;
+  const hn::FixedTag<double, 2> pair;
+  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
+  const auto c = hn::LoadU(tag, src + 2 * src_stride), d = hn::LoadU(tag, src + 3 * src_stride);
+  const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b)),
+             ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
+  const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d)),
+             cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab0, cd0)), tag, dst);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab0, cd0)), tag, dst + dst_stride);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1)), tag, dst + 2 * dst_stride);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab1, cd1)), tag, dst + 3 * dst_stride);
+}
+RAPT_FN void transpose_block(const double* src, std::ptrdiff_t src_stride, double* dst, std::ptrdiff_t dst_stride) {
+  const hn::FixedTag<double, 2> tag;
+  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
+  hn::StoreU(hn::InterleaveLower(tag, a, b), tag, dst);
+  hn::StoreU(hn::InterleaveUpper(tag, a, b), tag, dst + dst_stride);
+}
+
+template <class T>
+void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst,
+               std::ptrdiff_t dst_stride) {
+  constexpr std::int64_t kBlock = 16 / sizeof(T);
+  const Tag<T> tag;
+  std::int64_t r = 0;
+  for (; r + kLanes<T> <= rows; r += kLanes<T>) {
+    std::int64_t c = 0;
+    for (; c + kBlock <= cols; c += kBlock) {
+      Vec<T> columns[kBlock];
+      load_columns<T>(src + r * src_stride + c, src_stride, columns);
+#pragma GCC unroll 4
+      for (int n = 0; n < kBlock; ++n) hn::StoreU(columns[n], tag, dst + (c + n) * dst_stride + r);
+    }
+    for (; c < cols; ++c)
+      for (std::int64_t n = r; n < r + kLanes<T>; ++n) dst[c * dst_stride + n] = src[n * src_stride + c];
+  }
+  for (; r + kBlock <= rows; r += kBlock) {
+    std::int64_t c = 0;
+    for (; c + kBlock <= cols; c += kBlock)
+      transpose_block(src + r * src_stride + c, src_stride, dst + c * dst_stride + r, dst_stride);
+    for (; c < cols; ++c)
+      for (std::int64_t n = r; n < r + kBlock; ++n) dst[c * dst_stride + n] = src[n * src_stride + c];
+  }
+  for (; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
+}
+
+// Rows that are read soon and lie far away come to the second-level cache meanwhile.
+template <class T>
+RAPT_FN void fetch_rows(const T* first, std::ptrdiff_t stride, std::int64_t rows, std::int64_t dim) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t d = 0; d < dim; d += 64 / sizeof(T)) __builtin_prefetch(first + r * stride + d, 0, 2);
 }
 
 template <class T>

@@ -170,6 +170,8 @@ class Scores {
             const PairRows& pair_rows = {}) {
     tile_first_ = first;
     tile_keys_ = keys;
+    if (head_.bias.data && head_.bias.stride != 0 && head_.bias.dtype == dtype_of<T>())
+      fetch_rows(bias_row(0), head_.bias.stride, count_, keys);
     const std::int64_t count = static_cast<std::int64_t>(keys) * columns_;
     if (!head_.content) {
       for (std::int64_t n = 0; n < count; ++n) scores[n] = 0;
@@ -262,6 +264,7 @@ class Scores {
   T pair_scale() const { return pair_scale_; }
   std::int64_t dim_pad() const { return dim_pad_; }
   std::int64_t relative_pad() const { return relative_pad_; }
+  std::int64_t first_query() const { return first_query_; }
   int count() const { return count_; }
 
  private:
@@ -461,20 +464,45 @@ class Scores {
       stride = kTileKeys;
       for (int c = 1; c < count_; ++c) bias_row(c);
     }
-    transpose(first, stride, count_, tile_keys_, turned_, columns_);
-    for (int j = 0; j < tile_keys_; ++j)
-      for (int c = 0; c < columns_; c += kLanes<T>) {
-        T* s = scores + j * columns_ + c;
-        hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::LoadU(tag, turned_ + j * columns_ + c)), tag, s);
+    constexpr int kBlock = 16 / sizeof(T);
+    if (count_ < columns_ || tile_keys_ % kBlock != 0) {
+      transpose(first, stride, count_, tile_keys_, turned_, columns_);
+      for (int n = 0; n < tile_keys_ * columns_; n += kLanes<T>)
+        hn::StoreU(hn::Add(hn::LoadU(tag, scores + n), hn::LoadU(tag, turned_ + n)), tag, scores + n);
+      return;
+    }
+    for (int c = 0; c < columns_; c += kLanes<T>)
+      for (int j = 0; j < tile_keys_; j += kBlock) {
+        Vec<T> keys[kBlock];
+        load_columns<T>(first + c * stride + j, stride, keys);
+#pragma GCC unroll 4
+        for (int n = 0; n < kBlock; ++n) {
+          T* s = scores + (j + n) * columns_ + c;
+          hn::StoreU(hn::Add(hn::LoadU(tag, s), keys[n]), tag, s);
+        }
       }
   }
 
   void add_bias_grad(const T* grads, T* dbias, std::ptrdiff_t stride) {
-    transpose(grads, columns_, tile_keys_, count_, turned_, kTileKeys);
-    for (int c = 0; c < count_; ++c) {
-      T* row = dbias + (first_query_ + c) * stride;
-      for (int j = 0; j < tile_keys_; ++j) row[j] += turned_[c * kTileKeys + j];
+    const Tag<T> tag;
+    constexpr int kBlock = 16 / sizeof(T);
+    T* rows = dbias + first_query_ * stride;
+    if (tile_keys_ % kLanes<T> != 0 || count_ % kBlock != 0) {
+      transpose(grads, columns_, tile_keys_, count_, turned_, kTileKeys);
+      for (int c = 0; c < count_; ++c)
+        for (int j = 0; j < tile_keys_; ++j) rows[c * stride + j] += turned_[c * kTileKeys + j];
+      return;
     }
+    for (int c = 0; c < count_; c += kBlock)
+      for (int j = 0; j < tile_keys_; j += kLanes<T>) {
+        Vec<T> queries[kBlock];
+        load_columns<T>(grads + j * columns_ + c, columns_, queries);
+#pragma GCC unroll 4
+        for (int n = 0; n < kBlock; ++n) {
+          T* to = rows + (c + n) * stride + j;
+          hn::StoreU(hn::Add(hn::LoadU(tag, to), queries[n]), tag, to);
+        }
+      }
   }
 
   void hide(T* scores) {
