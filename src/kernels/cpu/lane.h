@@ -127,6 +127,24 @@ RAPT_FN Lane<float> reciprocal(Lane<float> x) {
 }
 RAPT_FN Lane<double> reciprocal(Lane<double> x) { return Lane<double>(1) / x; }
 
+// A quotient of polynomials in x², within 3 units in the last place; past ±9.02 the last place no longer moves.
+RAPT_FN Lane<float> tanh(Lane<float> x) {
+  const Tag<float> tag;
+  const Vec<float> most = hn::Set(tag, 9.02F);
+  const Vec<float> y = hn::Max(hn::Neg(most), hn::Min(most, x.v));
+  const Vec<float> z = hn::Mul(y, y);
+  Vec<float> p = hn::MulAdd(z, hn::Set(tag, 1.3318635971870663e-08F), hn::Set(tag, 2.058316022157669e-05F));
+  Vec<float> q = hn::MulAdd(z, hn::Set(tag, 7.761838674014143e-07F), hn::Set(tag, 0.00032830607960931957F));
+  p = hn::MulAdd(p, z, hn::Set(tag, 0.0034940149635076523F));
+  q = hn::MulAdd(q, z, hn::Set(tag, 0.025870999321341515F));
+  p = hn::MulAdd(p, z, hn::Set(tag, 0.13379701972007751F));
+  q = hn::MulAdd(q, z, hn::Set(tag, 0.4671301543712616F));
+  const Vec<float> one = hn::Set(tag, 1.0F);
+  p = hn::Mul(hn::MulAdd(p, z, one), y);
+  const Vec<float> t = hn::Mul(p, reciprocal(Lane<float>(hn::MulAdd(q, z, one))).v);
+  return keep_nan<float>(x.v, hn::Max(hn::Neg(one), hn::Min(one, t)));
+}
+
 }  // namespace rapt::RAPT_TARGET
 
 namespace rapt {
