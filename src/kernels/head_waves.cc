@@ -12,8 +12,9 @@
 namespace rapt {
 namespace {
 
-constexpr std::int64_t kMapBlock = 128;                      // rows mapped by one task
-constexpr std::int64_t kWaveBytes = std::int64_t{24} << 20;  // mapped rows of one wave
+constexpr std::int64_t kMapBlock = 128;                       // rows mapped by one task
+constexpr std::int64_t kWaveBytes = std::int64_t{24} << 20;   // mapped rows of one wave,
+constexpr std::int64_t kThreadBytes = std::int64_t{3} << 20;  // or more, so that many threads all have work
 
 std::int64_t round_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -29,7 +30,8 @@ std::vector<T> padded_copy(const T* w, std::int64_t rows, std::int64_t cols, std
 }
 
 template <class T>
-HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow)
+HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow,
+                        std::int64_t more_bytes)
     : problem_(problem), kernels_(kernels), visibility_(problem) {
   for (const Operand& v : problem.v) value_dims_.push_back(v.dim);
   relative_dim_ = 1;
@@ -60,9 +62,10 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
                       (maps_relative_ ? problem.queries * relative_pad_ : 0);
   for (std::size_t n = 0; n < problem.v.size() && converts_values_; ++n) rows += problem.keys * value_pad(n);
   for (std::size_t n = 0; n < problem.v.size() && turns_values_; ++n) rows += turned_size(n);
-  const std::int64_t bytes = rows * static_cast<std::int64_t>(sizeof(T)) * (backward ? 2 : 1);
+  const std::int64_t bytes = rows * static_cast<std::int64_t>(sizeof(T)) * (backward ? 2 : 1) + more_bytes;
   const std::int64_t all = problem.batch * problem.heads;
-  wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
+  const std::int64_t limit = std::max(kWaveBytes, kThreadBytes * problem.threads);
+  wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(limit / bytes, 1, all);
   mapped_ = Buffer(static_cast<std::size_t>(rows * wave_size_) * sizeof(T));
   relative_indices();
 }

@@ -51,8 +51,9 @@ struct Head {
 template <class T>
 class HeadWaves {
  public:
-  // `narrow`: everything that is asked for is bf16, so that nothing is lost by products of bf16 numbers.
-  HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow);
+  // `narrow`: everything that is asked for is bf16, so that nothing is lost by products of bf16 numbers. `more_bytes`: what
+  // the caller needs for each head of a wave.
+  HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow, std::int64_t more_bytes = 0);
 
   bool maps_q() const { return maps_q_; }
   bool maps_k() const { return maps_k_; }

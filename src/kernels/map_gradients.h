@@ -4,6 +4,7 @@
 
 #include "kernels/gradient_sink.h"
 #include "kernels/head_waves.h"
+#include "kernels/parameter_sink.h"
 
 namespace rapt {
 

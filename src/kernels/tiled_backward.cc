@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -9,32 +8,14 @@
 #include "kernels/head_waves.h"
 #include "kernels/map_gradients.h"
 #include "kernels/parallel.h"
+#include "kernels/parameter_sink.h"
+#include "kernels/sharing.h"
 #include "kernels/storage.h"
 
 // The backward pass: which task adds what, where, and in which order. The order is fixed by the shapes alone, so the
 // result has the same bits on any number of threads.
 namespace rapt {
 namespace {
-
-constexpr std::int64_t kTableBytes = std::int64_t{16} << 20;  // the tasks' own copies of tables' gradients
-
-// Among the heads of a wave: how many share a head's matrix of an operand, and which of them it is.
-struct Sharing {
-  std::vector<std::int64_t> place, rank, count;
-  std::int64_t places = 0;
-
-  template <class T>
-  Sharing(const std::vector<Head<T>>& wave, const Operand& operand) {
-    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> seen;  // slice → place, count
-    for (const Head<T>& head : wave) {
-      auto [it, fresh] = seen.try_emplace(operand.slice(head.b, head.h), places, 0);
-      if (fresh) ++places;
-      place.push_back(it->second.first);
-      rank.push_back(it->second.second++);
-    }
-    for (const Head<T>& head : wave) count.push_back(seen[operand.slice(head.b, head.h)].second);
-  }
-};
 
 bool all_narrow(const std::vector<Operand>& grad_out, const Gradients& gradients) {
   bool all = (!gradients.q || gradients.q.dtype == Dtype::bf16) && (!gradients.k || gradients.k.dtype == Dtype::bf16);
@@ -50,7 +31,7 @@ class Backward {
            const Saved::Rows& rows, const Gradients& gradients)
       : p_(p),
         kernels_(active_kernels<T>()),
-        heads_(p, kernels_, true, all_narrow(grad_out, gradients)),
+        heads_(p, kernels_, true, all_narrow(grad_out, gradients), offset_bytes(p, gradients)),
         out_(out),
         grad_out_(grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),
@@ -60,7 +41,8 @@ class Backward {
         dbias_(gradients.bias, p.bias.group, p.threads) {
     for (std::size_t s = 0; s < p.v.size(); ++s)
       dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, p.threads);
-    for (const ParameterValue& value : p.parameters) parameters_.emplace_back(value, find(value), p.heads);
+    for (const ParameterValue& value : p.parameters)
+      parameters_.emplace_back(value, find(gradients, value), p.heads, p.threads);
     for (const Sink<T>& v : dv_) want_dv_ = want_dv_ || v.wanted();
     for (const ParameterSink<T>& s : parameters_) want_score_ = want_score_ || s.wanted();
     want_score_ =
@@ -69,13 +51,13 @@ class Backward {
     chunk_ = kernels_.backward_keys(prototype_);
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
     blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
-    serial_ = table_bytes() * chunks_ * heads_.wave_size() > kTableBytes;
   }
 
   void run() {
     if (want_score_) row_products();
     const std::int64_t total = p_.batch * p_.heads;
-    const std::vector<std::int64_t> order = head_order();
+    std::vector<std::int64_t> order(static_cast<std::size_t>(total));
+    std::iota(order.begin(), order.end(), 0);
     if (want_score_ || want_dv_)
       for (std::int64_t start = 0; start < total; start += heads_.wave_size())
         run_wave(order, start, std::min(heads_.wave_size(), total - start));
@@ -87,10 +69,18 @@ class Backward {
   }
 
  private:
-  View find(const ParameterValue& value) const {
-    for (const NamedGradient& g : gradients_.parameters)
+  static View find(const Gradients& gradients, const ParameterValue& value) {
+    for (const NamedGradient& g : gradients.parameters)
       if (g.name == value.spec->name) return g.value;
     return {};
+  }
+
+  // What the gradients of one head's tables take while they are added up.
+  static std::int64_t offset_bytes(const Problem& p, const Gradients& gradients) {
+    std::int64_t bytes = 0;
+    for (const ParameterValue& value : p.parameters)
+      if (find(gradients, value)) bytes += ParameterSink<T>::offset_bytes(p, value);
+    return bytes;
   }
 
   // Σ out∘grad_out of every row, over all value sets.
@@ -113,43 +103,9 @@ class Backward {
     });
   }
 
-  // Heads that share keys or values side by side. Where tables have gradients per head, all batches of a head together.
-  std::vector<std::int64_t> head_order() const {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(p_.batch * p_.heads));
-    std::iota(order.begin(), order.end(), 0);
-    if (serial_ && tables_per_head())
-      std::stable_sort(order.begin(), order.end(),
-                       [&](std::int64_t a, std::int64_t b) { return unit_of(a) < unit_of(b); });
-    return order;
-  }
-
-  // What one task's copies of the gradients of tables take.
-  std::int64_t table_bytes() const {
-    std::int64_t bytes = 0;
-    for (const ParameterSink<T>& s : parameters_)
-      if (s.wanted() && s.is_table()) bytes += s.private_bytes();
-    return bytes;
-  }
-
-  bool tables_per_head() const {
-    bool all = true;
-    for (const ParameterSink<T>& s : parameters_)
-      if (s.wanted() && s.is_table()) all = all && s.per_head();
-    return all;
-  }
-
-  // Serial tasks take whole units, so that heads that share keys and values never wait for another task.
-  std::int64_t unit_of(std::int64_t head) const {
-    std::int64_t group = p_.k.group;
-    for (const Operand& v : p_.v) group = std::max(group, v.group);
-    const std::int64_t h = head % p_.heads, b = head / p_.heads;
-    return tables_per_head() ? h / group : (b * p_.heads + h) / group;
-  }
-
   struct Item {
     std::size_t head = 0;
     std::int64_t chunk = 0;
-    std::size_t slot = 0;  // whose private parameter gradients it adds to
   };
 
   // What the kernel calls back with.
@@ -163,12 +119,15 @@ class Backward {
 
   void run_wave(const std::vector<std::int64_t>& order, std::int64_t start, std::int64_t count) {
     wave_ = heads_.prepare(order, start, count);
-    q_sharing_ = Sharing(wave_, p_.q);
-    k_sharing_ = Sharing(wave_, p_.k);
+    const auto sharing = [&](const Operand& operand) {
+      return Sharing(wave_.size(), [&](std::size_t n) { return operand.slice(wave_[n].b, wave_[n].h); });
+    };
+    q_sharing_ = sharing(p_.q);
+    k_sharing_ = sharing(p_.k);
     v_sharing_.clear();
-    for (const Operand& v : p_.v) v_sharing_.emplace_back(wave_, v);
+    for (const Operand& v : p_.v) v_sharing_.push_back(sharing(v));
     bias_sharing_.reset();
-    if (dbias_.wanted()) bias_sharing_ = Sharing(wave_, p_.bias);
+    if (dbias_.wanted()) bias_sharing_ = sharing(p_.bias);
     query_turns_ = std::make_unique<Turns>(q_sharing_->places * blocks_);
     key_turns_ = std::make_unique<Turns>(k_sharing_->places * chunks_);
     value_turns_.clear();
@@ -177,22 +136,16 @@ class Backward {
     map_gradients_ =
         std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
 
-    std::vector<std::vector<Item>> tasks;
-    if (serial_) serial_tasks(order, start, count, tasks);
-    else
-      for (std::int64_t c = 0; c < chunks_; ++c)
-        for (std::int64_t n = 0; n < count; ++n) tasks.push_back({{static_cast<std::size_t>(n), c, tasks.size()}});
-    for (ParameterSink<T>& s : parameters_) s.begin_wave(tasks.size(), serial_);
-
-    const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, static_cast<std::int64_t>(tasks.size())));
+    const std::int64_t tasks = chunks_ * count;
+    const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, tasks));
+    for (ParameterSink<T>& s : parameters_) s.begin_wave(wave_, prototype_, p_.queries + p_.keys - 1, workers);
     BackwardTask<T> sample;
     sample.head = &prototype_;
     while (static_cast<int>(workspaces_.size()) < workers)
       workspaces_.emplace_back(kernels_.backward_workspace(sample));
-    parallel_for(static_cast<std::int64_t>(tasks.size()), workers, [&](std::int64_t n, int worker) {
+    parallel_for(tasks, workers, [&](std::int64_t n, int worker) {
       try {
-        for (const Item& item : tasks[static_cast<std::size_t>(n)])
-          run_item(item, workspaces_[static_cast<std::size_t>(worker)]);
+        run_item({static_cast<std::size_t>(n % count), n / count}, worker);
       } catch (...) {
         abandon_turns();
         throw;
@@ -207,29 +160,10 @@ class Backward {
     key_turns_->abandon();
     for (const auto& turns : value_turns_) turns->abandon();
     if (bias_turns_) bias_turns_->abandon();
+    for (ParameterSink<T>& s : parameters_) s.abandon();
   }
 
-  // One task for each part of the units, its heads and their chunks one after the other.
-  void serial_tasks(const std::vector<std::int64_t>& order, std::int64_t start, std::int64_t count,
-                    std::vector<std::vector<Item>>& tasks) const {
-    std::vector<std::int64_t> units;
-    for (std::int64_t n = 0; n < count; ++n) units.push_back(unit_of(order[static_cast<std::size_t>(start + n)]));
-    std::vector<std::int64_t> distinct = units;
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    std::int64_t parts = static_cast<std::int64_t>(distinct.size());
-    if (!tables_per_head()) {
-      parts = std::clamp<std::int64_t>(kTableBytes / std::max<std::int64_t>(table_bytes(), 1), 1, parts);
-    }
-    tasks.resize(static_cast<std::size_t>(parts));
-    for (std::int64_t n = 0; n < count; ++n) {
-      const auto unit =
-          std::lower_bound(distinct.begin(), distinct.end(), units[static_cast<std::size_t>(n)]) - distinct.begin();
-      const auto part = static_cast<std::size_t>(unit * parts / static_cast<std::int64_t>(distinct.size()));
-      for (std::int64_t c = 0; c < chunks_; ++c) tasks[part].push_back({static_cast<std::size_t>(n), c, part});
-    }
-  }
-
-  void run_item(const Item& item, const Buffer& workspace) {
+  void run_item(const Item& item, int worker) {
     const Head<T>& head = wave_[item.head];
     HeadTask<T> head_task = head.task;
     Order order;
@@ -237,9 +171,7 @@ class Backward {
     order.head = &head;
     order.item = item;
     const Sharing& qs = *q_sharing_;
-    // Tasks of a serial wave run head by head, others chunk by chunk.
-    order.query_ordinal =
-        serial_ ? qs.rank[item.head] * chunks_ + item.chunk : item.chunk * qs.count[item.head] + qs.rank[item.head];
+    order.query_ordinal = item.chunk * qs.count[item.head] + qs.rank[item.head];
 
     BackwardTask<T> task;
     task.head = &head_task;
@@ -281,12 +213,10 @@ class Backward {
     }
     double value_grads[kMaxSlots] = {};
     task.value_grads = value_grads;
-    for (std::size_t n = 0; n < parameters_.size(); ++n)
-      parameters_[n].bind(p_.parameters[n].first_slot, item.slot, head.h, head_task, task);
-    task.workspace = workspace.as<char>();
+    for (ParameterSink<T>& s : parameters_) s.bind(item.head, worker, head_task, task);
+    task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.backward(task);
-    for (std::size_t n = 0; n < parameters_.size(); ++n)
-      parameters_[n].add_values(p_.parameters[n].first_slot, item.slot, head.h, value_grads);
+    for (ParameterSink<T>& s : parameters_) s.finish_task(item.head, item.chunk, worker, value_grads);
   }
 
   std::int64_t bias_place(const Order& o, std::int64_t block) const {
@@ -352,7 +282,7 @@ class Backward {
   Sink<T> dq_, dk_, dbias_;
   std::vector<Sink<T>> dv_;
   std::vector<ParameterSink<T>> parameters_;
-  bool want_dv_ = false, want_score_ = false, serial_ = false;
+  bool want_dv_ = false, want_score_ = false;
   HeadTask<T> prototype_;
   std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
   std::vector<T> delta_;

@@ -19,7 +19,10 @@ template <class T>
 class BackwardChunk {
  public:
   BackwardChunk(Arena& arena, const BackwardTask<T>& task)
-      : task_(task), head_(*task.head), columns_(columns_for<T>(head_.queries)), scores_(arena, head_, columns_, true) {
+      : task_(task),
+        head_(*task.head),
+        columns_(columns_for<T>(head_.queries)),
+        scores_(arena, head_, columns_, chunk_keys(head_)) {
     const std::int64_t keys = chunk_keys(head_);
     dim_pad_ = scores_.dim_pad();
     keys_ = arena.take<T>(keys * dim_pad_);
@@ -56,7 +59,10 @@ class BackwardChunk {
       if (task_.enter_block) task_.enter_block(task_.order, n);
       const bool touched = run_block(n);
       if (task_.begin_block) task_.begin_block(task_.order, n);
-      if (touched) add_query_gradients(n);
+      if (touched) {
+        add_query_gradients(n);
+        scores_.add_to_tables();
+      }
       if (task_.end_block) task_.end_block(task_.order, n);
     }
     // The queries of pair products do not have the scale in them.
@@ -115,7 +121,7 @@ class BackwardChunk {
     const std::int64_t first = block * kMostColumns<T>;
     const int count = static_cast<int>(head_.queries - first < columns_ ? head_.queries - first : columns_);
     if (!load_queries(first, count)) return false;
-    scores_.begin_block_backward();
+    scores_.begin_block_backward(task_.first_key, task_.count);
     for (std::int64_t j = 0; j < task_.count; j += kTileKeys) {
       const int keys = static_cast<int>(task_.count - j < kTileKeys ? task_.count - j : kTileKeys);
       if (scores_.visible(task_.first_key + j, keys) == Visible::none) continue;

@@ -16,7 +16,7 @@ class ForwardBlock {
         head_(*task.head),
         columns_(columns_for<T>(task.count)),
         narrow_(head_.queries <= kNarrow),
-        scores_(arena, head_, columns_, false),
+        scores_(arena, head_, columns_, 0),
         statistics_(arena, task_.statistics, columns_) {
     tile_ = arena.take<T>(kTileKeys * columns_);
     if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * columns_);

@@ -35,9 +35,11 @@ struct RelativeTable {
   const std::int32_t* index = nullptr;  // [offsets]
   std::int64_t zero = 0;                // where offset 0 stands in index
   std::int64_t rows = 0;
-  bool identity = false;         // index[n] = index[0] + n
-  T* grad = nullptr;             // relative_vector: [rows][dim], added to
-  double* value_grad = nullptr;  // relative_value: [rows], added to
+  bool identity = false;  // index[n] = index[0] + n
+  // Added to: by row of the table, [rows][dim] and [rows], or by offset (from the lowest on).
+  bool grad_by_offset = false;
+  T* grad = nullptr;             // relative_vector
+  double* value_grad = nullptr;  // relative_value
 };
 
 // Everything about one batch and head that the tiles need.
@@ -133,7 +135,7 @@ struct BackwardTask {
   const T* row_sum = nullptr;
   const T* delta = nullptr;  // [queries]: Σ out∘grad_out
   // Called with the index of each block of queries, in order: before its tiles are computed, around the adding of its
-  // part of dq, and after.
+  // part of dq and of tables by offset, and after.
   void* order = nullptr;
   void (*enter_block)(void* order, std::int64_t block) = nullptr;
   void (*begin_block)(void* order, std::int64_t block) = nullptr;

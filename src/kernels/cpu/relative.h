@@ -67,9 +67,9 @@ void unshear_add(const T* from, int keys, int columns, T* to) {
 template <class T>
 class RelativeSlot {
  public:
-  // Memory for tiles of at most `keys` keys. `backward`: for gradients too.
+  // Memory for tiles of at most `keys` keys. For gradients too, where there are chunks of keys.
   void allocate(Arena& arena, const HeadTask<T>& head, const RelativeTable<T>& table, int keys, int columns,
-                bool backward) {
+                std::int64_t chunk_keys) {
     head_ = &head;
     table_ = &table;
     columns_ = columns;
@@ -82,11 +82,13 @@ class RelativeSlot {
       gathered_ = arena.take<T>(offsets * dim_pad_);
       products_ = arena.take<T>(offsets * columns);
     }
-    if (backward) {
+    if (chunk_keys > 0) {
       grads_ = arena.take<T>((vectors || table.along != Along::position ? rows * columns : offsets) + kLanes<T>);
       if (vectors && table.along == Along::position) {
         spread_ = arena.take<T>(offsets * columns);
-        row_grads_ = arena.take<T>(offsets * dim_pad_);
+        block_grads_ = arena.take<T>((chunk_keys + columns - 1) * dim_pad_);
+      } else if (table.along == Along::position) {
+        block_sums_ = arena.take<double>(chunk_keys + columns - 1);
       }
     }
   }
@@ -144,6 +146,30 @@ class RelativeSlot {
     out.stride = constant_ ? 0 : columns_;
   }
 
+  // Before a block of queries meets a chunk of keys.
+  void begin_block(std::int64_t first_key, std::int64_t keys) {
+    block_lowest_ = first_key - first_query_ - (columns_ - 1);
+    block_offsets_ = keys + columns_ - 1;
+    if (block_grads_ && table_->grad)
+      for (std::int64_t n = 0; n < block_offsets_ * dim_pad_; ++n) block_grads_[n] = 0;
+    if (block_sums_ && table_->value_grad)
+      for (std::int64_t n = 0; n < block_offsets_; ++n) block_sums_[n] = 0;
+    clear_grads(true);
+  }
+
+  // After the block: what its offsets have goes to the table. Where that is by offset, nobody else adds to these meanwhile.
+  void add_to_table() const {
+    for (std::int64_t r = 0; r < block_offsets_; ++r) {
+      const std::int64_t offset = block_lowest_ + r;
+      if (offset <= -head_->queries || offset >= head_->keys) continue;  // of padding
+      const std::int64_t row = table_->grad_by_offset ? offset + table_->zero : row_of(offset);
+      if (block_sums_ && table_->value_grad) table_->value_grad[row] += block_sums_[r];
+      if (!block_grads_ || !table_->grad) continue;
+      T* to = table_->grad + row * head_->relative_dim;
+      for (int d = 0; d < head_->relative_dim; ++d) to[d] += block_grads_[r * dim_pad_ + d];
+    }
+  }
+
   // Before a tile (or, on a grid, before a block of queries): no gradient yet.
   void clear_grads(bool block) {
     if (block) waiting_ = 0;
@@ -160,14 +186,14 @@ class RelativeSlot {
     if (table_->along != Along::position) return;
     if (table_->role == Role::relative_value) {
       if (!table_->value_grad) return;
-      for (int x = 0; x < keys_ + columns_ - 1; ++x)
-        table_->value_grad[row_of(first_key_ + keys_ - 1 - first_query_ - x)] += static_cast<double>(grads_[x]);
+      double* last = block_sums_ + (first_key_ + keys_ - 1 - first_query_ - block_lowest_);
+      for (int x = 0; x < keys_ + columns_ - 1; ++x) last[-x] += static_cast<double>(grads_[x]);
       return;
     }
     const std::int64_t lowest = first_key_ - first_query_ - (columns_ - 1);
     if (constant_) {
       flush(dq_rows);
-      pass_on(lowest, 1, grads_, dq_rows);
+      pass_on(first_key_ + keys_ - 1 - first_query_, 1, grads_, dq_rows);  // the one offset that is never of padding
       return;
     }
     // Offsets that the next tile also touches wait for it: each is multiplied once.
@@ -252,10 +278,9 @@ class RelativeSlot {
                 .a_col = 1,
                 .b = q_rows_,
                 .b_row = dim_pad_,
-                .c = row_grads_,
+                .c = block_grads_ + (lowest - block_lowest_) * dim_pad_,
                 .c_row = dim_pad_,
-                .accumulate = false});
-    for (int r = 0; r < rows; ++r) add_table_grad(row_of(lowest + r), row_grads_ + r * dim_pad_);
+                .accumulate = true});
   }
 
   void flush(T* dq_rows) {
@@ -285,11 +310,6 @@ class RelativeSlot {
     const T* from = table_->table + row * head_->relative_dim;
     for (int d = 0; d < head_->relative_dim; ++d) to[d] = from[d];
     for (std::int64_t d = head_->relative_dim; d < dim_pad_; ++d) to[d] = 0;
-  }
-
-  void add_table_grad(std::int64_t row, const T* from) const {
-    T* to = table_->grad + row * head_->relative_dim;
-    for (int d = 0; d < head_->relative_dim; ++d) to[d] += from[d];
   }
 
   // The table's rows for these offsets: as they lie, where they follow each other, else copied.
@@ -340,12 +360,15 @@ class RelativeSlot {
   const T* q_rows_ = nullptr;
   const T* q_columns_ = nullptr;
   const T* axis_ = nullptr;
-  T* values_ = nullptr;     // what the score reads
-  T* grads_ = nullptr;      // the same shape
-  T* products_ = nullptr;   // [offsets][columns]: queries times the table's vectors
-  T* gathered_ = nullptr;   // [offsets][dim_pad]
-  T* spread_ = nullptr;     // [offsets][columns]
-  T* row_grads_ = nullptr;  // [offsets][dim_pad]
+  T* values_ = nullptr;    // what the score reads
+  T* grads_ = nullptr;     // the same shape
+  T* products_ = nullptr;  // [offsets][columns]: queries times the table's vectors
+  T* gathered_ = nullptr;  // [offsets][dim_pad]
+  T* spread_ = nullptr;    // [offsets][columns]
+  // Of one block of queries and one chunk of keys, by offset from block_lowest_ on.
+  T* block_grads_ = nullptr;      // [block_offsets][dim_pad]
+  double* block_sums_ = nullptr;  // [block_offsets]
+  std::int64_t block_lowest_ = 0, block_offsets_ = 0;
   std::ptrdiff_t source_stride_ = 0;
 };
 

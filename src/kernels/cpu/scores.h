@@ -35,7 +35,9 @@ struct Strip {
 template <class T>
 class Scores {
  public:
-  Scores(Arena& arena, const HeadTask<T>& head, int columns, bool backward) : head_(head), columns_(columns) {
+  // `chunk_keys`: how many keys the gradients of one task are of; 0: there are none.
+  Scores(Arena& arena, const HeadTask<T>& head, int columns, std::int64_t chunk_keys) : head_(head), columns_(columns) {
+    const bool backward = chunk_keys > 0;
     dim_pad_ = padded<T>(head.dim);
     relative_pad_ = padded<T>(head.relative_dim);
     q_rows_ = arena.take<T>(columns_ * dim_pad_);
@@ -71,7 +73,7 @@ class Scores {
       key_col_index_ = arena.take<std::int32_t>(kTileKeys);
     }
     for (int s = 0; s < head.slots; ++s)
-      if (head.relative[s].table) slots_[s].allocate(arena, head, head.relative[s], kTileKeys, columns, backward);
+      if (head.relative[s].table) slots_[s].allocate(arena, head, head.relative[s], kTileKeys, columns, chunk_keys);
   }
 
   // The plain product with the scale folded into the queries: no hook touches the scores.
@@ -234,13 +236,18 @@ class Scores {
       if (head_.relative[s].table) slots_[s].finish_tile(dr_rows);
   }
 
-  void begin_block_backward() {
+  void begin_block_backward(std::int64_t first_key, std::int64_t keys) {
     for (int s = 0; s < head_.slots; ++s)
-      if (head_.relative[s].table) slots_[s].clear_grads(true);
+      if (head_.relative[s].table) slots_[s].begin_block(first_key, keys);
   }
   void end_block_backward(T* dr_rows) {
     for (int s = 0; s < head_.slots; ++s)
       if (head_.relative[s].table) slots_[s].finish_block(count_, dr_rows);
+  }
+
+  void add_to_tables() const {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].add_to_table();
   }
 
   PairTile<T> pair_tile(int keys, const T* key_rows, std::ptrdiff_t key_stride) const {
