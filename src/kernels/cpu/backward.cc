@@ -88,9 +88,10 @@ class BackwardChunk {
   }
 
   bool load_queries(std::int64_t first, int count) {
-    scores_.set_queries(first, count);
+    scores_.set_visible(first, count);
     const std::int64_t stop = task_.first_key + task_.count;
     if (scores_.first_key() >= stop || scores_.last_key() <= task_.first_key) return false;
+    scores_.load_queries();
     block_finite_ = finite_ && all_finite(scores_.q_rows(), columns_ * dim_pad_);
     for (int s = 0; s < head_.sets; ++s) {
       const std::int64_t pad = value_stride_[s];
@@ -138,7 +139,9 @@ class BackwardChunk {
 
   void run_tile(std::int64_t offset, int keys) {
     const std::int64_t first = task_.first_key + offset;
-    if (head_.normalizer == Normalizer::argmax) {
+    const bool hard = head_.normalizer == Normalizer::argmax;
+    if (hard) {
+      find_strips(true, keys);
       for (int j = 0; j < keys; ++j)
         for (int c = 0; c < columns_; ++c) {
           const T chosen = inverse_[c];
@@ -150,41 +153,69 @@ class BackwardChunk {
                    task_.dbias_stride, scores_.count(), keys);
       scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pair_rows(offset));
       clamp_if_needed(keys);
-      weights_from_scores(tile_, keys, columns_, max_, inverse_);
+      find_strips(head_.pairs || scores_.is_whole(), keys);
+      for (int n = 0; n < strip_count_; ++n) {
+        const Strip& strip = strips_[n];
+        weights_from_scores(tile_ + strip.begin * columns_ + strip.column, strip.end - strip.begin, strip.columns,
+                            columns_, max_ + strip.column, inverse_ + strip.column);
+        scores_.clear_outside(tile_, strip);
+      }
     }
     // Where something is not finite, zeros must stay zeros: the careful product does that.
     const bool pairs = head_.pairs && block_finite_;
     if (task_.want_dv && pairs) value_gradient_of_pairs(offset, keys);
-    else if (task_.want_dv)
-      for (int s = 0; s < head_.sets; ++s)
-        multiply({.m = keys,
-                  .n = value_stride_[s],
-                  .k = columns_,
-                  .a = tile_,
-                  .a_row = columns_,
-                  .a_col = 1,
-                  .b = grad_rows_[s],
-                  .b_row = value_stride_[s],
-                  .c = dv_[s] + offset * value_stride_[s],
-                  .c_row = value_stride_[s],
-                  .accumulate = true});
-    if (!task_.want_score || head_.normalizer == Normalizer::argmax) return;
+    else if (task_.want_dv) value_gradient(offset);
+    if (!task_.want_score || hard) return;
     if (head_.pairs) weight_gradient_of_pairs(offset, keys);
-    for (int s = 0; s < head_.sets && !head_.pairs; ++s)
-      product<T>({.m = keys,
-                  .n = columns_,
-                  .k = head_.value_dim[s],
-                  .a = values_[s] + offset * value_stride_[s],
-                  .a_row = value_stride_[s],
-                  .a_col = 1,
-                  .b = grad_columns_[s],
-                  .b_row = columns_,
-                  .c = grad_tile_,
-                  .c_row = columns_,
-                  .accumulate = s > 0});
-    score_gradient(keys);
+    else weight_gradient(offset);
+    for (int n = 0; n < strip_count_; ++n) score_gradient(strips_[n]);
     scores_.tile_backward(grad_tile_, task_.dbias, task_.dbias_stride, task_.dbias_first, dr_, task_.value_grads);
     if (head_.content) content_gradient(offset, keys);
+  }
+
+  // The parts of the tile that anybody sees: at the edge of a mask strips of columns, each with its own rows.
+  void find_strips(bool whole, int keys) {
+    strip_count_ = 0;
+    if (whole) strips_[strip_count_++] = {0, columns_, 0, keys};
+    for (int c = 0; c < columns_ && !whole; c += kStrip<T>) strips_[strip_count_++] = scores_.strip_at(c);
+  }
+
+  // dV += P·dO.
+  void value_gradient(std::int64_t offset) {
+    for (int s = 0; s < head_.sets; ++s)
+      for (int n = 0; n < strip_count_; ++n) {
+        const Strip& strip = strips_[n];
+        multiply({.m = strip.end - strip.begin,
+                  .n = value_stride_[s],
+                  .k = strip.columns,
+                  .a = tile_ + strip.begin * columns_ + strip.column,
+                  .a_row = columns_,
+                  .a_col = 1,
+                  .b = grad_rows_[s] + strip.column * value_stride_[s],
+                  .b_row = value_stride_[s],
+                  .c = dv_[s] + (offset + strip.begin) * value_stride_[s],
+                  .c_row = value_stride_[s],
+                  .accumulate = true});
+      }
+  }
+
+  // dP = V·dOᵀ.
+  void weight_gradient(std::int64_t offset) {
+    for (int s = 0; s < head_.sets; ++s)
+      for (int n = 0; n < strip_count_; ++n) {
+        const Strip& strip = strips_[n];
+        product<T>({.m = strip.end - strip.begin,
+                    .n = strip.columns,
+                    .k = head_.value_dim[s],
+                    .a = values_[s] + (offset + strip.begin) * value_stride_[s],
+                    .a_row = value_stride_[s],
+                    .a_col = 1,
+                    .b = grad_columns_[s] + strip.column,
+                    .b_row = columns_,
+                    .c = grad_tile_ + strip.begin * columns_ + strip.column,
+                    .c_row = columns_,
+                    .accumulate = s > 0});
+      }
   }
 
   void clamp_if_needed(int keys) {
@@ -194,17 +225,18 @@ class BackwardChunk {
   }
 
   // P∘(dP − Δ); a pair without weight has no gradient, whatever its values are.
-  void score_gradient(int keys) {
+  void score_gradient(const Strip& strip) {
     const Tag<T> tag;
-    for (int c = 0; c < columns_; c += kLanes<T>) {
+    for (int c = strip.column; c < strip.column + strip.columns; c += kLanes<T>) {
       const Vec<T> delta = hn::LoadU(tag, delta_ + c);
-      for (int j = 0; j < keys; ++j) {
+      for (int j = strip.begin; j < strip.end; ++j) {
         const Vec<T> p = hn::LoadU(tag, tile_ + j * columns_ + c);
         T* g = grad_tile_ + j * columns_ + c;
         const Vec<T> ds = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
         hn::StoreU(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), ds), tag, g);
       }
     }
+    scores_.clear_outside(grad_tile_, strip);
   }
 
   void content_gradient(std::int64_t offset, int keys) {
@@ -224,30 +256,34 @@ class BackwardChunk {
       content_gradient_of_pairs(offset, keys);
       return;
     }
-    if (task_.want_dk)
-      multiply({.m = keys,
-                .n = dim_pad_,
-                .k = columns_,
-                .a = grad_tile_,
-                .a_row = columns_,
-                .a_col = 1,
-                .b = scores_.q_rows(),
-                .b_row = dim_pad_,
-                .c = dk,
-                .c_row = dim_pad_,
-                .accumulate = true});
-    if (task_.dq)
-      multiply({.m = columns_,
-                .n = dim_pad_,
-                .k = keys,
-                .a = grad_tile_,
-                .a_row = 1,
-                .a_col = columns_,
-                .b = k,
-                .b_row = dim_pad_,
-                .c = dq_,
-                .c_row = dim_pad_,
-                .accumulate = true});
+    for (int n = 0; n < strip_count_; ++n) {
+      const Strip& strip = strips_[n];
+      const T* grads = grad_tile_ + strip.begin * columns_ + strip.column;
+      if (task_.want_dk)
+        multiply({.m = strip.end - strip.begin,
+                  .n = dim_pad_,
+                  .k = strip.columns,
+                  .a = grads,
+                  .a_row = columns_,
+                  .a_col = 1,
+                  .b = scores_.q_rows() + strip.column * dim_pad_,
+                  .b_row = dim_pad_,
+                  .c = dk + strip.begin * dim_pad_,
+                  .c_row = dim_pad_,
+                  .accumulate = true});
+      if (task_.dq)
+        multiply({.m = strip.columns,
+                  .n = dim_pad_,
+                  .k = strip.end - strip.begin,
+                  .a = grads,
+                  .a_row = 1,
+                  .a_col = columns_,
+                  .b = k + strip.begin * dim_pad_,
+                  .b_row = dim_pad_,
+                  .c = dq_ + strip.column * dim_pad_,
+                  .c_row = dim_pad_,
+                  .accumulate = true});
+    }
   }
 
   void take_pairs(Arena& arena, std::int64_t keys) {
@@ -423,6 +459,8 @@ class BackwardChunk {
   PairSet* sets_ = nullptr;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
+  Strip strips_[kMostColumns<T> / kStrip<T>];
+  int strip_count_ = 0;
   T* keys_ = nullptr;  // [count][dim_pad]
   T* dk_ = nullptr;
   T* dq_ = nullptr;          // [columns][dim_pad]

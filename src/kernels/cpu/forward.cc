@@ -41,7 +41,8 @@ class ForwardBlock {
   }
 
   void begin() {
-    scores_.set_queries(task_.first_query, static_cast<int>(task_.count));
+    scores_.set_visible(task_.first_query, static_cast<int>(task_.count));
+    scores_.load_queries();
     restart();
   }
 
@@ -467,7 +468,7 @@ class ForwardBlock {
     for_each_tile(task_.key_end, [&](std::int64_t first, int keys) {
       if (!hard) {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
-        weights_from_scores(tile_, keys, columns_, max_, correction_);
+        weights_from_scores(tile_, keys, columns_, columns_, max_, correction_);
       }
       if (!hard) transpose(tile_, columns_, keys, columns_, turned_, kTileKeys);
       for (std::int64_t i = begin; i < end; ++i) {

@@ -85,21 +85,10 @@ class Scores {
     return false;
   }
 
-  void set_queries(std::int64_t first, int count) {
+  // Which keys the queries of the next block see.
+  void set_visible(std::int64_t first, int count) {
     first_query_ = first;
     count_ = count;
-    T factor = folds_scale() ? head_.scale : T(1);
-    if (head_.pairs) factor = set_query_pairs(factor);
-    load_rows(head_.q, first, count, head_.dim, q_rows_, dim_pad_);
-    clear_rows(q_rows_, dim_pad_);
-    if (factor != T(1))
-      for (std::int64_t n = 0; n < count * dim_pad_; ++n) q_rows_[n] *= factor;
-    if (!head_.pairs) transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
-    if (r_rows_) {
-      load_rows(head_.q_relative, first, count, head_.relative_dim, r_rows_, relative_pad_);
-      clear_rows(r_rows_, relative_pad_);
-      transpose(r_rows_, relative_pad_, columns_, head_.relative_dim, r_columns_, columns_);
-    }
     head_.ranges(head_.visibility, head_.b, first, count, begin_, end_);
     first_key_ = head_.keys;
     last_key_ = 0;
@@ -117,14 +106,30 @@ class Scores {
       begin_[c] = begin_[count - 1];
       end_[c] = end_[count - 1];
     }
+  }
+
+  // The rows of the block that set_visible() was called with.
+  void load_queries() {
+    T factor = folds_scale() ? head_.scale : T(1);
+    if (head_.pairs) factor = set_query_pairs(factor);
+    load_rows(head_.q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
+    clear_rows(q_rows_, dim_pad_);
+    if (factor != T(1))
+      for (std::int64_t n = 0; n < count_ * dim_pad_; ++n) q_rows_[n] *= factor;
+    if (!head_.pairs) transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
+    if (r_rows_) {
+      load_rows(head_.q_relative, first_query_, count_, head_.relative_dim, r_rows_, relative_pad_);
+      clear_rows(r_rows_, relative_pad_);
+      transpose(r_rows_, relative_pad_, columns_, head_.relative_dim, r_columns_, columns_);
+    }
     if (head_.grid)
       for (int c = 0; c < columns_; ++c) {
-        const std::int64_t i = c < count ? first + c : first + count - 1;
+        const std::int64_t i = c < count_ ? first_query_ + c : first_query_ + count_ - 1;
         query_row_[c] = static_cast<T>(i / head_.grid_cols);
         query_col_[c] = static_cast<T>(i % head_.grid_cols);
       }
     for (int s = 0; s < head_.slots; ++s)
-      if (head_.relative[s].table) slots_[s].set_queries(first, r_rows_, r_columns_, query_row_, query_col_);
+      if (head_.relative[s].table) slots_[s].set_queries(first_query_, r_rows_, r_columns_, query_row_, query_col_);
   }
 
   // The keys that any query of the block sees: [first_key, last_key).
@@ -138,11 +143,14 @@ class Scores {
                               {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
   }
 
+  // Every query sees the whole tile.
+  bool is_whole() const { return full_begin_ <= tile_first_ && tile_first_ + tile_keys_ <= full_end_; }
+
   // The rows of the current tile that some query of a strip of columns may see.
   Strip strip_at(int column) const {
     const int columns = columns_ - column < kStrip<T> ? columns_ - column : kStrip<T>;
     Strip strip{column, columns, 0, tile_keys_};
-    if (full_begin_ <= tile_first_ && tile_first_ + tile_keys_ <= full_end_) return strip;
+    if (is_whole()) return strip;
     std::int64_t begin = tile_keys_;
     std::int64_t end = 0;
     for (int c = column; c < column + columns; ++c) {
@@ -520,7 +528,7 @@ class Scores {
         for (int j = 0; j < tile_keys_; ++j)
           if (!row[j]) scores[static_cast<std::ptrdiff_t>(j) * columns_ + c] = -kInfinity<T>;
       }
-    if (tile_first_ >= full_begin_ && tile_first_ + tile_keys_ <= full_end_) return;
+    if (is_whole()) return;
     // Places within the tile are small, so they are exact in any type.
     for (int c = 0; c < columns_; ++c) {
       low_[c] = static_cast<T>(

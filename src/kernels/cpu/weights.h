@@ -49,15 +49,15 @@ void clamp_scores(T* scores, std::int64_t count) {
   }
 }
 
-// scores [keys][columns] → weights e^{score − max} · factor, in place.
+// scores [keys][stride] → weights e^{score − max} · factor, in place, of the first columns.
 template <class T>
-void weights_from_scores(T* scores, int keys, int columns, const T* row_max, const T* factor) {
+void weights_from_scores(T* scores, int keys, int columns, int stride, const T* row_max, const T* factor) {
   const Tag<T> tag;
   for (int c = 0; c < columns; c += kLanes<T>) {
     const Vec<T> shift = shift_of<T>(hn::LoadU(tag, row_max + c));
     const Vec<T> f = hn::LoadU(tag, factor + c);
     T* s = scores + c;
-    for (int j = 0; j < keys; ++j, s += columns) {
+    for (int j = 0; j < keys; ++j, s += stride) {
       // A hidden pair has weight 0 even in a row whose sum is NaN.
       const Vec<T> e = exp_weight(hn::Sub(hn::LoadU(tag, s), shift));
       hn::StoreU(hn::IfThenZeroElse(hn::Eq(e, hn::Zero(tag)), hn::Mul(e, f)), tag, s);
