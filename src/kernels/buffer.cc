@@ -1,5 +1,9 @@
+#include <array>
+#include <bit>
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "kernels/head_waves.h"
 
@@ -23,32 +27,99 @@ bool is_mapped(std::size_t bytes) {
 #endif
 }
 
+void* allocate(std::size_t bytes) {
+#if defined(__linux__)
+  if (is_mapped(bytes)) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    if (bytes >= kManyPages) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish; small pages do as well
+    return memory;
+  }
+#endif
+  void* memory = std::aligned_alloc(64, bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void release(void* memory, std::size_t bytes) {
+#if defined(__linux__)
+  if (is_mapped(bytes)) {
+    munmap(memory, bytes);
+    return;
+  }
+#endif
+  std::free(memory);
+}
+
+// Pieces of middle size are kept for the next call: new ones cost a page fault for every 4 KiB. Larger ones go back to the
+// system at once, and of the others no more than kKeep stay, so that memory is what the paths promise.
+class Kept {
+ public:
+  static constexpr std::size_t kSmallest = std::size_t{1} << 15;
+  static constexpr std::size_t kLargest = std::size_t{1} << 23;
+  static constexpr std::size_t kKeep = std::size_t{24} << 20;
+
+  ~Kept() {
+    for (std::size_t n = 0; n < pieces_.size(); ++n)
+      for (void* memory : pieces_[n]) release(memory, kSmallest << n);
+  }
+
+  static bool keeps(std::size_t bytes) { return bytes >= kSmallest && bytes <= kLargest; }
+
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    std::vector<void*>& pieces = pieces_[place(bytes)];
+    if (pieces.empty()) return nullptr;
+    void* memory = pieces.back();
+    pieces.pop_back();
+    total_ -= bytes;
+    return memory;
+  }
+
+  bool give(void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (total_ + bytes > kKeep) return false;
+    pieces_[place(bytes)].push_back(memory);
+    total_ += bytes;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = std::bit_width(kLargest / kSmallest);
+  static std::size_t place(std::size_t bytes) {
+    return static_cast<std::size_t>(std::bit_width(bytes / kSmallest)) - 1;
+  }
+
+  std::mutex mutex_;
+  std::array<std::vector<void*>, kPlaces> pieces_;  // of kSmallest · 2ⁿ bytes
+  std::size_t total_ = 0;
+};
+
+Kept& kept() {
+  static Kept instance;
+  return instance;
+}
+
+// What is really asked for: room to read a vector past the end, in sizes that find each other again.
+std::size_t whole_size(std::size_t bytes) {
+  const std::size_t padded = (bytes + 127) / 64 * 64;
+  return Kept::keeps(padded) ? std::bit_ceil(padded) : padded;
+}
+
 }  // namespace
 
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-#if defined(__linux__)
-  if (is_mapped(bytes)) {
-    void* memory = mmap(nullptr, bytes + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    if (bytes >= kManyPages) madvise(memory, bytes + 64, MADV_HUGEPAGE);  // a wish; small pages do as well
-    data_ = memory;
-    return;
-  }
-#endif
-  data_ = std::aligned_alloc(64, (bytes + 127) / 64 * 64);
-  if (data_ == nullptr) throw std::bad_alloc();
+  const std::size_t whole = whole_size(bytes);
+  if (Kept::keeps(whole)) data_ = kept().take(whole);
+  if (data_ == nullptr) data_ = allocate(whole);
 }
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-#if defined(__linux__)
-  if (is_mapped(bytes_)) {
-    munmap(data_, bytes_ + 64);
-    return;
-  }
-#endif
-  std::free(data_);
+  const std::size_t whole = whole_size(bytes_);
+  if (Kept::keeps(whole) && kept().give(data_, whole)) return;
+  release(data_, whole);
 }
 
 }  // namespace rapt

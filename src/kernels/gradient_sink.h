@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/kernels.h"
 #include "kernels/head_waves.h"
 #include "kernels/parallel.h"
 #include "kernels/storage.h"
@@ -38,7 +39,7 @@ class Sink {
   void finish() {
     if (!wanted() || view_.dtype == dtype_of<T>()) return;
     for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t r, T* row) {
-      store_row(row, operand_.dim, matrix_of(view_, b, h), r);
+      active_kernels<T>().store_row(row, operand_.dim, matrix_of(view_, b, h), r);
     });
   }
 

@@ -10,8 +10,7 @@
 
 namespace rapt {
 
-// Memory aligned for vectors, not initialised. Large pieces go back to the system at once: an allocator that keeps them
-// would hold more than the paths promise.
+// Memory aligned for vectors, not initialised.
 class Buffer {
  public:
   explicit Buffer(std::size_t bytes = 0);

@@ -1,6 +1,7 @@
 #include "kernels/parallel.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -38,6 +39,8 @@ void pause_processor() {
 #endif
 }
 
+constexpr std::chrono::microseconds kAwake{100};  // a thread looks for the next job so long before it sleeps
+
 // Threads that live as long as the process and sleep between jobs. One job at a time: a second caller, or a task that
 // itself calls parallel_for, works alone, which is correct and cannot deadlock.
 class Pool {
@@ -57,66 +60,60 @@ class Pool {
       job.work(0);
       return;
     }
-    grow(threads - 1);
-    {
-      const std::lock_guard lock(mutex_);
-      job_ = &job;
-      wanted_ = threads - 1;
-      joined_ = 0;
-      running_.store(0, std::memory_order_relaxed);
-      generation_.fetch_add(1, std::memory_order_release);
+    while (static_cast<int>(threads_.size()) < threads - 1) threads_.emplace_back([this] { loop(); });
+    wanted_ = threads - 1;
+    joined_.store(0, std::memory_order_relaxed);
+    job_.store(&job);
+    generation_.fetch_add(1);
+    if (sleepers_.load() > 0) {
+      { const std::lock_guard lock(mutex_); }  // nobody is between looking and sleeping
+      wake_.notify_all();
     }
-    wake_.notify_all();
     job.work(0);
-    {
-      const std::lock_guard lock(mutex_);
-      job_ = nullptr;  // who has not joined by now finds no job
-    }
-    for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
+    // Who comes now finds no job; who came before is counted. Both sides look after they have shown themselves.
+    job_.store(nullptr);
+    for (int spins = 0; inside_.load() != 0; ++spins) {
       if (spins < 2000) pause_processor();
       else std::this_thread::yield();
     }
   }
 
  private:
-  void grow(int count) {
-    while (static_cast<int>(threads_.size()) < count) threads_.emplace_back([this] { loop(); });
-  }
-
   void loop() {
     std::uint64_t seen = 0;
-    for (;;) {
-      // A short spin keeps the gap between successive small jobs low.
-      for (int spins = 0; spins < 4000 && generation_.load(std::memory_order_acquire) == seen; ++spins)
-        pause_processor();
-      Job* job = nullptr;
-      int worker = 0;
-      {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return stop_ || generation_.load(std::memory_order_relaxed) != seen; });
-        if (stop_) return;
-        seen = generation_.load(std::memory_order_relaxed);
-        if (job_ != nullptr && joined_ < wanted_) {
-          job = job_;
-          worker = ++joined_;
-          running_.fetch_add(1, std::memory_order_relaxed);
-        }
-      }
-      if (job == nullptr) continue;
-      job->work(worker);
-      running_.fetch_sub(1, std::memory_order_release);
+    while (wait_for_job(seen)) {
+      inside_.fetch_add(1);
+      if (Job* job = job_.load())
+        if (const int worker = joined_.fetch_add(1, std::memory_order_relaxed) + 1; worker <= wanted_)
+          job->work(worker);
+      inside_.fetch_sub(1);
     }
   }
 
+  // Until there is a job that was not seen; false: the process ends.
+  bool wait_for_job(std::uint64_t& seen) {
+    const auto tired = std::chrono::steady_clock::now() + kAwake;
+    while (generation_.load() == seen && std::chrono::steady_clock::now() < tired)
+      for (int n = 0; n < 32 && generation_.load() == seen; ++n) pause_processor();
+    if (generation_.load() == seen) {
+      std::unique_lock lock(mutex_);
+      sleepers_.fetch_add(1);
+      wake_.wait(lock, [&] { return stop_ || generation_.load() != seen; });
+      sleepers_.fetch_sub(1);
+      if (stop_) return false;
+    }
+    seen = generation_.load();
+    return true;
+  }
+
   std::mutex busy_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of sleeping
   std::condition_variable wake_;
   std::vector<std::thread> threads_;
   std::atomic<std::uint64_t> generation_{0};
-  std::atomic<int> running_{0};
-  Job* job_ = nullptr;
+  std::atomic<Job*> job_{nullptr};
+  std::atomic<int> inside_{0}, joined_{0}, sleepers_{0};
   int wanted_ = 0;
-  int joined_ = 0;
   bool stop_ = false;
 };
 

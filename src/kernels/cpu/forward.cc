@@ -128,6 +128,7 @@ class ForwardBlock {
 
   void restart() {
     first_tile();
+    kept_until_ = 0;
     const bool hard = head_.normalizer == Normalizer::argmax;
     for (int c = 0; c < columns_; ++c) {
       max_[c] = -kInfinity<T>;
@@ -144,6 +145,9 @@ class ForwardBlock {
   }
 
   void attend(std::int64_t j, int keys, bool careful) {
+    for (const WeightsTask* w = task_.weights; w; w = w->next)
+      if (keeps_scores(*w)) keep_scores(*w, j, keys);
+    kept_until_ = j + keys;
     normalize(j, keys);
     if constexpr (std::is_same_v<T, float>)
       if (head_.pairs && !careful) head_.pairs->round_pairs(tile_, keys, columns_, columns_, weight_pairs_);
@@ -453,8 +457,66 @@ class ForwardBlock {
       for (int c = 0; c < columns_; ++c) sum_[c] = chosen_[c] < 0 ? T(0) : T(1);
   }
 
+  // Weights of the compute type: their place holds the scores until the sums are known.
+  bool keeps_scores(const WeightsTask& wanted) const {
+    return head_.normalizer == Normalizer::softmax && wanted.out.dtype == dtype_of<T>();
+  }
+
+  // The rows of the block that are asked for, as columns [begin, end).
+  Strip wanted_columns(const WeightsTask& wanted) const {
+    const std::int64_t begin = wanted.row_begin - task_.first_query, end = wanted.row_end - task_.first_query;
+    return {.column = 0,
+            .columns = columns_,
+            .begin = static_cast<int>(begin < 0 ? 0 : begin),
+            .end = static_cast<int>(end < task_.count ? end : task_.count)};
+  }
+
+  T* wanted_row(const WeightsTask& wanted, int column) const {
+    return static_cast<T*>(wanted.out.data) + (task_.first_query + column - wanted.row_begin) * wanted.out.stride;
+  }
+
+  void keep_scores(const WeightsTask& wanted, std::int64_t first, int keys) {
+    const Strip rows = wanted_columns(wanted);
+    if (rows.begin >= rows.end) return;
+    for (int c = rows.begin; c < rows.end; ++c)
+      for (std::int64_t j = kept_until_; j < first; ++j) wanted_row(wanted, c)[j] = -kInfinity<T>;
+    transpose(tile_ + rows.begin, columns_, keys, rows.end - rows.begin, wanted_row(wanted, rows.begin) + first,
+              wanted.out.stride);
+  }
+
+  void finish_kept(const WeightsTask& wanted) {
+    const Strip rows = wanted_columns(wanted);
+    for (int c = rows.begin; c < rows.end; ++c) {
+      T* row = wanted_row(wanted, c);
+      const T inverse = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
+      finish_row(row, kept_until_, max_[c], inverse);
+      for (std::int64_t j = kept_until_; j < head_.keys; ++j) row[j] = 0;
+    }
+  }
+
+  // Scores of one row become weights.
+  void finish_row(T* row, std::int64_t keys, T row_max, T inverse) {
+    const Tag<T> tag;
+    const Vec<T> shift = shift_of<T>(hn::Set(tag, row_max));
+    const auto weights = [&](Vec<T> s) {
+      const Vec<T> top = hn::Set(tag, kLargest<T>);
+      const Vec<T> e = exp_weight(hn::Sub(hn::IfThenElse(hn::Gt(s, top), top, s), shift));
+      return hn::IfThenZeroElse(hn::Eq(e, hn::Zero(tag)), hn::Mul(e, hn::Set(tag, inverse)));
+    };
+    std::int64_t j = 0;
+    for (; j + kLanes<T> <= keys; j += kLanes<T>) hn::StoreU(weights(hn::LoadU(tag, row + j)), tag, row + j);
+    if (j == keys) return;
+    for (int n = 0; n < kLanes<T>; ++n) line_[n] = j + n < keys ? row[j + n] : T(0);
+    hn::StoreU(weights(hn::LoadU(tag, line_)), tag, line_);
+    for (; j < keys; ++j) row[j] = line_[j % kLanes<T>];
+  }
+
   // A second pass over the scores of the rows asked for, now that their sums are known.
   void write_weights(const WeightsTask& wanted) {
+    if (keeps_scores(wanted)) {
+      finish_kept(wanted);
+      return;
+    }
     const std::int64_t begin = wanted.row_begin > task_.first_query ? wanted.row_begin : task_.first_query;
     const std::int64_t stop = task_.first_query + task_.count;
     const std::int64_t end = wanted.row_end < stop ? wanted.row_end : stop;
@@ -489,7 +551,8 @@ class ForwardBlock {
   const HeadTask<T>& head_;
   const int columns_;
   const bool narrow_;
-  std::int64_t next_ = 0;  // the key that the next tile begins with
+  std::int64_t next_ = 0;        // the key that the next tile begins with
+  std::int64_t kept_until_ = 0;  // scores of earlier keys lie where weights are wanted
   Scores<T> scores_;
   RowStatistics<T> statistics_;
   T* tile_ = nullptr;         // [kTileKeys][columns]: scores, then weights
@@ -581,6 +644,7 @@ void fill_forward(Kernels<T>& kernels) {
   kernels.forward_rows = kMostColumns<T>;
   kernels.product = &product<T>;
   kernels.load_rows = &load_rows<T>;
+  kernels.store_row = &store_row<T>;
   kernels.row_products = &row_products<T>;
   kernels.forward_workspace = &forward_workspace_of<T>;
   kernels.forward = &forward_of<T>;

@@ -168,6 +168,8 @@ struct Kernels {
   // dst[rows][dst_stride] = src, the padding zero.
   void (*load_rows)(const MatrixRef& src, std::int64_t first, std::int64_t rows, std::int64_t dim, T* dst,
                     std::ptrdiff_t dst_stride) = nullptr;
+  // Converts as it stores.
+  void (*store_row)(const T* src, std::int64_t dim, const MatrixRef& dst, std::int64_t row) = nullptr;
   // sums[r] += Σ_d a[first+r][d]·b[first+r][d]; the buffer holds two padded rows.
   void (*row_products)(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim,
                        T* buffer, T* sums) = nullptr;
