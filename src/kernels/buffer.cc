@@ -51,25 +51,25 @@ void release(void* memory, std::size_t bytes) {
   std::free(memory);
 }
 
-// Pieces of middle size are kept for the next call: new ones cost a page fault for every 4 KiB. Larger ones go back to the
-// system at once, and of the others no more than kKeep stay, so that memory is what the paths promise.
+// Pieces are kept for the next call: new ones cost a page fault for every 4 KiB. No more than kKeep stay, and where a large
+// piece has to be made the large ones that lie idle go first, so that memory is what the paths promise.
 class Kept {
  public:
   static constexpr std::size_t kSmallest = std::size_t{1} << 15;
-  static constexpr std::size_t kLargest = std::size_t{1} << 23;
-  static constexpr std::size_t kKeep = std::size_t{24} << 20;
+  static constexpr std::size_t kLargest = std::size_t{1} << 25;
+  static constexpr std::size_t kKeep = std::size_t{48} << 20;
 
-  ~Kept() {
-    for (std::size_t n = 0; n < pieces_.size(); ++n)
-      for (void* memory : pieces_[n]) release(memory, kSmallest << n);
-  }
+  ~Kept() { release_from(0); }
 
   static bool keeps(std::size_t bytes) { return bytes >= kSmallest && bytes <= kLargest; }
 
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     std::vector<void*>& pieces = pieces_[place(bytes)];
-    if (pieces.empty()) return nullptr;
+    if (pieces.empty()) {
+      if (bytes >= kLarge) release_from(place(kLarge));
+      return nullptr;
+    }
     void* memory = pieces.back();
     pieces.pop_back();
     total_ -= bytes;
@@ -88,6 +88,14 @@ class Kept {
   static constexpr std::size_t kPlaces = std::bit_width(kLargest / kSmallest);
   static std::size_t place(std::size_t bytes) {
     return static_cast<std::size_t>(std::bit_width(bytes / kSmallest)) - 1;
+  }
+
+  void release_from(std::size_t first) {
+    for (std::size_t n = first; n < pieces_.size(); ++n) {
+      for (void* memory : pieces_[n]) release(memory, kSmallest << n);
+      total_ -= pieces_[n].size() * (kSmallest << n);
+      pieces_[n].clear();
+    }
   }
 
   std::mutex mutex_;

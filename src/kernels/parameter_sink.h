@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
@@ -14,10 +13,10 @@
 
 namespace rapt {
 
-// The gradient of one parameter, added up in an order that the shapes fix:
-// - large tables along positions have a sum for each offset and head, which the tasks add to in turn; offsets become rows
-//   after the wave;
-// - everything else: a task adds up its own part, and the parts are added in the order of the tasks.
+// The gradient of one parameter, added up in an order that the shapes fix. Every head of a wave has sums of its own:
+// - of large tables along positions by offset, which the tasks add to in the turn of their queries;
+// - of everything else as the parameter lies; a task adds up its own part, and adds that in the order of the keys.
+// After the wave the sums are added head by head.
 template <class T>
 class ParameterSink {
  public:
@@ -41,49 +40,48 @@ class ParameterSink {
   bool wanted() const { return value_.given && static_cast<bool>(view_); }
   Role role() const { return value_.spec->role; }
 
-  // What the sums by offset of one head take.
-  static std::int64_t offset_bytes(const Problem& p, const ParameterValue& value) {
-    if (!value.given || !by_offset(value, p.queries + p.keys - 1)) return 0;
-    const bool vectors = value.spec->role == Role::relative_vector;
-    return (p.queries + p.keys - 1) * (vectors ? value.cols * static_cast<std::int64_t>(sizeof(T)) : 8);
+  // What the sums of one head take.
+  static std::int64_t wave_bytes(const Problem& p, const ParameterValue& value) {
+    if (!value.given || is_map(value.spec->role)) return 0;
+    const std::int64_t offsets = p.queries + p.keys - 1;
+    const std::int64_t rows = by_offset(value, offsets) ? offsets : value.rows;
+    return rows * value.cols * static_cast<std::int64_t>(sizeof(double));
   }
 
   void begin_wave(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype, std::int64_t offsets, int workers) {
-    if (!wanted() || is_map()) return;
+    if (!adds()) return;
     owners_.clear();
     for (const Head<T>& head : wave) owners_.push_back(value_.per_head ? head.h : 0);
-    sharing_.emplace(wave.size(), [&](std::size_t n) { return owners_[n]; });
     by_offset_ = by_offset(value_, offsets);
-    if (!by_offset_) {
-      turns_ = std::make_unique<Turns>(sharing_->places);
+    rows_ = by_offset_ ? offsets : value_.rows;
+    if (by_offset_) {
+      const RelativeTable<T>& relative = prototype.relative[value_.first_slot];
+      const Sharing sharing(wave.size(), [&](std::size_t n) { return owners_[n]; });
+      index_ = relative.index;
+      direct_ = is_vectors() && relative.identity && index_[0] == 0 && value_.rows == offsets &&
+                sharing.places == static_cast<std::int64_t>(wave.size());
+      if (direct_) return;
+    } else {
+      turns_ = std::make_unique<Turns>(static_cast<std::int64_t>(wave.size()));
       const std::size_t bytes = static_cast<std::size_t>(value_.size()) * sizeof(double);
       while (static_cast<int>(scratch_.size()) < workers) scratch_.emplace_back(bytes);
-      return;
     }
-    offsets_ = offsets;
-    const RelativeTable<T>& relative = prototype.relative[value_.first_slot];
-    index_ = relative.index;
-    direct_ = is_vectors() && relative.identity && index_[0] == 0 && value_.rows == offsets &&
-              sharing_->places == static_cast<std::int64_t>(wave.size());
-    if (direct_) return;
-    const std::int64_t numbers = offsets * value_.cols * static_cast<std::int64_t>(wave.size());
+    const std::int64_t numbers = rows_ * value_.cols * static_cast<std::int64_t>(wave.size());
     const std::size_t bytes = static_cast<std::size_t>(numbers) * (is_vectors() ? sizeof(T) : sizeof(double));
-    if (offset_sums_.size() < bytes) offset_sums_ = Buffer(bytes);
-    if (is_vectors()) clear(offset_sums_.template as<T>(), numbers);
-    else clear(offset_sums_.template as<double>(), numbers);
+    if (wave_sums_.size() < bytes) wave_sums_ = Buffer(bytes);
+    if (is_vectors()) clear(vectors_of(0), numbers);
+    else clear(numbers_of(0), numbers);
   }
 
   // Points a task of head n of the wave at this parameter's gradient.
   void bind(std::size_t n, int worker, HeadTask<T>& head, BackwardTask<T>& task) {
-    if (!wanted() || is_map() || role() == Role::value) return;
+    if (!adds() || role() == Role::value) return;
     RelativeTable<T>& relative = head.relative[std::max(value_.first_slot, 0)];
-    const std::int64_t size = value_.size();
     if (by_offset_) {
       relative.grad_by_offset = true;
-      const std::int64_t first = static_cast<std::int64_t>(n) * offsets_ * value_.cols;
-      if (direct_) relative.grad = table_ + owners_[n] * size;
-      else if (is_vectors()) relative.grad = offset_sums_.template as<T>() + first;
-      else relative.value_grad = offset_sums_.template as<double>() + first;
+      if (direct_) relative.grad = table_ + owners_[n] * value_.size();
+      else if (is_vectors()) relative.grad = vectors_of(n);
+      else relative.value_grad = numbers_of(n);
       return;
     }
     const Buffer& scratch = scratch_[static_cast<std::size_t>(worker)];
@@ -95,38 +93,33 @@ class ParameterSink {
 
   // After the task of head n's chunk; `values` are those of its slots.
   void finish_task(std::size_t n, std::int64_t chunk, int worker, const double* values) {
-    if (!wanted() || is_map() || by_offset_) return;
-    const auto size = static_cast<std::size_t>(value_.size());
-    const auto first = static_cast<std::size_t>(owners_[n]) * size;
-    turns_->wait(sharing_->place[n], chunk * sharing_->count[n] + sharing_->rank[n]);
+    if (!adds() || by_offset_) return;
     const Buffer& scratch = scratch_[static_cast<std::size_t>(worker)];
-    for (std::size_t i = 0; i < size; ++i) {
-      if (is_vectors()) table_[first + i] += scratch.template as<T>()[i];
-      else
-        sums_[first + i] += role() == Role::value ? values[static_cast<std::size_t>(value_.first_slot) + i]
-                                                  : scratch.template as<double>()[i];
+    turns_->wait(static_cast<std::int64_t>(n), chunk);
+    for (std::int64_t i = 0; i < value_.size(); ++i) {
+      if (is_vectors()) vectors_of(n)[i] += scratch.template as<T>()[i];
+      else numbers_of(n)[i] += role() == Role::value ? values[value_.first_slot + i] : scratch.template as<double>()[i];
     }
-    turns_->done(sharing_->place[n]);
+    turns_->done(static_cast<std::int64_t>(n));
   }
 
   void abandon() {
     if (turns_) turns_->abandon();
   }
 
-  // Offsets become rows of the table, head after head; columns are apart, so each may have a thread of its own.
+  // Head after head; columns are apart, so each may have a thread of its own.
   void end_wave() {
-    if (!wanted() || is_map() || !by_offset_ || direct_) return;
+    if (!adds() || (by_offset_ && direct_)) return;
     constexpr std::int64_t kColumns = 16;
-    const std::int64_t size = value_.size(), cols = value_.cols;
+    const std::int64_t cols = value_.cols;
     parallel_for((cols + kColumns - 1) / kColumns, threads_, [&](std::int64_t part, int) {
       const std::int64_t begin = part * kColumns, end = std::min(cols, begin + kColumns);
       for (std::size_t n = 0; n < owners_.size(); ++n)
-        for (std::int64_t o = 0; o < offsets_; ++o) {
-          const std::int64_t from = (static_cast<std::int64_t>(n) * offsets_ + o) * cols;
-          const std::int64_t to = owners_[n] * size + index_[o] * cols;
+        for (std::int64_t r = 0; r < rows_; ++r) {
+          const std::int64_t to = owners_[n] * value_.size() + (by_offset_ ? index_[r] : r) * cols;
           for (std::int64_t c = begin; c < end; ++c) {
-            if (is_vectors()) table_[to + c] += offset_sums_.template as<T>()[from + c];
-            else sums_[static_cast<std::size_t>(to + c)] += offset_sums_.template as<double>()[from + c];
+            if (is_vectors()) table_[to + c] += vectors_of(n)[r * cols + c];
+            else sums_[static_cast<std::size_t>(to + c)] += numbers_of(n)[r * cols + c];
           }
         }
     });
@@ -152,10 +145,20 @@ class ParameterSink {
 
  private:
   bool is_vectors() const { return role() == Role::relative_vector; }
-  bool is_map() const {
-    return role() == Role::query_map || role() == Role::key_map || role() == Role::query_shift ||
-           role() == Role::relative_query_shift;
+  static bool is_map(Role role) {
+    return role == Role::query_map || role == Role::key_map || role == Role::query_shift ||
+           role == Role::relative_query_shift;
   }
+  bool adds() const { return wanted() && !is_map(role()); }
+
+  // The sums of head n of the wave, [rows_][cols].
+  T* vectors_of(std::size_t n) const {
+    return wave_sums_.template as<T>() + static_cast<std::int64_t>(n) * rows_ * value_.cols;
+  }
+  double* numbers_of(std::size_t n) const {
+    return wave_sums_.template as<double>() + static_cast<std::int64_t>(n) * rows_ * value_.cols;
+  }
+
   // A table as large as all offsets is too large for a copy in every task.
   static bool by_offset(const ParameterValue& value, std::int64_t offsets) {
     const bool table = value.spec->role == Role::relative_vector || value.spec->role == Role::relative_value;
@@ -180,15 +183,14 @@ class ParameterSink {
   Buffer own_table_;
 
   // Of the wave that runs now.
-  std::vector<std::int64_t> owners_;  // [heads of the wave]: whose table
-  std::optional<Sharing> sharing_;
+  std::vector<std::int64_t> owners_;  // [heads of the wave]: whose parameter
+  bool by_offset_ = false;
+  bool direct_ = false;  // tables that are themselves by offset, one for every head: they need no other sums
+  std::int64_t rows_ = 0;
+  const std::int32_t* index_ = nullptr;  // of offsets
+  Buffer wave_sums_;                     // [heads of the wave][rows_][cols]
   std::unique_ptr<Turns> turns_;
   std::vector<Buffer> scratch_;  // [workers]: a task's own part
-  bool by_offset_ = false;
-  Buffer offset_sums_;  // [heads of the wave][offsets][cols]
-  const std::int32_t* index_ = nullptr;
-  std::int64_t offsets_ = 0;
-  bool direct_ = false;  // the tables are themselves by offset, and every head has its own
 };
 
 }  // namespace rapt

@@ -17,6 +17,16 @@
 namespace rapt {
 namespace {
 
+// Keys of one task: as many as the caches hold, fewer where there are few heads, so that many threads find work. What is
+// added in which order follows from it, so it depends on the shapes alone.
+std::int64_t task_keys(const Problem& p, std::int64_t fit) {
+  constexpr std::int64_t kTasks = 16, kTile = 64;
+  std::int64_t keys = fit;
+  while (keys > kTile && p.batch * p.heads * ((p.keys + keys - 1) / keys) < kTasks)
+    keys = (keys / 2 + kTile - 1) / kTile * kTile;
+  return keys;
+}
+
 bool all_narrow(const std::vector<Operand>& grad_out, const Gradients& gradients) {
   bool all = (!gradients.q || gradients.q.dtype == Dtype::bf16) && (!gradients.k || gradients.k.dtype == Dtype::bf16);
   for (const Operand& g : grad_out) all = all && g.dtype == Dtype::bf16;
@@ -31,7 +41,7 @@ class Backward {
            const Saved::Rows& rows, const Gradients& gradients)
       : p_(p),
         kernels_(active_kernels<T>()),
-        heads_(p, kernels_, true, all_narrow(grad_out, gradients), offset_bytes(p, gradients)),
+        heads_(p, kernels_, true, all_narrow(grad_out, gradients), wave_bytes(p, gradients)),
         out_(out),
         grad_out_(grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),
@@ -48,7 +58,7 @@ class Backward {
     want_score_ =
         (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted()) && p.normalizer == Normalizer::softmax;
     prototype_ = heads_.prototype();
-    chunk_ = kernels_.backward_keys(prototype_);
+    chunk_ = task_keys(p, kernels_.backward_keys(prototype_));
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
     blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
   }
@@ -75,11 +85,11 @@ class Backward {
     return {};
   }
 
-  // What the gradients of one head's tables take while they are added up.
-  static std::int64_t offset_bytes(const Problem& p, const Gradients& gradients) {
+  // What the gradients of one head's parameters take while they are added up.
+  static std::int64_t wave_bytes(const Problem& p, const Gradients& gradients) {
     std::int64_t bytes = 0;
     for (const ParameterValue& value : p.parameters)
-      if (find(gradients, value)) bytes += ParameterSink<T>::offset_bytes(p, value);
+      if (find(gradients, value)) bytes += ParameterSink<T>::wave_bytes(p, value);
     return bytes;
   }
 

@@ -1,4 +1,5 @@
 #include "kernels/cpu/entry.h"
+#include "kernels/cpu/flush_tiny.h"
 #include "kernels/cpu/scores.h"
 
 // Gradients from one chunk of keys: every block of queries is scored again from its row sums, tile by tile.
@@ -487,6 +488,7 @@ std::size_t backward_workspace_of(const BackwardTask<T>& task) {
 
 template <class T>
 void backward_of(const BackwardTask<T>& task) {
+  const FlushTiny flush;
   Arena arena(task.workspace);
   if (task.head->pairs) task.head->pairs->begin();
   BackwardChunk<T>(arena, task).run();

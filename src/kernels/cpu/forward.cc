@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "kernels/cpu/entry.h"
+#include "kernels/cpu/flush_tiny.h"
 #include "kernels/cpu/statistics.h"
 
 // Blocks of queries against all keys they see: scores, running softmax and output, a tile at a time.
@@ -630,6 +631,7 @@ std::size_t forward_workspace_of(const ForwardTask<T>& task) {
 
 template <class T>
 void forward_of(const ForwardTask<T>& task) {
+  const FlushTiny flush;
   Arena arena(task.workspace);
   if (task.head->pairs) task.head->pairs->begin();
   ForwardBlocks<T>(arena, task).run();
