@@ -1,6 +1,6 @@
+#include "kernels/cpu/backward_pairs.h"
 #include "kernels/cpu/entry.h"
 #include "kernels/cpu/flush_tiny.h"
-#include "kernels/cpu/scores.h"
 
 // Gradients from one chunk of keys: every block of queries is scored again from its row sums, tile by tile.
 namespace rapt::RAPT_TARGET {
@@ -31,7 +31,7 @@ class BackwardChunk {
     dq_ = arena.take<T>(columns_ * dim_pad_);
     if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * columns_);
     if (scores_.has_relative_vectors()) dr_ = arena.take<T>(columns_ * scores_.relative_pad());
-    if (head_.pairs) take_pairs(arena, keys);
+    if (head_.pairs) pairs_.allocate(arena, head_, columns_, keys, scores_.pair_dim());
     tile_ = arena.take<T>(kTileKeys * columns_);
     grad_tile_ = arena.take<T>(kTileKeys * columns_);
     for (T** row : {&max_, &inverse_, &delta_}) *row = arena.take<T>(columns_);
@@ -80,7 +80,7 @@ class BackwardChunk {
       finite_ = all_finite(keys_, task_.count * dim_pad_);
     }
     for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] = 0;
-    if (head_.pairs) load_chunk_pairs();
+    if (head_.pairs) pairs_.load_chunk(task_.first_key, task_.count);
     for (int s = 0; s < head_.sets; ++s) {
       load_rows(head_.v[s], task_.first_key, task_.count, head_.value_dim[s], values_[s], value_stride_[s]);
       finite_ = finite_ && all_finite(values_[s], task_.count * value_stride_[s]);
@@ -101,7 +101,7 @@ class BackwardChunk {
       block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
       if (!head_.pairs) transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
     }
-    if (head_.pairs) load_query_pairs(first, count);
+    if (head_.pairs) pairs_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
     const bool hard = head_.normalizer == Normalizer::argmax;
     for (int c = 0; c < columns_; ++c) {
       const bool real = c < count;
@@ -152,7 +152,7 @@ class BackwardChunk {
       if (task_.dbias && task_.dbias_stride != 0)
         fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
                    task_.dbias_stride, scores_.count(), keys);
-      scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pair_rows(offset));
+      scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pairs_.key_rows(offset));
       clamp_if_needed(keys);
       find_strips(head_.pairs || scores_.is_whole(), keys);
       for (int n = 0; n < strip_count_; ++n) {
@@ -164,10 +164,10 @@ class BackwardChunk {
     }
     // Where something is not finite, zeros must stay zeros: the careful product does that.
     const bool pairs = head_.pairs && block_finite_;
-    if (task_.want_dv && pairs) value_gradient_of_pairs(offset, keys);
+    if (task_.want_dv && pairs) pairs_.value_gradient(tile_, keys, offset, dv_, value_stride_);
     else if (task_.want_dv) value_gradient(offset);
     if (!task_.want_score || hard) return;
-    if (head_.pairs) weight_gradient_of_pairs(offset, keys);
+    if (head_.pairs) pairs_.weight_gradient(keys, offset, grad_tile_);
     else weight_gradient(offset);
     for (int n = 0; n < strip_count_; ++n) score_gradient(strips_[n]);
     scores_.tile_backward(grad_tile_, task_.dbias, task_.dbias_stride, task_.dbias_first, dr_, task_.value_grads);
@@ -254,7 +254,8 @@ class BackwardChunk {
       return;
     }
     if (head_.pairs && block_finite_) {
-      content_gradient_of_pairs(offset, keys);
+      if (task_.want_dk) pairs_.key_gradient(grad_tile_, keys, dk, dim_pad_);
+      if (task_.dq) pairs_.query_gradient(grad_tile_, keys, offset, dq_, dim_pad_);
       return;
     }
     for (int n = 0; n < strip_count_; ++n) {
@@ -287,137 +288,6 @@ class BackwardChunk {
     }
   }
 
-  void take_pairs(Arena& arena, std::int64_t keys) {
-    dim16_ = round_up(head_.dim, 16);
-    keys16_ = arena.take<std::uint16_t>(keys * scores_.pair_dim());
-    key_pairs_ = arena.take<std::uint32_t>(keys / 2 * dim16_);
-    query_pairs_ = arena.take<std::uint32_t>(kQueryPad / 2 * dim16_);
-    tile16_ = arena.take<std::uint16_t>(kTileKeys * kQueryPad);
-    tile_pairs_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns_);
-    turned_pairs_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns_);
-    sets_ = arena.take<PairSet>(head_.sets);
-    for (int s = 0; s < head_.sets; ++s) {
-      const std::int64_t wide = round_up(head_.value_dim[s], 32);
-      const PairSet set{arena.take<std::uint16_t>(keys * wide), arena.take<std::uint16_t>(columns_ * wide),
-                        arena.take<std::uint32_t>(wide / 2 * columns_),
-                        arena.take<std::uint32_t>(kQueryPad / 2 * round_up(head_.value_dim[s], 16))};
-      if (sets_) sets_[s] = set;
-    }
-  }
-
-  static const std::uint16_t* rows16(const MatrixRef& matrix, std::int64_t first) {
-    return static_cast<const std::uint16_t*>(matrix.data) + first * matrix.stride;
-  }
-
-  PairRows pair_rows(std::int64_t offset) const {
-    if (!head_.pairs) return {};
-    return {keys16_ + offset * scores_.pair_dim(), scores_.pair_dim() * 2};
-  }
-
-  void load_chunk_pairs() {
-    const std::int64_t padded_keys = round_up(task_.count, kTileKeys);
-    const auto load = [&](const MatrixRef& from, std::int64_t dim, std::int64_t wide, std::uint16_t* to) {
-      copy_rows(rows16(from, task_.first_key), from.stride, task_.count, dim, to, wide);
-      for (std::int64_t n = task_.count * wide; n < padded_keys * wide; ++n) to[n] = 0;
-    };
-    load(head_.k, head_.dim, scores_.pair_dim(), keys16_);
-    interleave_rows(rows16(head_.k, task_.first_key), head_.k.stride, task_.count, head_.dim, padded_keys, key_pairs_,
-                    dim16_);
-    for (int s = 0; s < head_.sets; ++s)
-      load(head_.v[s], head_.value_dim[s], round_up(head_.value_dim[s], 32), sets_[s].values);
-  }
-
-  void load_query_pairs(std::int64_t first, int count) {
-    interleave_rows(scores_.q_rows16(), scores_.pair_dim(), count, head_.dim, kQueryPad, query_pairs_, dim16_);
-    for (int s = 0; s < head_.sets; ++s) {
-      const std::int64_t dim = head_.value_dim[s];
-      const std::int64_t wide = round_up(dim, 32);
-      const MatrixRef& grad = task_.grad_out[s];
-      copy_rows(rows16(grad, first), grad.stride, count, dim, sets_[s].grad_rows, wide);
-      for (std::int64_t n = count * wide; n < columns_ * wide; ++n) sets_[s].grad_rows[n] = 0;
-      turn_pairs(reinterpret_cast<const std::uint32_t*>(sets_[s].grad_rows), wide / 2, columns_, wide / 2,
-                 sets_[s].grad_columns, columns_);
-      interleave_rows(rows16(grad, first), grad.stride, count, dim, kQueryPad, sets_[s].grad_pairs, round_up(dim, 16));
-    }
-  }
-
-  // dV += P·dO: rows of the weights, pairs of queries.
-  void value_gradient_of_pairs(std::int64_t offset, int keys) {
-    if constexpr (std::is_same_v<T, float>) {
-      round_tile(tile_, keys);
-      for (int s = 0; s < head_.sets; ++s) {
-        const std::int64_t dim16 = round_up(head_.value_dim[s], 16);
-        head_.pairs->product({.m = round_up(keys, 16),
-                              .n = dim16,
-                              .k = round_up(columns_, 32) / 2,
-                              .a = tile16_,
-                              .a_row = kQueryPad * 2,
-                              .b = sets_[s].grad_pairs,
-                              .b_row = dim16,
-                              .c = dv_[s] + offset * value_stride_[s],
-                              .c_row = value_stride_[s],
-                              .accumulate = true});
-      }
-    }
-  }
-
-  // dP = V·dOᵀ.
-  void weight_gradient_of_pairs(std::int64_t offset, int keys) {
-    if constexpr (std::is_same_v<T, float>)
-      for (int s = 0; s < head_.sets; ++s) {
-        const std::int64_t wide = round_up(head_.value_dim[s], 32);
-        head_.pairs->product({.m = round_up(keys, 16),
-                              .n = columns_,
-                              .k = wide / 2,
-                              .a = sets_[s].values + offset * wide,
-                              .a_row = wide * 2,
-                              .b = sets_[s].grad_columns,
-                              .b_row = columns_,
-                              .c = grad_tile_,
-                              .c_row = columns_,
-                              .accumulate = s > 0});
-      }
-  }
-
-  // dK += dS·Q and dQ += dSᵀ·K.
-  void content_gradient_of_pairs(std::int64_t offset, int keys) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (task_.want_dk) {
-        round_tile(grad_tile_, keys);
-        head_.pairs->product({.m = round_up(keys, 16),
-                              .n = dim16_,
-                              .k = round_up(columns_, 32) / 2,
-                              .a = tile16_,
-                              .a_row = kQueryPad * 2,
-                              .b = query_pairs_,
-                              .b_row = dim16_,
-                              .c = dk_ + offset * dim_pad_,
-                              .c_row = dim_pad_,
-                              .accumulate = true});
-      }
-      if (!task_.dq) return;
-      head_.pairs->round_pairs(grad_tile_, keys, columns_, columns_, tile_pairs_);
-      turn_pairs(tile_pairs_, columns_, kTileKeys / 2, columns_, turned_pairs_, kTileKeys / 2);
-      head_.pairs->product({.m = columns_,
-                            .n = dim16_,
-                            .k = kTileKeys / 2,
-                            .a = turned_pairs_,
-                            .a_row = kTileKeys * 2,
-                            .b = key_pairs_ + offset / 2 * dim16_,
-                            .b_row = dim16_,
-                            .c = dq_,
-                            .c_row = dim_pad_,
-                            .accumulate = true});
-    }
-  }
-
-  void round_tile(const T* tile, int keys) {
-    if constexpr (std::is_same_v<T, float>) {
-      head_.pairs->round_rows(tile, keys, columns_, columns_, tile16_, kQueryPad);
-      for (std::int64_t n = keys * kQueryPad; n < round_up(keys, 16) * kQueryPad; ++n) tile16_[n] = 0;
-    }
-  }
-
   void add_query_gradients(std::int64_t block) {
     const std::int64_t first = block * kMostColumns<T>;
     if (dq_columns_) transpose(dq_columns_, columns_, head_.dim, columns_, dq_, dim_pad_);
@@ -435,29 +305,11 @@ class BackwardChunk {
     }
   }
 
-  // Columns of a tile, padded for pair products.
-  static constexpr std::int64_t kQueryPad = kMostColumns<T>;
-
-  // bf16 numbers of one value set.
-  struct PairSet {
-    std::uint16_t* values;        // [keys][value_dim, padded to 32]
-    std::uint16_t* grad_rows;     // [columns][the same]
-    std::uint32_t* grad_columns;  // [half of it][columns]
-    std::uint32_t* grad_pairs;    // [kQueryPad / 2][value_dim, padded to 16]
-  };
-
   const BackwardTask<T>& task_;
   const HeadTask<T>& head_;
   const int columns_;
   Scores<T> scores_;
-  std::int64_t dim16_ = 0;
-  std::uint16_t* keys16_ = nullptr;        // [keys][pair_dim]
-  std::uint32_t* key_pairs_ = nullptr;     // [keys / 2][dim16]
-  std::uint32_t* query_pairs_ = nullptr;   // [kQueryPad / 2][dim16]
-  std::uint16_t* tile16_ = nullptr;        // [kTileKeys][kQueryPad]
-  std::uint32_t* tile_pairs_ = nullptr;    // [kTileKeys / 2][columns]
-  std::uint32_t* turned_pairs_ = nullptr;  // [columns][kTileKeys / 2]
-  PairSet* sets_ = nullptr;
+  BackwardPairs<T> pairs_;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
   Strip strips_[kMostColumns<T> / kStrip<T>];

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/entry.h"
 #include "kernels/cpu/flush_tiny.h"
+#include "kernels/cpu/requested_weights.h"
 #include "kernels/cpu/statistics.h"
 
 // Blocks of queries against all keys they see: scores, running softmax and output, a tile at a time.
@@ -77,10 +78,10 @@ class ForwardBlock {
   // The rows of k as they lie, or converted.
   const T* key_rows(std::int64_t first, int keys, std::ptrdiff_t& stride) {
     if (!head_.content) return key_tile_;
-    return rows_of(head_.k, first, keys, head_.dim, key_tile_, scores_.dim_pad(), stride);
+    return rows_at(head_.k, first, keys, head_.dim, key_tile_, scores_.dim_pad(), stride);
   }
 
-  static const T* rows_of(const MatrixRef& matrix, std::int64_t first, int rows, std::int64_t dim, T* buffer,
+  static const T* rows_at(const MatrixRef& matrix, std::int64_t first, int rows, std::int64_t dim, T* buffer,
                           std::int64_t buffer_stride, std::ptrdiff_t& stride) {
     if (matrix.dtype == dtype_of<T>()) {
       stride = matrix.stride;
@@ -147,7 +148,7 @@ class ForwardBlock {
 
   void attend(std::int64_t j, int keys, bool careful) {
     for (const WeightsTask* w = task_.weights; w; w = w->next)
-      if (keeps_scores(*w)) keep_scores(*w, j, keys);
+      if (keeps_scores(*w)) keep_scores(rows_of(*w), tile_, columns_, kept_until_, j, keys);
     kept_until_ = j + keys;
     normalize(j, keys);
     if constexpr (std::is_same_v<T, float>)
@@ -161,38 +162,13 @@ class ForwardBlock {
     return finite;
   }
 
-  // The maximum to go on with, after scores of which `top` is the largest.
-  static Vec<T> follow(Vec<T> before, Vec<T> top) {
-    const Tag<T> tag;
-    // One that moved little is not followed: weights stay far from the largest number, and nothing has to be rescaled.
-    return hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(tag, kSlack<T>)), top, before);
-  }
-
-  // Few queries: lanes are keys here too; the sum is added up in the order of the wide path.
   void normalize_narrow(int keys) {
-    const Tag<T> tag;
     for (int c = 0; c < task_.count; ++c) {
       T* line = few_weights_ + c * kTileKeys;
-      for (int j = 0; j < keys; ++j) line[j] = tile_[j * columns_ + c];
-      for (int j = keys; j < kTileKeys; ++j) line[j] = -kInfinity<T>;
-      const Vec<T> before = hn::Set(tag, max_[c]);
-      Vec<T> top = before;
-      for (int j = 0; j < kTileKeys; j += kLanes<T>) top = hn::Max(hn::LoadU(tag, line + j), top);
-      top = hn::MaxOfLanes(tag, top);
-      if (hn::GetLane(top) > kLargest<T>) {
-        clamp_scores(line, kTileKeys);
-        top = hn::Set(tag, kLargest<T>);
-      }
-      top = follow(before, top);
-      const Vec<T> shift = shift_of<T>(top);
-      max_[c] = hn::GetLane(top);
-      correction_[c] = hn::GetLane(exp_weight(hn::Sub(before, shift)));
-      for (int j = 0; j < kTileKeys; j += kLanes<T>)
-        hn::StoreU(exp_weight(hn::Sub(hn::LoadU(tag, line + j), shift)), tag, line + j);
-      T sum = 0;
-      for (int j = 0; j < keys; ++j) sum += line[j];
-      sum_[c] = hn::GetLane(hn::MulAdd(hn::Set(tag, sum_[c]), hn::Set(tag, correction_[c]), hn::Set(tag, sum)));
-      if (!hn::AllTrue(tag, hn::Eq(before, top))) rescale_narrow(c);
+      for (int j = 0; j < kTileKeys; ++j) line[j] = j < keys ? tile_[j * columns_ + c] : -kInfinity<T>;
+      const T before = max_[c];
+      correction_[c] = few_weights(line, keys, max_[c], sum_[c]);
+      if (max_[c] != before) rescale_narrow(c);
     }
   }
 
@@ -226,7 +202,7 @@ class ForwardBlock {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         top = hn::Min(top, hn::Set(tag, kLargest<T>));
       }
-      top = follow(before, top);
+      top = follow<T>(before, top);
       const Vec<T> shift = shift_of<T>(top);
       const Vec<T> correction = exp_weight(hn::Sub(before, shift));
       if (!hn::AllTrue(tag, hn::Eq(before, top))) moved = true;
@@ -271,58 +247,6 @@ class ForwardBlock {
     }
   }
 
-  // One query: its output is a sum of rows, lanes are their numbers. A tile's sum is added as a whole, as in the wide
-  // product.
-  void add_value_rows(T* output, const T* rows, std::ptrdiff_t stride, std::int64_t dim, int keys, bool careful) {
-    constexpr int kVectors = 4;
-    const Tag<T> tag;
-    for (int c = 0; c < task_.count; ++c) {
-      T* to = output + c * padded<T>(dim);
-      const T* weights = few_weights_ ? few_weights_ + c * kTileKeys : tile_ + c;
-      const std::ptrdiff_t step = few_weights_ ? 1 : columns_;
-      std::int64_t d = 0;
-      for (; d + kVectors * kLanes<T> <= dim; d += kVectors * kLanes<T>)
-        add_value_strip<kVectors>(to + d, rows + d, stride, weights, step, keys, careful);
-      for (; d + kLanes<T> <= dim; d += kLanes<T>)
-        add_value_strip<1>(to + d, rows + d, stride, weights, step, keys, careful);
-      if (d == dim) continue;
-      // The rest of the rows in a buffer: past their ends nothing may be read.
-      Vec<T> sum = hn::Zero(tag);
-      for (int n = 0; n < kLanes<T>; ++n) line_[n] = 0;
-      for (int j = 0; j < keys; ++j) {
-        const T w = weights[j * step];
-        if (careful && w == T(0)) continue;
-        for (std::int64_t n = d; n < dim; ++n) line_[n - d] = rows[j * stride + n];
-        sum = hn::MulAdd(hn::LoadU(tag, line_), hn::Set(tag, w), sum);
-      }
-      hn::StoreU(hn::Add(sum, hn::LoadU(tag, to + d)), tag, to + d);
-    }
-  }
-
-  template <int kVectors>
-  void add_value_strip(T* to, const T* rows, std::ptrdiff_t stride, const T* weights, std::ptrdiff_t step, int keys,
-                       bool careful) const {
-    const Tag<T> tag;
-    Vec<T> sum[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(tag);
-    for (int j = 0; j < keys; ++j) {
-      const T w = weights[j * step];
-      if (careful && w == T(0)) continue;
-      const T* row = rows + j * stride;
-      for (int v = 0; v < kVectors * kLanes<T> * static_cast<int>(sizeof(T)); v += 64)
-        __builtin_prefetch(row + kTileKeys * stride + v / static_cast<int>(sizeof(T)), 0, 2);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v)
-        sum[v] = hn::MulAdd(hn::LoadU(tag, row + v * kLanes<T>), hn::Set(tag, w), sum[v]);
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      T* place = to + v * kLanes<T>;
-      hn::StoreU(hn::Add(sum[v], hn::LoadU(tag, place)), tag, place);
-    }
-  }
-
   void add_values(int set, std::int64_t first, int keys, bool careful) {
     std::ptrdiff_t stride = 0;
     const std::int64_t dim = head_.value_dim[set];
@@ -340,10 +264,13 @@ class ForwardBlock {
                               .accumulate = true});
         return;
       }
-    const T* rows = rows_of(head_.v[set], first, keys, dim, value_tile_, padded<T>(dim), stride);
+    const T* rows = rows_at(head_.v[set], first, keys, dim, value_tile_, padded<T>(dim), stride);
     T* output = outputs_[set];
     if (narrow_) {
-      add_value_rows(output, rows, stride, dim, keys, careful);
+      for (int c = 0; c < task_.count; ++c)
+        few_values(output + c * padded<T>(dim), rows, stride, dim,
+                   few_weights_ ? few_weights_ + c * kTileKeys : tile_ + c, few_weights_ ? 1 : columns_, keys, careful,
+                   line_);
       return;
     }
     if (careful) {
@@ -463,59 +390,16 @@ class ForwardBlock {
     return head_.normalizer == Normalizer::softmax && wanted.out.dtype == dtype_of<T>();
   }
 
-  // The rows of the block that are asked for, as columns [begin, end).
-  Strip wanted_columns(const WeightsTask& wanted) const {
-    const std::int64_t begin = wanted.row_begin - task_.first_query, end = wanted.row_end - task_.first_query;
-    return {.column = 0,
-            .columns = columns_,
-            .begin = static_cast<int>(begin < 0 ? 0 : begin),
-            .end = static_cast<int>(end < task_.count ? end : task_.count)};
-  }
-
-  T* wanted_row(const WeightsTask& wanted, int column) const {
-    return static_cast<T*>(wanted.out.data) + (task_.first_query + column - wanted.row_begin) * wanted.out.stride;
-  }
-
-  void keep_scores(const WeightsTask& wanted, std::int64_t first, int keys) {
-    const Strip rows = wanted_columns(wanted);
-    if (rows.begin >= rows.end) return;
-    for (int c = rows.begin; c < rows.end; ++c)
-      for (std::int64_t j = kept_until_; j < first; ++j) wanted_row(wanted, c)[j] = -kInfinity<T>;
-    transpose(tile_ + rows.begin, columns_, keys, rows.end - rows.begin, wanted_row(wanted, rows.begin) + first,
-              wanted.out.stride);
-  }
-
-  void finish_kept(const WeightsTask& wanted) {
-    const Strip rows = wanted_columns(wanted);
-    for (int c = rows.begin; c < rows.end; ++c) {
-      T* row = wanted_row(wanted, c);
-      const T inverse = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
-      finish_row(row, kept_until_, max_[c], inverse);
-      for (std::int64_t j = kept_until_; j < head_.keys; ++j) row[j] = 0;
-    }
-  }
-
-  // Scores of one row become weights.
-  void finish_row(T* row, std::int64_t keys, T row_max, T inverse) {
-    const Tag<T> tag;
-    const Vec<T> shift = shift_of<T>(hn::Set(tag, row_max));
-    const auto weights = [&](Vec<T> s) {
-      const Vec<T> top = hn::Set(tag, kLargest<T>);
-      const Vec<T> e = exp_weight(hn::Sub(hn::IfThenElse(hn::Gt(s, top), top, s), shift));
-      return hn::IfThenZeroElse(hn::Eq(e, hn::Zero(tag)), hn::Mul(e, hn::Set(tag, inverse)));
-    };
-    std::int64_t j = 0;
-    for (; j + kLanes<T> <= keys; j += kLanes<T>) hn::StoreU(weights(hn::LoadU(tag, row + j)), tag, row + j);
-    if (j == keys) return;
-    for (int n = 0; n < kLanes<T>; ++n) line_[n] = j + n < keys ? row[j + n] : T(0);
-    hn::StoreU(weights(hn::LoadU(tag, line_)), tag, line_);
-    for (; j < keys; ++j) row[j] = line_[j % kLanes<T>];
+  WeightRows<T> rows_of(const WeightsTask& wanted) const {
+    return WeightRows<T>(wanted, task_.first_query, task_.count);
   }
 
   // A second pass over the scores of the rows asked for, now that their sums are known.
   void write_weights(const WeightsTask& wanted) {
     if (keeps_scores(wanted)) {
-      finish_kept(wanted);
+      const WeightRows<T> rows = rows_of(wanted);
+      for (int c = rows.begin; c < rows.end; ++c)
+        finish_scores(rows.at(c), kept_until_, head_.keys, max_[c], sum_[c] == T(0) ? T(0) : T(1) / sum_[c]);
       return;
     }
     const std::int64_t begin = wanted.row_begin > task_.first_query ? wanted.row_begin : task_.first_query;

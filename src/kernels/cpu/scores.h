@@ -1,7 +1,8 @@
 #pragma once
 
+#include "kernels/cpu/few_queries.h"
 #include "kernels/cpu/relative.h"
-#include "kernels/cpu/weights.h"
+#include "kernels/cpu/score_bias.h"
 
 // The scores of one tile, keys × queries, in the order: raw, score, softcap, bias, masks. Forward and backward share it.
 namespace rapt::RAPT_TARGET {
@@ -13,9 +14,6 @@ template <class T>
 RAPT_FN int columns_for(std::int64_t queries) {
   return static_cast<int>(queries < kMostColumns<T> ? padded<T>(queries) : kMostColumns<T>);
 }
-// Up to here lanes are keys and numbers of values: with one query, lanes of queries lie idle. The bits are the same.
-inline constexpr int kNarrow = 2;
-inline constexpr int kTileKeys = 64;
 
 // The columns that one pass of the product serves. At the edge of a mask each strip is cut to the keys it sees.
 template <class T>
@@ -52,12 +50,7 @@ class Scores {
     end_ = arena.take<std::int64_t>(columns_);
     low_ = arena.take<T>(columns_);
     high_ = arena.take<T>(columns_);
-    if (head.bias.data) {
-      strip_ = arena.take<T>(kTileKeys * columns_);
-      turned_ = arena.take<T>(kTileKeys * columns_);
-      if (turned_)
-        for (int n = 0; n < kTileKeys * columns_; ++n) turned_[n] = 0;
-    }
+    bias_.allocate(arena, head.bias, columns_);
     if (backward && needs_raw_copy()) raw_ = arena.take<T>(kTileKeys * columns_);
     if (backward && head.softcap > 0) capped_ = arena.take<T>(kTileKeys * columns_);
     if (has_relative_vectors()) {
@@ -180,8 +173,7 @@ class Scores {
             const PairRows& pair_rows = {}) {
     tile_first_ = first;
     tile_keys_ = keys;
-    if (head_.bias.data && head_.bias.stride != 0 && head_.bias.dtype == dtype_of<T>())
-      fetch_rows(bias_row(0), head_.bias.stride, count_, keys);
+    bias_.set_tile(first_query_, count_, first, keys);
     const std::int64_t count = static_cast<std::int64_t>(keys) * columns_;
     if (!head_.content) {
       for (std::int64_t n = 0; n < count; ++n) scores[n] = 0;
@@ -192,7 +184,7 @@ class Scores {
     } else if (pair_rows.data) {
       pair_scores(keys, pair_rows, scores);
     } else if (head_.queries <= kNarrow) {
-      dot_rows(keys, key_rows, key_stride, scores);
+      few_dots<T>({q_rows_, dim_pad_, count_, head_.dim}, key_rows, key_stride, keys, few_rows_, scores, columns_);
     } else {
       for (int c = 0; c < columns_; c += kStrip<T>) {
         const Strip strip = strip_at(c);
@@ -218,7 +210,7 @@ class Scores {
       for (std::int64_t n = 0; n < count; ++n) scores[n] *= head_.scale;
     }
     if (head_.softcap > 0) cap(scores, count);
-    if (head_.bias.data) add_bias(scores);
+    bias_.add(scores);
     hide(scores);
   }
 
@@ -226,7 +218,7 @@ class Scores {
   void tile_backward(T* grads, T* dbias, std::ptrdiff_t dbias_stride, std::int64_t dbias_first, T* dr_rows,
                      double* value_grads) {
     const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * columns_;
-    if (dbias) add_bias_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
+    if (dbias) bias_.add_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
     if (head_.softcap > 0)
       for (std::int64_t n = 0; n < count; ++n) grads[n] *= T(1) - capped_[n] * capped_[n];
     if (!head_.program->score) {
@@ -335,68 +327,6 @@ class Scores {
     }
   }
 
-  // Few queries: lanes are keys, and every lane adds up its numbers in the order that the wide product does.
-  void dot_rows(int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores) const {
-    const Tag<T> tag;
-    for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>)
-      hn::StoreU(hn::Zero(tag), tag, scores + n);
-    if (keys < kLanes<T>) {
-      for (int j = 0; j < kLanes<T>; ++j)
-        for (int d = 0; d < head_.dim; ++d)
-          few_rows_[j * dim_pad_ + d] = j < keys ? key_rows[j * key_stride + d] : T(0);
-      dot_lanes<1>(keys, few_rows_, dim_pad_, scores);
-      return;
-    }
-    int j = 0;
-    for (; j + kChains * kLanes<T> <= keys; j += kChains * kLanes<T>)
-      dot_lanes<kChains>(kChains * kLanes<T>, key_rows + j * key_stride, key_stride, scores + j * columns_);
-    for (; j < keys; j += kLanes<T>) {
-      const int first = j + kLanes<T> <= keys ? j : keys - kLanes<T>;  // the last lanes may be computed twice
-      dot_lanes<1>(kLanes<T>, key_rows + first * key_stride, key_stride, scores + first * columns_);
-    }
-  }
-
-  // Vectors of keys at a time: each waits for its own last sum, so several keep the arithmetic busy.
-  static constexpr int kChains = 4;
-
-  template <int kVectors>
-  void dot_lanes(int keys, const T* rows, std::ptrdiff_t stride, T* scores) const {
-    const Tag<T> tag;
-    constexpr int kBlock = 16 / sizeof(T);
-    alignas(64) T line[kVectors * kLanes<T>];
-    for (int c = 0; c < count_; ++c) {
-      const T* q = q_rows_ + c * dim_pad_;
-      Vec<T> sum[kVectors];
-      for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(tag);
-      const T* ahead = rows + kTileKeys * stride;  // of the next tile, which comes from far away
-      int ahead_column = 0;
-      int d = 0;
-      for (; d + kBlock <= head_.dim; d += kBlock) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          Vec<T> columns[kBlock];
-          load_columns<T>(rows + v * kLanes<T> * stride + d, stride, columns);
-#pragma GCC unroll 4
-          for (int n = 0; n < kBlock; ++n) sum[v] = hn::MulAdd(columns[n], hn::Set(tag, q[d + n]), sum[v]);
-          for (int n = 0; n < kBlock; ++n) {
-            __builtin_prefetch(ahead + ahead_column, 0, 2);
-            ahead_column += 64 / sizeof(T);
-            if (ahead_column < head_.dim) continue;
-            ahead_column = 0;
-            ahead += stride;
-          }
-        }
-      }
-      for (; d < head_.dim; ++d)
-        for (int v = 0; v < kVectors; ++v) {
-          for (int j = 0; j < kLanes<T>; ++j) line[j] = rows[(v * kLanes<T> + j) * stride + d];
-          sum[v] = hn::MulAdd(hn::LoadU(tag, line), hn::Set(tag, q[d]), sum[v]);
-        }
-      for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], tag, line + v * kLanes<T>);
-      for (int j = 0; j < keys; ++j) scores[j * columns_ + c] = line[j];
-    }
-  }
-
   ScoreTile<T> score_tile(T* scores) {
     ScoreTile<T> tile;
     tile.object = head_.object;
@@ -452,74 +382,6 @@ class Scores {
     }
   }
 
-  const T* bias_row(int column) {
-    MatrixRef row = head_.bias;
-    row.data = static_cast<char*>(row.data) + ((first_query_ + column) * head_.bias.stride + tile_first_) *
-                                                  static_cast<std::int64_t>(size_of(row.dtype));
-    if (row.dtype == dtype_of<T>()) return static_cast<const T*>(row.data);
-    load_row(row, 0, tile_keys_, strip_ + column * kTileKeys);
-    return strip_ + column * kTileKeys;
-  }
-
-  void add_bias(T* scores) {
-    const Tag<T> tag;
-    if (head_.bias.stride == 0) {
-      const T* row = bias_row(0);
-      for (int j = 0; j < tile_keys_; ++j)
-        for (int c = 0; c < columns_; c += kLanes<T>) {
-          T* s = scores + j * columns_ + c;
-          hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::Set(tag, row[j])), tag, s);
-        }
-      return;
-    }
-    // Rows of the bias lie along the keys, the tile's along the queries.
-    const T* first = bias_row(0);
-    std::ptrdiff_t stride = head_.bias.stride;
-    if (head_.bias.dtype != dtype_of<T>()) {
-      stride = kTileKeys;
-      for (int c = 1; c < count_; ++c) bias_row(c);
-    }
-    constexpr int kBlock = 16 / sizeof(T);
-    if (count_ < columns_ || tile_keys_ % kBlock != 0) {
-      transpose(first, stride, count_, tile_keys_, turned_, columns_);
-      for (int n = 0; n < tile_keys_ * columns_; n += kLanes<T>)
-        hn::StoreU(hn::Add(hn::LoadU(tag, scores + n), hn::LoadU(tag, turned_ + n)), tag, scores + n);
-      return;
-    }
-    for (int c = 0; c < columns_; c += kLanes<T>)
-      for (int j = 0; j < tile_keys_; j += kBlock) {
-        Vec<T> keys[kBlock];
-        load_columns<T>(first + c * stride + j, stride, keys);
-#pragma GCC unroll 4
-        for (int n = 0; n < kBlock; ++n) {
-          T* s = scores + (j + n) * columns_ + c;
-          hn::StoreU(hn::Add(hn::LoadU(tag, s), keys[n]), tag, s);
-        }
-      }
-  }
-
-  void add_bias_grad(const T* grads, T* dbias, std::ptrdiff_t stride) {
-    const Tag<T> tag;
-    constexpr int kBlock = 16 / sizeof(T);
-    T* rows = dbias + first_query_ * stride;
-    if (tile_keys_ % kLanes<T> != 0 || count_ % kBlock != 0) {
-      transpose(grads, columns_, tile_keys_, count_, turned_, kTileKeys);
-      for (int c = 0; c < count_; ++c)
-        for (int j = 0; j < tile_keys_; ++j) rows[c * stride + j] += turned_[c * kTileKeys + j];
-      return;
-    }
-    for (int c = 0; c < count_; c += kBlock)
-      for (int j = 0; j < tile_keys_; j += kLanes<T>) {
-        Vec<T> queries[kBlock];
-        load_columns<T>(grads + j * columns_ + c, columns_, queries);
-#pragma GCC unroll 4
-        for (int n = 0; n < kBlock; ++n) {
-          T* to = rows + (c + n) * stride + j;
-          hn::StoreU(hn::Add(hn::LoadU(tag, to), queries[n]), tag, to);
-        }
-      }
-  }
-
   void hide(T* scores) {
     if (head_.program->hide) head_.program->hide(score_tile(scores));
     if (head_.mask)
@@ -573,8 +435,6 @@ class Scores {
   std::int64_t* end_ = nullptr;
   T* low_ = nullptr;
   T* high_ = nullptr;
-  T* strip_ = nullptr;   // rows of the bias, converted
-  T* turned_ = nullptr;  // and transposed
   T* raw_ = nullptr;
   T* capped_ = nullptr;
   T* query_row_ = nullptr;
@@ -583,6 +443,7 @@ class Scores {
   T* key_col_ = nullptr;
   std::int32_t* key_row_index_ = nullptr;
   std::int32_t* key_col_index_ = nullptr;
+  ScoreBias<T> bias_;
   RelativeSlot<T> slots_[kMaxSlots];
   RelativeRows<T> rows_[kMaxSlots];
   std::int64_t filled_first_[kMaxSlots] = {-1, -1, -1, -1, -1, -1, -1, -1};

@@ -38,6 +38,13 @@ RAPT_FN Vec<T> shift_of(Vec<T> row_max) {
   return hn::IfThenZeroElse(hn::Eq(row_max, hn::Set(tag, -kInfinity<T>)), row_max);
 }
 
+// The maximum to go on with, after scores of which `top` is the largest. One that moved little is not followed: weights
+// stay far from the largest number, and nothing has to be rescaled.
+template <class T>
+RAPT_FN Vec<T> follow(Vec<T> before, Vec<T> top) {
+  return hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(Tag<T>(), kSlack<T>)), top, before);
+}
+
 // Scores of +∞ become the largest number: such keys share all the weight.
 template <class T>
 void clamp_scores(T* scores, std::int64_t count) {

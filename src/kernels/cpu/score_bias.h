@@ -1,0 +1,108 @@
+#pragma once
+
+#include "kernels/cpu/few_queries.h"
+
+// The bias of a tile. Its rows lie along the keys, the tile's along the queries: they are turned on the way.
+namespace rapt::RAPT_TARGET {
+
+template <class T>
+class ScoreBias {
+ public:
+  void allocate(Arena& arena, const MatrixRef& bias, int columns) {
+    bias_ = bias;
+    columns_ = columns;
+    if (!bias.data) return;
+    converted_ = arena.take<T>(kTileKeys * columns);
+    turned_ = arena.take<T>(kTileKeys * columns);
+    if (turned_)
+      for (int n = 0; n < kTileKeys * columns; ++n) turned_[n] = 0;
+  }
+
+  // Its numbers are read after the tile's product, and come from far away meanwhile.
+  void set_tile(std::int64_t first_query, int queries, std::int64_t first_key, int keys) {
+    if (!bias_.data) return;
+    first_query_ = first_query;
+    queries_ = queries;
+    first_key_ = first_key;
+    keys_ = keys;
+    if (bias_.stride != 0 && bias_.dtype == dtype_of<T>()) fetch_rows(row(0), bias_.stride, queries, keys);
+  }
+
+  void add(T* scores) {
+    if (!bias_.data) return;
+    const Tag<T> tag;
+    const T* first = row(0);
+    if (bias_.stride == 0) {
+      for (int j = 0; j < keys_; ++j)
+        for (int c = 0; c < columns_; c += kLanes<T>) {
+          T* s = scores + j * columns_ + c;
+          hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::Set(tag, first[j])), tag, s);
+        }
+      return;
+    }
+    std::ptrdiff_t stride = bias_.stride;
+    if (bias_.dtype != dtype_of<T>()) {
+      stride = kTileKeys;
+      for (int c = 1; c < queries_; ++c) row(c);
+    }
+    constexpr int kBlock = 16 / sizeof(T);
+    if (queries_ < columns_ || keys_ % kBlock != 0) {
+      transpose(first, stride, queries_, keys_, turned_, columns_);
+      for (int n = 0; n < keys_ * columns_; n += kLanes<T>)
+        hn::StoreU(hn::Add(hn::LoadU(tag, scores + n), hn::LoadU(tag, turned_ + n)), tag, scores + n);
+      return;
+    }
+    for (int c = 0; c < columns_; c += kLanes<T>)
+      for (int j = 0; j < keys_; j += kBlock) {
+        Vec<T> numbers[kBlock];
+        load_columns<T>(first + c * stride + j, stride, numbers);
+#pragma GCC unroll 4
+        for (int n = 0; n < kBlock; ++n) {
+          T* s = scores + (j + n) * columns_ + c;
+          hn::StoreU(hn::Add(hn::LoadU(tag, s), numbers[n]), tag, s);
+        }
+      }
+  }
+
+  // dbias [queries][stride] from the tile's first key on, added to.
+  void add_grad(const T* grads, T* dbias, std::ptrdiff_t stride) {
+    const Tag<T> tag;
+    constexpr int kBlock = 16 / sizeof(T);
+    T* rows = dbias + first_query_ * stride;
+    if (keys_ % kLanes<T> != 0 || queries_ % kBlock != 0) {
+      transpose(grads, columns_, keys_, queries_, turned_, kTileKeys);
+      for (int c = 0; c < queries_; ++c)
+        for (int j = 0; j < keys_; ++j) rows[c * stride + j] += turned_[c * kTileKeys + j];
+      return;
+    }
+    for (int c = 0; c < queries_; c += kBlock)
+      for (int j = 0; j < keys_; j += kLanes<T>) {
+        Vec<T> numbers[kBlock];
+        load_columns<T>(grads + j * columns_ + c, columns_, numbers);
+#pragma GCC unroll 4
+        for (int n = 0; n < kBlock; ++n) {
+          T* to = rows + (c + n) * stride + j;
+          hn::StoreU(hn::Add(hn::LoadU(tag, to), numbers[n]), tag, to);
+        }
+      }
+  }
+
+ private:
+  // The tile's part of one query's bias, converted where it has another type.
+  const T* row(int column) {
+    MatrixRef row = bias_;
+    row.data = static_cast<char*>(row.data) +
+               ((first_query_ + column) * bias_.stride + first_key_) * static_cast<std::int64_t>(size_of(row.dtype));
+    if (row.dtype == dtype_of<T>()) return static_cast<const T*>(row.data);
+    load_row(row, 0, keys_, converted_ + column * kTileKeys);
+    return converted_ + column * kTileKeys;
+  }
+
+  MatrixRef bias_;  // data null: none
+  int columns_ = 0, queries_ = 0, keys_ = 0;
+  std::int64_t first_query_ = 0, first_key_ = 0;
+  T* converted_ = nullptr;  // [columns][kTileKeys]
+  T* turned_ = nullptr;     // [kTileKeys][columns], or the reverse
+};
+
+}  // namespace rapt::RAPT_TARGET
