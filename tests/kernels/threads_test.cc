@@ -87,6 +87,16 @@ TEST_P(ThreadsSameBits, ManyShortSequences) {
   check_bits(s);
 }
 
+// A task takes several blocks of queries where threads are few, and one where they are many.
+TEST_P(ThreadsSameBits, TasksOfSeveralBlocks) {
+  CaseSpec s = spec();
+  s.heads = 8;
+  s.queries = 330;
+  s.keys = 150;
+  s.mask = support::MaskKind::window;
+  check_bits(s);
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, ThreadsSameBits,
                          testing::Combine(testing::ValuesIn(support::registered_names()),
                                           testing::Values(rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16)),
@@ -129,6 +139,18 @@ TEST(Threads, CallsAtTheSameTimeDoNotDisturbEachOther) {
     });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// The kernels let tiny results be 0; the caller's arithmetic stays as it was.
+TEST(Threads, TheCallersTinyNumbersStay) {
+  CaseSpec s;
+  s.dtype = rapt::Dtype::f32;
+  Call call(make_case(s));
+  call.options.threads = 2;
+  call.forward();
+  call.backward();
+  const volatile float smallest = 1.2e-38F;
+  EXPECT_GT(smallest * 0.25F, 0.0F);
 }
 
 TEST(Threads, DefaultCountIsUsedAndChecked) {
