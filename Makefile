@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-peers format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build
+.PHONY: help run test bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build
 
 FOLDERS = $(wildcard include src cli tests benchmarks examples)
 SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c')
@@ -37,6 +37,11 @@ bench: build  ## Measure every mechanism against this machine's matrix-multiply 
 bench-peers: build  ## Measure PyTorch beside Rapt, in a virtual environment of its own
 	@if [[ -x benchmarks/peers/run ]]; then benchmarks/peers/run; \
 	else echo "bench-peers: the comparison lives in benchmarks/peers, which is not there yet"; fi
+
+speed-docs: build  ## Measure Rapt and its peers, and write the tables of docs/speed.md
+	@build/release/rapt bench --json > build/bench.json
+	@benchmarks/peers/run
+	@python3 benchmarks/speed_tables.py docs/speed.md --bench build/bench.json --peers build/peers/results.json
 
 format: bootstrap-lint  ## Rewrite the sources in the project's format
 	@clang-format -i $(SOURCES)
