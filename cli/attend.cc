@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kFooter =
     "Arrays are [S,D], [H,S,D] or [B,H,S,D]. Writes out.npy (out_1.npy … for further value sets), lse.npy and, when\n"
-    "asked, weights.npy; entropy.npy argmax.npy position.npy covariance.npy; dq.npy dk.npy dv.npy (dv_1.npy …)\n"
-    "dbias.npy d_PARAM.npy. Nothing is written where anything fails.\n"
+    "asked, weights.npy; entropy.npy argmax.npy position.npy covariance.npy, with --top-k topk.npy topk_weights.npy;\n"
+    "dq.npy dk.npy dv.npy (dv_1.npy …) dbias.npy d_PARAM.npy. Nothing is written where anything fails.\n"
     "\n"
     "Examples:\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"

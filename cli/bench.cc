@@ -38,7 +38,7 @@ constexpr const char* kFooter =
     "  multitask  trains networks on scenes, for one task each, for all without sharing and with shared attention, "
     "over\n"
     "           several seeds, and prints their scores; --seeds, --seed, --epochs, --reference, --config, --out\n"
-    "  images   trains every image model (five encodings of attention, and a cnn) on digits and shapes, or on those "
+    "  images   trains six image models (five encodings of attention, and a cnn) on digits and shapes, or on those "
     "that\n"
     "           follow, and prints test accuracy, parameters, multiply-adds of an image and the time of an epoch;\n"
     "           --seeds, --seed, --epochs, --out\n"
@@ -422,7 +422,8 @@ void add_bench(CLI::App& app) {
       ->type_name("WAY")
       ->check(value_given());
   verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->type_name("TYPE")->check(value_given());
-  verb->add_option("--repeat", a.repeat, "Exactly so many runs; unless given, at least 5 and half a second")
+  verb->add_option("--repeat", a.repeat,
+                   "Exactly so many runs; unless given, at least 5 and half a second, but not much more than 20 s")
       ->type_name("N")
       ->check(value_given());
   const auto trained = [&](const char* name, std::string& text, const char* help, const char* type) {
@@ -435,7 +436,7 @@ void add_bench(CLI::App& app) {
   trained("--config", a.multitask.config, "A JSON file of settings, as rapt train takes it", "FILE");
   trained("--out", a.multitask.out, "Keep the runs there; what is there already goes on", "DIR");
   verb->add_flag("--json", a.json, "Print JSON");
-  verb->add_flag("--quick", a.quick, "One small shape each and few runs: to see that it works, not how fast it is");
+  verb->add_flag("--quick", a.quick, "The first shape of each and few runs: to see that it works, not how fast it is");
   verb->add_flag("--no-naive", a.no_naive, "Leave the naive path out");
   verb->footer(kFooter);
   verb->callback([arguments] { run_bench(*arguments); });

@@ -190,6 +190,8 @@ RAPT_C_API const char* rapt_isa(void);
 /* How many threads work where the options do not say. */
 RAPT_C_API int rapt_set_threads(int32_t threads);
 RAPT_C_API int32_t rapt_threads(void);
+/* Gives work space that calls keep for the next one, at most 48 MiB, back to the system. */
+RAPT_C_API void rapt_release_work_space(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

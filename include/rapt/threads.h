@@ -9,6 +9,9 @@ namespace rapt {
 int default_threads();
 void set_default_threads(int threads);
 
+// Calls keep some work space for the next one, at most 48 MiB in all. This gives it back to the system.
+void release_work_space();
+
 // The SIMD targets that the engine is compiled for. `portable` is the one of the platform's baseline.
 enum class Isa { portable, sse4, avx2, avx512 };
 

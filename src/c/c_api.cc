@@ -370,6 +370,10 @@ int rapt_set_threads(int32_t threads) {
   return guarded([&] { rapt::set_default_threads(threads); });
 }
 
+void rapt_release_work_space(void) {
+  contained([] { rapt::release_work_space(); });
+}
+
 int32_t rapt_threads(void) {
   int32_t threads = 1;
   contained([&] { threads = rapt::default_threads(); });

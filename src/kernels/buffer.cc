@@ -1,3 +1,5 @@
+#include "kernels/buffer.h"
+
 #include <array>
 #include <bit>
 #include <cstdlib>
@@ -5,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include "kernels/head_waves.h"
+#include "rapt/threads.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -59,27 +61,36 @@ class Kept {
   static constexpr std::size_t kLargest = std::size_t{1} << 25;
   static constexpr std::size_t kKeep = std::size_t{48} << 20;
 
-  ~Kept() { release_from(0); }
+  Kept() {
+    for (std::size_t n = 0; n < pieces_.size(); ++n) pieces_[n].reserve(kKeep / (kSmallest << n));
+  }
 
   static bool keeps(std::size_t bytes) { return bytes >= kSmallest && bytes <= kLargest; }
 
+  // Null: there is none, and large ones that lay idle are gone.
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    std::vector<void*>& pieces = pieces_[place(bytes)];
-    if (pieces.empty()) {
+    if (!keeps(bytes) || pieces_[place(bytes)].empty()) {
       if (bytes >= kLarge) release_from(place(kLarge));
       return nullptr;
     }
+    std::vector<void*>& pieces = pieces_[place(bytes)];
     void* memory = pieces.back();
     pieces.pop_back();
     total_ -= bytes;
     return memory;
   }
 
-  bool give(void* memory, std::size_t bytes) {
+  void release_all() {
     const std::lock_guard lock(mutex_);
-    if (total_ + bytes > kKeep) return false;
-    pieces_[place(bytes)].push_back(memory);
+    release_from(0);
+  }
+
+  bool give(void* memory, std::size_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    std::vector<void*>& pieces = pieces_[place(bytes)];
+    if (total_ + bytes > kKeep || pieces.size() == pieces.capacity()) return false;
+    pieces.push_back(memory);
     total_ += bytes;
     return true;
   }
@@ -103,8 +114,9 @@ class Kept {
   std::size_t total_ = 0;
 };
 
+// Never destroyed: a call at the end of the process may still come.
 Kept& kept() {
-  static Kept instance;
+  static Kept& instance = *new Kept;
   return instance;
 }
 
@@ -119,7 +131,7 @@ std::size_t whole_size(std::size_t bytes) {
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   const std::size_t whole = whole_size(bytes);
-  if (Kept::keeps(whole)) data_ = kept().take(whole);
+  data_ = kept().take(whole);
   if (data_ == nullptr) data_ = allocate(whole);
 }
 
@@ -129,5 +141,7 @@ Buffer::~Buffer() {
   if (Kept::keeps(whole) && kept().give(data_, whole)) return;
   release(data_, whole);
 }
+
+void release_work_space() { kept().release_all(); }
 
 }  // namespace rapt

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <hwy/aligned_allocator.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <new>
 #include <vector>
 
+#include "kernels/buffer.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/problem.h"
 
@@ -52,20 +50,16 @@ std::vector<T> rounded_weights(const Axis& axis);
 
 // Memory aligned for vectors, that only grows. What was there may be lost.
 template <class T>
-class Buffer {
+class Growing {
  public:
   T* reserve(std::int64_t count) {
-    if (count > count_) {
-      data_ = hwy::AllocateAligned<T>(static_cast<std::size_t>(count));
-      if (!data_) throw std::bad_alloc();
-      count_ = count;
-    }
-    return data_.get();
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+    if (bytes > memory_.size()) memory_ = Buffer(bytes);
+    return memory_.template as<T>();
   }
 
  private:
-  hwy::AlignedFreeUniquePtr<T[]> data_;
-  std::int64_t count_ = 0;
+  Buffer memory_;
 };
 
 enum class Direction : std::uint8_t { to_queries, to_keys };

@@ -157,7 +157,7 @@ class Moments {
       part[kProduct] += product(kShifted, 1) + static_cast<double>(col.mean[static_cast<std::size_t>(c)]) * first;
   }
 
-  Buffer<T> grid_memory_[kGrids], value_memory_, row_memory_[3];
+  Growing<T> grid_memory_[kGrids], value_memory_, row_memory_[3];
   T* grids_[kGrids] = {};  // dO and its products with the matrices of the rows
   T* values_ = nullptr;    // one grid row of v
   T* rows_[3] = {};        // and its products with the matrices of the columns

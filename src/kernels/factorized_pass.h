@@ -68,7 +68,7 @@ class GridPass {
       }
   }
 
-  Buffer<T> row_memory_, half_memory_, sum_memory_;
+  Growing<T> row_memory_, half_memory_, sum_memory_;
   T* row_ = nullptr;   // [cols][width]
   T* half_ = nullptr;  // the grid after the pass over columns
   T* sum_ = nullptr;

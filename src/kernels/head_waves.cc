@@ -12,9 +12,8 @@
 namespace rapt {
 namespace {
 
-constexpr std::int64_t kMapBlock = 128;                       // rows mapped by one task
-constexpr std::int64_t kWaveBytes = std::int64_t{24} << 20;   // mapped rows of one wave,
-constexpr std::int64_t kThreadBytes = std::int64_t{3} << 20;  // or more, so that many threads all have work
+constexpr std::int64_t kMapBlock = 128;                      // rows mapped by one task
+constexpr std::int64_t kWaveBytes = std::int64_t{32} << 20;  // mapped rows of one wave
 
 std::int64_t round_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -64,8 +63,8 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   for (std::size_t n = 0; n < problem.v.size() && turns_values_; ++n) rows += turned_size(n);
   const std::int64_t bytes = rows * static_cast<std::int64_t>(sizeof(T)) * (backward ? 2 : 1) + more_bytes;
   const std::int64_t all = problem.batch * problem.heads;
-  const std::int64_t limit = std::max(kWaveBytes, kThreadBytes * problem.threads);
-  wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(limit / bytes, 1, all);
+  // By the shapes alone: which heads are in a wave decides in which order gradients of shared things are added.
+  wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
   mapped_ = Buffer(static_cast<std::size_t>(rows * wave_size_) * sizeof(T));
   relative_indices();
 }

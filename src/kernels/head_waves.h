@@ -1,36 +1,14 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
+#include "kernels/buffer.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/problem.h"
 #include "kernels/visibility.h"
 
 namespace rapt {
-
-// Memory aligned for vectors, not initialised.
-class Buffer {
- public:
-  explicit Buffer(std::size_t bytes = 0);
-  ~Buffer();
-  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
-  Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  std::size_t size() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 // One batch and head of a wave, ready for the tiles. Where the mechanism maps queries or keys first, the mapped rows and
 // their gradients are here too.

@@ -45,7 +45,8 @@ class ParameterSink {
     if (!value.given || is_map(value.spec->role)) return 0;
     const std::int64_t offsets = p.queries + p.keys - 1;
     const std::int64_t rows = by_offset(value, offsets) ? offsets : value.rows;
-    return rows * value.cols * static_cast<std::int64_t>(sizeof(double));
+    const bool vectors = value.spec->role == Role::relative_vector;
+    return rows * value.cols * static_cast<std::int64_t>(vectors ? sizeof(T) : sizeof(double));
   }
 
   void begin_wave(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype, std::int64_t offsets, int workers) {

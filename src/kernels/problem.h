@@ -89,7 +89,7 @@ Problem make_problem(const char* operation, const Inputs& inputs, const AttendOp
 // A checked array for (b, h) indexing; the sizes of 1 that stand for more are repeated. `write`: strides of 0 are refused.
 Operand make_operand(const char* operation, const char* argument, const ConstView& view);
 
-// The maximum and the sum of exponentials of each row, [batch·heads·queries] each, in double for f64 and float else.
+// The maximum that was followed (at most kSlack below the largest score) and the sum of exponentials under it, of each row, [batch·heads·queries] each, in double for f64 and float else.
 // Under argmax the sum is the chosen key: −1 for none, NaN where a score is NaN.
 struct Saved::Rows {
   std::int64_t count = 0;

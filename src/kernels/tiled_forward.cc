@@ -85,7 +85,7 @@ class Forward {
     const std::int64_t total = p.batch * p.heads;
     only_weights_ = outputs.out.empty() && !outputs.lse && !outputs.saved && !outputs.weights.empty() &&
                     !asks_statistics(outputs.statistics);
-    task_rows_ = kernels_.forward_rows * task_blocks(p, kernels_.forward_rows);
+    task_rows_ = kernels_.forward_rows * (only_weights_ ? 1 : task_blocks(p, kernels_.forward_rows));
     blocks_ = (p.queries + task_rows_ - 1) / task_rows_;
     saved_ = outputs.saved ? outputs.saved->rows() : nullptr;
     if (saved_) saved_->resize(total * p.queries, p.is_double);

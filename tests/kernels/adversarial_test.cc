@@ -173,27 +173,34 @@ TEST_P(Containment, NaNInOneRowOfTheOutputGradient) {
 }
 
 TEST_P(Containment, HiddenKeysMayHoldAnything) {
-  for (rapt::Path path : kPaths) {
-    SCOPED_TRACE(label(path));
-    Case c = make_case(spec(support::MaskKind::none));
-    c.problem.mask.key_lengths = {31};
-    const Results before = run(c, path);
-    for (Int h = 0; h < 2; ++h)
-      for (Int j = 31; j < 45 && j < c.spec.keys; ++j) {
-        for (Int d = 0; d < 5; ++d) c.problem.k.at(0, h, j, d) = kNaN;
-        for (Int d = 0; d < 8; ++d) c.problem.v[0].at(0, h, j, d) = d % 2 ? kNaN : HUGE_VAL;
+  // Hidden by their number, or by a mask that hides them from every query there is.
+  for (const bool dense : {false, true})
+    for (rapt::Path path : kPaths) {
+      SCOPED_TRACE(std::string(label(path)) + (dense ? " dense" : ""));
+      Case c = make_case(spec(support::MaskKind::none));
+      if (dense) {
+        c.problem.mask.dense = Array({1, 1, 1, c.spec.keys});
+        for (Int j = 0; j < 31; ++j) c.problem.mask.dense.at(0, 0, 0, j) = 1;
+      } else {
+        c.problem.mask.key_lengths = {31};
       }
-    const Results after = run(c, path);
-    const auto same = [](Int) { return Row::same; };
-    expect_rows(before.forward.out[0], after.forward.out[0], dtype(), same, "out");
-    expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(), same, "dq");
-    expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), same, "dv");
-    expect_rows(before.backward.gradients.k, after.backward.gradients.k, dtype(), same, "dk");
-    // One number for all pairs: where pair products round, the rounding of every row's output is in it.
-    const double factor = dtype() == rapt::Dtype::bf16 && rapt::active_pairs() ? 4 : 1;
-    for (const auto& [name, value] : before.backward.gradients.parameters)
-      expect_rows(value, after.backward.gradients.parameters.at(name), dtype(), same, name.c_str(), factor);
-  }
+      const Results before = run(c, path);
+      for (Int h = 0; h < 2; ++h)
+        for (Int j = 31; j < 45 && j < c.spec.keys; ++j) {
+          for (Int d = 0; d < 5; ++d) c.problem.k.at(0, h, j, d) = kNaN;
+          for (Int d = 0; d < 8; ++d) c.problem.v[0].at(0, h, j, d) = d % 2 ? kNaN : HUGE_VAL;
+        }
+      const Results after = run(c, path);
+      const auto same = [](Int) { return Row::same; };
+      expect_rows(before.forward.out[0], after.forward.out[0], dtype(), same, "out");
+      expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(), same, "dq");
+      expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), same, "dv");
+      expect_rows(before.backward.gradients.k, after.backward.gradients.k, dtype(), same, "dk");
+      // One number for all pairs: where pair products round, the rounding of every row's output is in it.
+      const double factor = dtype() == rapt::Dtype::bf16 && rapt::active_pairs() ? 4 : 1;
+      for (const auto& [name, value] : before.backward.gradients.parameters)
+        expect_rows(value, after.backward.gradients.parameters.at(name), dtype(), same, name.c_str(), factor);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, Containment,
@@ -243,6 +250,30 @@ TEST_P(Extremes, ScoresOf1e30DoNotOverflow) {
           ASSERT_NEAR(r.lse.at(0, h, i, 0) / expected.forward().lse.at(0, h, i, 0), 1, 1e-5);
         }
     }
+  }
+}
+
+// The largest score comes late and the values are as large as they may be: nothing on the way may pass the largest number.
+TEST_P(Extremes, LargeValuesDoNotOverflow) {
+  CaseSpec s;
+  s.heads = 1;
+  s.queries = 3;
+  s.keys = 70;
+  s.key_dim = 1;
+  s.scale = 1;
+  Case c = case_of(s);
+  const double value = GetParam() == rapt::Dtype::f64 ? 1e306 : GetParam() == rapt::Dtype::f16 ? 6e4 : 1e36;
+  for (Int i = 0; i < 3; ++i) c.problem.q.at(0, 0, i, 0) = 1;
+  for (Int j = 0; j < 70; ++j) {
+    c.problem.k.at(0, 0, j, 0) = j == 69 ? 7.75 : 0;
+    for (Int d = 0; d < 8; ++d) c.problem.v[0].at(0, 0, j, d) = support::round_to(GetParam(), value);
+  }
+  for (rapt::Path path : kPaths) {
+    SCOPED_TRACE(label(path));
+    Call call(c);
+    call.options.path = path;
+    const support::ForwardResult r = call.forward();
+    for (double e : r.out[0].data) ASSERT_NEAR(e / value, 1, 0.01);
   }
 }
 

@@ -71,6 +71,7 @@ TEST_P(MemorySlow, ForwardAndBackwardStayLinear) {
     gradients.parameters.push_back({call.options.score.parameters[p].name, parameter_gradients[p].view()});
   call.options.threads = 2;
 
+  rapt::release_work_space();
   if (!reset_peak()) GTEST_SKIP() << "the peak of memory cannot be measured here";
   const long before = status_line("VmRSS");
   rapt::attend(call.inputs, outputs, call.options);
@@ -86,6 +87,27 @@ TEST_P(MemorySlow, ForwardAndBackwardStayLinear) {
 std::string mechanism_of(const testing::TestParamInfo<std::string>& mechanism) { return mechanism.param; }
 
 INSTANTIATE_TEST_SUITE_P(Registry, MemorySlow, testing::ValuesIn(support::registered_names()), mechanism_of);
+
+// Work space stays for the next call, and goes back when it is told to.
+TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {
+  if (RAPT_SANITIZED) GTEST_SKIP() << "sanitizers keep freed memory";
+  support::CaseSpec s;
+  s.mechanism = "cosine";  // its rows are mapped first
+  s.dtype = rapt::Dtype::f32;
+  s.heads = 4;
+  s.queries = s.keys = 2048;
+  s.key_dim = 64;
+  s.value_dims = {8};
+  support::Call call(make_case(s));
+  call.options.threads = 2;
+  const support::ForwardResult first = call.forward();
+  const long kept = status_line("VmRSS");
+  rapt::release_work_space();
+  const long left = status_line("VmRSS");
+  ASSERT_GE(left, 0);
+  EXPECT_LT(left, kept - (2L << 10));
+  EXPECT_TRUE(call.forward().bits == first.bits);
+}
 
 // The measurement itself: a block of 64 MB must show.
 TEST(MemoryPeakSlow, TheMeasurementSeesAMatrix) {

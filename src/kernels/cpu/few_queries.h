@@ -84,7 +84,7 @@ void few_dots(const FewQueries<T>& queries, const T* key_rows, std::ptrdiff_t ke
 
 // One query's scores, [kTileKeys], become weights; −∞ past the keys. Returns what earlier sums are to be multiplied by.
 template <class T>
-T few_weights(T* line, int keys, T& row_max, T& row_sum) {
+T few_weights(T* line, int keys, T slack, T& row_max, T& row_sum) {
   const Tag<T> tag;
   const Vec<T> before = hn::Set(tag, row_max);
   Vec<T> top = before;
@@ -94,7 +94,7 @@ T few_weights(T* line, int keys, T& row_max, T& row_sum) {
     clamp_scores(line, kTileKeys);
     top = hn::Set(tag, kLargest<T>);
   }
-  top = follow<T>(before, top);
+  top = follow<T>(before, top, slack);
   const Vec<T> shift = shift_of<T>(top);
   const Vec<T> correction = exp_weight(hn::Sub(before, shift));
   for (int j = 0; j < kTileKeys; j += kLanes<T>)

@@ -27,6 +27,9 @@ class FlushTiny {
 
  private:
   std::uint64_t before_ = 0;
+#else
+  FlushTiny() {}
+  ~FlushTiny() {}
 #endif
  public:
   FlushTiny(const FlushTiny&) = delete;

@@ -61,8 +61,10 @@ class ForwardBlock {
       for (int c = 0; c < columns_; ++c) sum_[c] = max_[c] != max_[c] ? max_[c] : static_cast<T>(chosen_[c]);
       write_chosen();
     } else {
-      // A NaN may come from 0·∞ in the values of a hidden key: such blocks are done again, skipping what has no weight.
+      // A NaN may come from 0·∞ in the values of a hidden key, an infinity from weights above 1: such blocks are done again,
+      // skipping what has no weight, with every maximum followed.
       if (!finite()) {
+        slack_ = 0;
         restart();
         for_each_tile(task_.key_end, [&](std::int64_t j, int keys) { attend(j, keys, true); });
       }
@@ -167,7 +169,7 @@ class ForwardBlock {
       T* line = few_weights_ + c * kTileKeys;
       for (int j = 0; j < kTileKeys; ++j) line[j] = j < keys ? tile_[j * columns_ + c] : -kInfinity<T>;
       const T before = max_[c];
-      correction_[c] = few_weights(line, keys, max_[c], sum_[c]);
+      correction_[c] = few_weights(line, keys, slack_, max_[c], sum_[c]);
       if (max_[c] != before) rescale_narrow(c);
     }
   }
@@ -202,7 +204,7 @@ class ForwardBlock {
         clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
         top = hn::Min(top, hn::Set(tag, kLargest<T>));
       }
-      top = follow<T>(before, top);
+      top = follow<T>(before, top, slack_);
       const Vec<T> shift = shift_of<T>(top);
       const Vec<T> correction = exp_weight(hn::Sub(before, shift));
       if (!hn::AllTrue(tag, hn::Eq(before, top))) moved = true;
@@ -394,7 +396,7 @@ class ForwardBlock {
     return WeightRows<T>(wanted, task_.first_query, task_.count);
   }
 
-  // A second pass over the scores of the rows asked for, now that their sums are known.
+  // Now that the sums are known. Where the scores were not kept, in a second pass over them.
   void write_weights(const WeightsTask& wanted) {
     if (keeps_scores(wanted)) {
       const WeightRows<T> rows = rows_of(wanted);
@@ -436,6 +438,7 @@ class ForwardBlock {
   const HeadTask<T>& head_;
   const int columns_;
   const bool narrow_;
+  T slack_ = kSlack<T>;
   std::int64_t next_ = 0;        // the key that the next tile begins with
   std::int64_t kept_until_ = 0;  // scores of earlier keys lie where weights are wanted
   Scores<T> scores_;

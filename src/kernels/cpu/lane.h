@@ -108,9 +108,16 @@ RAPT_FN Vec<float> times_power(Vec<float> p, Vec<float> n) {
 RAPT_FN Vec<float> exp_within(Vec<float> x) {
   const Tag<float> tag;
   const Vec<float> n = hn::Round(hn::Mul(x, hn::Set(tag, 1.44269504F)));
+#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM
   // x·log₂e − n, with the digits of log₂e that one number does not hold.
   Vec<float> f = hn::MulSub(x, hn::Set(tag, 1.44269504F), n);
   f = hn::MulAdd(x, hn::Set(tag, 1.925963033500011e-08F), f);
+#else
+  // Without fused multiply-adds x − n·ln2 in two steps keeps all digits.
+  const Vec<float> r =
+      hn::Sub(hn::Sub(x, hn::Mul(n, hn::Set(tag, 0.693359375F))), hn::Mul(n, hn::Set(tag, -2.12194440e-4F)));
+  const Vec<float> f = hn::Mul(r, hn::Set(tag, 1.44269504F));
+#endif
   Vec<float> p = hn::Set(tag, 0.00015353361959569156F);
   p = hn::MulAdd(p, f, hn::Set(tag, 0.0013398875016719103F));
   p = hn::MulAdd(p, f, hn::Set(tag, 0.00961843691766262F));
@@ -122,7 +129,10 @@ RAPT_FN Vec<float> exp_within(Vec<float> x) {
 
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.
 RAPT_FN Lane<float> reciprocal(Lane<float> x) {
-  const Vec<float> r = hn::ApproximateReciprocal(x.v);
+  Vec<float> r = hn::ApproximateReciprocal(x.v);
+#if HWY_ARCH_ARM  // its estimate has half as many digits
+  r = hn::MulAdd(r, hn::NegMulAdd(r, x.v, hn::Set(Tag<float>(), 1.0F)), r);
+#endif
   return hn::MulAdd(r, hn::NegMulAdd(r, x.v, hn::Set(Tag<float>(), 1.0F)), r);
 }
 RAPT_FN Lane<double> reciprocal(Lane<double> x) { return Lane<double>(1) / x; }

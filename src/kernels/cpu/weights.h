@@ -41,8 +41,8 @@ RAPT_FN Vec<T> shift_of(Vec<T> row_max) {
 // The maximum to go on with, after scores of which `top` is the largest. One that moved little is not followed: weights
 // stay far from the largest number, and nothing has to be rescaled.
 template <class T>
-RAPT_FN Vec<T> follow(Vec<T> before, Vec<T> top) {
-  return hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(Tag<T>(), kSlack<T>)), top, before);
+RAPT_FN Vec<T> follow(Vec<T> before, Vec<T> top, T slack) {
+  return hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(Tag<T>(), slack)), top, before);
 }
 
 // Scores of +∞ become the largest number: such keys share all the weight.
@@ -63,11 +63,12 @@ void weights_from_scores(T* scores, int keys, int columns, int stride, const T* 
   for (int c = 0; c < columns; c += kLanes<T>) {
     const Vec<T> shift = shift_of<T>(hn::LoadU(tag, row_max + c));
     const Vec<T> f = hn::LoadU(tag, factor + c);
+    const auto nothing = hn::Eq(f, hn::Zero(tag));
     T* s = scores + c;
     for (int j = 0; j < keys; ++j, s += stride) {
-      // A hidden pair has weight 0 even in a row whose sum is NaN.
+      // A hidden pair has weight 0 even in a row whose sum is NaN, and a row without a sum has none, whatever it scores.
       const Vec<T> e = exp_weight(hn::Sub(hn::LoadU(tag, s), shift));
-      hn::StoreU(hn::IfThenZeroElse(hn::Eq(e, hn::Zero(tag)), hn::Mul(e, f)), tag, s);
+      hn::StoreU(hn::IfThenZeroElse(hn::Or(nothing, hn::Eq(e, hn::Zero(tag))), hn::Mul(e, f)), tag, s);
     }
   }
 }
