@@ -280,14 +280,13 @@ void HeadWaves<T>::prepare_fast(std::vector<Head<T>>& heads) const {
 }
 
 template <class T>
-std::vector<Head<T>> HeadWaves<T>::prepare(const std::vector<std::int64_t>& order, std::int64_t first,
-                                           std::int64_t count) {
+std::vector<Head<T>> HeadWaves<T>::prepare(std::int64_t first, std::int64_t count) {
   std::vector<Head<T>> heads(static_cast<std::size_t>(count));
   T* next = mapped_.template as<T>();
   for (std::int64_t n = 0; n < count; ++n) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
-    head.b = order[static_cast<std::size_t>(first + n)] / problem_.heads;
-    head.h = order[static_cast<std::size_t>(first + n)] % problem_.heads;
+    head.b = (first + n) / problem_.heads;
+    head.h = (first + n) % problem_.heads;
     const auto take = [&](bool wanted, std::int64_t size) {
       T* piece = wanted ? next : nullptr;
       next += wanted ? size : 0;

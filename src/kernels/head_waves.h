@@ -41,8 +41,8 @@ class HeadWaves {
   std::int64_t wave_size() const { return wave_size_; }
   const std::vector<std::int64_t>& value_dims() const { return value_dims_; }
 
-  // The heads first … first+count−1 of the order given (pairs b·heads + h).
-  std::vector<Head<T>> prepare(const std::vector<std::int64_t>& order, std::int64_t first, std::int64_t count);
+  // The heads first … first+count−1, counted b·heads + h.
+  std::vector<Head<T>> prepare(std::int64_t first, std::int64_t count);
 
   // The same without rows: only what the size of a workspace depends on.
   HeadTask<T> prototype() const;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 
@@ -66,11 +65,9 @@ class Backward {
   void run() {
     if (want_score_) row_products();
     const std::int64_t total = p_.batch * p_.heads;
-    std::vector<std::int64_t> order(static_cast<std::size_t>(total));
-    std::iota(order.begin(), order.end(), 0);
     if (want_score_ || want_dv_)
       for (std::int64_t start = 0; start < total; start += heads_.wave_size())
-        run_wave(order, start, std::min(heads_.wave_size(), total - start));
+        run_wave(start, std::min(heads_.wave_size(), total - start));
     dq_.finish();
     dk_.finish();
     dbias_.finish();
@@ -127,8 +124,8 @@ class Backward {
     std::vector<T> bias_strip;
   };
 
-  void run_wave(const std::vector<std::int64_t>& order, std::int64_t start, std::int64_t count) {
-    wave_ = heads_.prepare(order, start, count);
+  void run_wave(std::int64_t start, std::int64_t count) {
+    wave_ = heads_.prepare(start, count);
     const auto sharing = [&](const Operand& operand) {
       return Sharing(wave_.size(), [&](std::size_t n) { return operand.slice(wave_[n].b, wave_[n].h); });
     };

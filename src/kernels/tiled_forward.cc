@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "kernels/head_waves.h"
 #include "kernels/parallel.h"
@@ -106,11 +105,9 @@ class Forward {
 
   void run() {
     const std::int64_t total = p_.batch * p_.heads;
-    std::vector<std::int64_t> order(static_cast<std::size_t>(total));
-    std::iota(order.begin(), order.end(), 0);
     for (std::int64_t start = 0; start < total; start += heads_.wave_size()) {
       const std::int64_t count = std::min(heads_.wave_size(), total - start);
-      wave_ = heads_.prepare(order, start, count);
+      wave_ = heads_.prepare(start, count);
       targets_.clear();
       for (const Head<T>& head : wave_) targets_.push_back(outputs_of<T>(p_, outputs_, head.b, head.h));
       if (parts_ == 1)

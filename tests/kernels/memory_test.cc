@@ -90,7 +90,6 @@ INSTANTIATE_TEST_SUITE_P(Registry, MemorySlow, testing::ValuesIn(support::regist
 
 // Work space stays for the next call, and goes back when it is told to.
 TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {
-  if (RAPT_SANITIZED) GTEST_SKIP() << "sanitizers keep freed memory";
   support::CaseSpec s;
   s.mechanism = "cosine";  // its rows are mapped first
   s.dtype = rapt::Dtype::f32;

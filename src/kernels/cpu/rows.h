@@ -211,6 +211,31 @@ void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::
     for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
 }
 
+// dst[c][r] += src[r][c]. Rows of dst may be the same one.
+template <class T>
+void transpose_add(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst,
+                   std::ptrdiff_t dst_stride) {
+  constexpr std::int64_t kBlock = 16 / sizeof(T);
+  const Tag<T> tag;
+  std::int64_t r = 0;
+  for (; r + kLanes<T> <= rows; r += kLanes<T>) {
+    std::int64_t c = 0;
+    for (; c + kBlock <= cols; c += kBlock) {
+      Vec<T> columns[kBlock];
+      load_columns<T>(src + r * src_stride + c, src_stride, columns);
+#pragma GCC unroll 4
+      for (int n = 0; n < kBlock; ++n) {
+        T* to = dst + (c + n) * dst_stride + r;
+        hn::StoreU(hn::Add(hn::LoadU(tag, to), columns[n]), tag, to);
+      }
+    }
+    for (; c < cols; ++c)
+      for (std::int64_t n = r; n < r + kLanes<T>; ++n) dst[c * dst_stride + n] += src[n * src_stride + c];
+  }
+  for (; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] += src[r * src_stride + c];
+}
+
 // Rows that are read soon and lie far away come to the second-level cache meanwhile.
 template <class T>
 RAPT_FN void fetch_rows(const T* first, std::ptrdiff_t stride, std::int64_t rows, std::int64_t dim) {

@@ -13,9 +13,6 @@ class ScoreBias {
     columns_ = columns;
     if (!bias.data) return;
     converted_ = arena.take<T>(kTileKeys * columns);
-    turned_ = arena.take<T>(kTileKeys * columns);
-    if (turned_)
-      for (int n = 0; n < kTileKeys * columns; ++n) turned_[n] = 0;
   }
 
   // Its numbers are read after the tile's product, and come from far away meanwhile.
@@ -45,46 +42,12 @@ class ScoreBias {
       stride = kTileKeys;
       for (int c = 1; c < queries_; ++c) row(c);
     }
-    constexpr int kBlock = 16 / sizeof(T);
-    if (queries_ < columns_ || keys_ % kBlock != 0) {
-      transpose(first, stride, queries_, keys_, turned_, columns_);
-      for (int n = 0; n < keys_ * columns_; n += kLanes<T>)
-        hn::StoreU(hn::Add(hn::LoadU(tag, scores + n), hn::LoadU(tag, turned_ + n)), tag, scores + n);
-      return;
-    }
-    for (int c = 0; c < columns_; c += kLanes<T>)
-      for (int j = 0; j < keys_; j += kBlock) {
-        Vec<T> numbers[kBlock];
-        load_columns<T>(first + c * stride + j, stride, numbers);
-#pragma GCC unroll 4
-        for (int n = 0; n < kBlock; ++n) {
-          T* s = scores + (j + n) * columns_ + c;
-          hn::StoreU(hn::Add(hn::LoadU(tag, s), numbers[n]), tag, s);
-        }
-      }
+    transpose_add(first, stride, queries_, keys_, scores, columns_);
   }
 
   // dbias [queries][stride] from the tile's first key on, added to.
-  void add_grad(const T* grads, T* dbias, std::ptrdiff_t stride) {
-    const Tag<T> tag;
-    constexpr int kBlock = 16 / sizeof(T);
-    T* rows = dbias + first_query_ * stride;
-    if (keys_ % kLanes<T> != 0 || queries_ % kBlock != 0) {
-      transpose(grads, columns_, keys_, queries_, turned_, kTileKeys);
-      for (int c = 0; c < queries_; ++c)
-        for (int j = 0; j < keys_; ++j) rows[c * stride + j] += turned_[c * kTileKeys + j];
-      return;
-    }
-    for (int c = 0; c < queries_; c += kBlock)
-      for (int j = 0; j < keys_; j += kLanes<T>) {
-        Vec<T> numbers[kBlock];
-        load_columns<T>(grads + j * columns_ + c, columns_, numbers);
-#pragma GCC unroll 4
-        for (int n = 0; n < kBlock; ++n) {
-          T* to = rows + (c + n) * stride + j;
-          hn::StoreU(hn::Add(hn::LoadU(tag, to), numbers[n]), tag, to);
-        }
-      }
+  void add_grad(const T* grads, T* dbias, std::ptrdiff_t stride) const {
+    transpose_add(grads, columns_, keys_, queries_, dbias + first_query_ * stride, stride);
   }
 
  private:
@@ -102,7 +65,6 @@ class ScoreBias {
   int columns_ = 0, queries_ = 0, keys_ = 0;
   std::int64_t first_query_ = 0, first_key_ = 0;
   T* converted_ = nullptr;  // [columns][kTileKeys]
-  T* turned_ = nullptr;     // [kTileKeys][columns], or the reverse
 };
 
 }  // namespace rapt::RAPT_TARGET
