@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "benchmarks/workload.h"
-#include "kernels/problem.h"
+#include "attend/problem.h"
 
 namespace rapt::bench {
 

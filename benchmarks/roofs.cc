@@ -10,8 +10,8 @@
 
 #include "benchmarks/peak.h"
 #include "benchmarks/timing.h"
-#include "kernels/cpu/kernels.h"
-#include "kernels/parallel.h"
+#include "backends/cpu/simd/kernels.h"
+#include "backends/cpu/parallel.h"
 
 namespace rapt::bench {
 namespace {

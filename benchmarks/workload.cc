@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/problem.h"
+#include "attend/problem.h"
 #include "rapt/registry.h"
 
 namespace rapt::bench {

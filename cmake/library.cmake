@@ -11,9 +11,10 @@ set(rapt_flags_portable "")
 set(rapt_include_dirs "${PROJECT_SOURCE_DIR}/include" "${rapt_generated}/include")
 set(rapt_private_include_dirs "${PROJECT_SOURCE_DIR}/src" "${rapt_generated}/private")
 
-file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/cpu/*.cc")
+file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc"
+                                                "${PROJECT_SOURCE_DIR}/src/tensor/simd/*.cc")
 file(GLOB_RECURSE rapt_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cc")
-list(FILTER rapt_sources EXCLUDE REGEX "/src/(kernels/bf16/(dot|tiles)|[a-z]+/cpu/|pictures/|solve/|reproduce/|explorer/)")
+list(FILTER rapt_sources EXCLUDE REGEX "/src/(backends/cpu/x86/(dot|tiles)|.*/simd/|pictures/|solve/|reproduce/|explorer/)")
 
 # Tests of private code need the same view of the tree as the library itself.
 add_library(rapt_private INTERFACE)
@@ -35,12 +36,12 @@ if("avx512" IN_LIST RAPT_TARGETS)
   set(rapt_flags_dot -mavx512bf16)
   set(rapt_flags_tiles -mavx512bf16 -mamx-tile -mamx-bf16)
   foreach(part dot tiles)
-    add_library(rapt_bf16_${part} OBJECT "${PROJECT_SOURCE_DIR}/src/kernels/bf16/${part}.cc")
+    add_library(rapt_bf16_${part} OBJECT "${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/${part}.cc")
     target_compile_options(rapt_bf16_${part} PRIVATE ${rapt_flags_avx512} ${rapt_flags_${part}})
     target_link_libraries(rapt_bf16_${part} PRIVATE rapt_private)
     list(APPEND rapt_object_libraries $<TARGET_OBJECTS:rapt_bf16_${part}>)
   endforeach()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/kernels/bf16/pairs.cc" PROPERTIES COMPILE_DEFINITIONS
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/pairs.cc" PROPERTIES COMPILE_DEFINITIONS
                                                                                            RAPT_BF16_PAIRS)
 endif()
 

@@ -9,7 +9,7 @@
 #include "layers/attention_log.h"
 #include "rapt/error.h"
 #include "tasks/image_run.h"
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 
 namespace rapt::explorer {
 namespace {

@@ -6,7 +6,7 @@
 #include "layers/attention_log.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 
 namespace rapt::explorer {
 namespace {

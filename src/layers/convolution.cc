@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 

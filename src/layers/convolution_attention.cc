@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/attend.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "rapt/error.h"
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 #include "tensor/token_ids.h"
 
 namespace rapt::models {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tasks/head_places.h"
 #include "tensor/random.h"

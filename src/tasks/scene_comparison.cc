@@ -6,7 +6,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tasks/scene_fields.h"
 #include "tensor/files.h"

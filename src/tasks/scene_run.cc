@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tasks/config_file.h"
 #include "tasks/scene_fields.h"

@@ -4,7 +4,7 @@
 #include <numbers>
 #include <string>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 #include "tensor/random.h"

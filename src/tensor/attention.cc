@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "rapt/error.h"
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 
 namespace rapt {
 namespace {

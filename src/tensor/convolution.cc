@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "rapt/error.h"
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 #include "tensor/matmul.h"
 
 namespace rapt {

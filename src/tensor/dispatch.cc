@@ -1,7 +1,7 @@
-#include "kernels/targets.h"
+#include "backends/cpu/targets.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 
 namespace rapt {
 

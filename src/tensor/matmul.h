@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 #include "tensor/tensor.h"
 
 namespace rapt {

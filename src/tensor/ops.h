@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 #include "tensor/tape.h"
 
 // Operations on tensors. Each puts its way back on the tape; gradients are added to what is there.

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "rapt/error.h"
-#include "tensor/cpu/table.h"
+#include "tensor/simd/table.h"
 
 namespace rapt {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tensor/token_ids.h"
 

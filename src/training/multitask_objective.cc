@@ -5,7 +5,7 @@
 #include <memory>
 #include <numeric>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tensor/random.h"
 

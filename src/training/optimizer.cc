@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numbers>
 
-#include "kernels/parallel.h"
-#include "tensor/cpu/table.h"
+#include "backends/cpu/parallel.h"
+#include "tensor/simd/table.h"
 
 namespace rapt::training {
 namespace {

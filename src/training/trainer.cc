@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/parallel.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
 #include "tensor/random.h"

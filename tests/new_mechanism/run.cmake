@@ -20,8 +20,8 @@ endforeach()
 foreach(part IN ITEMS cuda isa oracle registry support)
   file(COPY "${SOURCE_DIR}/tests/${part}" DESTINATION "${tree}/tests")
 endforeach()
-file(COPY "${SOURCE_DIR}/tests/kernels/gradient_check_test.cc" "${SOURCE_DIR}/tests/kernels/properties_test.cc"
-     DESTINATION "${tree}/tests/kernels")
+file(COPY "${SOURCE_DIR}/tests/attend/gradient_check_test.cc" "${SOURCE_DIR}/tests/attend/properties_test.cc"
+     DESTINATION "${tree}/tests/attend")
 
 # A copy older than what was built from the last one would pass for done.
 file(TOUCH "${tree}/docs/mechanisms.md")
@@ -33,7 +33,7 @@ file(APPEND "${tree}/src/mechanisms/registry.txt" "${name}\n")
 run("${CMAKE_COMMAND}" -S "${tree}" -B "${build}" -G Ninja --log-level=WARNING "-DCMAKE_CXX_COMPILER=${CXX}"
     -DCMAKE_CXX_COMPILER_LAUNCHER= -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "-DRAPT_TARGETS=${TARGET}"
     -DRAPT_INSTALL=OFF -DRAPT_BUILD_CLI=OFF -DRAPT_BUILD_BENCHMARKS=OFF)
-run("${CMAKE_COMMAND}" --build "${build}" --target rapt rapt_kernels_test)
+run("${CMAKE_COMMAND}" --build "${build}" --target rapt rapt_attend_test)
 
 file(READ "${BUILD_DIR}/build.ninja" ninja)
 if(NOT ninja MATCHES "\nbuild rapt: [^\n]*\n([ ][^\n]*\n)*  LINK_LIBRARIES = ([^\n]*)\n")
@@ -47,7 +47,7 @@ run("${CMAKE_COMMAND}" "-DRAPT=${build}/rapt" "-DDOCUMENT=${tree}/docs/mechanism
     -P "${SOURCE_DIR}/cmake/mechanism_table.cmake")
 
 run("${CMAKE_CURRENT_LIST_DIR}/check.sh" "${build}/rapt" "${WORK_DIR}/arrays")
-execute_process(COMMAND "${build}/rapt_kernels_test" "--gtest_filter=*/${name}*" COMMAND_ECHO STDOUT OUTPUT_VARIABLE output
+execute_process(COMMAND "${build}/rapt_attend_test" "--gtest_filter=*/${name}*" COMMAND_ECHO STDOUT OUTPUT_VARIABLE output
                 ECHO_OUTPUT_VARIABLE COMMAND_ERROR_IS_FATAL ANY)
 # A filter that fits nothing would pass too.
 foreach(suite IN ITEMS GradientCheck Properties)

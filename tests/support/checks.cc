@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/bf16/pairs.h"
+#include "backends/cpu/x86/pairs.h"
 #include "support/storage.h"
 
 namespace support {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/bf16/pairs.h"
+#include "backends/cpu/x86/pairs.h"
 #include "support/storage.h"
 
 namespace support {

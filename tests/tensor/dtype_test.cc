@@ -9,7 +9,7 @@
 #include <limits>
 #include <random>
 
-#include "kernels/storage.h"
+#include "attend/storage.h"
 #include "rapt/error.h"
 #include "rapt/view.h"
 

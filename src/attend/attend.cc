@@ -1,0 +1,163 @@
+#include "rapt/attend.h"
+
+#include <string>
+
+#include "attend/problem.h"
+#include "attend/storage.h"
+#include "rapt/error.h"
+
+namespace rapt {
+namespace {
+
+[[noreturn]] void fail(const char* operation, const std::string& what) {
+  throw Error(std::string(operation) + ": " + what);
+}
+
+void check_view(const char* operation, const std::string& name, const ConstView& view, const Shape& shape, bool write) {
+  if (view.shape != shape)
+    fail(operation, name + ": got shape " + to_string(view.shape) + ", takes " + to_string(shape));
+  make_operand(operation, name.c_str(), view);
+  if (!write) return;
+  for (std::size_t n = 0; n < 4; ++n)
+    if (view.shape[n] > 1 && view.strides[n] == 0)
+      fail(operation, name + ": got strides " + to_string(view.strides) +
+                          ", takes none of 0: rows would be written over each other");
+}
+
+Shape output_shape(const Problem& p, std::size_t set) { return {p.batch, p.heads, p.queries, p.v[set].dim}; }
+
+std::string indexed(const char* name, std::size_t n) { return std::string(name) + "[" + std::to_string(n) + "]"; }
+
+void check_statistic(const Problem& p, const char* name, const View& view, std::int64_t size) {
+  if (!view) return;
+  const std::int64_t want = p.batch * p.heads * p.queries * size;
+  if (element_count(view.shape) != want || view.strides != contiguous_strides(view.shape))
+    fail("attend", std::string("statistics: ") + name + ": got shape " + to_string(view.shape) +
+                       ", takes a contiguous array of " + std::to_string(want) + " numbers");
+  const Dtype dtype = p.is_double ? Dtype::f64 : Dtype::f32;
+  if (view.dtype != dtype)
+    fail("attend", std::string("statistics: ") + name + ": got " + name_of(view.dtype) + ", takes " + name_of(dtype) +
+                       ", the compute type");
+}
+
+void check_outputs(const Problem& p, const Outputs& outputs) {
+  if (!outputs.out.empty() && outputs.out.size() != p.v.size())
+    fail("attend", "out: got " + std::to_string(outputs.out.size()) + " arrays, takes " + std::to_string(p.v.size()) +
+                       ", one for each value set");
+  for (std::size_t s = 0; s < outputs.out.size(); ++s)
+    check_view("attend", indexed("out", s), outputs.out[s], output_shape(p, s), true);
+  if (outputs.lse) check_view("attend", "lse", outputs.lse, {p.batch, p.heads, p.queries, 1}, true);
+  for (std::size_t n = 0; n < outputs.weights.size(); ++n) {
+    const WeightsRequest& w = outputs.weights[n];
+    const std::string name = indexed("weights", n);
+    if (w.batch < 0 || w.batch >= p.batch)
+      fail("attend", name + ": got batch " + std::to_string(w.batch) + ", takes 0 to " + std::to_string(p.batch - 1));
+    if (w.head < 0 || w.head >= p.heads)
+      fail("attend", name + ": got head " + std::to_string(w.head) + ", takes 0 to " + std::to_string(p.heads - 1));
+    if (w.row_begin < 0 || w.row_end > p.queries || w.row_begin >= w.row_end)
+      fail("attend", name + ": got rows " + std::to_string(w.row_begin) + " to " + std::to_string(w.row_end) +
+                         ", takes a range within 0 to " + std::to_string(p.queries));
+    check_view("attend", name, w.out, {1, 1, w.row_end - w.row_begin, p.keys}, true);
+  }
+  const Statistics& s = outputs.statistics;
+  const bool grid = s.grid[0] != 0 || s.grid[1] != 0;
+  if (grid &&
+      (s.grid[0] < 1 || s.grid[1] < 1 || s.grid[0] > p.keys || s.grid[1] > p.keys || s.grid[0] * s.grid[1] != p.keys))
+    fail("attend", "statistics: grid: got " + std::to_string(s.grid[0]) + "," + std::to_string(s.grid[1]) +
+                       ", takes rows,cols with rows·cols = " + std::to_string(p.keys));
+  if (s.top_k < 0 || s.top_k > p.keys)
+    fail("attend", "statistics: top_k: got " + std::to_string(s.top_k) + ", takes 0 to " + std::to_string(p.keys));
+  if (s.top_k == 0 && (s.top_indices || s.top_weights))
+    fail("attend", "statistics: top_k: got 0, takes 1 or more where top_indices or top_weights are wanted");
+  check_statistic(p, "entropy", s.entropy, 1);
+  check_statistic(p, "position", s.position, grid ? 2 : 1);
+  check_statistic(p, "covariance", s.covariance, grid ? 4 : 1);
+  check_statistic(p, "top_weights", s.top_weights, s.top_k);
+}
+
+void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions& options, const Gradients& g) {
+  const char* op = "attend_backward";
+  if (g.q) check_view(op, "gradient of q", g.q, inputs.q.shape, true);
+  if (g.k) check_view(op, "gradient of k", g.k, inputs.k.shape, true);
+  if (!g.v.empty() && g.v.size() != p.v.size())
+    fail(op, "gradient of v: got " + std::to_string(g.v.size()) + " arrays, takes " + std::to_string(p.v.size()) +
+                 ", one for each value set");
+  for (std::size_t s = 0; s < g.v.size(); ++s)
+    if (g.v[s]) check_view(op, "gradient of " + indexed("v", s), g.v[s], inputs.v[s].shape, true);
+  if (g.bias) {
+    if (!p.bias) fail(op, "gradient of bias: got an array, takes none: there is no bias");
+    check_view(op, "gradient of bias", g.bias, options.bias.shape, true);
+  }
+  for (std::size_t n = 0; n < g.parameters.size(); ++n) {
+    const NamedGradient& wanted = g.parameters[n];
+    const NamedView* given = nullptr;
+    for (const NamedView& value : options.score.parameters)
+      if (value.name == wanted.name) given = &value;
+    if (!given)
+      fail(op, "gradient of parameter '" + wanted.name + "': got an array, takes none: no such parameter was given");
+    for (std::size_t m = 0; m < n; ++m)
+      if (g.parameters[m].name == wanted.name) fail(op, "gradient of parameter '" + wanted.name + "': asked for twice");
+    check_view(op, "gradient of parameter '" + wanted.name + "'", wanted.value, given->value.shape, true);
+  }
+}
+
+}  // namespace
+
+bool asks_statistics(const Statistics& s) { return s.entropy || s.argmax || s.position || s.covariance || s.top_k > 0; }
+
+void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
+  const Problem problem = make_problem("attend", inputs, options);
+  check_outputs(problem, outputs);
+  const bool plain = outputs.weights.empty() && !asks_statistics(outputs.statistics);
+  if (problem.path == Path::reference) reference_forward(problem, outputs);
+  else if (problem.path == Path::automatic && plain && can_factorize(problem)) factorized_forward(problem, outputs);
+  else tiled_forward(problem, outputs);
+}
+
+void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out, const AttendOptions& options) {
+  attend(Inputs{q, k, {v}}, Outputs{.out = {out}, .lse = {}, .weights = {}, .statistics = {}, .saved = nullptr},
+         options);
+}
+
+void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, const std::vector<ConstView>& grad_out,
+                     const Saved* saved, const Gradients& gradients, const AttendOptions& options) {
+  const char* op = "attend_backward";
+  const Problem problem = make_problem(op, inputs, options);
+  const auto operands = [&](const char* name, const std::vector<ConstView>& views) {
+    if (views.size() != problem.v.size())
+      fail(op, std::string(name) + ": got " + std::to_string(views.size()) + " arrays, takes " +
+                   std::to_string(problem.v.size()) + ", one for each value set");
+    std::vector<Operand> list;
+    for (std::size_t s = 0; s < views.size(); ++s) {
+      check_view(op, indexed(name, s), views[s], output_shape(problem, s), false);
+      list.push_back(make_operand(op, name, views[s]));
+    }
+    return list;
+  };
+  const std::vector<Operand> out_operands = operands("out", out);
+  const std::vector<Operand> grad_operands = operands("grad_out", grad_out);
+  check_gradients(problem, inputs, options, gradients);
+  if (problem.path == Path::reference) {
+    reference_backward(problem, out_operands, grad_operands, gradients);
+    return;
+  }
+  if (problem.path == Path::automatic && can_factorize(problem)) {
+    factorized_backward(problem, out_operands, grad_operands, gradients);
+    return;
+  }
+  Saved again;
+  const std::int64_t rows = problem.batch * problem.heads * problem.queries;
+  const bool usable = saved && saved->rows() && saved->rows()->count > 0;
+  if (usable && (saved->rows()->count != rows || saved->rows()->is_double != problem.is_double))
+    fail(op, "saved: got " + std::to_string(saved->rows()->count) + " rows, takes the " + std::to_string(rows) +
+                 " of the same forward pass");
+  if (!usable) {
+    Outputs sums;
+    sums.saved = &again;
+    tiled_forward(problem, sums);
+    saved = &again;
+  }
+  tiled_backward(problem, out_operands, grad_operands, *saved->rows(), gradients);
+}
+
+}  // namespace rapt

@@ -1,0 +1,315 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backends/cpu/gradient_sink.h"
+#include "backends/cpu/head_waves.h"
+#include "backends/cpu/map_gradients.h"
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/parameter_sink.h"
+#include "backends/cpu/sharing.h"
+#include "attend/storage.h"
+
+// The backward pass: which task adds what, where, and in which order. The order is fixed by the shapes alone, so the
+// result has the same bits on any number of threads.
+namespace rapt {
+namespace {
+
+// Keys of one task: as many as the caches hold, fewer where there are few heads, so that many threads find work. What is
+// added in which order follows from it, so it depends on the shapes alone.
+std::int64_t task_keys(const Problem& p, std::int64_t fit) {
+  constexpr std::int64_t kTasks = 16, kTile = 64;
+  std::int64_t keys = fit;
+  while (keys > kTile && p.batch * p.heads * ((p.keys + keys - 1) / keys) < kTasks)
+    keys = (keys / 2 + kTile - 1) / kTile * kTile;
+  return keys;
+}
+
+bool all_narrow(const std::vector<Operand>& grad_out, const Gradients& gradients) {
+  bool all = (!gradients.q || gradients.q.dtype == Dtype::bf16) && (!gradients.k || gradients.k.dtype == Dtype::bf16);
+  for (const Operand& g : grad_out) all = all && g.dtype == Dtype::bf16;
+  for (const View& v : gradients.v) all = all && (!v || v.dtype == Dtype::bf16);
+  return all;
+}
+
+template <class T>
+class Backward {
+ public:
+  Backward(const Problem& p, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
+           const Saved::Rows& rows, const Gradients& gradients)
+      : p_(p),
+        kernels_(active_kernels<T>()),
+        heads_(p, kernels_, true, all_narrow(grad_out, gradients), wave_bytes(p, gradients)),
+        out_(out),
+        grad_out_(grad_out),
+        rows_(const_cast<Saved::Rows&>(rows)),
+        gradients_(gradients),
+        dq_(gradients.q, p.q.group, p.threads),
+        dk_(gradients.k, p.k.group, p.threads),
+        dbias_(gradients.bias, p.bias.group, p.threads) {
+    for (std::size_t s = 0; s < p.v.size(); ++s)
+      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, p.threads);
+    for (const ParameterValue& value : p.parameters)
+      parameters_.emplace_back(value, find(gradients, value), p.heads, p.threads);
+    for (const Sink<T>& v : dv_) want_dv_ = want_dv_ || v.wanted();
+    for (const ParameterSink<T>& s : parameters_) want_score_ = want_score_ || s.wanted();
+    want_score_ =
+        (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted()) && p.normalizer == Normalizer::softmax;
+    prototype_ = heads_.prototype();
+    chunk_ = task_keys(p, kernels_.backward_keys(prototype_));
+    chunks_ = (p.keys + chunk_ - 1) / chunk_;
+    blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
+  }
+
+  void run() {
+    if (want_score_) row_products();
+    const std::int64_t total = p_.batch * p_.heads;
+    if (want_score_ || want_dv_)
+      for (std::int64_t start = 0; start < total; start += heads_.wave_size())
+        run_wave(start, std::min(heads_.wave_size(), total - start));
+    dq_.finish();
+    dk_.finish();
+    dbias_.finish();
+    for (Sink<T>& v : dv_) v.finish();
+    for (ParameterSink<T>& s : parameters_) s.finish();
+  }
+
+ private:
+  static View find(const Gradients& gradients, const ParameterValue& value) {
+    for (const NamedGradient& g : gradients.parameters)
+      if (g.name == value.spec->name) return g.value;
+    return {};
+  }
+
+  // What the gradients of one head's parameters take while they are added up.
+  static std::int64_t wave_bytes(const Problem& p, const Gradients& gradients) {
+    std::int64_t bytes = 0;
+    for (const ParameterValue& value : p.parameters)
+      if (find(gradients, value)) bytes += ParameterSink<T>::wave_bytes(p, value);
+    return bytes;
+  }
+
+  // Σ out∘grad_out of every row, over all value sets.
+  void row_products() {
+    const std::int64_t total = p_.batch * p_.heads;
+    delta_.resize(static_cast<std::size_t>(total * p_.queries));
+    std::int64_t widest = 1;
+    for (const Operand& v : p_.v) widest = std::max(widest, v.dim);
+    constexpr std::int64_t kRows = 64;
+    const std::int64_t blocks = (p_.queries + kRows - 1) / kRows;
+    const std::int64_t buffer_size = 2 * (widest + kernels_.pad);
+    std::vector<T> buffers(static_cast<std::size_t>(buffer_size * p_.threads));
+    parallel_for(total * blocks, p_.threads, [&](std::int64_t n, int worker) {
+      const std::int64_t b = n / blocks / p_.heads, h = n / blocks % p_.heads;
+      const std::int64_t first = n % blocks * kRows;
+      T* sums = delta_.data() + (b * p_.heads + h) * p_.queries + first;
+      for (std::size_t s = 0; s < p_.v.size(); ++s)
+        kernels_.row_products(out_[s].at(b, h), grad_out_[s].at(b, h), first, std::min(kRows, p_.queries - first),
+                              p_.v[s].dim, buffers.data() + worker * buffer_size, sums);
+    });
+  }
+
+  struct Item {
+    std::size_t head = 0;
+    std::int64_t chunk = 0;
+  };
+
+  // What the kernel calls back with.
+  struct Order {
+    Backward* self = nullptr;
+    const Head<T>* head = nullptr;
+    Item item;
+    std::int64_t query_ordinal = 0;
+    std::vector<T> bias_strip;
+  };
+
+  void run_wave(std::int64_t start, std::int64_t count) {
+    wave_ = heads_.prepare(start, count);
+    const auto sharing = [&](const Operand& operand) {
+      return Sharing(wave_.size(), [&](std::size_t n) { return operand.slice(wave_[n].b, wave_[n].h); });
+    };
+    q_sharing_ = sharing(p_.q);
+    k_sharing_ = sharing(p_.k);
+    v_sharing_.clear();
+    for (const Operand& v : p_.v) v_sharing_.push_back(sharing(v));
+    bias_sharing_.reset();
+    if (dbias_.wanted()) bias_sharing_ = sharing(p_.bias);
+    query_turns_ = std::make_unique<Turns>(q_sharing_->places * blocks_);
+    key_turns_ = std::make_unique<Turns>(k_sharing_->places * chunks_);
+    value_turns_.clear();
+    for (const Sharing& s : v_sharing_) value_turns_.push_back(std::make_unique<Turns>(s.places * chunks_));
+    if (bias_sharing_) bias_turns_ = std::make_unique<Turns>(bias_sharing_->places * blocks_ * chunks_);
+    map_gradients_ =
+        std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
+
+    const std::int64_t tasks = chunks_ * count;
+    const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, tasks));
+    for (ParameterSink<T>& s : parameters_) s.begin_wave(wave_, prototype_, p_.queries + p_.keys - 1, workers);
+    BackwardTask<T> sample;
+    sample.head = &prototype_;
+    while (static_cast<int>(workspaces_.size()) < workers)
+      workspaces_.emplace_back(kernels_.backward_workspace(sample));
+    parallel_for(tasks, workers, [&](std::int64_t n, int worker) {
+      try {
+        run_item({static_cast<std::size_t>(n % count), n / count}, worker);
+      } catch (...) {
+        abandon_turns();
+        throw;
+      }
+    });
+    for (ParameterSink<T>& s : parameters_) s.end_wave();
+    map_gradients_->run(dq_, dk_, q_sharing_->places == count && k_sharing_->places == count);
+  }
+
+  void abandon_turns() {
+    query_turns_->abandon();
+    key_turns_->abandon();
+    for (const auto& turns : value_turns_) turns->abandon();
+    if (bias_turns_) bias_turns_->abandon();
+    for (ParameterSink<T>& s : parameters_) s.abandon();
+  }
+
+  void run_item(const Item& item, int worker) {
+    const Head<T>& head = wave_[item.head];
+    HeadTask<T> head_task = head.task;
+    Order order;
+    order.self = this;
+    order.head = &head;
+    order.item = item;
+    const Sharing& qs = *q_sharing_;
+    order.query_ordinal = item.chunk * qs.count[item.head] + qs.rank[item.head];
+
+    BackwardTask<T> task;
+    task.head = &head_task;
+    task.first_key = item.chunk * chunk_;
+    task.count = std::min(chunk_, p_.keys - task.first_key);
+    std::vector<MatrixRef> grad_out;
+    for (const Operand& g : grad_out_) grad_out.push_back(g.at(head.b, head.h));
+    task.grad_out = grad_out.data();
+    const std::int64_t row = (head.b * p_.heads + head.h) * p_.queries;
+    task.row_max = rows_.max<T>() + row;
+    task.row_sum = rows_.sum<T>() + row;
+    task.delta = delta_.empty() ? nullptr : delta_.data() + row;
+    task.order = &order;
+    task.begin_block = [](void* o, std::int64_t block) {
+      static_cast<Order*>(o)->self->begin_block(*static_cast<Order*>(o), block);
+    };
+    task.end_block = [](void* o, std::int64_t block) {
+      static_cast<Order*>(o)->self->end_block(*static_cast<Order*>(o), block);
+    };
+    task.finish = [](void* o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) {
+      static_cast<Order*>(o)->self->finish_item(*static_cast<Order*>(o), dk, dk_stride, dv, dv_stride);
+    };
+    map_gradients_->targets(item.head, head, dq_, task);
+    task.want_dk = dk_.wanted() || map_gradients_->wants_k();
+    task.want_dv = want_dv_;
+    task.want_score = want_score_;
+    if (dbias_.wanted()) {
+      if (p_.bias.rows == 1 && p_.queries > 1) {
+        order.bias_strip.assign(static_cast<std::size_t>(task.count), T(0));
+        task.dbias = order.bias_strip.data();
+        task.dbias_first = task.first_key;
+      } else {
+        task.dbias = dbias_.at(head.b, head.h);
+        task.dbias_stride = dbias_.row_stride();
+        task.enter_block = [](void* o, std::int64_t block) {
+          static_cast<Order*>(o)->self->enter_block(*static_cast<Order*>(o), block);
+        };
+      }
+    }
+    double value_grads[kMaxSlots] = {};
+    task.value_grads = value_grads;
+    for (ParameterSink<T>& s : parameters_) s.bind(item.head, worker, head_task, task);
+    task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
+    kernels_.backward(task);
+    for (ParameterSink<T>& s : parameters_) s.finish_task(item.head, item.chunk, worker, value_grads);
+  }
+
+  std::int64_t bias_place(const Order& o, std::int64_t block) const {
+    return (bias_sharing_->place[o.item.head] * blocks_ + block) * chunks_ + o.item.chunk;
+  }
+
+  void enter_block(const Order& o, std::int64_t block) {
+    bias_turns_->wait(bias_place(o, block), bias_sharing_->rank[o.item.head]);
+  }
+
+  void begin_block(const Order& o, std::int64_t block) {
+    query_turns_->wait(q_sharing_->place[o.item.head] * blocks_ + block, o.query_ordinal);
+  }
+
+  void end_block(const Order& o, std::int64_t block) {
+    query_turns_->done(q_sharing_->place[o.item.head] * blocks_ + block);
+    if (dbias_.wanted() && o.bias_strip.empty()) bias_turns_->done(bias_place(o, block));
+  }
+
+  void finish_item(const Order& o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv,
+                   const std::ptrdiff_t* dv_stride) {
+    const std::size_t n = o.item.head;
+    const std::int64_t first = o.item.chunk * chunk_;
+    const std::int64_t count = std::min(chunk_, p_.keys - first);
+    if (T* mapped = map_gradients_->mapped_dk(n)) {
+      add_rows(dk, dk_stride, count, p_.inner, mapped + first * heads_.inner_pad(), heads_.inner_pad());
+    } else if (dk_.wanted() && p_.uses_content) {
+      const std::int64_t place = k_sharing_->place[n] * chunks_ + o.item.chunk;
+      key_turns_->wait(place, k_sharing_->rank[n]);
+      add_rows(dk, dk_stride, count, p_.key_dim, dk_.at(o.head->b, o.head->h) + first * dk_.row_stride(),
+               dk_.row_stride());
+      key_turns_->done(place);
+    }
+    for (std::size_t s = 0; s < dv_.size(); ++s) {
+      if (!dv_[s].wanted()) continue;
+      const std::int64_t place = v_sharing_[s].place[n] * chunks_ + o.item.chunk;
+      value_turns_[s]->wait(place, v_sharing_[s].rank[n]);
+      add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(o.head->b, o.head->h) + first * dv_[s].row_stride(),
+               dv_[s].row_stride());
+      value_turns_[s]->done(place);
+    }
+    if (!o.bias_strip.empty()) {
+      const std::int64_t place = bias_place(o, 0);
+      bias_turns_->wait(place, bias_sharing_->rank[n]);
+      add_rows(o.bias_strip.data(), count, 1, count, dbias_.at(o.head->b, o.head->h) + first, 0);
+      bias_turns_->done(place);
+    }
+  }
+
+  static void add_rows(const T* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t dim, T* to,
+                       std::ptrdiff_t to_stride) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t d = 0; d < dim; ++d) to[r * to_stride + d] += from[r * from_stride + d];
+  }
+
+  const Problem& p_;
+  const Kernels<T>& kernels_;
+  HeadWaves<T> heads_;
+  const std::vector<Operand>& out_;
+  const std::vector<Operand>& grad_out_;
+  Saved::Rows& rows_;
+  const Gradients& gradients_;
+  Sink<T> dq_, dk_, dbias_;
+  std::vector<Sink<T>> dv_;
+  std::vector<ParameterSink<T>> parameters_;
+  bool want_dv_ = false, want_score_ = false;
+  HeadTask<T> prototype_;
+  std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
+  std::vector<T> delta_;
+  std::vector<Buffer> workspaces_;
+
+  // Of the wave that runs now.
+  std::vector<Head<T>> wave_;
+  std::optional<Sharing> q_sharing_, k_sharing_, bias_sharing_;
+  std::vector<Sharing> v_sharing_;
+  std::unique_ptr<Turns> query_turns_, key_turns_, bias_turns_;
+  std::vector<std::unique_ptr<Turns>> value_turns_;
+  std::unique_ptr<MapGradients<T>> map_gradients_;
+};
+
+}  // namespace
+
+void tiled_backward(const Problem& problem, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
+                    const Saved::Rows& rows, const Gradients& gradients) {
+  if (problem.is_double) Backward<double>(problem, out, grad_out, rows, gradients).run();
+  else Backward<float>(problem, out, grad_out, rows, gradients).run();
+}
+
+}  // namespace rapt

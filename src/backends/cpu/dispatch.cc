@@ -1,0 +1,133 @@
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "backends/cpu/simd/kernels.h"
+#include "backends/cpu/targets.h"
+#include "rapt/error.h"
+#include "rapt/threads.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace rapt {
+
+#define RAPT_DECLARE(name)                          \
+  namespace name {                                  \
+  template <class T>                                \
+  const Kernels<T>& kernels();                      \
+  extern template const Kernels<float>& kernels();  \
+  extern template const Kernels<double>& kernels(); \
+  }
+RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
+#undef RAPT_DECLARE
+
+namespace {
+
+bool is_compiled(Isa isa) {
+#define RAPT_IS(name) \
+  if (isa == Isa::name) return true;
+  RAPT_FOR_EACH_TARGET(RAPT_IS)
+#undef RAPT_IS
+  return false;
+}
+
+bool processor_has(Isa isa) {
+  if (!is_compiled(isa)) return false;
+#if defined(__x86_64__)
+  const std::int64_t targets = hwy::SupportedTargets();
+  switch (isa) {
+    case Isa::sse4: return (targets & HWY_SSE4) != 0;
+    case Isa::avx2: return (targets & HWY_AVX2) != 0;
+    case Isa::avx512: return (targets & HWY_AVX3) != 0;
+    case Isa::portable: return false;
+  }
+  return false;
+#else
+  return isa == Isa::portable;
+#endif
+}
+
+Isa first_choice() {
+  const std::vector<Isa> available = available_isas();
+  if (available.empty())
+    throw Error("rapt: this processor runs none of the instruction sets that this build has: on x86-64 it needs SSE4");
+  const char* wish = std::getenv("RAPT_ISA");
+  if (wish == nullptr || *wish == '\0') return available.back();
+  for (const Isa isa : available)
+    if (std::string(name_of(isa)) == wish) return isa;
+  std::string known;
+  for (const Isa isa : available) known += std::string(known.empty() ? "" : ", ") + name_of(isa);
+  throw Error("RAPT_ISA: got '" + std::string(wish) + "', but this processor takes one of: " + known);
+}
+
+std::atomic<int>& chosen_isa() {
+  static std::atomic<int> isa{static_cast<int>(first_choice())};
+  return isa;
+}
+
+std::atomic<int>& chosen_threads() {
+  static std::atomic<int> threads{[] {
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }()};
+  return threads;
+}
+
+}  // namespace
+
+const char* name_of(Isa isa) {
+  switch (isa) {
+    case Isa::portable: return "portable";
+    case Isa::sse4: return "sse4";
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+  }
+  return "?";
+}
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> list;
+  for (const Isa isa : {Isa::portable, Isa::sse4, Isa::avx2, Isa::avx512})
+    if (processor_has(isa)) list.push_back(isa);
+  return list;
+}
+
+Isa active_isa() { return static_cast<Isa>(chosen_isa().load(std::memory_order_relaxed)); }
+
+void set_isa(Isa isa) {
+  if (!processor_has(isa)) throw Error(std::string("set_isa: this processor cannot run ") + name_of(isa));
+  chosen_isa().store(static_cast<int>(isa), std::memory_order_relaxed);
+}
+
+int default_threads() { return chosen_threads().load(std::memory_order_relaxed); }
+
+void set_default_threads(int threads) {
+  if (threads < 1) throw Error("set_default_threads: got " + std::to_string(threads) + ", takes 1 or more");
+  chosen_threads().store(threads, std::memory_order_relaxed);
+}
+
+template <class T>
+const Kernels<T>& active_kernels() {
+  switch (active_isa()) {
+#define RAPT_CASE(name) \
+  case Isa::name: return name::kernels<T>();
+    RAPT_FOR_EACH_TARGET(RAPT_CASE)
+#undef RAPT_CASE
+    default: break;
+  }
+  throw Error("rapt: no kernels for the active instruction set");
+}
+
+template const Kernels<float>& active_kernels();
+template const Kernels<double>& active_kernels();
+
+}  // namespace rapt

@@ -1,0 +1,234 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/head_waves.h"
+#include "backends/cpu/parallel.h"
+#include "attend/storage.h"
+
+namespace rapt {
+namespace {
+
+// The outputs of one head: views into what the caller gave.
+template <class T>
+struct HeadOutputs {
+  std::vector<MatrixRef> out;
+  MatrixRef lse;
+  std::vector<WeightsTask> weights;
+  StatisticsTask<T> statistics;
+};
+
+template <class T>
+HeadOutputs<T> outputs_of(const Problem& p, const Outputs& outputs, std::int64_t b, std::int64_t h) {
+  HeadOutputs<T> head;
+  for (const View& view : outputs.out) head.out.push_back(make_operand("attend", "out", view).at(b, h));
+  if (outputs.lse) head.lse = make_operand("attend", "lse", outputs.lse).at(b, h);
+  for (const WeightsRequest& request : outputs.weights)
+    if (request.batch == b && request.head == h)
+      head.weights.push_back(
+          {request.row_begin, request.row_end, make_operand("attend", "weights", request.out).at(0, 0), nullptr});
+  for (std::size_t n = 1; n < head.weights.size(); ++n) head.weights[n - 1].next = &head.weights[n];
+  const Statistics& s = outputs.statistics;
+  const std::int64_t row = (b * p.heads + h) * p.queries;
+  const bool grid = s.grid[1] > 0;
+  const auto at = [&](const View& view, std::int64_t size) {
+    return view ? static_cast<T*>(view.data) + row * size : nullptr;
+  };
+  head.statistics.entropy = at(s.entropy, 1);
+  head.statistics.argmax = s.argmax ? s.argmax + row : nullptr;
+  head.statistics.position = at(s.position, grid ? 2 : 1);
+  head.statistics.covariance = at(s.covariance, grid ? 4 : 1);
+  head.statistics.top_k = s.top_k;
+  head.statistics.top_indices = s.top_indices ? s.top_indices + row * s.top_k : nullptr;
+  head.statistics.top_weights = at(s.top_weights, s.top_k);
+  head.statistics.grid_cols = s.grid[1];
+  return head;
+}
+
+// Few queries against many keys leave threads without work unless the keys are divided too. The parts depend on the
+// shapes alone, and are put together in their order.
+constexpr std::int64_t kFewTasks = 32;
+constexpr std::int64_t kLeastPart = 1024;
+
+std::int64_t key_parts(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
+  const bool plain = outputs.weights.empty() && !asks_statistics(outputs.statistics);
+  if (!p.divide_keys || !plain || p.normalizer != Normalizer::softmax || tasks >= kFewTasks) return 1;
+  return std::max<std::int64_t>(1, std::min((kFewTasks + tasks - 1) / tasks, p.keys / kLeastPart));
+}
+
+// How many blocks of queries a task takes: several where keys and values do not stay near, as long as every thread has
+// many tasks. No bit of the result depends on it.
+std::int64_t task_blocks(const Problem& p, std::int64_t rows) {
+  constexpr std::int64_t kTasksPerThread = 8;
+  const std::int64_t all = p.batch * p.heads * ((p.queries + rows - 1) / rows);
+  return std::clamp<std::int64_t>(all / (kTasksPerThread * p.threads), 1, kForwardBlocks);
+}
+
+bool all_narrow(const Outputs& outputs) {
+  return !outputs.out.empty() &&
+         std::ranges::all_of(outputs.out, [](const View& out) { return out.dtype == Dtype::bf16; });
+}
+
+// What the tasks of one part leave: averages, maxima and sums of every query of the wave.
+template <class T>
+struct Part {
+  std::vector<std::vector<T>> out;  // [sets]: [heads of the wave · queries][dim]
+  std::vector<T> row_max, row_sum;
+};
+
+template <class T>
+class Forward {
+ public:
+  Forward(const Problem& p, const Outputs& outputs)
+      : p_(p), outputs_(outputs), kernels_(active_kernels<T>()), heads_(p, kernels_, false, all_narrow(outputs)) {
+    const std::int64_t total = p.batch * p.heads;
+    only_weights_ = outputs.out.empty() && !outputs.lse && !outputs.saved && !outputs.weights.empty() &&
+                    !asks_statistics(outputs.statistics);
+    task_rows_ = kernels_.forward_rows * (only_weights_ ? 1 : task_blocks(p, kernels_.forward_rows));
+    blocks_ = (p.queries + task_rows_ - 1) / task_rows_;
+    saved_ = outputs.saved ? outputs.saved->rows() : nullptr;
+    if (saved_) saved_->resize(total * p.queries, p.is_double);
+    parts_ = key_parts(p, outputs, total * ((p.queries + kernels_.forward_rows - 1) / kernels_.forward_rows));
+    part_keys_ = ((p.keys + parts_ - 1) / parts_ + 63) / 64 * 64;
+    const HeadTask<T> prototype = heads_.prototype();
+    const HeadOutputs<T> first = outputs_of<T>(p, outputs, 0, 0);
+    ForwardTask<T> sample;
+    sample.head = &prototype;
+    sample.count = std::min(task_rows_, p.queries);
+    sample.statistics = first.statistics;
+    const WeightsTask any;
+    if (!outputs.weights.empty()) sample.weights = &any;
+    const std::size_t bytes = kernels_.forward_workspace(sample);
+    workers_ = static_cast<int>(std::min<std::int64_t>(p.threads, total * blocks_ * parts_));
+    for (int t = 0; t < workers_; ++t) workspaces_.emplace_back(bytes);
+  }
+
+  void run() {
+    const std::int64_t total = p_.batch * p_.heads;
+    for (std::int64_t start = 0; start < total; start += heads_.wave_size()) {
+      const std::int64_t count = std::min(heads_.wave_size(), total - start);
+      wave_ = heads_.prepare(start, count);
+      targets_.clear();
+      for (const Head<T>& head : wave_) targets_.push_back(outputs_of<T>(p_, outputs_, head.b, head.h));
+      if (parts_ == 1)
+        parallel_for(count * blocks_, workers_, [&](std::int64_t n, int worker) {
+          // The last blocks of a causal mask see the most keys: they go first, so that no thread is left with one at the end.
+          run_block(static_cast<std::size_t>(n % count), blocks_ - 1 - n / count, worker);
+        });
+      else run_parts(count);
+    }
+  }
+
+ private:
+  ForwardTask<T> make_task(std::size_t which, std::int64_t block, int worker) const {
+    ForwardTask<T> task;
+    task.head = &wave_[which].task;
+    task.first_query = block * task_rows_;
+    task.count = std::min(task_rows_, p_.queries - task.first_query);
+    task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
+    return task;
+  }
+
+  std::int64_t row_of(std::size_t which) const { return (wave_[which].b * p_.heads + wave_[which].h) * p_.queries; }
+
+  void run_block(std::size_t which, std::int64_t block, int worker) const {
+    const HeadOutputs<T>& target = targets_[which];
+    ForwardTask<T> task = make_task(which, block, worker);
+    if (only_weights_ && !asks_weights(target.weights, task)) return;
+    task.out = target.out.empty() ? nullptr : target.out.data();
+    task.lse = target.lse;
+    if (saved_) {
+      task.row_max = saved_->max<T>() + row_of(which);
+      task.row_sum = saved_->sum<T>() + row_of(which);
+    }
+    task.statistics = target.statistics;
+    task.weights = target.weights.empty() ? nullptr : target.weights.data();
+    kernels_.forward(task);
+  }
+
+  static bool asks_weights(const std::vector<WeightsTask>& weights, const ForwardTask<T>& task) {
+    return std::ranges::any_of(weights, [&](const WeightsTask& w) {
+      return w.row_begin < task.first_query + task.count && w.row_end > task.first_query;
+    });
+  }
+
+  void run_parts(std::int64_t count) {
+    const std::int64_t rows = count * p_.queries;
+    std::vector<Part<T>> parts(static_cast<std::size_t>(parts_));
+    for (Part<T>& part : parts) {
+      for (std::size_t s = 0; s < outputs_.out.size(); ++s)
+        part.out.emplace_back(static_cast<std::size_t>(rows * p_.v[s].dim));
+      part.row_max.resize(static_cast<std::size_t>(rows));
+      part.row_sum.resize(static_cast<std::size_t>(rows));
+    }
+    parallel_for(count * blocks_ * parts_, workers_, [&](std::int64_t n, int worker) {
+      const std::int64_t index = n % parts_, item = n / parts_;
+      const auto which = static_cast<std::size_t>(item % count);
+      Part<T>& part = parts[static_cast<std::size_t>(index)];
+      ForwardTask<T> task = make_task(which, item / count, worker);
+      task.key_begin = index * part_keys_;
+      task.key_end = task.key_begin + part_keys_;
+      const std::int64_t first = static_cast<std::int64_t>(which) * p_.queries;
+      std::vector<MatrixRef> out;
+      for (std::size_t s = 0; s < part.out.size(); ++s)
+        out.push_back({part.out[s].data() + first * p_.v[s].dim, dtype_of<T>(), p_.v[s].dim});
+      task.out = out.empty() ? nullptr : out.data();
+      task.row_max = part.row_max.data() + first;
+      task.row_sum = part.row_sum.data() + first;
+      kernels_.forward(task);
+    });
+    for (std::size_t which = 0; which < wave_.size(); ++which)
+      for (std::int64_t i = 0; i < p_.queries; ++i) join(parts, which, i);
+  }
+
+  // One query's parts: each average weighs what its sum is worth under the common maximum.
+  void join(const std::vector<Part<T>>& parts, std::size_t which, std::int64_t i) const {
+    const auto at = static_cast<std::size_t>(static_cast<std::int64_t>(which) * p_.queries + i);
+    T top = -std::numeric_limits<T>::infinity();
+    for (const Part<T>& part : parts) top = part.row_max[at] > top ? part.row_max[at] : top;
+    std::vector<T> worth;
+    T sum = 0;
+    for (const Part<T>& part : parts) {
+      worth.push_back(part.row_sum[at] == T(0) ? T(0) : part.row_sum[at] * std::exp(part.row_max[at] - top));
+      sum += worth.back();
+    }
+    for (std::size_t s = 0; s < outputs_.out.size(); ++s) {
+      const auto dim = static_cast<std::size_t>(p_.v[s].dim);
+      std::vector<T> line(dim, T(0));
+      for (std::size_t n = 0; n < parts.size(); ++n) {
+        if (worth[n] == T(0)) continue;
+        for (std::size_t d = 0; d < dim; ++d) line[d] += worth[n] / sum * parts[n].out[s][at * dim + d];
+      }
+      store_row(line.data(), p_.v[s].dim, targets_[which].out[s], i);
+    }
+    if (saved_) {
+      saved_->max<T>()[row_of(which) + i] = top;
+      saved_->sum<T>()[row_of(which) + i] = sum;
+    }
+    if (targets_[which].lse.data) {
+      const T lse = sum == T(0) ? -std::numeric_limits<T>::infinity() : top + std::log(sum);
+      store_row(&lse, 1, targets_[which].lse, i);
+    }
+  }
+
+  const Problem& p_;
+  const Outputs& outputs_;
+  const Kernels<T>& kernels_;
+  HeadWaves<T> heads_;
+  Saved::Rows* saved_ = nullptr;
+  std::int64_t task_rows_ = 0, blocks_ = 0, parts_ = 1, part_keys_ = 0;
+  bool only_weights_ = false;  // then blocks without a row of them have nothing to do
+  int workers_ = 1;
+  std::vector<Buffer> workspaces_;
+  std::vector<Head<T>> wave_;
+  std::vector<HeadOutputs<T>> targets_;
+};
+
+}  // namespace
+
+void tiled_forward(const Problem& problem, const Outputs& outputs) {
+  if (problem.is_double) Forward<double>(problem, outputs).run();
+  else Forward<float>(problem, outputs).run();
+}
+
+}  // namespace rapt

@@ -1,0 +1,330 @@
+#include "backends/cpu/head_waves.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+
+#include "backends/cpu/parallel.h"
+#include "attend/storage.h"
+#include "rapt/error.h"
+
+namespace rapt {
+namespace {
+
+constexpr std::int64_t kMapBlock = 128;                      // rows mapped by one task
+constexpr std::int64_t kWaveBytes = std::int64_t{32} << 20;  // mapped rows of one wave
+
+std::int64_t round_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+template <class T>
+std::vector<T> padded_copy(const T* w, std::int64_t rows, std::int64_t cols, std::int64_t pad, bool transposed) {
+  std::vector<T> copy(static_cast<std::size_t>((transposed ? cols : rows) * pad));
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c)
+      copy[static_cast<std::size_t>(transposed ? c * pad + r : r * pad + c)] = w[r * cols + c];
+  return copy;
+}
+
+template <class T>
+HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow,
+                        std::int64_t more_bytes)
+    : problem_(problem), kernels_(kernels), visibility_(problem) {
+  for (const Operand& v : problem.v) value_dims_.push_back(v.dim);
+  relative_dim_ = 1;
+  for (const ParameterValue& p : problem.parameters)
+    if (p.spec->role == Role::relative_vector && p.given) {
+      has_vectors_ = true;
+      relative_dim_ = p.cols;
+    }
+  const Isa isa = active_isa();
+  const Programs* programs = problem.mechanism->vectorized[static_cast<std::size_t>(isa)];
+  fast_ = problem.path == Path::automatic && problem.mechanism->fast_limit > 0 && programs != nullptr;
+  const bool unit = problem.mechanism->unit_rows;
+  if (problem.uses_content) {
+    maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);
+    maps_k_ = fast_ || unit || problem.find(Role::key_map);
+  }
+  maps_relative_ = has_vectors_ && problem.find(Role::relative_query_shift);
+  if (narrow && takes_pairs()) pairs_ = active_pairs();
+  turns_values_ = pairs_ && !backward;
+  // Keys and values of a smaller type are read again by every block of queries: with several blocks they are converted once.
+  if (!backward && !pairs_ && problem.queries > 2 * kernels.forward_rows) {
+    maps_k_ = maps_k_ || (problem.uses_content && problem.k.dtype != dtype_of<T>());
+    for (const Operand& v : problem.v) converts_values_ = converts_values_ || v.dtype != dtype_of<T>();
+  }
+  inner_pad_ = round_to(problem.inner, kernels.pad);
+  relative_pad_ = round_to(relative_dim_, kernels.pad);
+  std::int64_t rows = (maps_q_ ? problem.queries * inner_pad_ : 0) + (maps_k_ ? problem.keys * inner_pad_ : 0) +
+                      (maps_relative_ ? problem.queries * relative_pad_ : 0);
+  for (std::size_t n = 0; n < problem.v.size() && converts_values_; ++n) rows += problem.keys * value_pad(n);
+  for (std::size_t n = 0; n < problem.v.size() && turns_values_; ++n) rows += turned_size(n);
+  const std::int64_t bytes = rows * static_cast<std::int64_t>(sizeof(T)) * (backward ? 2 : 1) + more_bytes;
+  const std::int64_t all = problem.batch * problem.heads;
+  // By the shapes alone: which heads are in a wave decides in which order gradients of shared things are added.
+  wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
+  mapped_ = Buffer(static_cast<std::size_t>(rows * wave_size_) * sizeof(T));
+  relative_indices();
+}
+
+template <class T>
+std::int64_t HeadWaves<T>::value_pad(std::size_t set) const {
+  return round_to(problem_.v[set].dim, kernels_.pad);
+}
+
+// Of the turned values of one head, in units of T.
+template <class T>
+std::int64_t HeadWaves<T>::turned_size(std::size_t set) const {
+  const std::int64_t numbers = round_to(problem_.keys, kPairTile) * round_to(problem_.v[set].dim, 16);
+  return numbers * 2 / static_cast<std::int64_t>(sizeof(T));
+}
+
+// Pair products are for bf16 rows that no map changes before they are multiplied, and for more than a few queries.
+template <class T>
+bool HeadWaves<T>::takes_pairs() const {
+  const Problem& p = problem_;
+  const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
+  if (!std::is_same_v<T, float> || !programs || programs->template get<T>().raw || !p.uses_content) return false;
+  if (maps_q_ || maps_k_ || p.queries <= 2) return false;
+  bool all = p.q.dtype == Dtype::bf16 && p.k.dtype == Dtype::bf16;
+  for (const Operand& v : p.v) all = all && v.dtype == Dtype::bf16;
+  return all;
+}
+
+// index() is asked once for every offset; the tiles read the answers.
+template <class T>
+void HeadWaves<T>::relative_indices() {
+  const Problem& p = problem_;
+  for (const ParameterValue& value : p.parameters) {
+    std::vector<std::int32_t> index;
+    std::int64_t zero = 0;
+    bool identity = true;
+    if (value.given && (value.spec->role == Role::relative_value || value.spec->role == Role::relative_vector)) {
+      if (!p.mechanism->has_index)
+        throw Error("mechanism " + std::string(p.mechanism->name) + ": it has a relative table but no index()");
+      const Along along = value.spec->along;
+      const std::int64_t before = along == Along::position ? p.queries : p.grid[along == Along::grid_row ? 0 : 1];
+      const std::int64_t after = along == Along::position ? p.keys : before;
+      zero = before - 1;
+      TableShape shape{value.rows, p.queries, p.keys, p.grid, p.settings};
+      index.resize(static_cast<std::size_t>(before + after - 1));
+      for (std::int64_t n = 0; n < before + after - 1; ++n) {
+        const std::int64_t row = p.mechanism->index(p.object, n - zero, shape);
+        if (row < 0 || row >= value.rows)
+          throw Error("mechanism " + std::string(p.mechanism->name) + ": index(" + std::to_string(n - zero) +
+                      ") gave row " + std::to_string(row) + " of '" + std::string(value.spec->name) + "', which has " +
+                      std::to_string(value.rows));
+        index[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(row);
+        identity = identity && row == index[0] + n;
+      }
+    }
+    indices_.push_back(std::move(index));
+    zeros_.push_back(zero);
+    identities_.push_back(identity ? 1 : 0);
+  }
+}
+
+template <class T>
+HeadTask<T> HeadWaves<T>::prototype() const {
+  const Problem& p = problem_;
+  HeadTask<T> task;
+  task.queries = p.queries;
+  task.keys = p.keys;
+  task.dim = static_cast<int>(p.uses_content ? p.inner : 1);
+  task.relative_dim = static_cast<int>(relative_dim_);
+  task.sets = static_cast<int>(p.v.size());
+  task.value_dim = value_dims_.data();
+  task.pairs = pairs_;
+  const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
+  task.program = &(programs ? *programs : p.mechanism->scalar).template get<T>();
+  task.object = p.object;
+  task.visible_tile = p.mechanism->visible_tile;
+  task.settings = p.settings.data();
+  task.settings_count = static_cast<int>(p.settings.size());
+  task.content = p.uses_content;
+  task.scale = static_cast<T>(p.scale);
+  task.slots = p.mechanism->slots;
+  task.grid = p.mechanism->grid;
+  task.grid_rows = p.grid[0];
+  task.grid_cols = p.grid[1];
+  task.softcap = static_cast<T>(p.softcap);
+  if (p.bias) task.bias = p.bias.at(0, 0);
+  task.normalizer = p.normalizer;
+  task.visibility = &visibility_;
+  task.ranges = [](const void* visibility, std::int64_t b, std::int64_t first, int count, std::int64_t* begin,
+                   std::int64_t* end) {
+    static_cast<const Visibility*>(visibility)->ranges(b, first, count, begin, end);
+  };
+  for (std::size_t n = 0; n < p.parameters.size(); ++n) {
+    const ParameterValue& value = p.parameters[n];
+    if (!value.given || indices_[n].empty()) continue;
+    RelativeTable<T>& table = task.relative[value.first_slot];
+    table.role = value.spec->role;
+    table.along = value.spec->along;
+    table.table = value.template head<T>(0);
+    table.index = indices_[n].data();
+    table.zero = zeros_[n];
+    table.rows = value.rows;
+    table.identity = identities_[n] != 0;
+  }
+  return task;
+}
+
+template <class T>
+void HeadWaves<T>::fill(Head<T>& head) const {
+  const Problem& p = problem_;
+  HeadTask<T>& task = head.task;
+  task = prototype();
+  task.b = head.b;
+  task.h = head.h;
+  const Dtype own = dtype_of<T>();
+  task.q = maps_q_ ? MatrixRef{head.mapped_q, own, inner_pad_} : p.q.at(head.b, head.h);
+  task.k = maps_k_ ? MatrixRef{head.mapped_k, own, inner_pad_} : p.k.at(head.b, head.h);
+  task.q_relative = maps_relative_ ? MatrixRef{head.mapped_relative, own, relative_pad_} : p.q.at(head.b, head.h);
+  for (std::size_t n = 0; n < p.v.size(); ++n)
+    head.v.push_back(converts_values_ ? MatrixRef{head.converted_v[n], own, value_pad(n)} : p.v[n].at(head.b, head.h));
+  task.v = head.v.data();
+  task.turned_v = head.turned_v.data();
+  if (p.bias) task.bias = p.bias.at(head.b, head.h);
+  if (p.dense_mask) {
+    task.mask = static_cast<const std::uint8_t*>(p.dense_mask.data) + p.dense_mask.offset(head.b, head.h);
+    task.mask_row = p.dense_mask.row_stride;
+  }
+  for (std::size_t n = 0; n < p.parameters.size(); ++n) {
+    const ParameterValue& value = p.parameters[n];
+    if (!value.given) continue;
+    if (value.spec->role == Role::value)
+      for (int s = 0; s < value.spec->slots(); ++s)
+        task.values[value.first_slot + s] = value.template head<T>(head.h)[s];
+    if (value.spec->role == Role::pair_weight) task.pair_weights = value.template head<T>(head.h);
+    if (!indices_[n].empty()) task.relative[value.first_slot].table = value.template head<T>(head.h);
+  }
+}
+
+template <class T>
+void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const {
+  const Problem& p = problem_;
+  const MatrixRef source = keys ? p.k.at(head.b, head.h) : p.q.at(head.b, head.h);
+  const std::int64_t dim = keys ? p.key_dim : p.query_dim;
+  if (!keys && maps_relative_) {
+    const T* shift = p.find(Role::relative_query_shift)->template head<T>(head.h);
+    T* to = head.mapped_relative + first * relative_pad_;
+    kernels_.load_rows(source, first, rows, dim, to, relative_pad_);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t d = 0; d < dim; ++d) to[r * relative_pad_ + d] += shift[d];
+  }
+  for (std::size_t n = 0; n < head.converted_v.size() && keys; ++n)
+    kernels_.load_rows(p.v[n].at(head.b, head.h), first, rows, p.v[n].dim, head.converted_v[n] + first * value_pad(n),
+                       value_pad(n));
+  for (std::size_t n = 0; n < head.turned_v.size() && keys; ++n) {
+    const MatrixRef v = p.v[n].at(head.b, head.h);
+    const std::int64_t width = round_to(p.v[n].dim, 16);
+    for (std::int64_t j = first; j < first + rows; j += kPairTile)
+      turn_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
+                std::min(kPairTile, first + rows - j), p.v[n].dim, width,
+                const_cast<std::uint16_t*>(head.turned_v[n]) + j * width);
+  }
+  if (!(keys ? maps_k_ : maps_q_)) return;
+  T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;
+  if (const ParameterValue* map = p.find(keys ? Role::key_map : Role::query_map)) {
+    const std::vector<T> w = padded_copy(map->template head<T>(head.h), map->rows, map->cols, inner_pad_, false);
+    const std::int64_t pad = round_to(dim, kernels_.pad);
+    kernels_.load_rows(source, first, rows, dim, scratch, pad);
+    kernels_.product({.m = rows,
+                      .n = inner_pad_,
+                      .k = dim,
+                      .a = scratch,
+                      .a_row = pad,
+                      .a_col = 1,
+                      .b = w.data(),
+                      .b_row = inner_pad_,
+                      .c = to,
+                      .c_row = inner_pad_,
+                      .accumulate = false});
+  } else {
+    kernels_.load_rows(source, first, rows, dim, to, inner_pad_);
+  }
+  if (p.mechanism->unit_rows)
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* row = to + r * inner_pad_;
+      double square = 0;
+      for (std::int64_t d = 0; d < p.inner; ++d) square += static_cast<double>(row[d]) * static_cast<double>(row[d]);
+      const T inverse = square == 0 ? T(0) : static_cast<T>(1 / std::sqrt(square));
+      for (std::int64_t d = 0; d < p.inner; ++d) row[d] *= inverse;
+    }
+  if (const ParameterValue* shift = keys ? nullptr : p.find(Role::query_shift))
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t d = 0; d < p.inner; ++d) to[r * inner_pad_ + d] += shift->template head<T>(head.h)[d];
+}
+
+// The fast path holds for a head when all its mapped numbers are within the limit.
+template <class T>
+void HeadWaves<T>::prepare_fast(std::vector<Head<T>>& heads) const {
+  const std::int64_t q_count = problem_.queries * inner_pad_;
+  const std::int64_t k_count = problem_.keys * inner_pad_;
+  const T limit = static_cast<T>(problem_.mechanism->fast_limit);
+  parallel_for(static_cast<std::int64_t>(heads.size()), problem_.threads, [&](std::int64_t n, int) {
+    Head<T>& head = heads[static_cast<std::size_t>(n)];
+    const auto inside = [&](const T* values, std::int64_t count) {
+      bool all = true;
+      for (std::int64_t i = 0; i < count; ++i) all = all && std::abs(values[i]) <= limit;
+      return all;
+    };
+    head.task.fast = inside(head.mapped_q, q_count) && inside(head.mapped_k, k_count);
+    if (!head.task.fast) return;
+    head.task.program->fast_prepare(head.mapped_q, q_count);
+    head.task.program->fast_prepare(head.mapped_k, k_count);
+  });
+}
+
+template <class T>
+std::vector<Head<T>> HeadWaves<T>::prepare(std::int64_t first, std::int64_t count) {
+  std::vector<Head<T>> heads(static_cast<std::size_t>(count));
+  T* next = mapped_.template as<T>();
+  for (std::int64_t n = 0; n < count; ++n) {
+    Head<T>& head = heads[static_cast<std::size_t>(n)];
+    head.b = (first + n) / problem_.heads;
+    head.h = (first + n) % problem_.heads;
+    const auto take = [&](bool wanted, std::int64_t size) {
+      T* piece = wanted ? next : nullptr;
+      next += wanted ? size : 0;
+      return piece;
+    };
+    head.mapped_q = take(maps_q_, problem_.queries * inner_pad_);
+    head.mapped_k = take(maps_k_, problem_.keys * inner_pad_);
+    head.mapped_relative = take(maps_relative_, problem_.queries * relative_pad_);
+    for (std::size_t s = 0; s < problem_.v.size() && converts_values_; ++s)
+      head.converted_v.push_back(take(true, problem_.keys * value_pad(s)));
+    for (std::size_t s = 0; s < problem_.v.size() && turns_values_; ++s)
+      head.turned_v.push_back(reinterpret_cast<std::uint16_t*>(take(true, turned_size(s))));
+    fill(head);
+  }
+  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_ && !turns_values_) return heads;
+  const std::int64_t q_blocks = (problem_.queries + kMapBlock - 1) / kMapBlock;
+  const std::int64_t k_blocks =
+      maps_k_ || converts_values_ || turns_values_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
+  const std::int64_t dim = std::max(problem_.query_dim, problem_.key_dim);
+  const std::size_t scratch_bytes = static_cast<std::size_t>(kMapBlock * round_to(dim, kernels_.pad)) * sizeof(T);
+  std::vector<Buffer> scratch;
+  for (int t = 0; t < problem_.threads; ++t) scratch.emplace_back(scratch_bytes);
+  parallel_for(count * (q_blocks + k_blocks), problem_.threads, [&](std::int64_t n, int worker) {
+    const Head<T>& head = heads[static_cast<std::size_t>(n / (q_blocks + k_blocks))];
+    std::int64_t block = n % (q_blocks + k_blocks);
+    const bool keys = block >= q_blocks;
+    if (keys) block -= q_blocks;
+    const std::int64_t start = block * kMapBlock;
+    const std::int64_t rows = std::min(kMapBlock, (keys ? problem_.keys : problem_.queries) - start);
+    map_rows(head, start, rows, keys, scratch[static_cast<std::size_t>(worker)].template as<T>());
+  });
+  if (fast_) prepare_fast(heads);
+  return heads;
+}
+
+template class HeadWaves<float>;
+template class HeadWaves<double>;
+template std::vector<float> padded_copy(const float*, std::int64_t, std::int64_t, std::int64_t, bool);
+template std::vector<double> padded_copy(const double*, std::int64_t, std::int64_t, std::int64_t, bool);
+
+}  // namespace rapt

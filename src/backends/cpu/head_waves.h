@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "backends/cpu/buffer.h"
+#include "backends/cpu/simd/kernels.h"
+#include "attend/problem.h"
+#include "attend/visibility.h"
+
+namespace rapt {
+
+// One batch and head of a wave, ready for the tiles. Where the mechanism maps queries or keys first, the mapped rows and
+// their gradients are here too.
+template <class T>
+struct Head {
+  std::int64_t b = 0, h = 0;
+  HeadTask<T> task;
+  std::vector<MatrixRef> v;
+  T* mapped_q = nullptr;                       // [queries][HeadWaves::inner_pad]
+  T* mapped_k = nullptr;                       // [keys][inner_pad]
+  T* mapped_relative = nullptr;                // [queries][relative_pad]
+  std::vector<T*> converted_v;                 // [sets]: [keys][padded dim]; null: read as they lie
+  std::vector<const std::uint16_t*> turned_v;  // as HeadTask has it
+};
+
+// Prepares heads in waves, so that mapped rows take a bounded amount of memory however many heads there are.
+template <class T>
+class HeadWaves {
+ public:
+  // `narrow`: everything that is asked for is bf16, so that nothing is lost by products of bf16 numbers. `more_bytes`: what
+  // the caller needs for each head of a wave.
+  HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow, std::int64_t more_bytes = 0);
+
+  bool maps_q() const { return maps_q_; }
+  bool maps_k() const { return maps_k_; }
+  bool maps_relative() const { return maps_relative_; }
+  bool fast() const { return fast_; }
+  std::int64_t inner_pad() const { return inner_pad_; }
+  std::int64_t relative_pad() const { return relative_pad_; }
+  std::int64_t wave_size() const { return wave_size_; }
+  const std::vector<std::int64_t>& value_dims() const { return value_dims_; }
+
+  // The heads first … first+count−1, counted b·heads + h.
+  std::vector<Head<T>> prepare(std::int64_t first, std::int64_t count);
+
+  // The same without rows: only what the size of a workspace depends on.
+  HeadTask<T> prototype() const;
+
+ private:
+  void relative_indices();
+  void fill(Head<T>& head) const;
+  std::int64_t value_pad(std::size_t set) const;
+  std::int64_t turned_size(std::size_t set) const;
+  bool takes_pairs() const;
+  void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
+  void prepare_fast(std::vector<Head<T>>& heads) const;
+
+  const Problem& problem_;
+  const Kernels<T>& kernels_;
+  Visibility visibility_;
+  std::vector<std::int64_t> value_dims_;
+  std::vector<std::vector<std::int32_t>> indices_;  // one for each parameter
+  std::vector<std::int64_t> zeros_;
+  std::vector<char> identities_;
+  bool converts_values_ = false, turns_values_ = false;
+  const PairKernels* pairs_ = nullptr;
+  bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;
+  std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
+  std::int64_t wave_size_ = 0;
+  Buffer mapped_;
+};
+
+// W [rows][cols] as [rows][pad], or transposed as [cols][pad].
+template <class T>
+std::vector<T> padded_copy(const T* w, std::int64_t rows, std::int64_t cols, std::int64_t pad, bool transposed);
+
+}  // namespace rapt

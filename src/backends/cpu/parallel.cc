@@ -1,0 +1,146 @@
+#include "backends/cpu/parallel.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+namespace rapt {
+namespace {
+
+// One call of parallel_for: workers take the next task until there is none.
+struct Job {
+  std::int64_t count = 0;
+  const std::function<void(std::int64_t, int)>* task = nullptr;
+  std::atomic<std::int64_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+  std::mutex error_mutex;
+
+  void work(int worker) {
+    for (;;) {
+      const std::int64_t n = next.fetch_add(1, std::memory_order_relaxed);
+      if (n >= count || failed.load(std::memory_order_relaxed)) return;
+      try {
+        (*task)(n, worker);
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        if (!failed.exchange(true)) error = std::current_exception();
+      }
+    }
+  }
+};
+
+void pause_processor() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+constexpr std::chrono::microseconds kAwake{100};  // a thread looks for the next job so long before it sleeps
+
+// Threads that live as long as the process and sleep between jobs. One job at a time: a second caller, or a task that
+// itself calls parallel_for, works alone, which is correct and cannot deadlock.
+class Pool {
+ public:
+  ~Pool() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+
+  void run(Job& job, int threads) {
+    const std::unique_lock busy(busy_, std::try_to_lock);
+    if (!busy.owns_lock()) {
+      job.work(0);
+      return;
+    }
+    while (static_cast<int>(threads_.size()) < threads - 1) threads_.emplace_back([this] { loop(); });
+    wanted_ = threads - 1;
+    joined_.store(0, std::memory_order_relaxed);
+    job_.store(&job);
+    generation_.fetch_add(1);
+    if (sleepers_.load() > 0) {
+      { const std::lock_guard lock(mutex_); }  // nobody is between looking and sleeping
+      wake_.notify_all();
+    }
+    job.work(0);
+    // Who comes now finds no job; who came before is counted. Both sides look after they have shown themselves.
+    job_.store(nullptr);
+    for (int spins = 0; inside_.load() != 0; ++spins) {
+      if (spins < 2000) pause_processor();
+      else std::this_thread::yield();
+    }
+  }
+
+ private:
+  void loop() {
+    std::uint64_t seen = 0;
+    while (wait_for_job(seen)) {
+      inside_.fetch_add(1);
+      if (Job* job = job_.load())
+        if (const int worker = joined_.fetch_add(1, std::memory_order_relaxed) + 1; worker <= wanted_)
+          job->work(worker);
+      inside_.fetch_sub(1);
+    }
+  }
+
+  // Until there is a job that was not seen; false: the process ends.
+  bool wait_for_job(std::uint64_t& seen) {
+    const auto tired = std::chrono::steady_clock::now() + kAwake;
+    while (generation_.load() == seen && std::chrono::steady_clock::now() < tired)
+      for (int n = 0; n < 32 && generation_.load() == seen; ++n) pause_processor();
+    if (generation_.load() == seen) {
+      std::unique_lock lock(mutex_);
+      sleepers_.fetch_add(1);
+      wake_.wait(lock, [&] { return stop_ || generation_.load() != seen; });
+      sleepers_.fetch_sub(1);
+      if (stop_) return false;
+    }
+    seen = generation_.load();
+    return true;
+  }
+
+  std::mutex busy_;
+  std::mutex mutex_;  // of sleeping
+  std::condition_variable wake_;
+  std::vector<std::thread> threads_;
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<Job*> job_{nullptr};
+  std::atomic<int> inside_{0}, joined_{0}, sleepers_{0};
+  int wanted_ = 0;
+  bool stop_ = false;
+};
+
+Pool& pool() {
+  static Pool instance;
+  return instance;
+}
+
+}  // namespace
+
+void parallel_for(std::int64_t count, int threads, const std::function<void(std::int64_t, int)>& task) {
+  Job job;
+  job.count = count;
+  job.task = &task;
+  const int useful = static_cast<int>(std::min<std::int64_t>(threads, count));
+  if (useful <= 1) job.work(0);
+  else pool().run(job, useful);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+void Turns::wait(std::int64_t place, std::int64_t ordinal) const {
+  const std::atomic<std::int64_t>& next = next_[static_cast<std::size_t>(place)];
+  for (int spins = 0; next.load(std::memory_order_acquire) != ordinal; ++spins) {
+    if (abandoned_.load(std::memory_order_acquire)) return;
+    if (spins < 1000) pause_processor();
+    else std::this_thread::yield();
+  }
+}
+
+}  // namespace rapt

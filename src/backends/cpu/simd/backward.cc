@@ -1,0 +1,368 @@
+#include "backends/cpu/simd/backward_pairs.h"
+#include "backends/cpu/simd/entry.h"
+#include "backends/cpu/simd/flush_tiny.h"
+
+// Gradients from one chunk of keys: every block of queries is scored again from its row sums, tile by tile.
+namespace rapt::RAPT_TARGET {
+namespace {
+
+// Keys of a chunk: its rows, values and both gradients stay in the second-level cache.
+template <class T>
+std::int64_t chunk_keys(const HeadTask<T>& head) {
+  std::int64_t width = 2 * padded<T>(head.dim);
+  for (int s = 0; s < head.sets; ++s) width += 2 * padded<T>(head.value_dim[s]);
+  const std::int64_t fit = (std::int64_t{512} << 10) / (width * static_cast<std::int64_t>(sizeof(T)));
+  const std::int64_t tiles = fit / kTileKeys;
+  return kTileKeys * (tiles < 1 ? 1 : (tiles > 16 ? 16 : tiles));
+}
+
+template <class T>
+class BackwardChunk {
+ public:
+  BackwardChunk(Arena& arena, const BackwardTask<T>& task)
+      : task_(task),
+        head_(*task.head),
+        columns_(columns_for<T>(head_.queries)),
+        scores_(arena, head_, columns_, chunk_keys(head_)) {
+    const std::int64_t keys = chunk_keys(head_);
+    dim_pad_ = scores_.dim_pad();
+    keys_ = arena.take<T>(keys * dim_pad_);
+    dk_ = arena.take<T>(keys * dim_pad_);
+    dq_ = arena.take<T>(columns_ * dim_pad_);
+    if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * columns_);
+    if (scores_.has_relative_vectors()) dr_ = arena.take<T>(columns_ * scores_.relative_pad());
+    if (head_.pairs) pairs_.allocate(arena, head_, columns_, keys, scores_.pair_dim());
+    tile_ = arena.take<T>(kTileKeys * columns_);
+    grad_tile_ = arena.take<T>(kTileKeys * columns_);
+    for (T** row : {&max_, &inverse_, &delta_}) *row = arena.take<T>(columns_);
+    values_ = arena.take<T*>(head_.sets);
+    dv_ = arena.take<T*>(head_.sets);
+    grad_rows_ = arena.take<T*>(head_.sets);
+    grad_columns_ = arena.take<T*>(head_.sets);
+    value_stride_ = arena.take<std::ptrdiff_t>(head_.sets);
+    for (int s = 0; s < head_.sets; ++s) {
+      const std::int64_t pad = padded<T>(head_.value_dim[s]);
+      T* pieces[4] = {arena.take<T>(keys * pad), arena.take<T>(keys * pad), arena.take<T>(columns_ * pad),
+                      arena.take<T>(head_.value_dim[s] * columns_)};
+      if (!values_) continue;
+      values_[s] = pieces[0];
+      dv_[s] = pieces[1];
+      grad_rows_[s] = pieces[2];
+      grad_columns_[s] = pieces[3];
+      value_stride_[s] = pad;
+    }
+  }
+
+  void run() {
+    load_chunk();
+    const std::int64_t blocks = (head_.queries + kMostColumns<T> - 1) / kMostColumns<T>;
+    for (std::int64_t n = 0; n < blocks; ++n) {
+      if (task_.enter_block) task_.enter_block(task_.order, n);
+      const bool touched = run_block(n);
+      if (task_.begin_block) task_.begin_block(task_.order, n);
+      if (touched) {
+        add_query_gradients(n);
+        scores_.add_to_tables();
+      }
+      if (task_.end_block) task_.end_block(task_.order, n);
+    }
+    // The queries of pair products do not have the scale in them.
+    if (head_.pairs && scores_.pair_scale() != T(1))
+      for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] *= scores_.pair_scale();
+    task_.finish(task_.order, dk_, dim_pad_, dv_, value_stride_);
+  }
+
+ private:
+  void load_chunk() {
+    finite_ = true;
+    if (head_.content) {
+      load_rows(head_.k, task_.first_key, task_.count, head_.dim, keys_, dim_pad_);
+      finite_ = all_finite(keys_, task_.count * dim_pad_);
+    }
+    for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] = 0;
+    if (head_.pairs) pairs_.load_chunk(task_.first_key, task_.count);
+    for (int s = 0; s < head_.sets; ++s) {
+      load_rows(head_.v[s], task_.first_key, task_.count, head_.value_dim[s], values_[s], value_stride_[s]);
+      finite_ = finite_ && all_finite(values_[s], task_.count * value_stride_[s]);
+      for (std::int64_t n = 0; n < task_.count * value_stride_[s]; ++n) dv_[s][n] = 0;
+    }
+  }
+
+  bool load_queries(std::int64_t first, int count) {
+    scores_.set_visible(first, count);
+    const std::int64_t stop = task_.first_key + task_.count;
+    if (scores_.first_key() >= stop || scores_.last_key() <= task_.first_key) return false;
+    scores_.load_queries();
+    block_finite_ = finite_ && all_finite(scores_.q_rows(), columns_ * dim_pad_);
+    for (int s = 0; s < head_.sets; ++s) {
+      const std::int64_t pad = value_stride_[s];
+      load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
+      for (std::int64_t n = count * pad; n < columns_ * pad; ++n) grad_rows_[s][n] = 0;
+      block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
+      if (!head_.pairs) transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
+    }
+    if (head_.pairs) pairs_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
+    const bool hard = head_.normalizer == Normalizer::argmax;
+    for (int c = 0; c < columns_; ++c) {
+      const bool real = c < count;
+      // Columns past the last query may score anything: under this maximum it weighs nothing.
+      max_[c] = real ? task_.row_max[first + c] : kLargest<T>;
+      const T sum = real ? task_.row_sum[first + c] : T(0);
+      inverse_[c] = hard ? (real ? sum : T(-1)) : (sum == T(0) ? T(0) : T(1) / sum);
+      delta_[c] = real && task_.delta ? task_.delta[first + c] : T(0);
+    }
+    for (std::int64_t n = 0; n < columns_ * dim_pad_; ++n) dq_[n] = 0;
+    if (dq_columns_)
+      for (std::int64_t n = 0; n < head_.dim * columns_; ++n) dq_columns_[n] = 0;
+    if (dr_)
+      for (std::int64_t n = 0; n < columns_ * scores_.relative_pad(); ++n) dr_[n] = 0;
+    return true;
+  }
+
+  bool run_block(std::int64_t block) {
+    const std::int64_t first = block * kMostColumns<T>;
+    const int count = static_cast<int>(head_.queries - first < columns_ ? head_.queries - first : columns_);
+    if (!load_queries(first, count)) return false;
+    scores_.begin_block_backward(task_.first_key, task_.count);
+    for (std::int64_t j = 0; j < task_.count; j += kTileKeys) {
+      const int keys = static_cast<int>(task_.count - j < kTileKeys ? task_.count - j : kTileKeys);
+      if (scores_.visible(task_.first_key + j, keys) == Visible::none) continue;
+      run_tile(j, keys);
+    }
+    scores_.end_block_backward(dr_);
+    return true;
+  }
+
+  void multiply(const ProductArgs<T>& args) const {
+    if (block_finite_) product<T>(args);
+    else careful_product<T>(args);
+  }
+
+  void run_tile(std::int64_t offset, int keys) {
+    const std::int64_t first = task_.first_key + offset;
+    const bool hard = head_.normalizer == Normalizer::argmax;
+    if (hard) {
+      find_strips(true, keys);
+      for (int j = 0; j < keys; ++j)
+        for (int c = 0; c < columns_; ++c) {
+          const T chosen = inverse_[c];
+          tile_[j * columns_ + c] = chosen != chosen ? chosen : T(chosen == static_cast<T>(first + j) ? 1 : 0);
+        }
+    } else {
+      if (task_.dbias && task_.dbias_stride != 0)
+        fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
+                   task_.dbias_stride, scores_.count(), keys);
+      scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pairs_.key_rows(offset));
+      clamp_if_needed(keys);
+      find_strips(head_.pairs || scores_.is_whole(), keys);
+      for (int n = 0; n < strip_count_; ++n) {
+        const Strip& strip = strips_[n];
+        weights_from_scores(tile_ + strip.begin * columns_ + strip.column, strip.end - strip.begin, strip.columns,
+                            columns_, max_ + strip.column, inverse_ + strip.column);
+        scores_.clear_outside(tile_, strip);
+      }
+    }
+    // Where something is not finite, zeros must stay zeros: the careful product does that.
+    const bool pairs = head_.pairs && block_finite_;
+    if (task_.want_dv && pairs) pairs_.value_gradient(tile_, keys, offset, dv_, value_stride_);
+    else if (task_.want_dv) value_gradient(offset);
+    if (!task_.want_score || hard) return;
+    if (head_.pairs) pairs_.weight_gradient(keys, offset, grad_tile_);
+    else weight_gradient(offset);
+    for (int n = 0; n < strip_count_; ++n) score_gradient(strips_[n]);
+    scores_.tile_backward(grad_tile_, task_.dbias, task_.dbias_stride, task_.dbias_first, dr_, task_.value_grads);
+    if (head_.content) content_gradient(offset, keys);
+  }
+
+  // The parts of the tile that anybody sees: at the edge of a mask strips of columns, each with its own rows.
+  void find_strips(bool whole, int keys) {
+    strip_count_ = 0;
+    if (whole) strips_[strip_count_++] = {0, columns_, 0, keys};
+    for (int c = 0; c < columns_ && !whole; c += kStrip<T>) strips_[strip_count_++] = scores_.strip_at(c);
+  }
+
+  // dV += P·dO.
+  void value_gradient(std::int64_t offset) {
+    for (int s = 0; s < head_.sets; ++s)
+      for (int n = 0; n < strip_count_; ++n) {
+        const Strip& strip = strips_[n];
+        multiply({.m = strip.end - strip.begin,
+                  .n = value_stride_[s],
+                  .k = strip.columns,
+                  .a = tile_ + strip.begin * columns_ + strip.column,
+                  .a_row = columns_,
+                  .a_col = 1,
+                  .b = grad_rows_[s] + strip.column * value_stride_[s],
+                  .b_row = value_stride_[s],
+                  .c = dv_[s] + (offset + strip.begin) * value_stride_[s],
+                  .c_row = value_stride_[s],
+                  .accumulate = true});
+      }
+  }
+
+  // dP = V·dOᵀ.
+  void weight_gradient(std::int64_t offset) {
+    for (int s = 0; s < head_.sets; ++s)
+      for (int n = 0; n < strip_count_; ++n) {
+        const Strip& strip = strips_[n];
+        product<T>({.m = strip.end - strip.begin,
+                    .n = strip.columns,
+                    .k = head_.value_dim[s],
+                    .a = values_[s] + (offset + strip.begin) * value_stride_[s],
+                    .a_row = value_stride_[s],
+                    .a_col = 1,
+                    .b = grad_columns_[s] + strip.column,
+                    .b_row = columns_,
+                    .c = grad_tile_ + strip.begin * columns_ + strip.column,
+                    .c_row = columns_,
+                    .accumulate = s > 0});
+      }
+  }
+
+  void clamp_if_needed(int keys) {
+    bool huge = false;
+    for (int c = 0; c < scores_.count(); ++c) huge = huge || max_[c] >= kLargest<T>;
+    if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
+  }
+
+  // P∘(dP − Δ); a pair without weight has no gradient, whatever its values are.
+  void score_gradient(const Strip& strip) {
+    const Tag<T> tag;
+    for (int c = strip.column; c < strip.column + strip.columns; c += kLanes<T>) {
+      const Vec<T> delta = hn::LoadU(tag, delta_ + c);
+      for (int j = strip.begin; j < strip.end; ++j) {
+        const Vec<T> p = hn::LoadU(tag, tile_ + j * columns_ + c);
+        T* g = grad_tile_ + j * columns_ + c;
+        const Vec<T> ds = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
+        hn::StoreU(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), ds), tag, g);
+      }
+    }
+    scores_.clear_outside(grad_tile_, strip);
+  }
+
+  void content_gradient(std::int64_t offset, int keys) {
+    T* dk = dk_ + offset * dim_pad_;
+    const T* k = keys_ + offset * dim_pad_;
+    if (head_.program->raw) {
+      PairTile<T> pairs = scores_.pair_tile(keys, k, dim_pad_);
+      pairs.grad = grad_tile_;
+      pairs.grad_queries = dq_columns_;
+      pairs.grad_keys = dk;
+      pairs.grad_key_stride = dim_pad_;
+      pairs.grad_weights = task_.pair_weight_grads;
+      (head_.fast ? head_.program->fast_raw_backward : head_.program->raw_backward)(pairs);
+      return;
+    }
+    if (head_.pairs && block_finite_) {
+      if (task_.want_dk) pairs_.key_gradient(grad_tile_, keys, dk, dim_pad_);
+      if (task_.dq) pairs_.query_gradient(grad_tile_, keys, offset, dq_, dim_pad_);
+      return;
+    }
+    for (int n = 0; n < strip_count_; ++n) {
+      const Strip& strip = strips_[n];
+      const T* grads = grad_tile_ + strip.begin * columns_ + strip.column;
+      if (task_.want_dk)
+        multiply({.m = strip.end - strip.begin,
+                  .n = dim_pad_,
+                  .k = strip.columns,
+                  .a = grads,
+                  .a_row = columns_,
+                  .a_col = 1,
+                  .b = scores_.q_rows() + strip.column * dim_pad_,
+                  .b_row = dim_pad_,
+                  .c = dk + strip.begin * dim_pad_,
+                  .c_row = dim_pad_,
+                  .accumulate = true});
+      if (task_.dq)
+        multiply({.m = strip.columns,
+                  .n = dim_pad_,
+                  .k = strip.end - strip.begin,
+                  .a = grads,
+                  .a_row = 1,
+                  .a_col = columns_,
+                  .b = k + strip.begin * dim_pad_,
+                  .b_row = dim_pad_,
+                  .c = dq_ + strip.column * dim_pad_,
+                  .c_row = dim_pad_,
+                  .accumulate = true});
+    }
+  }
+
+  void add_query_gradients(std::int64_t block) {
+    const std::int64_t first = block * kMostColumns<T>;
+    if (dq_columns_) transpose(dq_columns_, columns_, head_.dim, columns_, dq_, dim_pad_);
+    const T factor = scores_.folds_scale() ? head_.scale : T(1);
+    for (int c = 0; c < scores_.count(); ++c) {
+      if (task_.dq) {
+        T* to = task_.dq + (first + c) * task_.dq_stride;
+        for (int d = 0; d < head_.dim; ++d) to[d] += dq_[c * dim_pad_ + d] * factor;
+      }
+      if (task_.dq_relative && dr_) {
+        T* to = task_.dq_relative + (first + c) * task_.dq_relative_stride;
+        const T* from = dr_ + c * scores_.relative_pad();
+        for (int d = 0; d < head_.relative_dim; ++d) to[d] += from[d];
+      }
+    }
+  }
+
+  const BackwardTask<T>& task_;
+  const HeadTask<T>& head_;
+  const int columns_;
+  Scores<T> scores_;
+  BackwardPairs<T> pairs_;
+  std::int64_t dim_pad_ = 0;
+  bool finite_ = true, block_finite_ = true;
+  Strip strips_[kMostColumns<T> / kStrip<T>];
+  int strip_count_ = 0;
+  T* keys_ = nullptr;  // [count][dim_pad]
+  T* dk_ = nullptr;
+  T* dq_ = nullptr;          // [columns][dim_pad]
+  T* dq_columns_ = nullptr;  // [dim][columns], for mechanisms with their own pair()
+  T* dr_ = nullptr;          // [columns][relative_pad]
+  T* tile_ = nullptr;        // weights
+  T* grad_tile_ = nullptr;   // their gradients, then the scores'
+  T* max_ = nullptr;
+  T* inverse_ = nullptr;  // 1/sum; under argmax the chosen key
+  T* delta_ = nullptr;
+  T** values_ = nullptr;
+  T** dv_ = nullptr;
+  T** grad_rows_ = nullptr;
+  T** grad_columns_ = nullptr;
+  std::ptrdiff_t* value_stride_ = nullptr;
+};
+
+template <class T>
+std::size_t backward_workspace_of(const BackwardTask<T>& task) {
+  Arena arena(nullptr);
+  const BackwardChunk<T> chunk(arena, task);
+  return arena.used();
+}
+
+template <class T>
+void backward_of(const BackwardTask<T>& task) {
+  const FlushTiny flush;
+  Arena arena(task.workspace);
+  if (task.head->pairs) task.head->pairs->begin();
+  BackwardChunk<T>(arena, task).run();
+  if (task.head->pairs) task.head->pairs->end();
+}
+
+template <class T>
+std::int64_t backward_keys_of(const HeadTask<T>& head) {
+  return chunk_keys(head);
+}
+
+}  // namespace
+
+template <class T>
+void fill_backward(Kernels<T>& kernels) {
+  kernels.backward_rows = kMostColumns<T>;
+  kernels.backward_keys = &backward_keys_of<T>;
+  kernels.backward_workspace = &backward_workspace_of<T>;
+  kernels.backward = &backward_of<T>;
+}
+
+template void fill_backward(Kernels<float>&);
+template void fill_backward(Kernels<double>&);
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,19 @@
+#include "backends/cpu/simd/entry.h"
+
+namespace rapt::RAPT_TARGET {
+
+template <class T>
+const Kernels<T>& kernels() {
+  static const Kernels<T> table = [] {
+    Kernels<T> k;
+    fill_forward(k);
+    fill_backward(k);
+    return k;
+  }();
+  return table;
+}
+
+template const Kernels<float>& kernels();
+template const Kernels<double>& kernels();
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "backends/cpu/simd/kernels.h"
+
+namespace rapt::RAPT_TARGET {
+
+template <class T>
+void fill_forward(Kernels<T>& kernels);
+template <class T>
+void fill_backward(Kernels<T>& kernels);
+
+}  // namespace rapt::RAPT_TARGET

@@ -1,0 +1,187 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/x86/pairs.h"
+#include "attend/problem.h"
+#include "rapt/threads.h"
+#include "rapt/tile_program.h"
+
+// The functions that are compiled once for each SIMD target, and the plain structs they take. No standard containers here:
+// their inline functions, compiled for a newer processor, could be linked in place of everybody's.
+namespace rapt {
+
+// C (+)= A·B. A[m,k] = a[m·a_row + k·a_col] is read one number at a time; B and C rows lie in vectors, so their
+// strides and n are padded to Kernels::pad. With accumulate, C is added to.
+template <class T>
+struct ProductArgs {
+  std::int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;
+  std::ptrdiff_t a_row = 0, a_col = 0;
+  const T* b = nullptr;
+  std::ptrdiff_t b_row = 0;
+  T* c = nullptr;
+  std::ptrdiff_t c_row = 0;
+  bool accumulate = false;
+};
+
+// One relative table of one head. index maps offset + zero to a row of the table.
+template <class T>
+struct RelativeTable {
+  Role role = Role::relative_value;
+  Along along = Along::position;
+  const T* table = nullptr;             // [rows][dim] or [rows]
+  const std::int32_t* index = nullptr;  // [offsets]
+  std::int64_t zero = 0;                // where offset 0 stands in index
+  std::int64_t rows = 0;
+  bool identity = false;  // index[n] = index[0] + n
+  // Added to: by row of the table, [rows][dim] and [rows], or by offset (from the lowest on).
+  bool grad_by_offset = false;
+  T* grad = nullptr;             // relative_vector
+  double* value_grad = nullptr;  // relative_value
+};
+
+// Everything about one batch and head that the tiles need.
+template <class T>
+struct HeadTask {
+  std::int64_t b = 0, h = 0;
+  std::int64_t queries = 0, keys = 0;
+  int dim = 0;           // of the scored rows
+  int relative_dim = 0;  // of relative vectors
+  MatrixRef q, q_relative, k;
+  int sets = 1;
+  const MatrixRef* v = nullptr;  // [sets]
+  const std::int64_t* value_dim = nullptr;
+
+  const TileProgram<T>* program = nullptr;
+  const void* object = nullptr;
+  Visible (*visible_tile)(const void*, const TileRange&) = nullptr;
+  const double* settings = nullptr;
+  int settings_count = 0;
+  bool content = true;  // raw scores are computed
+  bool fast = false;    // q and k are prepared for fast_raw
+  T scale = 1;
+  const T* pair_weights = nullptr;
+  T values[kMaxSlots] = {};
+  int slots = 0;
+  RelativeTable<T> relative[kMaxSlots];  // table null: the slot is a value
+  bool grid = false;
+  std::int64_t grid_rows = 0, grid_cols = 0;
+
+  // Set where q, k and v are bf16 and go through pair products; turned_v is the forward pass's.
+  const PairKernels* pairs = nullptr;
+  const std::uint16_t* const* turned_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kPairTile keys]
+
+  T softcap = 0;
+  MatrixRef bias;  // data null: none
+  const std::uint8_t* mask = nullptr;
+  std::ptrdiff_t mask_row = 0;
+  Normalizer normalizer = Normalizer::softmax;
+  const void* visibility = nullptr;  // for `ranges`
+  void (*ranges)(const void* visibility, std::int64_t b, std::int64_t first, int count, std::int64_t* begin,
+                 std::int64_t* end) = nullptr;
+};
+
+// Row statistics of one head; null pointers are not wanted. [queries] and what follows.
+template <class T>
+struct StatisticsTask {
+  T* entropy = nullptr;
+  std::int64_t* argmax = nullptr;
+  T* position = nullptr;
+  T* covariance = nullptr;
+  int top_k = 0;
+  std::int64_t* top_indices = nullptr;
+  T* top_weights = nullptr;
+  std::int64_t grid_cols = 0;  // 0: positions on a line
+
+  bool any() const { return entropy || argmax || position || covariance || top_k > 0; }
+};
+
+// Rows [row_begin, row_end) of the weights of this head.
+struct WeightsTask {
+  std::int64_t row_begin = 0, row_end = 0;
+  MatrixRef out;
+  const WeightsTask* next = nullptr;
+};
+
+// Blocks of queries that one task may take, so that keys and values are read from afar once for all of them.
+inline constexpr int kForwardBlocks = 4;
+
+template <class T>
+struct ForwardTask {
+  const HeadTask<T>* head = nullptr;
+  std::int64_t first_query = 0;
+  std::int64_t count = 0;  // at most kForwardBlocks · Kernels::forward_rows
+  std::int64_t key_begin = 0;
+  std::int64_t key_end = INT64_MAX;  // keys outside are left to other tasks
+  const MatrixRef* out = nullptr;    // [sets]; null: not wanted
+  MatrixRef lse;                     // one number a row; data null: not wanted
+  T* row_max = nullptr;              // [queries], or null
+  T* row_sum = nullptr;
+  StatisticsTask<T> statistics;
+  const WeightsTask* weights = nullptr;
+  char* workspace = nullptr;
+};
+
+// Gradients of one head from the keys [first_key, first_key + count).
+template <class T>
+struct BackwardTask {
+  const HeadTask<T>* head = nullptr;
+  std::int64_t first_key = 0;
+  std::int64_t count = 0;               // at most Kernels::backward_keys
+  const MatrixRef* grad_out = nullptr;  // [sets]
+  const T* row_max = nullptr;           // [queries]
+  const T* row_sum = nullptr;
+  const T* delta = nullptr;  // [queries]: Σ out∘grad_out
+  // Called with the index of each block of queries, in order: before its tiles are computed, around the adding of its
+  // part of dq and of tables by offset, and after.
+  void* order = nullptr;
+  void (*enter_block)(void* order, std::int64_t block) = nullptr;
+  void (*begin_block)(void* order, std::int64_t block) = nullptr;
+  void (*end_block)(void* order, std::int64_t block) = nullptr;
+  T* dq = nullptr;  // [queries][dq_stride], added to; null: not wanted
+  std::ptrdiff_t dq_stride = 0;
+  T* dq_relative = nullptr;
+  std::ptrdiff_t dq_relative_stride = 0;
+  T* dbias = nullptr;  // [queries or 1][keys from dbias_first], added to; null: not wanted
+  std::ptrdiff_t dbias_stride = 0;
+  std::int64_t dbias_first = 0;
+  bool want_dk = false;
+  bool want_dv = false;
+  bool want_score = false;  // gradients before the softmax: q, k, bias, parameters
+  // Called with the finished gradients of the task's keys, [count][stride] each, while they are in the workspace.
+  void (*finish)(void* order, const T* dk, std::ptrdiff_t dk_stride, T* const* dv,
+                 const std::ptrdiff_t* dv_stride) = nullptr;
+  double* value_grads = nullptr;        // [kMaxSlots], added to
+  double* pair_weight_grads = nullptr;  // [dim], added to
+  char* workspace = nullptr;
+};
+
+template <class T>
+struct Kernels {
+  int pad = 1;            // rows of vectors are padded to a multiple of this
+  int forward_rows = 0;   // queries of one block of a ForwardTask
+  int backward_rows = 0;  // queries of one block of a BackwardTask
+
+  void (*product)(const ProductArgs<T>&) = nullptr;
+  // dst[rows][dst_stride] = src, the padding zero.
+  void (*load_rows)(const MatrixRef& src, std::int64_t first, std::int64_t rows, std::int64_t dim, T* dst,
+                    std::ptrdiff_t dst_stride) = nullptr;
+  // Converts as it stores.
+  void (*store_row)(const T* src, std::int64_t dim, const MatrixRef& dst, std::int64_t row) = nullptr;
+  // sums[r] += Σ_d a[first+r][d]·b[first+r][d]; the buffer holds two padded rows.
+  void (*row_products)(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim,
+                       T* buffer, T* sums) = nullptr;
+  std::size_t (*forward_workspace)(const ForwardTask<T>&) = nullptr;
+  void (*forward)(const ForwardTask<T>&) = nullptr;
+  std::int64_t (*backward_keys)(const HeadTask<T>&) = nullptr;
+  std::size_t (*backward_workspace)(const BackwardTask<T>&) = nullptr;
+  void (*backward)(const BackwardTask<T>&) = nullptr;
+};
+
+// The table of the active SIMD target.
+template <class T>
+const Kernels<T>& active_kernels();
+
+}  // namespace rapt

@@ -1,0 +1,274 @@
+#pragma once
+
+#include "backends/cpu/simd/product.h"
+
+// Moving rows between storage and tiles.
+namespace rapt::RAPT_TARGET {
+
+template <class T>
+inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T* HWY_RESTRICT dst) {
+  const std::int64_t start = row * src.stride;
+  std::int64_t n = 0;
+  if (src.dtype == dtype_of<T>()) {
+    const T* p = static_cast<const T*>(src.data) + start;
+    const Tag<T> tag;
+    for (; n + kLanes<T> <= dim; n += kLanes<T>) hn::StoreU(hn::LoadU(tag, p + n), tag, dst + n);
+    for (; n < dim; ++n) dst[n] = p[n];
+    return;
+  }
+  switch (src.dtype) {
+    case Dtype::f32: {
+      const float* p = static_cast<const float*>(src.data) + start;
+      for (; n < dim; ++n) dst[n] = static_cast<T>(p[n]);
+      return;
+    }
+    case Dtype::f64: {
+      const double* p = static_cast<const double*>(src.data) + start;
+      for (; n < dim; ++n) dst[n] = static_cast<T>(p[n]);
+      return;
+    }
+    case Dtype::bf16: {
+      const std::uint16_t* p = static_cast<const std::uint16_t*>(src.data) + start;
+      if constexpr (std::is_same_v<T, float>) {
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        const hn::Rebind<std::uint32_t, Tag<float>> wide;
+        for (; n + kLanes<T> <= dim; n += kLanes<T>) {
+          const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, p + n)));
+          hn::StoreU(hn::BitCast(Tag<float>(), bits), Tag<float>(), dst + n);
+        }
+      }
+      for (; n < dim; ++n) dst[n] = static_cast<T>(to_float(BFloat16{p[n]}));
+      return;
+    }
+    case Dtype::f16: {
+      const std::uint16_t* p = static_cast<const std::uint16_t*>(src.data) + start;
+      if constexpr (std::is_same_v<T, float>) {
+        const hn::Rebind<hwy::float16_t, Tag<float>> half;
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        for (; n + kLanes<T> <= dim; n += kLanes<T>)
+          hn::StoreU(hn::PromoteTo(Tag<float>(), hn::BitCast(half, hn::LoadU(narrow, p + n))), Tag<float>(), dst + n);
+      }
+      for (; n < dim; ++n) dst[n] = static_cast<T>(to_float(Float16{p[n]}));
+      return;
+    }
+  }
+}
+
+// To nearest, ties to even; a NaN stays one.
+RAPT_FN void store_bfloat16(Vec<float> x, BFloat16* to) {
+  const hn::Rebind<std::uint32_t, Tag<float>> wide;
+  const hn::Rebind<std::int32_t, Tag<float>> whole;
+  const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+  const auto bits = hn::BitCast(wide, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fffU))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U));
+  const auto is_nan = hn::RebindMask(wide, hn::Ne(x, x));
+  const auto chosen = hn::BitCast(whole, hn::IfThenElse(is_nan, quiet, rounded));
+  hn::StoreU(hn::DemoteTo(narrow, chosen), narrow, reinterpret_cast<std::uint16_t*>(to));
+}
+
+template <class T>
+inline void store_row(const T* HWY_RESTRICT src, std::int64_t dim, const MatrixRef& dst, std::int64_t row) {
+  const std::int64_t start = row * dst.stride;
+  switch (dst.dtype) {
+    case Dtype::f32: {
+      float* p = static_cast<float*>(dst.data) + start;
+      for (std::int64_t n = 0; n < dim; ++n) p[n] = static_cast<float>(src[n]);
+      return;
+    }
+    case Dtype::f64: {
+      double* p = static_cast<double*>(dst.data) + start;
+      for (std::int64_t n = 0; n < dim; ++n) p[n] = static_cast<double>(src[n]);
+      return;
+    }
+    case Dtype::bf16: {
+      BFloat16* p = static_cast<BFloat16*>(dst.data) + start;
+      std::int64_t n = 0;
+      if constexpr (std::is_same_v<T, float>)
+        for (; n + kLanes<T> <= dim; n += kLanes<T>) store_bfloat16(hn::LoadU(Tag<float>(), src + n), p + n);
+      for (; n < dim; ++n) p[n] = to_bfloat16(static_cast<float>(src[n]));
+      return;
+    }
+    case Dtype::f16: {
+      Float16* p = static_cast<Float16*>(dst.data) + start;
+      std::int64_t n = 0;
+#if HWY_TARGET <= HWY_AVX2
+      if constexpr (std::is_same_v<T, float>) {
+        const hn::Rebind<hwy::float16_t, Tag<float>> half;
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        for (; n + kLanes<T> <= dim; n += kLanes<T>)
+          hn::StoreU(hn::BitCast(narrow, hn::DemoteTo(half, hn::LoadU(Tag<float>(), src + n))), narrow,
+                     reinterpret_cast<std::uint16_t*>(p + n));
+      }
+#endif
+      for (; n < dim; ++n) p[n] = to_float16(static_cast<float>(src[n]));
+      return;
+    }
+  }
+}
+
+template <class T>
+void load_rows(const MatrixRef& src, std::int64_t first, std::int64_t rows, std::int64_t dim, T* dst,
+               std::ptrdiff_t dst_stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    T* target = dst + r * dst_stride;
+    load_row(src, first + r, dim, target);
+    for (std::int64_t n = dim; n < dst_stride; ++n) target[n] = 0;
+  }
+}
+
+// Pieces of 128 bits of rows 0, step, 2·step … side by side in one vector.
+template <class T>
+RAPT_FN Vec<T> load_pieces(const T* rows, std::ptrdiff_t step) {
+  const hn::FixedTag<T, 16 / sizeof(T)> piece;
+  constexpr int kPieces = kLanes<T> * static_cast<int>(sizeof(T)) / 16;
+  if constexpr (kPieces == 1) {
+    return hn::LoadU(piece, rows);
+  } else {
+    const hn::FixedTag<T, 32 / sizeof(T)> two;
+    const auto low = hn::Combine(two, hn::LoadU(piece, rows + step), hn::LoadU(piece, rows));
+    if constexpr (kPieces == 2) {
+      return low;
+    } else {
+      static_assert(kPieces == 4);
+      const auto high = hn::Combine(two, hn::LoadU(piece, rows + 3 * step), hn::LoadU(piece, rows + 2 * step));
+      return hn::Combine(Tag<T>(), high, low);
+    }
+  }
+}
+
+// The first 128 bits of kLanes rows, turned: vector n holds number n of each row.
+template <class T>
+RAPT_FN void load_columns(const T* rows, std::ptrdiff_t stride, Vec<T>* columns) {
+  const Tag<T> tag;
+  if constexpr (sizeof(T) == 4) {
+    const hn::Repartition<double, Tag<T>> pair;
+    const Vec<T> a = load_pieces<T>(rows, 4 * stride), b = load_pieces<T>(rows + stride, 4 * stride);
+    const Vec<T> c = load_pieces<T>(rows + 2 * stride, 4 * stride), d = load_pieces<T>(rows + 3 * stride, 4 * stride);
+    const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b));
+    const auto ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
+    const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d));
+    const auto cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
+    columns[0] = hn::BitCast(tag, hn::InterleaveLower(pair, ab0, cd0));
+    columns[1] = hn::BitCast(tag, hn::InterleaveUpper(pair, ab0, cd0));
+    columns[2] = hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1));
+    columns[3] = hn::BitCast(tag, hn::InterleaveUpper(pair, ab1, cd1));
+  } else {
+    const Vec<T> a = load_pieces<T>(rows, 2 * stride), b = load_pieces<T>(rows + stride, 2 * stride);
+    columns[0] = hn::InterleaveLower(tag, a, b);
+    columns[1] = hn::InterleaveUpper(tag, a, b);
+  }
+}
+
+// dst[c][r] = src[r][c] for r < rows and c < cols, by whole vectors of rows, then by blocks that fit 128-bit registers.
+RAPT_FN void transpose_block(const float* src, std::ptrdiff_t src_stride, float* dst, std::ptrdiff_t dst_stride) {
+  const hn::FixedTag<float, 4> tag;
+  const hn::FixedTag<double, 2> pair;
+  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
+  const auto c = hn::LoadU(tag, src + 2 * src_stride), d = hn::LoadU(tag, src + 3 * src_stride);
+  const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b)),
+             ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
+  const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d)),
+             cd1 = hn::BitCast(pair, hn::InterleaveUpper(tag, c, d));
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab0, cd0)), tag, dst);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab0, cd0)), tag, dst + dst_stride);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1)), tag, dst + 2 * dst_stride);
+  hn::StoreU(hn::BitCast(tag, hn::InterleaveUpper(pair, ab1, cd1)), tag, dst + 3 * dst_stride);
+}
+RAPT_FN void transpose_block(const double* src, std::ptrdiff_t src_stride, double* dst, std::ptrdiff_t dst_stride) {
+  const hn::FixedTag<double, 2> tag;
+  const auto a = hn::LoadU(tag, src), b = hn::LoadU(tag, src + src_stride);
+  hn::StoreU(hn::InterleaveLower(tag, a, b), tag, dst);
+  hn::StoreU(hn::InterleaveUpper(tag, a, b), tag, dst + dst_stride);
+}
+
+template <class T>
+void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst,
+               std::ptrdiff_t dst_stride) {
+  constexpr std::int64_t kBlock = 16 / sizeof(T);
+  const Tag<T> tag;
+  std::int64_t r = 0;
+  for (; r + kLanes<T> <= rows; r += kLanes<T>) {
+    std::int64_t c = 0;
+    for (; c + kBlock <= cols; c += kBlock) {
+      Vec<T> columns[kBlock];
+      load_columns<T>(src + r * src_stride + c, src_stride, columns);
+#pragma GCC unroll 4
+      for (int n = 0; n < kBlock; ++n) hn::StoreU(columns[n], tag, dst + (c + n) * dst_stride + r);
+    }
+    for (; c < cols; ++c)
+      for (std::int64_t n = r; n < r + kLanes<T>; ++n) dst[c * dst_stride + n] = src[n * src_stride + c];
+  }
+  for (; r + kBlock <= rows; r += kBlock) {
+    std::int64_t c = 0;
+    for (; c + kBlock <= cols; c += kBlock)
+      transpose_block(src + r * src_stride + c, src_stride, dst + c * dst_stride + r, dst_stride);
+    for (; c < cols; ++c)
+      for (std::int64_t n = r; n < r + kBlock; ++n) dst[c * dst_stride + n] = src[n * src_stride + c];
+  }
+  for (; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
+}
+
+// dst[c][r] += src[r][c]. Rows of dst may be the same one.
+template <class T>
+void transpose_add(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst,
+                   std::ptrdiff_t dst_stride) {
+  constexpr std::int64_t kBlock = 16 / sizeof(T);
+  const Tag<T> tag;
+  std::int64_t r = 0;
+  for (; r + kLanes<T> <= rows; r += kLanes<T>) {
+    std::int64_t c = 0;
+    for (; c + kBlock <= cols; c += kBlock) {
+      Vec<T> columns[kBlock];
+      load_columns<T>(src + r * src_stride + c, src_stride, columns);
+#pragma GCC unroll 4
+      for (int n = 0; n < kBlock; ++n) {
+        T* to = dst + (c + n) * dst_stride + r;
+        hn::StoreU(hn::Add(hn::LoadU(tag, to), columns[n]), tag, to);
+      }
+    }
+    for (; c < cols; ++c)
+      for (std::int64_t n = r; n < r + kLanes<T>; ++n) dst[c * dst_stride + n] += src[n * src_stride + c];
+  }
+  for (; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] += src[r * src_stride + c];
+}
+
+// Rows that are read soon and lie far away come to the second-level cache meanwhile.
+template <class T>
+RAPT_FN void fetch_rows(const T* first, std::ptrdiff_t stride, std::int64_t rows, std::int64_t dim) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t d = 0; d < dim; d += 64 / sizeof(T)) __builtin_prefetch(first + r * stride + d, 0, 2);
+}
+
+template <class T>
+RAPT_FN bool all_finite(const T* values, std::int64_t count) {
+  const Tag<T> tag;
+  Vec<T> sum = hn::Zero(tag);
+  std::int64_t n = 0;
+  for (; n + kLanes<T> <= count; n += kLanes<T>) sum = hn::MulAdd(hn::LoadU(tag, values + n), hn::Zero(tag), sum);
+  T rest = hn::GetLane(hn::SumOfLanes(tag, sum));
+  for (; n < count; ++n) rest += values[n] * T(0);
+  return rest == T(0);
+}
+
+// Gives out aligned pieces of one block of memory; with a null block it only counts.
+class Arena {
+ public:
+  RAPT_FN explicit Arena(char* block) : block_(block) {}
+  template <class T>
+  RAPT_FN T* take(std::int64_t count) {
+    T* piece = block_ ? reinterpret_cast<T*>(block_ + used_) : nullptr;
+    used_ += static_cast<std::size_t>(round_up(count * static_cast<std::int64_t>(sizeof(T)), 64));
+    return piece;
+  }
+  RAPT_FN std::size_t used() const { return used_; }
+
+ private:
+  char* block_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace rapt::RAPT_TARGET

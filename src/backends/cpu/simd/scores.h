@@ -1,0 +1,453 @@
+#pragma once
+
+#include "backends/cpu/simd/few_queries.h"
+#include "backends/cpu/simd/relative.h"
+#include "backends/cpu/simd/score_bias.h"
+
+// The scores of one tile, keys × queries, in the order: raw, score, softcap, bias, masks. Forward and backward share it.
+namespace rapt::RAPT_TARGET {
+
+// Queries of a tile: four vectors, so that a key read once serves them all; fewer where there are fewer queries.
+template <class T>
+inline constexpr int kMostColumns = 4 * kLanes<T> < 16 ? 16 : 4 * kLanes<T>;
+template <class T>
+RAPT_FN int columns_for(std::int64_t queries) {
+  return static_cast<int>(queries < kMostColumns<T> ? padded<T>(queries) : kMostColumns<T>);
+}
+
+// The columns that one pass of the product serves. At the edge of a mask each strip is cut to the keys it sees.
+template <class T>
+inline constexpr int kStrip = 2 * kLanes<T>;
+
+// Rows of keys for pair products, padded to kTileKeys rows and to 16 pairs; data null: there are none.
+struct PairRows {
+  const void* data = nullptr;
+  std::ptrdiff_t row_bytes = 0;
+};
+
+struct Strip {
+  int column, columns;
+  int begin, end;  // rows of the tile
+};
+
+template <class T>
+class Scores {
+ public:
+  // `chunk_keys`: how many keys the gradients of one task are of; 0: there are none.
+  Scores(Arena& arena, const HeadTask<T>& head, int columns, std::int64_t chunk_keys) : head_(head), columns_(columns) {
+    const bool backward = chunk_keys > 0;
+    dim_pad_ = padded<T>(head.dim);
+    relative_pad_ = padded<T>(head.relative_dim);
+    q_rows_ = arena.take<T>(columns_ * dim_pad_);
+    q_columns_ = arena.take<T>(head.dim * columns_);
+    if (head.queries <= kNarrow) few_rows_ = arena.take<T>(kLanes<T> * dim_pad_);
+    if (head.pairs) {
+      pair_dim_ = round_up(head.dim, 32);
+      q_rows16_ = arena.take<std::uint16_t>(columns_ * pair_dim_);
+      q_pairs_ = arena.take<std::uint32_t>(pair_dim_ / 2 * columns_);
+    }
+    begin_ = arena.take<std::int64_t>(columns_);
+    end_ = arena.take<std::int64_t>(columns_);
+    low_ = arena.take<T>(columns_);
+    high_ = arena.take<T>(columns_);
+    bias_.allocate(arena, head.bias, columns_);
+    if (backward && needs_raw_copy()) raw_ = arena.take<T>(kTileKeys * columns_);
+    if (backward && head.softcap > 0) capped_ = arena.take<T>(kTileKeys * columns_);
+    if (has_relative_vectors()) {
+      r_rows_ = arena.take<T>(columns_ * relative_pad_);
+      r_columns_ = arena.take<T>(head.relative_dim * columns_);
+    }
+    if (head.grid) {
+      query_row_ = arena.take<T>(columns_);
+      query_col_ = arena.take<T>(columns_);
+      key_row_ = arena.take<T>(kTileKeys);
+      key_col_ = arena.take<T>(kTileKeys);
+      key_row_index_ = arena.take<std::int32_t>(kTileKeys);
+      key_col_index_ = arena.take<std::int32_t>(kTileKeys);
+    }
+    for (int s = 0; s < head.slots; ++s)
+      if (head.relative[s].table) slots_[s].allocate(arena, head, head.relative[s], kTileKeys, columns, chunk_keys);
+  }
+
+  // The plain product with the scale folded into the queries: no hook touches the scores.
+  bool folds_scale() const { return !head_.program->score && !head_.program->raw; }
+  bool needs_raw_copy() const { return head_.program->score != nullptr; }
+  bool has_relative_vectors() const {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table && head_.relative[s].role == Role::relative_vector) return true;
+    return false;
+  }
+
+  // Which keys the queries of the next block see.
+  void set_visible(std::int64_t first, int count) {
+    first_query_ = first;
+    count_ = count;
+    head_.ranges(head_.visibility, head_.b, first, count, begin_, end_);
+    first_key_ = head_.keys;
+    last_key_ = 0;
+    full_begin_ = 0;
+    full_end_ = head_.keys;
+    for (int c = 0; c < count; ++c) {
+      if (begin_[c] < end_[c]) {
+        first_key_ = begin_[c] < first_key_ ? begin_[c] : first_key_;
+        last_key_ = end_[c] > last_key_ ? end_[c] : last_key_;
+      }
+      full_begin_ = begin_[c] > full_begin_ ? begin_[c] : full_begin_;
+      full_end_ = end_[c] < full_end_ ? end_[c] : full_end_;
+    }
+    for (int c = count; c < columns_; ++c) {
+      begin_[c] = begin_[count - 1];
+      end_[c] = end_[count - 1];
+    }
+  }
+
+  // The rows of the block that set_visible() was called with.
+  void load_queries() {
+    T factor = folds_scale() ? head_.scale : T(1);
+    if (head_.pairs) factor = set_query_pairs(factor);
+    load_rows(head_.q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
+    clear_rows(q_rows_, dim_pad_);
+    if (factor != T(1))
+      for (std::int64_t n = 0; n < count_ * dim_pad_; ++n) q_rows_[n] *= factor;
+    if (!head_.pairs) transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
+    if (r_rows_) {
+      load_rows(head_.q_relative, first_query_, count_, head_.relative_dim, r_rows_, relative_pad_);
+      clear_rows(r_rows_, relative_pad_);
+      transpose(r_rows_, relative_pad_, columns_, head_.relative_dim, r_columns_, columns_);
+    }
+    if (head_.grid)
+      for (int c = 0; c < columns_; ++c) {
+        const std::int64_t i = c < count_ ? first_query_ + c : first_query_ + count_ - 1;
+        query_row_[c] = static_cast<T>(i / head_.grid_cols);
+        query_col_[c] = static_cast<T>(i % head_.grid_cols);
+      }
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].set_queries(first_query_, r_rows_, r_columns_, query_row_, query_col_);
+  }
+
+  // The keys that any query of the block sees: [first_key, last_key).
+  std::int64_t first_key() const { return first_key_; }
+  std::int64_t last_key() const { return last_key_; }
+
+  Visible visible(std::int64_t first, int keys) const {
+    if (first >= last_key_ || first + keys <= first_key_) return Visible::none;
+    if (!head_.visible_tile) return Visible::some;
+    return head_.visible_tile(head_.object,
+                              {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
+  }
+
+  // Every query sees the whole tile.
+  bool is_whole() const { return full_begin_ <= tile_first_ && tile_first_ + tile_keys_ <= full_end_; }
+
+  // The rows of the current tile that some query of a strip of columns may see.
+  Strip strip_at(int column) const {
+    const int columns = columns_ - column < kStrip<T> ? columns_ - column : kStrip<T>;
+    Strip strip{column, columns, 0, tile_keys_};
+    if (is_whole()) return strip;
+    std::int64_t begin = tile_keys_;
+    std::int64_t end = 0;
+    for (int c = column; c < column + columns; ++c) {
+      if (begin_[c] >= end_[c]) continue;
+      begin = begin_[c] - tile_first_ < begin ? begin_[c] - tile_first_ : begin;
+      end = end_[c] - tile_first_ > end ? end_[c] - tile_first_ : end;
+    }
+    strip.begin = static_cast<int>(begin < 0 ? 0 : begin);
+    strip.end = static_cast<int>(end > tile_keys_ ? tile_keys_ : end);
+    if (strip.begin >= strip.end) strip.begin = strip.end = 0;
+    return strip;
+  }
+
+  // Rows that a strip does not see.
+  void clear_outside(T* tile, const Strip& strip) const {
+    const Tag<T> tag;
+    for (int j = 0; j < tile_keys_; ++j) {
+      if (j == strip.begin && strip.begin < strip.end) j = strip.end;
+      if (j >= tile_keys_) return;
+      for (int c = 0; c < strip.columns; c += kLanes<T>)
+        hn::StoreU(hn::Zero(tag), tag, tile + j * columns_ + strip.column + c);
+    }
+  }
+
+  // scores [keys][columns] of the keys first … first+keys−1, whose rows are given.
+  void tile(std::int64_t first, int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores,
+            const PairRows& pair_rows = {}) {
+    tile_first_ = first;
+    tile_keys_ = keys;
+    bias_.set_tile(first_query_, count_, first, keys);
+    const std::int64_t count = static_cast<std::int64_t>(keys) * columns_;
+    if (!head_.content) {
+      for (std::int64_t n = 0; n < count; ++n) scores[n] = 0;
+    } else if (head_.program->raw) {
+      PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
+      pairs.scores = scores;
+      (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
+    } else if (pair_rows.data) {
+      pair_scores(keys, pair_rows, scores);
+    } else if (head_.queries <= kNarrow) {
+      few_dots<T>({q_rows_, dim_pad_, count_, head_.dim}, key_rows, key_stride, keys, few_rows_, scores, columns_);
+    } else {
+      for (int c = 0; c < columns_; c += kStrip<T>) {
+        const Strip strip = strip_at(c);
+        clear_outside(scores, strip);
+        product<T>({.m = strip.end - strip.begin,
+                    .n = strip.columns,
+                    .k = head_.dim,
+                    .a = key_rows + strip.begin * key_stride,
+                    .a_row = key_stride,
+                    .a_col = 1,
+                    .b = q_columns_ + c,
+                    .b_row = columns_,
+                    .c = scores + strip.begin * columns_ + c,
+                    .c_row = columns_,
+                    .accumulate = false});
+      }
+    }
+    if (head_.program->score) {
+      if (raw_)
+        for (std::int64_t n = 0; n < count; ++n) raw_[n] = scores[n];
+      head_.program->score(score_tile(scores));
+    } else if (head_.program->raw && head_.scale != T(1)) {
+      for (std::int64_t n = 0; n < count; ++n) scores[n] *= head_.scale;
+    }
+    if (head_.softcap > 0) cap(scores, count);
+    bias_.add(scores);
+    hide(scores);
+  }
+
+  // ∂scores → ∂raw in place, with the gradients of bias and slots. dr_rows [columns][relative_pad] is added to.
+  void tile_backward(T* grads, T* dbias, std::ptrdiff_t dbias_stride, std::int64_t dbias_first, T* dr_rows,
+                     double* value_grads) {
+    const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * columns_;
+    if (dbias) bias_.add_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
+    if (head_.softcap > 0)
+      for (std::int64_t n = 0; n < count; ++n) grads[n] *= T(1) - capped_[n] * capped_[n];
+    if (!head_.program->score) {
+      if (head_.program->raw && head_.scale != T(1))
+        for (std::int64_t n = 0; n < count; ++n) grads[n] *= head_.scale;
+      return;
+    }
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].clear_grads(false);
+    ScoreTile<T> tile = score_tile(grads);
+    tile.raw = raw_;
+    tile.value_grads = value_grads;
+    head_.program->score_backward(tile);
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].finish_tile(dr_rows);
+  }
+
+  void begin_block_backward(std::int64_t first_key, std::int64_t keys) {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].begin_block(first_key, keys);
+  }
+  void end_block_backward(T* dr_rows) {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].finish_block(count_, dr_rows);
+  }
+
+  void add_to_tables() const {
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) slots_[s].add_to_table();
+  }
+
+  PairTile<T> pair_tile(int keys, const T* key_rows, std::ptrdiff_t key_stride) const {
+    PairTile<T> pairs;
+    pairs.object = head_.object;
+    pairs.queries = q_columns_;
+    pairs.key_rows = key_rows;
+    pairs.weights = head_.pair_weights;
+    pairs.dim = head_.dim;
+    pairs.keys = keys;
+    pairs.columns = columns_;
+    pairs.stride = columns_;
+    pairs.key_stride = key_stride;
+    return pairs;
+  }
+
+  const T* q_rows() const { return q_rows_; }
+  // The queries' numbers as bf16, [columns][pair_dim]; what is left of the scale is to be applied to their products.
+  const std::uint16_t* q_rows16() const { return q_rows16_; }
+  std::int64_t pair_dim() const { return pair_dim_; }
+  T pair_scale() const { return pair_scale_; }
+  std::int64_t dim_pad() const { return dim_pad_; }
+  std::int64_t relative_pad() const { return relative_pad_; }
+  std::int64_t first_query() const { return first_query_; }
+  int count() const { return count_; }
+
+ private:
+  void clear_rows(T* rows, std::int64_t stride) const {
+    for (std::int64_t n = count_ * stride; n < columns_ * stride; ++n) rows[n] = 0;
+  }
+
+  // A scale that is a power of two goes into the queries without rounding; another one is applied to the scores. Returns
+  // what went into the queries.
+  T set_query_pairs(T factor) {
+    if constexpr (std::is_same_v<T, float>) {
+      int exponent = 0;
+      const bool exact = __builtin_frexpf(factor, &exponent) == 0.5F;
+      pair_scale_ = exact ? T(1) : factor;
+      copy_rows(static_cast<const std::uint16_t*>(head_.q.data) + first_query_ * head_.q.stride, head_.q.stride, count_,
+                head_.dim, q_rows16_, pair_dim_);
+      for (std::int64_t n = count_ * pair_dim_; n < columns_ * pair_dim_; ++n) q_rows16_[n] = 0;
+      if (exact && factor != T(1)) {
+        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
+        const hn::Rebind<std::uint32_t, Tag<float>> wide;
+        for (std::int64_t n = 0; n < count_ * pair_dim_; n += kLanes<T>) {
+          const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, q_rows16_ + n)));
+          const auto scaled = hn::Mul(hn::BitCast(Tag<float>(), bits), hn::Set(Tag<float>(), factor));
+          const hn::Rebind<std::int32_t, Tag<float>> whole;
+          const auto top = hn::BitCast(whole, hn::ShiftRight<16>(hn::BitCast(wide, scaled)));
+          hn::StoreU(hn::DemoteTo(narrow, top), narrow, q_rows16_ + n);
+        }
+      }
+      turn_pairs(reinterpret_cast<const std::uint32_t*>(q_rows16_), pair_dim_ / 2, columns_, pair_dim_ / 2, q_pairs_,
+                 columns_);
+      return exact ? factor : T(1);
+    }
+    return factor;
+  }
+
+  void pair_scores(int keys, const PairRows& rows, T* scores) const {
+    if constexpr (std::is_same_v<T, float>) {
+      head_.pairs->product({.m = round_up(keys, 16),
+                            .n = columns_,
+                            .k = pair_dim_ / 2,
+                            .a = rows.data,
+                            .a_row = rows.row_bytes,
+                            .b = q_pairs_,
+                            .b_row = columns_,
+                            .c = scores,
+                            .c_row = columns_,
+                            .accumulate = false});
+      if (pair_scale_ == T(1)) return;
+      const Tag<T> tag;
+      const Vec<T> by = hn::Set(tag, pair_scale_);
+      for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>)
+        hn::StoreU(hn::Mul(hn::LoadU(tag, scores + n), by), tag, scores + n);
+    }
+  }
+
+  ScoreTile<T> score_tile(T* scores) {
+    ScoreTile<T> tile;
+    tile.object = head_.object;
+    tile.scores = scores;
+    tile.keys = tile_keys_;
+    tile.columns = columns_;
+    tile.stride = columns_;
+    tile.first_query = first_query_;
+    tile.first_key = tile_first_;
+    tile.batch = head_.b;
+    tile.head = head_.h;
+    tile.queries_total = head_.queries;
+    tile.keys_total = head_.keys;
+    tile.scale = head_.scale;
+    tile.settings = std::span<const double>(head_.settings, static_cast<std::size_t>(head_.settings_count));
+    tile.values = head_.values;
+    if (head_.grid && grid_first_ != tile_first_) {
+      grid_first_ = tile_first_;
+      for (int j = 0; j < kTileKeys; ++j) {
+        const std::int64_t key = tile_first_ + j < head_.keys ? tile_first_ + j : head_.keys - 1;
+        key_row_index_[j] = static_cast<std::int32_t>(key / head_.grid_cols);
+        key_col_index_[j] = static_cast<std::int32_t>(key % head_.grid_cols);
+        key_row_[j] = static_cast<T>(key_row_index_[j]);
+        key_col_[j] = static_cast<T>(key_col_index_[j]);
+      }
+    }
+    tile.query_row = query_row_;
+    tile.query_col = query_col_;
+    tile.key_row = key_row_;
+    tile.key_col = key_col_;
+    for (int s = 0; s < head_.slots; ++s)
+      if (head_.relative[s].table) {
+        // The backward call reuses what the forward call of the same tile filled.
+        if (filled_first_[s] != tile_first_ || filled_query_[s] != first_query_) {
+          const std::int32_t* axis = head_.relative[s].along == Along::grid_row ? key_row_index_ : key_col_index_;
+          slots_[s].fill(tile_first_, tile_keys_, axis, rows_[s]);
+          filled_first_[s] = tile_first_;
+          filled_query_[s] = first_query_;
+        }
+        tile.relative[s] = rows_[s];
+      }
+    return tile;
+  }
+
+  void cap(T* scores, std::int64_t count) {
+    const Tag<T> tag;
+    const Vec<T> cap = hn::Set(tag, head_.softcap);
+    const Vec<T> inverse = hn::Set(tag, T(1) / head_.softcap);
+    for (std::int64_t n = 0; n < count; n += kLanes<T>) {
+      const Vec<T> t = tanh(Lane<T>(hn::Mul(hn::LoadU(tag, scores + n), inverse))).v;
+      if (capped_) hn::StoreU(t, tag, capped_ + n);
+      hn::StoreU(hn::Mul(t, cap), tag, scores + n);
+    }
+  }
+
+  void hide(T* scores) {
+    if (head_.program->hide) head_.program->hide(score_tile(scores));
+    if (head_.mask)
+      for (int c = 0; c < count_; ++c) {
+        const std::uint8_t* row = head_.mask + (first_query_ + c) * head_.mask_row + tile_first_;
+        for (int j = 0; j < tile_keys_; ++j)
+          if (!row[j]) scores[static_cast<std::ptrdiff_t>(j) * columns_ + c] = -kInfinity<T>;
+      }
+    if (is_whole()) return;
+    // Places within the tile are small, so they are exact in any type.
+    for (int c = 0; c < columns_; ++c) {
+      low_[c] = static_cast<T>(
+          begin_[c] < tile_first_ ? 0 : (begin_[c] - tile_first_ > kTileKeys ? kTileKeys : begin_[c] - tile_first_));
+      high_[c] = static_cast<T>(
+          end_[c] < tile_first_ ? 0 : (end_[c] - tile_first_ > kTileKeys ? kTileKeys : end_[c] - tile_first_));
+    }
+    const Tag<T> tag;
+    const Vec<T> hidden = hn::Set(tag, -kInfinity<T>);
+    for (int c = 0; c < columns_; c += kLanes<T>) {
+      const Vec<T> low = hn::LoadU(tag, low_ + c);
+      const Vec<T> high = hn::LoadU(tag, high_ + c);
+      for (int j = 0; j < tile_keys_; ++j) {
+        T* s = scores + static_cast<std::ptrdiff_t>(j) * columns_ + c;
+        const Vec<T> place = hn::Set(tag, static_cast<T>(j));
+        const auto seen = hn::And(hn::Ge(place, low), hn::Lt(place, high));
+        hn::StoreU(hn::IfThenElse(seen, hn::LoadU(tag, s), hidden), tag, s);
+      }
+    }
+  }
+
+  const HeadTask<T>& head_;
+  const int columns_;
+  std::int64_t dim_pad_ = 0, relative_pad_ = 0;
+  std::int64_t first_query_ = -1;
+  int count_ = 0;
+  std::int64_t first_key_ = 0, last_key_ = 0;   // some query sees them
+  std::int64_t full_begin_ = 0, full_end_ = 0;  // every query sees them
+  std::int64_t tile_first_ = 0;
+  int tile_keys_ = 0;
+  std::int64_t grid_first_ = -1;
+  T* q_rows_ = nullptr;     // [columns][dim_pad]
+  T* q_columns_ = nullptr;  // [dim][columns]
+  T* few_rows_ = nullptr;   // [kLanes][dim_pad]: fewer keys than lanes
+  std::int64_t pair_dim_ = 0;
+  T pair_scale_ = 1;
+  std::uint16_t* q_rows16_ = nullptr;  // [columns][pair_dim]
+  std::uint32_t* q_pairs_ = nullptr;   // [pair_dim / 2][columns]
+  T* r_rows_ = nullptr;
+  T* r_columns_ = nullptr;
+  std::int64_t* begin_ = nullptr;
+  std::int64_t* end_ = nullptr;
+  T* low_ = nullptr;
+  T* high_ = nullptr;
+  T* raw_ = nullptr;
+  T* capped_ = nullptr;
+  T* query_row_ = nullptr;
+  T* query_col_ = nullptr;
+  T* key_row_ = nullptr;
+  T* key_col_ = nullptr;
+  std::int32_t* key_row_index_ = nullptr;
+  std::int32_t* key_col_index_ = nullptr;
+  ScoreBias<T> bias_;
+  RelativeSlot<T> slots_[kMaxSlots];
+  RelativeRows<T> rows_[kMaxSlots];
+  std::int64_t filled_first_[kMaxSlots] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  std::int64_t filled_query_[kMaxSlots] = {-1, -1, -1, -1, -1, -1, -1, -1};
+};
+
+}  // namespace rapt::RAPT_TARGET

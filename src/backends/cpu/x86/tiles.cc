@@ -1,0 +1,91 @@
+#include <immintrin.h>
+
+#include "backends/cpu/x86/pairs.h"
+
+// AMX: products of 16×32 by 32×16 bf16 tiles in one instruction. Four sums are held at a time, 32×32 numbers.
+namespace rapt {
+namespace bf16_dot {
+void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride, std::uint16_t* to,
+                std::ptrdiff_t to_stride);
+void round_pairs(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
+                 std::uint32_t* to);
+}  // namespace bf16_dot
+
+namespace bf16_tiles {
+namespace {
+
+struct alignas(64) Configuration {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Static: the compiler does not see that the instruction reads all of it.
+constexpr Configuration kConfiguration;
+
+void begin() { _tile_loadconfig(&kConfiguration); }
+
+void end() { _tile_release(); }
+
+// Sums in tiles 0 to 3, A in 4 and 5, B in 6 and 7. The numbers of tiles must be constants to the compiler.
+template <bool kTwoRows, bool kTwoColumns>
+inline void block(const PairProduct& p, std::int64_t m, std::int64_t n) {
+  const char* a = static_cast<const char*>(p.a) + m * p.a_row;
+  const std::uint32_t* b = p.b + n;
+  float* c = p.c + m * p.c_row + n;
+  float* below = c + 16 * p.c_row;
+  const std::ptrdiff_t c_bytes = p.c_row * 4;
+  const std::ptrdiff_t b_bytes = p.b_row * 4;
+  if (p.accumulate) {
+    _tile_loadd(0, c, c_bytes);
+    if constexpr (kTwoColumns) _tile_loadd(1, c + 16, c_bytes);
+    if constexpr (kTwoRows) _tile_loadd(2, below, c_bytes);
+    if constexpr (kTwoRows && kTwoColumns) _tile_loadd(3, below + 16, c_bytes);
+  } else {
+    _tile_zero(0);
+    if constexpr (kTwoColumns) _tile_zero(1);
+    if constexpr (kTwoRows) _tile_zero(2);
+    if constexpr (kTwoRows && kTwoColumns) _tile_zero(3);
+  }
+  for (std::int64_t k = 0; k < p.k; k += 16, a += 64, b += 16 * p.b_row) {
+    _tile_loadd(4, a, p.a_row);
+    _tile_loadd(6, b, b_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (kTwoColumns) {
+      _tile_loadd(7, b + 16, b_bytes);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (kTwoRows) {
+      _tile_loadd(5, a + 16 * p.a_row, p.a_row);
+      _tile_dpbf16ps(2, 5, 6);
+    }
+    if constexpr (kTwoRows && kTwoColumns) _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, c_bytes);
+  if constexpr (kTwoColumns) _tile_stored(1, c + 16, c_bytes);
+  if constexpr (kTwoRows) _tile_stored(2, below, c_bytes);
+  if constexpr (kTwoRows && kTwoColumns) _tile_stored(3, below + 16, c_bytes);
+}
+
+void product(const PairProduct& p) {
+  for (std::int64_t m = 0; m < p.m; m += 32) {
+    const bool two_rows = m + 16 < p.m;
+    std::int64_t n = 0;
+    for (; n + 32 <= p.n; n += 32)
+      if (two_rows) block<true, true>(p, m, n);
+      else block<false, true>(p, m, n);
+    if (n == p.n) continue;
+    if (two_rows) block<true, false>(p, m, n);
+    else block<false, false>(p, m, n);
+  }
+}
+
+}  // namespace
+
+extern const PairKernels kernels;
+const PairKernels kernels{"amx", &begin, &end, &product, &bf16_dot::round_rows, &bf16_dot::round_pairs};
+
+}  // namespace bf16_tiles
+}  // namespace rapt

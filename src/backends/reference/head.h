@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attend/problem.h"
+#include "rapt/tile_program.h"
+
+// The naive path: one head at a time, every intermediate stored. It is the definition that the other paths are held to.
+namespace rapt::reference {
+
+template <class T>
+struct Matrix {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<T> data;
+
+  Matrix() = default;
+  Matrix(std::int64_t r, std::int64_t c) : rows(r), cols(c), data(static_cast<std::size_t>(r * c)) {}
+
+  T* row(std::int64_t r) { return data.data() + r * cols; }
+  const T* row(std::int64_t r) const { return data.data() + r * cols; }
+  T& at(std::int64_t r, std::int64_t c) { return data[static_cast<std::size_t>(r * cols + c)]; }
+  const T& at(std::int64_t r, std::int64_t c) const { return data[static_cast<std::size_t>(r * cols + c)]; }
+};
+
+// The rows of q or k on their way to the scores.
+template <class T>
+struct Rows {
+  Matrix<T> given;
+  Matrix<T> mapped;  // after query_map or key_map
+  Matrix<T> unit;    // after the division by their lengths, where the mechanism asks for it
+};
+
+// A parameter of role relative_*: its number for every pair.
+template <class T>
+struct Relative {
+  int slot = 0;
+  const ParameterValue* parameter = nullptr;
+  std::vector<std::int64_t> table_rows;  // [offsets]
+  std::int64_t zero = 0;                 // where offset 0 stands in table_rows
+  Matrix<T> numbers;                     // [Sk, Sq]
+
+  std::int64_t table_row(const Problem& problem, std::int64_t i, std::int64_t j) const;
+};
+
+// One batch and head. Matrices of pairs are [Sk, Sq], as tiles are.
+template <class T>
+struct Head {
+  Head(const Problem& p, std::int64_t b, std::int64_t h);
+
+  const Problem& problem;
+  const TileProgram<T>& program;
+  std::int64_t batch, head;
+  Rows<T> q, k;
+  Matrix<T> q_scored;     // unit rows with query_shift, for q·k
+  Matrix<T> q_relative;   // given rows with relative_query_shift, for the products with relative vectors
+  std::vector<T> values;  // [slots]
+  std::vector<Relative<T>> relative;
+  std::vector<T> query_row, query_col, key_row, key_col;  // grid coordinates
+  Matrix<T> raw;
+  Matrix<T> scores;  // as the mechanism gives them
+  Matrix<T> logits;  // after softcap, bias and masks; −∞: hidden
+  Matrix<T> weights;
+  std::vector<T> row_max, row_sum;  // [Sq]
+
+  // The pairs of the keys [first, first + count), over matrices of pairs.
+  ScoreTile<T> score_tile(std::int64_t first, std::int64_t count, Matrix<T>& pairs) const;
+  // The raw scores' arguments; transposed is q_scored [dim, Sq].
+  PairTile<T> pair_tile(const Matrix<T>& transposed) const;
+  const T* parameter(Role role) const;  // this head's numbers; null: none given
+
+ private:
+  void load_rows();
+  void load_slots();
+  void compute_raw();
+  void compute_scores();
+  void compute_logits();
+  void hide_masked();
+  void normalize();
+};
+
+template <class T>
+Matrix<T> load_matrix(const MatrixRef& source, std::int64_t rows, std::int64_t cols);
+
+template <class T>
+Matrix<T> transposed(const Matrix<T>& x);
+
+}  // namespace rapt::reference

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "backends/cpu/simd/lane.h"
+
+// Exponentials as training needs them: accurate to a few units in the last place, on whole vectors.
+namespace rapt::RAPT_TARGET {
+
+template <class T>
+inline constexpr std::int64_t kWide = Lanes<Lane<T>>::count;
+
+RAPT_FN Vec<float> exp_any(Vec<float> x) {
+  const Tag<float> tag;
+  const Vec<float> safe = hn::Min(hn::Max(x, hn::Set(tag, -87.3F)), hn::Set(tag, 88.3F));
+  return hn::IfThenElse(hn::Eq(x, x), exp_within(safe), x);
+}
+// Highway's exponential wraps around past the largest number.
+RAPT_FN Vec<double> exp_any(Vec<double> x) {
+  const Vec<double> most = hn::Set(Tag<double>(), 709.0);
+  return exp(Lane<double>(hn::IfThenElse(hn::Gt(x, most), most, x))).v;
+}
+
+template <class T>
+RAPT_FN Vec<T> sigmoid(Vec<T> x) {
+  const Tag<T> tag;
+  const Vec<T> one = hn::Set(tag, T(1));
+  return hn::Div(one, hn::Add(one, exp_any(hn::Neg(x))));
+}
+template <class T>
+RAPT_FN Vec<T> tanh_of(Vec<T> x) {
+  return tanh(Lane<T>(x)).v;
+}
+
+// Calls f(place, lanes) for whole vectors and then for what is left.
+template <class T, class F>
+RAPT_FN void for_vectors(std::int64_t count, F&& f) {
+  std::int64_t n = 0;
+  for (; n + kWide<T> <= count; n += kWide<T>) f(n, kWide<T>);
+  if (n < count) f(n, count - n);
+}
+
+// The last numbers of a row go through a buffer: nothing outside the row is touched.
+template <class T>
+RAPT_FN Vec<T> load(const T* p, std::int64_t lanes) {
+  const Tag<T> tag;
+  if (lanes == kWide<T>) return hn::LoadU(tag, p);
+  T buffer[kWide<T>] = {};
+  for (std::int64_t n = 0; n < lanes; ++n) buffer[n] = p[n];
+  return hn::LoadU(tag, buffer);
+}
+template <class T>
+RAPT_FN void store(Vec<T> v, T* p, std::int64_t lanes) {
+  const Tag<T> tag;
+  if (lanes == kWide<T>) {
+    hn::StoreU(v, tag, p);
+    return;
+  }
+  T buffer[kWide<T>];
+  hn::StoreU(v, tag, buffer);
+  for (std::int64_t n = 0; n < lanes; ++n) p[n] = buffer[n];
+}
+
+}  // namespace rapt::RAPT_TARGET

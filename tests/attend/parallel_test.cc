@@ -1,0 +1,99 @@
+// The threads behind every call: each task once, jobs that follow each other closely or after a sleep, errors, and turns.
+
+#include "backends/cpu/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace {
+
+void expect_each_once(std::int64_t count, int threads) {
+  std::vector<std::atomic<int>> runs(static_cast<std::size_t>(count));
+  std::atomic<bool> outside{false};
+  rapt::parallel_for(count, threads, [&](std::int64_t n, int worker) {
+    ++runs[static_cast<std::size_t>(n)];
+    if (worker < 0 || worker >= threads) outside = true;
+  });
+  for (const auto& r : runs) ASSERT_EQ(r.load(), 1);
+  ASSERT_FALSE(outside.load());
+}
+
+TEST(ParallelThreads, EveryTaskRunsOnce) {
+  for (int threads : {1, 2, 3, 5, 9})
+    for (std::int64_t count : {0, 1, 2, 7, 100}) expect_each_once(count, threads);
+}
+
+TEST(ParallelThreads, ManyShortJobs) {
+  std::atomic<std::int64_t> sum{0};
+  for (int job = 0; job < 3000; ++job)
+    rapt::parallel_for(1 + job % 5, 2 + job % 4, [&](std::int64_t n, int) { sum += n + 1; });
+  std::int64_t expected = 0;
+  for (int job = 0; job < 3000; ++job) expected += (1 + job % 5) * (2 + job % 5) / 2;
+  EXPECT_EQ(sum.load(), expected);
+}
+
+TEST(ParallelThreads, JobsAfterASleep) {
+  for (int job = 0; job < 20; ++job) {
+    expect_each_once(16, 4);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// No two tasks at the same time may have the same worker's memory.
+TEST(ParallelThreads, AWorkerDoesOneTaskAtATime) {
+  std::vector<std::atomic<int>> busy(4);
+  std::atomic<bool> twice{false};
+  for (int job = 0; job < 200; ++job)
+    rapt::parallel_for(40, 4, [&](std::int64_t, int worker) {
+      if (++busy[static_cast<std::size_t>(worker)] != 1) twice = true;
+      --busy[static_cast<std::size_t>(worker)];
+    });
+  EXPECT_FALSE(twice.load());
+}
+
+TEST(ParallelThreads, CallersAtTheSameTimeAndInsideEachOther) {
+  std::atomic<int> runs{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 3; ++caller)
+    callers.emplace_back([&] {
+      for (int job = 0; job < 50; ++job)
+        rapt::parallel_for(4, 3,
+                           [&](std::int64_t, int) { rapt::parallel_for(3, 2, [&](std::int64_t, int) { ++runs; }); });
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(runs.load(), 3 * 50 * 4 * 3);
+}
+
+TEST(ParallelThreads, TheFirstErrorIsThrownAgain) {
+  for (int threads : {1, 4}) {
+    EXPECT_THROW(rapt::parallel_for(20, threads,
+                                    [](std::int64_t n, int) {
+                                      if (n == 3) throw std::runtime_error("three");
+                                    }),
+                 std::runtime_error);
+    expect_each_once(20, threads);
+  }
+}
+
+TEST(ParallelThreads, TurnsKeepTheOrder) {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    rapt::Turns turns(2);
+    std::vector<std::int64_t> order[2];
+    rapt::parallel_for(30, 4, [&](std::int64_t n, int) {
+      turns.wait(n % 2, n / 2);
+      order[n % 2].push_back(n / 2);
+      turns.done(n % 2);
+    });
+    for (const auto& places : order) {
+      ASSERT_EQ(places.size(), 15U);
+      for (std::size_t n = 0; n < places.size(); ++n) ASSERT_EQ(places[n], static_cast<std::int64_t>(n));
+    }
+  }
+}
+
+}  // namespace
