@@ -93,7 +93,7 @@ double measure_kernel_rate(int threads) {
     args.b_row = kCols;
     args.c = tile + kRows * kInner + kInner * kCols;
     args.c_row = kCols;
-    for (int repeat = 0; repeat < kRepeats; ++repeat) active_kernels<float>().product(args);
+    for (int repeat = 0; repeat < kRepeats; ++repeat) kernels_for<float>(active_isa()).product(args);
   };
   return best_rate(threads, 2.0 * kRows * kCols * kInner * kRepeats * threads, task);
 }

@@ -1,7 +1,5 @@
 # Reads src/mechanisms/registry.txt and writes what follows from it into the build tree.
-set(rapt_registry "${PROJECT_SOURCE_DIR}/src/mechanisms/registry.txt")
 set(rapt_generated "${PROJECT_BINARY_DIR}/generated")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${rapt_registry}")
 
 # The SIMD targets: names of rapt::Isa and of the namespaces their code lies in.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -20,7 +18,8 @@ if(NOT RAPT_TARGETS)
 endif()
 
 include(registry)
-rapt_read_registry("${rapt_registry}" rapt_mechanisms)
+rapt_read_registry(mechanism rapt_mechanisms)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/mechanisms/registry.txt")
 
 set(rapt_program_sources "")
 set(registry_includes "")

@@ -7,16 +7,22 @@
 
 #include "rapt/mask.h"
 #include "rapt/mechanism.h"
+#include "rapt/normalizer.h"
 #include "rapt/view.h"
 
 namespace rapt {
 
-// How a row of scores becomes weights. argmax puts all weight on the first largest score; no gradient reaches the scores.
-enum class Normalizer : std::uint8_t { softmax, argmax };
-
 // automatic: the fastest exact path. generic: the tiled engine, without specialised paths.
 // reference: the naive path, which stores the score matrix; for checking.
 enum class Path : std::uint8_t { automatic, generic, reference };
+
+// Rotary position encoding: the first `dims` numbers of every query and key are rotated by their positions, in pairs
+// (n, n + dims/2), or (2n, 2n + 1) where interleaved, by the angle position · base^(−2n/dims).
+struct Rotary {
+  std::int64_t dims = 0;  // even; 0: none
+  double base = 10000;
+  bool interleaved = false;
+};
 
 struct AttendOptions {
   Score score;                  // scaled_dot unless set
@@ -25,11 +31,15 @@ struct AttendOptions {
   ConstView bias;               // [B|1, H|1, Sq|1, Sk], added after the softcap
   Mask mask;
   Normalizer normalizer = Normalizer::softmax;
+  std::vector<NamedView> normalizer_parameters;  // softmax: sink [H]; sigmoid: b [H] or one number
+  // Query i of batch b stands at first_query[b] + i: one number, or one for each batch; empty: 0.
+  std::vector<std::int64_t> first_query;
+  // Set: these keys are a part of a longer sequence, and key j stands at first_key + j. Unset: at j.
+  std::optional<std::int64_t> first_key;
+  Rotary rotary;
   int threads = 0;  // 0: default_threads()
   Path path = Path::automatic;
-  // Few queries against many keys share the keys among threads. False: they do not, and rounding does not depend on
-  // how many queries there are.
-  bool divide_keys = true;
+  void* stream = nullptr;  // of the device that the arrays lie on; a CPU has none
 };
 
 // q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], v [B,Hk,Sk,Dv]: any strides, the last dimension contiguous. Hk divides H; a batch or a
@@ -62,7 +72,7 @@ struct Statistics {
   std::array<std::int64_t, 2> grid{};   // rows, columns of the keys; {0,0}: positions are 0 … Sk−1
 };
 
-// What the backward pass needs of the forward pass: the maximum and the sum of every row. Two numbers a row.
+// What the backward pass needs of the forward pass: two numbers a row, under softmax its maximum and its sum.
 class Saved {
  public:
   Saved();
@@ -79,7 +89,12 @@ class Saved {
 
 struct Outputs {
   std::vector<View> out;  // one for each value set, [B,H,Sq,Dv]
-  View lse;  // [B,H,Sq,1]: log Σ exp(score), −∞ where nothing is visible; the largest score under argmax
+  // [B,H,Sq,1], −∞ where nothing is visible. softmax: log Σ exp(score); argmax: the largest score; sparsemax and
+  // entmax15: the threshold; sigmoid: the logarithm of the sum of the weights.
+  View lse;
+  // Partial results under softmax, [B,H,Sq,1] in the compute type: the row maximum and Σ exp(score − maximum). See partial.h.
+  View row_max;
+  View row_sum;
   std::vector<WeightsRequest> weights;
   Statistics statistics;
   Saved* saved = nullptr;  // filled for attend_backward
@@ -90,7 +105,8 @@ struct NamedGradient {
   View value;
 };
 
-// Where gradients go; what is left out is not computed. Each has the shape of what it belongs to.
+// Where gradients go; what is left out is not computed. Each has the shape of what it belongs to. Parameters are those of
+// the mechanism and of the normaliser.
 struct Gradients {
   View q;
   View k;
@@ -107,8 +123,9 @@ void attend(const ConstView& q, const ConstView& k, const ConstView& v, const Vi
             const AttendOptions& options = {});
 
 // Gradients of a loss, from the forward pass's outputs and the loss's gradient of each. Without `saved` the row sums
-// are computed again.
+// are computed again. grad_lse: the loss's gradient of lse too, under softmax.
 void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, const std::vector<ConstView>& grad_out,
-                     const Saved* saved, const Gradients& gradients, const AttendOptions& options = {});
+                     const Saved* saved, const Gradients& gradients, const AttendOptions& options = {},
+                     const ConstView& grad_lse = {});
 
 }  // namespace rapt

@@ -8,11 +8,11 @@
 
 namespace rapt {
 
-// Which diagonal a causal mask follows when there are more keys than queries, or fewer.
-// top_left: query i sees keys j ≤ i. bottom_right: the last query sees the last key, j ≤ i + Sk − Sq.
+// A query sees the keys up to its own position. top_left: that is AttendOptions::first_query + i.
+// bottom_right: the last query stands at the last key of its batch, so first_query is L − Sq, L = key length or Sk.
 enum class Causal : std::uint8_t { none, top_left, bottom_right };
 
-// Query i sees keys from i − left to i + right (shifted by Sk − Sq under bottom_right). Negative: no limit.
+// A query at position p sees keys from p − left to p + right. Negative: no limit.
 struct Window {
   std::int64_t left = -1;
   std::int64_t right = -1;
@@ -23,6 +23,7 @@ struct BoolView {
   const std::uint8_t* data = nullptr;
   Shape shape{};
   Shape strides{};
+  Device device{};
 
   explicit operator bool() const { return data != nullptr; }
 };

@@ -37,12 +37,17 @@ enum class Role : std::uint8_t {
   value,            // numbers that the score reads as they are
   relative_value,   // a table of numbers; p is the one at index(offset)
   relative_vector,  // a table of vectors; p is the given query (plus relative_query_shift) · the one at index(offset)
+  relative_output,  // a table of vectors; the one at index(offset) is added to the key's value
   pair_weight,      // w[d] of pair()
   query_map,        // a matrix [in, out] applied to every query before scoring
   key_map,          // the same for keys
   query_shift,      // a vector added to every query in q·k
   relative_query_shift,  // a vector added to every query in the products with relative vectors
 };
+
+constexpr bool is_table(Role role) {
+  return role == Role::relative_value || role == Role::relative_vector || role == Role::relative_output;
+}
 
 // Whether the parameter has a leading dimension of heads.
 enum class Heads : std::uint8_t { shared, optional, required };
@@ -56,10 +61,11 @@ enum Size : int {
   kQueryDim = -2,   // Dq
   kKeyDim = -3,     // Dk
   kInner = -4,      // A: free, but the same in every parameter that names it
-  kPositions = -5,  // Sq + Sk − 1
+  kPositions = -5,  // as many as reach every offset between a query and a key
   kGridRows = -6,   // 2·rows − 1
   kGridCols = -7,   // 2·cols − 1
   kOdd = -8,        // any odd length: 2c + 1
+  kValueDim = -9,   // Dv of the only value set
 };
 
 // What an untrained layer starts a parameter of the role value with. A parameter of two sizes starts as `value` times

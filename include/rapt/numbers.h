@@ -17,15 +17,15 @@ namespace rapt {
 template <class T> concept PlainNumber = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 template <PlainNumber T>
-RAPT_FN T abs(T x) {
+RAPT_FN constexpr T abs(T x) {
   return x < T(0) ? -x : x;
 }
 template <PlainNumber T>
-RAPT_FN T min(T a, T b) {
+RAPT_FN constexpr T min(T a, T b) {
   return b < a ? b : a;
 }
 template <PlainNumber T>
-RAPT_FN T max(T a, T b) {
+RAPT_FN constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 template <PlainNumber T>
@@ -59,7 +59,7 @@ RAPT_FN T floor(T x) {
 
 // where(condition, a, b): a where the condition holds, else b, element by element.
 template <PlainNumber T>
-RAPT_FN T where(bool condition, T a, T b) {
+RAPT_FN constexpr T where(bool condition, T a, T b) {
   return condition ? a : b;
 }
 

@@ -7,6 +7,8 @@
 #include "rapt/mask.h"
 #include "rapt/mechanism.h"
 #include "rapt/mechanisms.h"
+#include "rapt/normalizer.h"
+#include "rapt/partial.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 #include "rapt/trained_model.h"

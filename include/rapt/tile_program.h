@@ -116,11 +116,11 @@ constexpr bool well_declared() {
   bool grid = false;
   if constexpr (requires { M::grid; }) grid = M::grid;
   if constexpr (HasParameters<M>) {
-    int seen[8] = {};
+    int seen[16] = {};
     for (const ParameterSpec& p : M::parameters) {
       if (p.role == Role::value && (p.sizes[0] < 0 || p.sizes[1] < 0)) return false;  // p[n] needs fixed places
       if (p.along != Along::position && !grid) return false;
-      const bool table = p.role == Role::relative_value || p.role == Role::relative_vector;
+      const bool table = is_table(p.role);
       if (table && !HasIndex<M>) return false;
       if (!table && p.role != Role::value && seen[static_cast<int>(p.role)]++ > 0) return false;
     }

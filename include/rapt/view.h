@@ -12,12 +12,24 @@ namespace rapt {
 
 using Shape = std::array<std::int64_t, 4>;
 
+// Where an array lies.
+struct Device {
+  enum class Kind : std::int32_t { cpu, cuda };
+  Kind kind = Kind::cpu;
+  std::int32_t index = 0;
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+std::string to_string(const Device& device);
+
 // A read-only array over the caller's memory. Strides are counted in elements; a stride of 0 repeats.
 struct ConstView {
   const void* data = nullptr;
   Dtype dtype = Dtype::f32;
   Shape shape{};
   Shape strides{};
+  Device device{};
 
   explicit operator bool() const { return data != nullptr; }
 };
@@ -27,9 +39,10 @@ struct View {
   Dtype dtype = Dtype::f32;
   Shape shape{};
   Shape strides{};
+  Device device{};
 
   explicit operator bool() const { return data != nullptr; }
-  operator ConstView() const { return {data, dtype, shape, strides}; }
+  operator ConstView() const { return {data, dtype, shape, strides, device}; }
 };
 
 // Contiguous strides of a shape, last dimension fastest.
@@ -45,13 +58,13 @@ std::int64_t element_count(const Shape& shape);
 template <class T>
   requires is_storable<T> View view(T* data, std::initializer_list<std::int64_t> sizes) {
     const Shape shape = right_aligned(sizes);
-    return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
+    return {data, dtype_of<T>(), shape, contiguous_strides(shape), {}};
   }
 
 template <class T>
   requires is_storable<T> ConstView view(const T* data, std::initializer_list<std::int64_t> sizes) {
     const Shape shape = right_aligned(sizes);
-    return {data, dtype_of<T>(), shape, contiguous_strides(shape)};
+    return {data, dtype_of<T>(), shape, contiguous_strides(shape), {}};
   }
 
 // An array stored [batch, sequence, heads, dim], seen as [batch, heads, sequence, dim] without a copy.

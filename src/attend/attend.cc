@@ -2,8 +2,7 @@
 
 #include <string>
 
-#include "attend/problem.h"
-#include "attend/storage.h"
+#include "attend/backend.h"
 #include "rapt/error.h"
 
 namespace rapt {
@@ -13,11 +12,17 @@ namespace {
   throw Error(std::string(operation) + ": " + what);
 }
 
-void check_view(const char* operation, const std::string& name, const ConstView& view, const Shape& shape, bool write) {
+enum class Access { read, write };
+
+void check_view(const char* operation, const std::string& name, const ConstView& view, const Shape& shape,
+                const Device& device, Access access) {
   if (view.shape != shape)
-    fail(operation, name + ": got shape " + to_string(view.shape) + ", takes " + to_string(shape));
+    fail(operation, name + ": expected shape " + to_string(shape) + ", got " + to_string(view.shape));
   make_operand(operation, name.c_str(), view);
-  if (!write) return;
+  if (view.device != device)
+    fail(operation,
+         name + ": expected an array on " + to_string(device) + " as q is, got one on " + to_string(view.device));
+  if (access == Access::read) return;
   for (std::size_t n = 0; n < 4; ++n)
     if (view.shape[n] > 1 && view.strides[n] == 0)
       fail(operation, name + ": got strides " + to_string(view.strides) +
@@ -40,13 +45,30 @@ void check_statistic(const Problem& p, const char* name, const View& view, std::
                        ", the compute type");
 }
 
+bool is_softmax(const Problem& p) { return p.normalizer->threshold == Threshold::exponential; }
+
+void check_partial(const Problem& p, const Outputs& outputs) {
+  for (const auto& [name, view] : {std::pair{"row_max", &outputs.row_max}, std::pair{"row_sum", &outputs.row_sum}}) {
+    if (!*view) continue;
+    check_view("attend", name, *view, {p.batch, p.heads, p.queries, 1}, p.device, Access::write);
+    const Dtype dtype = p.is_double ? Dtype::f64 : Dtype::f32;
+    if (view->dtype != dtype)
+      fail("attend",
+           std::string(name) + ": expected " + name_of(dtype) + ", the compute type, got " + name_of(view->dtype));
+    if (!is_softmax(p))
+      fail("attend", std::string(name) + ": expected the normaliser softmax, whose parts can be merged, got " +
+                         std::string(p.normalizer->info.name));
+  }
+}
+
 void check_outputs(const Problem& p, const Outputs& outputs) {
+  check_partial(p, outputs);
   if (!outputs.out.empty() && outputs.out.size() != p.v.size())
     fail("attend", "out: got " + std::to_string(outputs.out.size()) + " arrays, takes " + std::to_string(p.v.size()) +
                        ", one for each value set");
   for (std::size_t s = 0; s < outputs.out.size(); ++s)
-    check_view("attend", indexed("out", s), outputs.out[s], output_shape(p, s), true);
-  if (outputs.lse) check_view("attend", "lse", outputs.lse, {p.batch, p.heads, p.queries, 1}, true);
+    check_view("attend", indexed("out", s), outputs.out[s], output_shape(p, s), p.device, Access::write);
+  if (outputs.lse) check_view("attend", "lse", outputs.lse, {p.batch, p.heads, p.queries, 1}, p.device, Access::write);
   for (std::size_t n = 0; n < outputs.weights.size(); ++n) {
     const WeightsRequest& w = outputs.weights[n];
     const std::string name = indexed("weights", n);
@@ -57,7 +79,7 @@ void check_outputs(const Problem& p, const Outputs& outputs) {
     if (w.row_begin < 0 || w.row_end > p.queries || w.row_begin >= w.row_end)
       fail("attend", name + ": got rows " + std::to_string(w.row_begin) + " to " + std::to_string(w.row_end) +
                          ", takes a range within 0 to " + std::to_string(p.queries));
-    check_view("attend", name, w.out, {1, 1, w.row_end - w.row_begin, p.keys}, true);
+    check_view("attend", name, w.out, {1, 1, w.row_end - w.row_begin, p.keys}, p.device, Access::write);
   }
   const Statistics& s = outputs.statistics;
   const bool grid = s.grid[0] != 0 || s.grid[1] != 0;
@@ -77,27 +99,29 @@ void check_outputs(const Problem& p, const Outputs& outputs) {
 
 void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions& options, const Gradients& g) {
   const char* op = "attend_backward";
-  if (g.q) check_view(op, "gradient of q", g.q, inputs.q.shape, true);
-  if (g.k) check_view(op, "gradient of k", g.k, inputs.k.shape, true);
+  if (g.q) check_view(op, "gradient of q", g.q, inputs.q.shape, p.device, Access::write);
+  if (g.k) check_view(op, "gradient of k", g.k, inputs.k.shape, p.device, Access::write);
   if (!g.v.empty() && g.v.size() != p.v.size())
     fail(op, "gradient of v: got " + std::to_string(g.v.size()) + " arrays, takes " + std::to_string(p.v.size()) +
                  ", one for each value set");
   for (std::size_t s = 0; s < g.v.size(); ++s)
-    if (g.v[s]) check_view(op, "gradient of " + indexed("v", s), g.v[s], inputs.v[s].shape, true);
+    if (g.v[s]) check_view(op, "gradient of " + indexed("v", s), g.v[s], inputs.v[s].shape, p.device, Access::write);
   if (g.bias) {
     if (!p.bias) fail(op, "gradient of bias: got an array, takes none: there is no bias");
-    check_view(op, "gradient of bias", g.bias, options.bias.shape, true);
+    check_view(op, "gradient of bias", g.bias, options.bias.shape, p.device, Access::write);
   }
   for (std::size_t n = 0; n < g.parameters.size(); ++n) {
     const NamedGradient& wanted = g.parameters[n];
     const NamedView* given = nullptr;
-    for (const NamedView& value : options.score.parameters)
-      if (value.name == wanted.name) given = &value;
+    for (const auto* list : {&options.score.parameters, &options.normalizer_parameters})
+      for (const NamedView& value : *list)
+        if (value.name == wanted.name) given = &value;
     if (!given)
       fail(op, "gradient of parameter '" + wanted.name + "': got an array, takes none: no such parameter was given");
     for (std::size_t m = 0; m < n; ++m)
       if (g.parameters[m].name == wanted.name) fail(op, "gradient of parameter '" + wanted.name + "': asked for twice");
-    check_view(op, "gradient of parameter '" + wanted.name + "'", wanted.value, given->value.shape, true);
+    check_view(op, "gradient of parameter '" + wanted.name + "'", wanted.value, given->value.shape, p.device,
+               Access::write);
   }
 }
 
@@ -106,58 +130,56 @@ void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions
 bool asks_statistics(const Statistics& s) { return s.entropy || s.argmax || s.position || s.covariance || s.top_k > 0; }
 
 void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
-  const Problem problem = make_problem("attend", inputs, options);
+  Problem problem = make_problem("attend", inputs, options);
   check_outputs(problem, outputs);
-  const bool plain = outputs.weights.empty() && !asks_statistics(outputs.statistics);
-  if (problem.path == Path::reference) reference_forward(problem, outputs);
-  else if (problem.path == Path::automatic && plain && can_factorize(problem)) factorized_forward(problem, outputs);
-  else tiled_forward(problem, outputs);
+  const Backend& backend = backend_for("attend", problem);
+  if (outputs.saved) outputs.saved->rows()->resize(problem.batch * problem.heads * problem.queries, problem.is_double);
+  if (!problem.is_empty()) backend.forward(problem, outputs);
 }
 
 void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out, const AttendOptions& options) {
-  attend(Inputs{q, k, {v}}, Outputs{.out = {out}, .lse = {}, .weights = {}, .statistics = {}, .saved = nullptr},
-         options);
+  Outputs outputs;
+  outputs.out = {out};
+  attend(Inputs{q, k, {v}}, outputs, options);
 }
 
 void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, const std::vector<ConstView>& grad_out,
-                     const Saved* saved, const Gradients& gradients, const AttendOptions& options) {
+                     const Saved* saved, const Gradients& gradients, const AttendOptions& options,
+                     const ConstView& grad_lse) {
   const char* op = "attend_backward";
-  const Problem problem = make_problem(op, inputs, options);
+  Problem problem = make_problem(op, inputs, options);
   const auto operands = [&](const char* name, const std::vector<ConstView>& views) {
     if (views.size() != problem.v.size())
-      fail(op, std::string(name) + ": got " + std::to_string(views.size()) + " arrays, takes " +
-                   std::to_string(problem.v.size()) + ", one for each value set");
+      fail(op, std::string(name) + ": expected " + std::to_string(problem.v.size()) +
+                   " arrays, one for each value set, got " + std::to_string(views.size()));
     std::vector<Operand> list;
     for (std::size_t s = 0; s < views.size(); ++s) {
-      check_view(op, indexed(name, s), views[s], output_shape(problem, s), false);
+      check_view(op, indexed(name, s), views[s], output_shape(problem, s), problem.device, Access::read);
       list.push_back(make_operand(op, name, views[s]));
     }
     return list;
   };
-  const std::vector<Operand> out_operands = operands("out", out);
-  const std::vector<Operand> grad_operands = operands("grad_out", grad_out);
+  BackwardRequest request;
+  request.out = operands("out", out);
+  request.grad_out = operands("grad_out", grad_out);
+  if (grad_lse) {
+    if (!is_softmax(problem))
+      fail(op, "grad_lse: expected the normaliser softmax, got " + std::string(problem.normalizer->info.name));
+    check_view(op, "grad_lse", grad_lse, {problem.batch, problem.heads, problem.queries, 1}, problem.device,
+               Access::read);
+    request.grad_lse = make_operand(op, "grad_lse", grad_lse);
+  }
   check_gradients(problem, inputs, options, gradients);
-  if (problem.path == Path::reference) {
-    reference_backward(problem, out_operands, grad_operands, gradients);
-    return;
-  }
-  if (problem.path == Path::automatic && can_factorize(problem)) {
-    factorized_backward(problem, out_operands, grad_operands, gradients);
-    return;
-  }
-  Saved again;
+  request.gradients = gradients;
   const std::int64_t rows = problem.batch * problem.heads * problem.queries;
-  const bool usable = saved && saved->rows() && saved->rows()->count > 0;
-  if (usable && (saved->rows()->count != rows || saved->rows()->is_double != problem.is_double))
-    fail(op, "saved: got " + std::to_string(saved->rows()->count) + " rows, takes the " + std::to_string(rows) +
-                 " of the same forward pass");
-  if (!usable) {
-    Outputs sums;
-    sums.saved = &again;
-    tiled_forward(problem, sums);
-    saved = &again;
+  if (saved && saved->rows() && saved->rows()->count > 0) {
+    if (saved->rows()->count != rows || saved->rows()->is_double != problem.is_double)
+      fail(op, "saved: expected the " + std::to_string(rows) + " rows of the same forward pass, got " +
+                   std::to_string(saved->rows()->count));
+    request.saved = saved->rows();
   }
-  tiled_backward(problem, out_operands, grad_operands, *saved->rows(), gradients);
+  const Backend& backend = backend_for(op, problem);
+  backend.backward(problem, request);
 }
 
 }  // namespace rapt

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "attend/storage.h"
+#include "attend/relative_rows.h"
 #include "mechanisms/objects.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
@@ -26,12 +26,16 @@ class Builder {
 
   Problem build() {
     operands();
+    choices();
+    positions();
     mechanism();
     settings();
     parameters();
     scored_rows();
     scores();
+    normalizer();
     masks();
+    for (ParameterValue& value : p_.parameters) find_relative_rows(operation_, p_, value);
     return std::move(p_);
   }
 
@@ -42,12 +46,16 @@ class Builder {
     if (inputs_.v.empty()) fail(operation_, "v: got no value set, takes at least one");
     for (std::size_t n = 0; n < inputs_.v.size(); ++n)
       p_.v.push_back(make_operand(operation_, value_name(n).c_str(), inputs_.v[n]));
-    p_.batch = std::max(p_.q.batches, p_.k.batches);
-    std::int64_t most_heads = std::max(p_.q.heads, p_.k.heads);
+    p_.batch = p_.q.batches;
+    std::int64_t most_heads = p_.q.heads;
+    // A size of 1 is repeated; any other is everybody's, 0 included.
+    const auto widen = [](std::int64_t& size, std::int64_t own) { size = size == 1 ? own : size; };
+    widen(p_.batch, p_.k.batches);
+    widen(most_heads, p_.k.heads);
     p_.is_double = p_.q.dtype == Dtype::f64 || p_.k.dtype == Dtype::f64;
     for (const Operand& v : p_.v) {
-      p_.batch = std::max(p_.batch, v.batches);
-      most_heads = std::max(most_heads, v.heads);
+      widen(p_.batch, v.batches);
+      widen(most_heads, v.heads);
       p_.is_double = p_.is_double || v.dtype == Dtype::f64;
     }
     p_.heads = p_.q.heads == 1 ? most_heads : p_.q.heads;
@@ -63,8 +71,59 @@ class Builder {
         fail(operation_,
              value_name(n) + ": got " + number(p_.v[n].rows) + " rows, takes " + number(p_.keys) + ", as k has");
     }
-    if (!p_.is_double && p_.keys > (std::int64_t{1} << 24))
-      fail(operation_, "k: got " + number(p_.keys) + " keys, takes at most 16777216 outside f64");
+    p_.device = inputs_.q.device;
+    same_device("k", inputs_.k.device);
+    for (std::size_t n = 0; n < p_.v.size(); ++n) same_device(value_name(n), inputs_.v[n].device);
+    if (options_.bias) same_device("bias", options_.bias.device);
+    if (options_.mask.dense) same_device("mask", options_.mask.dense.device);
+  }
+
+  void same_device(const std::string& name, const Device& device) const {
+    if (device != p_.device)
+      fail(operation_,
+           name + ": expected an array on " + to_string(p_.device) + " as q is, got one on " + to_string(device));
+  }
+
+  // What a global setting decides is read here, and nowhere after.
+  void choices() {
+    p_.stream = options_.stream;
+    p_.path = options_.path;
+    p_.isa = active_isa();
+    if (options_.threads < 0)
+      fail(operation_, "threads: expected 1 or more, or 0 for the default, got " + number(options_.threads));
+    p_.threads = options_.threads == 0 ? default_threads() : options_.threads;
+  }
+
+  // Positions are numbers in the score: outside f64 they must be exact in f32.
+  void check_position(const std::string& name, std::int64_t first, std::int64_t count) const {
+    const std::int64_t most = std::int64_t{1} << (p_.is_double ? 52 : 24);
+    if (first < -most || first > most || first + count > most)
+      fail(operation_, name + ": expected positions within ±" + number(most) + (p_.is_double ? "" : " outside f64") +
+                           ", got " + number(first) + " to " + number(first + count));
+  }
+
+  void positions() {
+    p_.first_key = options_.first_key.value_or(0);
+    p_.is_part = options_.first_key.has_value();
+    check_position("k", p_.first_key, p_.keys);
+    const bool packed = !options_.mask.query_starts.empty();
+    const auto& given = options_.first_query;
+    if (!given.empty() && given.size() != 1 && static_cast<std::int64_t>(given.size()) != p_.batch)
+      fail(operation_, "first_query: expected one position, or one for each of the " + number(p_.batch) +
+                           " batches, got " + std::to_string(given.size()));
+    if (!given.empty() && packed)
+      fail(operation_, "first_query: expected none with packed sequences, whose positions follow from their starts");
+    if (!given.empty() && options_.mask.causal == Causal::bottom_right)
+      fail(operation_, "first_query: expected none with causal bottom_right, which says where the queries stand, got " +
+                           number(given[0]));
+    p_.first_query = given.empty() ? std::vector<std::int64_t>{0} : given;
+    if (options_.mask.causal == Causal::bottom_right && !packed) {
+      const auto& lengths = options_.mask.key_lengths;
+      if (lengths.empty()) p_.first_query = {p_.first_key + p_.keys - p_.queries};
+      else p_.first_query.clear();
+      for (const std::int64_t length : lengths) p_.first_query.push_back(p_.first_key + length - p_.queries);
+    }
+    for (const std::int64_t first : p_.first_query) check_position("first_query", first, p_.queries);
   }
 
   static std::string value_name(std::size_t n) { return n == 0 ? "v" : "v[" + std::to_string(n) + "]"; }
@@ -72,10 +131,10 @@ class Builder {
   void share(const std::string& name, Operand& operand) const {
     if (operand.batches != 1 && operand.batches != p_.batch)
       fail(operation_, name + ": got batch " + number(operand.batches) + ", takes 1 or " + number(p_.batch));
-    if (p_.heads % operand.heads != 0)
+    if (operand.heads == 0 ? p_.heads != 0 : p_.heads % operand.heads != 0)
       fail(operation_,
            name + ": got " + number(operand.heads) + " heads, takes a divisor of the queries' " + number(p_.heads));
-    operand.group = p_.heads / operand.heads;
+    operand.group = operand.heads == 0 ? 1 : p_.heads / operand.heads;
   }
 
   void mechanism() {
@@ -107,16 +166,25 @@ class Builder {
     p_.uses_content = p_.mechanism->uses_content(p_.object, p_.settings);
     const auto& grid = options_.score.grid;
     if (p_.mechanism->grid) {
-      if (grid[0] < 1 || grid[1] < 1 || grid[1] > p_.keys || grid[0] > p_.keys || grid[0] * grid[1] != p_.keys ||
-          p_.queries != p_.keys)
-        fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) + " for " +
-                             number(p_.queries) + " queries and " + number(p_.keys) +
-                             " keys, takes rows,cols with rows·cols equal to both");
+      check_grid(grid);
       p_.grid = grid;
     } else if (grid[0] != 0 || grid[1] != 0) {
       fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) +
                            ", takes none: this mechanism has no grid");
     }
+  }
+
+  // Keys fill the grid, unless they are a part of more; queries may stand anywhere on it.
+  void check_grid(const std::array<std::int64_t, 2>& grid) const {
+    const std::int64_t most = std::int64_t{1} << 24;
+    const bool sized = grid[0] >= 1 && grid[1] >= 1 && grid[0] <= most && grid[1] <= most;
+    const std::int64_t places = sized ? grid[0] * grid[1] : 0;
+    const bool keys_fit = p_.is_part ? p_.first_key >= 0 && p_.first_key + p_.keys <= places : places == p_.keys;
+    const std::int64_t low = p_.lowest_shift() + p_.first_key, high = p_.highest_shift() + p_.first_key;
+    if (sized && keys_fit && low >= 0 && high + p_.queries <= places) return;
+    fail(operation_, score_name() + ": grid: expected rows,cols with rows·cols equal to the " + number(p_.keys) +
+                         " keys and a place for every query, got " + number(grid[0]) + "," + number(grid[1]) + " for " +
+                         number(p_.queries) + " queries from position " + number(low));
   }
 
   std::string known_names() const {
@@ -146,10 +214,10 @@ class Builder {
       slot += spec.slots();
       const auto given = std::find_if(options_.score.parameters.begin(), options_.score.parameters.end(),
                                       [&](const NamedView& v) { return v.name == spec.name; });
-      if (given != options_.score.parameters.end()) read(spec, given->value, value);
+      if (given != options_.score.parameters.end()) read(score_name(), spec, given->value, value);
       else if (spec.required)
         fail(operation_,
-             score_name() + ": parameter '" + std::string(spec.name) + "' is missing; it takes " + wanted(spec));
+             score_name() + ": parameter '" + std::string(spec.name) + "': expected " + wanted(spec) + ", got none");
       p_.parameters.push_back(std::move(value));
     }
   }
@@ -160,7 +228,7 @@ class Builder {
       case kQueryDim: return p_.query_dim;
       case kKeyDim: return p_.key_dim;
       case kInner: return inner_;
-      case kPositions: return p_.queries + p_.keys - 1;
+      case kValueDim: return p_.v[0].dim;
       case kGridRows: return 2 * p_.grid[0] - 1;
       case kGridCols: return 2 * p_.grid[1] - 1;
       default: return size > 0 ? size : -1;
@@ -179,8 +247,8 @@ class Builder {
     return text.empty() ? "a single number" : "[" + text + "]";
   }
 
-  void read(const ParameterSpec& spec, const ConstView& view, ParameterValue& value) {
-    const std::string name = score_name() + ": parameter '" + std::string(spec.name) + "'";
+  void read(const std::string& owner, const ParameterSpec& spec, const ConstView& view, ParameterValue& value) {
+    const std::string name = owner + ": parameter '" + std::string(spec.name) + "'";
     if (!view.data) fail(operation_, name + ": got no data, takes " + wanted(spec));
     const int rank = spec.rank();
     bool fits = true;
@@ -197,35 +265,13 @@ class Builder {
     fits = fits && (heads == 1 || (spec.heads != Heads::shared && heads == p_.heads));
     for (int n = 0; n < 3 - rank; ++n) fits = fits && view.shape[static_cast<std::size_t>(n)] == 1;
     if (!fits) fail(operation_, name + ": got shape " + to_string(view.shape) + ", takes " + wanted(spec));
+    same_device(name, view.device);
+    if (spec.role == Role::relative_output && p_.v.size() > 1)
+      fail(operation_,
+           name + ": expected one value set, whose rows it is added to, got " + std::to_string(p_.v.size()));
     value.given = true;
     value.per_head = heads > 1;
-    if (p_.is_double) take<double>(view, value);
-    else take<float>(view, value);
-  }
-
-  template <class T>
-  static void take(const ConstView& view, ParameterValue& value) {
-    const std::int64_t count = element_count(view.shape);
-    bool contiguous = view.dtype == dtype_of<T>();
-    const Shape strides = contiguous_strides(view.shape);
-    for (std::size_t n = 0; n < 4; ++n)
-      contiguous = contiguous && (view.shape[n] == 1 || view.strides[n] == strides[n]);
-    if (contiguous) {
-      value.data = view.data;
-      return;
-    }
-    auto storage = std::make_shared<std::vector<T>>(static_cast<std::size_t>(count));
-    std::size_t n = 0;
-    for (std::int64_t a = 0; a < view.shape[0]; ++a)
-      for (std::int64_t b = 0; b < view.shape[1]; ++b)
-        for (std::int64_t c = 0; c < view.shape[2]; ++c)
-          for (std::int64_t d = 0; d < view.shape[3]; ++d) {
-            const std::int64_t at =
-                a * view.strides[0] + b * view.strides[1] + c * view.strides[2] + d * view.strides[3];
-            load_row<T>({const_cast<void*>(view.data), view.dtype, 1}, at, 1, storage->data() + n++);
-          }
-    value.data = storage->data();
-    value.storage = std::shared_ptr<void>(storage, storage->data());
+    value.view = view;
   }
 
   // The rows that meet in a score must have one length.
@@ -253,15 +299,40 @@ class Builder {
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
       fail(operation_, "softcap: got " + std::to_string(options_.softcap) + ", takes a positive number, or 0 for none");
     p_.softcap = options_.softcap;
-    p_.normalizer = options_.normalizer;
-    p_.path = options_.path;
-    p_.divide_keys = options_.divide_keys;
-    if (options_.threads < 0)
-      fail(operation_, "threads: got " + number(options_.threads) + ", takes 1 or more, or 0 for the default");
-    p_.threads = options_.threads == 0 ? default_threads() : options_.threads;
+    p_.rotary = options_.rotary;
+    const Rotary& rotary = p_.rotary;
+    if (rotary.dims < 0 || rotary.dims % 2 != 0 || rotary.dims > std::min(p_.query_dim, p_.key_dim))
+      fail(operation_, "rotary: dims: expected an even number up to " + number(std::min(p_.query_dim, p_.key_dim)) +
+                           ", the length of a row, got " + number(rotary.dims));
+    if (rotary.dims > 0 && !(rotary.base > 0 && std::isfinite(rotary.base)))
+      fail(operation_, "rotary: base: expected a positive number, got " + std::to_string(rotary.base));
     if (options_.bias) {
       p_.bias = make_operand(operation_, "bias", options_.bias);
       share_pairs("bias", p_.bias);
+    }
+  }
+
+  void normalizer() {
+    p_.normalizer = &definition_of(options_.normalizer);
+    const auto specs = p_.normalizer->info.parameters;
+    const std::string owner = "normalizer " + std::string(p_.normalizer->info.name);
+    const auto& given = options_.normalizer_parameters;
+    for (std::size_t n = 0; n < given.size(); ++n) {
+      const auto same = [&](const auto& other) { return other.name == given[n].name; };
+      if (std::ranges::none_of(specs, same))
+        fail(operation_, owner + ": expected " + (specs.empty() ? "no parameters" : std::string(specs[0].name)) +
+                             ", got parameter '" + given[n].name + "'");
+      if (std::any_of(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(n), same))
+        fail(operation_, owner + ": parameter '" + given[n].name + "' is given twice");
+    }
+    int slot = 0;
+    for (const ParameterSpec& spec : specs) {
+      ParameterValue value;
+      value.spec = &spec;
+      value.first_slot = slot++;
+      for (const NamedView& parameter : given)
+        if (parameter.name == spec.name) read(owner, spec, parameter.value, value);
+      p_.normalizer_parameters.push_back(std::move(value));
     }
   }
 
@@ -280,9 +351,12 @@ class Builder {
   void masks() {
     p_.mask = options_.mask;
     p_.mask.dense = {};
+    // Outside packed sequences bottom_right is in first_query.
+    if (p_.mask.causal == Causal::bottom_right && p_.mask.query_starts.empty()) p_.mask.causal = Causal::top_left;
     if (options_.mask.dense) {
       const BoolView& dense = options_.mask.dense;
-      p_.dense_mask = make_operand(operation_, "mask", {dense.data, Dtype::f32, dense.shape, dense.strides});
+      p_.dense_mask =
+          make_operand(operation_, "mask", {dense.data, Dtype::f32, dense.shape, dense.strides, dense.device});
       share_pairs("mask", p_.dense_mask);
     }
     const auto& lengths = p_.mask.key_lengths;
@@ -322,6 +396,14 @@ class Builder {
 
 }  // namespace
 
+std::int64_t Problem::lowest_shift() const {
+  return *std::min_element(first_query.begin(), first_query.end()) - first_key;
+}
+
+std::int64_t Problem::highest_shift() const {
+  return *std::max_element(first_query.begin(), first_query.end()) - first_key;
+}
+
 const ParameterValue* Problem::find(Role role) const {
   for (const ParameterValue& value : parameters)
     if (value.spec->role == role && value.given) return &value;
@@ -330,9 +412,11 @@ const ParameterValue* Problem::find(Role role) const {
 
 Operand make_operand(const char* operation, const char* argument, const ConstView& view) {
   const std::string name = argument;
-  if (!view.data) fail(operation, name + ": got no data, takes an array [B, H, S, D]");
   for (const std::int64_t size : view.shape)
-    if (size < 1) fail(operation, name + ": got shape " + to_string(view.shape) + ", takes sizes from 1");
+    if (size < 0) fail(operation, name + ": expected sizes from 0, got shape " + to_string(view.shape));
+  const bool empty = std::ranges::any_of(view.shape, [](std::int64_t size) { return size == 0; });
+  if (!view.data && !(empty && element_count(view.shape) == 0 && view.shape != Shape{}))
+    fail(operation, name + ": expected an array [B, H, S, D], got no data");
   for (std::size_t n = 0; n < 4; ++n)
     if (view.strides[n] < 0)
       fail(operation, name + ": got strides " + to_string(view.strides) + ", takes none below 0");

@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "attend/normalizer_definition.h"
 #include "rapt/attend.h"
+#include "rapt/threads.h"
 
 // A call to attend() or attend_backward(), checked and put into one form that every path reads.
 namespace rapt {
@@ -36,15 +38,20 @@ struct Operand {
   }
 };
 
-// A parameter in the compute type, contiguous: [heads or 1][rows][cols].
+// A parameter of a mechanism or a normaliser, [heads or 1][rows][cols]. Its shape is checked; its numbers are read by the
+// backend, which has them in `data` in the compute type and contiguous (see host_parameters.h).
 struct ParameterValue {
   const ParameterSpec* spec = nullptr;
   int first_slot = -1;
   bool given = false;
   bool per_head = false;
   std::int64_t rows = 1, cols = 1;
+  ConstView view;
   const void* data = nullptr;
-  std::shared_ptr<void> storage;  // when the caller's array had another type or layout
+  std::shared_ptr<void> storage;  // when the caller's array has another type or layout
+  // A table's row for every offset, key − query: relative_rows[offset + relative_zero]. Empty: no table.
+  std::vector<std::int32_t> relative_rows;
+  std::int64_t relative_zero = 0;
 
   std::int64_t size() const { return rows * cols; }
   template <class T>
@@ -73,24 +80,43 @@ struct Problem {
   double softcap = 0;
   Operand bias;        // rows 1 with row_stride 0: the same for every query
   Operand dense_mask;  // bytes; dtype is not used
-  Mask mask;           // the other masks
-  Normalizer normalizer = Normalizer::softmax;
+  Mask mask;           // the other masks; causal is top_left or none, bottom_right is in first_query
+  const NormalizerDefinition* normalizer = nullptr;
+  std::vector<ParameterValue> normalizer_parameters;  // in the order of the normaliser's specs
+  std::vector<std::int64_t> first_query;              // one, or one for each batch
+  std::int64_t first_key = 0;
+  bool is_part = false;  // of a longer sequence of keys
+  Rotary rotary;
+
+  // Resolved once: nothing below reads a global choice again.
+  Device device;
+  void* stream = nullptr;
+  Isa isa = Isa::portable;
   int threads = 1;
   Path path = Path::automatic;
-  bool divide_keys = true;
 
   // The parameter of that role, or null.
   const ParameterValue* find(Role role) const;
+  // Where query 0 of batch b stands, counted from key 0.
+  std::int64_t query_shift(std::int64_t b) const {
+    return first_query[first_query.size() == 1 ? 0 : static_cast<std::size_t>(b)] - first_key;
+  }
+  std::int64_t lowest_shift() const;
+  std::int64_t highest_shift() const;
+  // Nothing to compute: no row of queries at all.
+  bool is_empty() const { return batch == 0 || heads == 0 || queries == 0; }
 };
 
 // Checks everything and throws rapt::Error, naming `operation`.
 Problem make_problem(const char* operation, const Inputs& inputs, const AttendOptions& options);
 
-// A checked array for (b, h) indexing; the sizes of 1 that stand for more are repeated. `write`: strides of 0 are refused.
+// A checked array for (b, h) indexing; the sizes of 1 that stand for more are repeated.
 Operand make_operand(const char* operation, const char* argument, const ConstView& view);
 
-// The maximum that was followed (at most kSlack below the largest score) and the sum of exponentials under it, of each row, [batch·heads·queries] each, in double for f64 and float else.
-// Under argmax the sum is the chosen key: −1 for none, NaN where a score is NaN.
+// Two numbers of each row, [batch·heads·queries] each, in double for f64 and float else. By the normaliser's threshold:
+// exponential: the maximum that was followed (at most 8 below the largest score) and the sum of exponentials under it;
+// solved: the largest score and τ − that; first_largest: the largest score and the chosen key, −1 for none, NaN where a
+// score is NaN; none: both 0.
 struct Saved::Rows {
   std::int64_t count = 0;
   bool is_double = false;
@@ -111,20 +137,5 @@ struct Saved::Rows {
 };
 
 bool asks_statistics(const Statistics& statistics);
-
-// The paths. All take checked problems; outputs and gradients are checked before.
-void reference_forward(const Problem& problem, const Outputs& outputs);
-void reference_backward(const Problem& problem, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
-                        const Gradients& gradients);
-
-// True where the score factorises over the grid's rows and columns and nothing else is asked than out and lse.
-bool can_factorize(const Problem& problem);
-void factorized_forward(const Problem& problem, const Outputs& outputs);
-void factorized_backward(const Problem& problem, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
-                         const Gradients& gradients);
-
-void tiled_forward(const Problem& problem, const Outputs& outputs);
-void tiled_backward(const Problem& problem, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
-                    const Saved::Rows& rows, const Gradients& gradients);
 
 }  // namespace rapt

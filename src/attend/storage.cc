@@ -100,4 +100,16 @@ MatrixRef matrix_of(const View& view, std::int64_t b, std::int64_t h) {
           view.strides[2]};
 }
 
+MatrixRef matrix_of(const ConstView& view, std::int64_t b, std::int64_t h) {
+  return matrix_of(View{const_cast<void*>(view.data), view.dtype, view.shape, view.strides, view.device}, b, h);
+}
+
+void store_zeros(const Gradients& gradients) {
+  std::vector<View> all{gradients.q, gradients.k, gradients.bias};
+  all.insert(all.end(), gradients.v.begin(), gradients.v.end());
+  for (const NamedGradient& g : gradients.parameters) all.push_back(g.value);
+  for (const View& view : all)
+    if (view) store_zeros(view);
+}
+
 }  // namespace rapt

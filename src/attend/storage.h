@@ -17,11 +17,14 @@ void store_row(const T* src, std::int64_t dim, const MatrixRef& dst, std::int64_
 
 // The matrix of batch b and head h of a view; its rows are the third dimension. A stride of 0 stays 0.
 MatrixRef matrix_of(const View& view, std::int64_t b, std::int64_t h);
+MatrixRef matrix_of(const ConstView& view, std::int64_t b, std::int64_t h);
 
 // dst = src, which is contiguous and has dst's shape. Strides of dst may be anything.
 template <class T>
 void store_array(const T* src, const View& dst);
 
 void store_zeros(const View& dst);
+// Of every gradient that is wanted.
+void store_zeros(const Gradients& gradients);
 
 }  // namespace rapt

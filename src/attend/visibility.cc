@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace rapt {
+namespace {
+
+constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every position, and still addable to one
+
+}  // namespace
 
 Visibility::Visibility(const Problem& problem)
     : queries_(problem.queries),
@@ -10,7 +15,9 @@ Visibility::Visibility(const Problem& problem)
       causal_(problem.mask.causal),
       key_lengths_(problem.mask.key_lengths),
       query_starts_(problem.mask.query_starts),
-      key_starts_(problem.mask.key_starts) {
+      key_starts_(problem.mask.key_starts),
+      shifts_(problem.first_query) {
+  for (std::int64_t& shift : shifts_) shift -= problem.first_key;
   if (problem.mask.window) {
     left_ = problem.mask.window->left;
     right_ = problem.mask.window->right;
@@ -19,6 +26,7 @@ Visibility::Visibility(const Problem& problem)
 
 void Visibility::ranges(std::int64_t b, std::int64_t first, int count, std::int64_t* begin, std::int64_t* end) const {
   std::size_t sequence = 0;
+  const std::int64_t shift = shifts_[shifts_.size() == 1 ? 0 : static_cast<std::size_t>(b)];
   for (int n = 0; n < count; ++n) {
     const std::int64_t i = first + n;
     begin[n] = end[n] = 0;
@@ -33,12 +41,12 @@ void Visibility::ranges(std::int64_t b, std::int64_t first, int count, std::int6
       key_start = key_starts_[sequence];
       keys = key_starts_[sequence + 1] - key_start;
     }
-    // Positions within the sequence; the diagonal is where query and key count as the same place.
-    const std::int64_t diagonal = i - query_start + (causal_ == Causal::bottom_right ? keys - queries : 0);
+    // Where the query stands, counted from the sequence's first key. bottom_right is of packed sequences alone.
+    const std::int64_t diagonal = i - query_start + (causal_ == Causal::bottom_right ? keys - queries : shift);
     std::int64_t low = 0, high = keys;
     if (causal_ != Causal::none) high = std::min(high, diagonal + 1);
     if (left_ >= 0 && left_ < diagonal) low = diagonal - left_;
-    if (right_ >= 0) high = std::min(high, diagonal + std::min(right_, keys_ + queries_) + 1);
+    if (right_ >= 0) high = std::min(high, diagonal + std::min(right_, kFar) + 1);
     low += key_start;
     high += key_start;
     if (!key_lengths_.empty())

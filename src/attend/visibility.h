@@ -21,6 +21,7 @@ class Visibility {
   std::int64_t left_ = -1, right_ = -1;
   std::vector<std::int64_t> key_lengths_;
   std::vector<std::int64_t> query_starts_, key_starts_;
+  std::vector<std::int64_t> shifts_;  // of query 0 from key 0: one, or one for each batch
 };
 
 }  // namespace rapt

@@ -4,23 +4,25 @@
 
 namespace rapt::mechanisms {
 
-// T5's bidirectional buckets: half of them for keys after the query; in each half the first half of the distances
-// exactly, the others on a logarithmic scale up to max_distance.
+// T5's buckets: the first half of the distances exactly, the others on a logarithmic scale up to max_distance.
+// Bidirectional: half of the buckets are for keys after the query. Else those of its decoder, all for keys before it.
 struct T5 {
   static constexpr std::string_view formula = "q·k/√Dk + table[bucket(j−i)]";
   static constexpr bool scaled = true;
   static constexpr std::array parameters{
       ParameterSpec{.name = "table", .role = Role::relative_value, .heads = Heads::required, .sizes = {kAny}},
   };
-  static constexpr std::array settings{SettingSpec{.name = "max_distance", .value = 128, .low = 1, .high = 1e9}};
+  static constexpr std::array settings{SettingSpec{.name = "max_distance", .value = 128, .low = 1, .high = 1e9},
+                                       SettingSpec{.name = "bidirectional", .value = 1, .low = 0, .high = 1}};
 
   std::int64_t index(std::int64_t offset, const TableShape& table) const {
-    const std::int64_t half = table.rows / 2;
-    const std::int64_t first = offset > 0 ? half : 0;
-    const std::int64_t distance = offset < 0 ? -offset : offset;
+    const bool bidirectional = table.settings[1] != 0;
+    const std::int64_t half = bidirectional ? table.rows / 2 : table.rows;
+    const std::int64_t first = bidirectional && offset > 0 ? half : 0;
+    const std::int64_t distance = offset < 0 ? -offset : (bidirectional ? offset : 0);
     const std::int64_t exact = half / 2;
     if (distance < exact) return first + distance;
-    // With fewer than four buckets, or no distance beyond the exact ones, the last bucket of the half takes the rest.
+    // With fewer than four buckets, or no distance beyond the exact ones, the last bucket takes the rest.
     const double max_distance = table.settings[0];
     std::int64_t bucket = half - 1;
     if (exact > 0 && max_distance > static_cast<double>(exact)) {

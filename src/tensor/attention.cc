@@ -25,7 +25,6 @@ AttendOptions options_of(const AttentionCall<T>& call) {
   options.mask = call.mask;
   options.normalizer = call.normalizer;
   options.threads = 1;
-  options.divide_keys = false;
   return options;
 }
 

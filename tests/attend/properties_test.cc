@@ -250,7 +250,6 @@ TEST(FewQueries, HaveTheBitsOfMany) {
           s.query_dim = s.key_dim = dim;
           s.value_dims = {dim + 2};
           Call call(make_case(s));
-          call.options.divide_keys = false;
           const support::ForwardResult all = call.forward();
           for (const Int count : {1, 2}) {
             rapt::Inputs part = call.inputs;

@@ -25,7 +25,7 @@ void for_each_target(rapt::Dtype dtype, const F& f) {
     const IsaScope scope(isa);
     f(std::string(rapt::name_of(isa)));
   }
-  const rapt::PairKernels* usual = rapt::active_pairs();
+  const rapt::PairKernels* usual = rapt::active_pairs(rapt::active_isa());
   if (dtype != rapt::Dtype::bf16 || !usual) return;
   const rapt::PairChoices& choices = rapt::available_pairs();
   for (int n = 0; n < choices.count; ++n)

@@ -59,7 +59,7 @@ double rounding_of(rapt::Dtype dtype) {
   switch (dtype) {
     case rapt::Dtype::f64: return 1e-12;
     case rapt::Dtype::f32: return 2e-5;
-    case rapt::Dtype::bf16: return rapt::active_pairs() ? 2e-2 : 1e-2;
+    case rapt::Dtype::bf16: return rapt::active_pairs(rapt::active_isa()) ? 2e-2 : 1e-2;
     case rapt::Dtype::f16: return 2e-3;
   }
   return 0;
@@ -107,7 +107,7 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
   if (pairs) rounding_gradients_ = gradients(rounding_, oracle::Precision::bf16_weights);
 }
 
-bool Expected::rounds_weights() const { return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(); }
+bool Expected::rounds_weights() const { return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(rapt::active_isa()); }
 
 AssertionResult Expected::matches(const ForwardResult& got) const {
   const rapt::Dtype dtype = case_.spec.dtype, compute = compute_type(dtype);

@@ -1,15 +1,18 @@
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "attend/host_parameters.h"
+#include "attend/storage.h"
+#include "backends/cpu/engine.h"
 #include "backends/cpu/gradient_sink.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/map_gradients.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/parameter_sink.h"
 #include "backends/cpu/sharing.h"
-#include "attend/storage.h"
 
 // The backward pass: which task adds what, where, and in which order. The order is fixed by the shapes alone, so the
 // result has the same bits on any number of threads.
@@ -36,34 +39,45 @@ bool all_narrow(const std::vector<Operand>& grad_out, const Gradients& gradients
 template <class T>
 class Backward {
  public:
-  Backward(const Problem& p, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
-           const Saved::Rows& rows, const Gradients& gradients)
+  Backward(const Problem& p, const BackwardRequest& request, const Saved::Rows& rows)
+      : Backward(p, request, request.gradients, rows) {}
+
+ private:
+  Backward(const Problem& p, const BackwardRequest& request, const Gradients& gradients, const Saved::Rows& rows)
       : p_(p),
-        kernels_(active_kernels<T>()),
-        heads_(p, kernels_, true, all_narrow(grad_out, gradients), wave_bytes(p, gradients)),
-        out_(out),
-        grad_out_(grad_out),
+        request_(request),
+        kernels_(kernels_for<T>(p.isa)),
+        heads_(p, kernels_, true, all_narrow(request.grad_out, gradients), wave_bytes(p, gradients)),
+        grad_out_(request.grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),
-        gradients_(gradients),
-        dq_(gradients.q, p.q.group, p.threads),
-        dk_(gradients.k, p.k.group, p.threads),
-        dbias_(gradients.bias, p.bias.group, p.threads) {
+        dq_(gradients.q, p.q.group, kernels_, p.threads),
+        dk_(gradients.k, p.k.group, kernels_, p.threads),
+        dbias_(gradients.bias, p.bias.group, kernels_, p.threads) {
     for (std::size_t s = 0; s < p.v.size(); ++s)
-      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, p.threads);
+      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, kernels_, p.threads);
     for (const ParameterValue& value : p.parameters)
       parameters_.emplace_back(value, find(gradients, value), p.heads, p.threads);
+    for (const ParameterValue& value : p.normalizer_parameters) {
+      normalizer_views_.push_back(value.given ? find(gradients, value) : View{});
+      want_normalizer_ = want_normalizer_ || normalizer_views_.back();
+    }
     for (const Sink<T>& v : dv_) want_dv_ = want_dv_ || v.wanted();
-    for (const ParameterSink<T>& s : parameters_) want_score_ = want_score_ || s.wanted();
-    want_score_ =
-        (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted()) && p.normalizer == Normalizer::softmax;
+    for (const ParameterSink<T>& s : parameters_) {
+      // A table of outputs gets its gradient from the weights, like values.
+      if (s.wanted() && s.role() == Role::relative_output) want_dv_ = true;
+      else want_score_ = want_score_ || s.wanted();
+    }
+    want_score_ = (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted() || want_normalizer_) &&
+                  p.normalizer->threshold != Threshold::first_largest;
     prototype_ = heads_.prototype();
     chunk_ = task_keys(p, kernels_.backward_keys(prototype_));
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
     blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
   }
 
+ public:
   void run() {
-    if (want_score_) row_products();
+    if (want_score_) row_means();
     const std::int64_t total = p_.batch * p_.heads;
     if (want_score_ || want_dv_)
       for (std::int64_t start = 0; start < total; start += heads_.wave_size())
@@ -73,6 +87,7 @@ class Backward {
     dbias_.finish();
     for (Sink<T>& v : dv_) v.finish();
     for (ParameterSink<T>& s : parameters_) s.finish();
+    if (want_normalizer_) store_normalizer_gradients();
   }
 
  private:
@@ -86,14 +101,29 @@ class Backward {
   static std::int64_t wave_bytes(const Problem& p, const Gradients& gradients) {
     std::int64_t bytes = 0;
     for (const ParameterValue& value : p.parameters)
-      if (find(gradients, value)) bytes += ParameterSink<T>::wave_bytes(p, value);
+      if (find(gradients, value)) bytes += ParameterSink<T>::wave_bytes(value);
     return bytes;
   }
 
-  // Σ out∘grad_out of every row, over all value sets.
+  // What every ∂weight of a row is lowered by, so that a common change of its scores changes nothing.
+  void row_means() {
+    const std::int64_t total = p_.batch * p_.heads;
+    delta_.assign(static_cast<std::size_t>(total * p_.queries), T(0));
+    if (p_.normalizer->threshold == Threshold::exponential) row_products();
+    if (p_.normalizer->threshold == Threshold::none && want_normalizer_)
+      normalizer_parts_.resize(static_cast<std::size_t>(total * chunks_ * kMaxSlots));
+    if (!request_.grad_lse) return;
+    for (std::int64_t n = 0; n < total; ++n)
+      for (std::int64_t i = 0; i < p_.queries; ++i) {
+        T grad = 0;
+        load_row(request_.grad_lse.at(n / p_.heads, n % p_.heads), i, 1, &grad);
+        delta_[static_cast<std::size_t>(n * p_.queries + i)] -= grad;
+      }
+  }
+
+  // Softmax: Σ out∘grad_out, over all value sets.
   void row_products() {
     const std::int64_t total = p_.batch * p_.heads;
-    delta_.resize(static_cast<std::size_t>(total * p_.queries));
     std::int64_t widest = 1;
     for (const Operand& v : p_.v) widest = std::max(widest, v.dim);
     constexpr std::int64_t kRows = 64;
@@ -105,9 +135,64 @@ class Backward {
       const std::int64_t first = n % blocks * kRows;
       T* sums = delta_.data() + (b * p_.heads + h) * p_.queries + first;
       for (std::size_t s = 0; s < p_.v.size(); ++s)
-        kernels_.row_products(out_[s].at(b, h), grad_out_[s].at(b, h), first, std::min(kRows, p_.queries - first),
-                              p_.v[s].dim, buffers.data() + worker * buffer_size, sums);
+        kernels_.row_products(request_.out[s].at(b, h), grad_out_[s].at(b, h), first,
+                              std::min(kRows, p_.queries - first), p_.v[s].dim, buffers.data() + worker * buffer_size,
+                              sums);
     });
+  }
+
+  // Solved thresholds: from the slopes of the weights, head by head of the wave.
+  void slope_means() {
+    const std::int64_t blocks = (p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
+    const auto count = static_cast<std::int64_t>(wave_.size());
+    SlopeMeansTask<T> sample;
+    sample.head = &prototype_;
+    sample.count = std::min<std::int64_t>(kernels_.forward_rows, p_.queries);
+    const std::size_t bytes = kernels_.slope_means_workspace(sample);
+    const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, count * blocks));
+    std::vector<Buffer> workspaces;
+    for (int t = 0; t < workers; ++t) workspaces.emplace_back(bytes);
+    parallel_for(count * blocks, workers, [&](std::int64_t n, int worker) {
+      const Head<T>& head = wave_[static_cast<std::size_t>(n / blocks)];
+      const std::int64_t row = (head.b * p_.heads + head.h) * p_.queries;
+      std::vector<MatrixRef> grad_out;
+      for (const Operand& g : grad_out_) grad_out.push_back(g.at(head.b, head.h));
+      SlopeMeansTask<T> task;
+      task.head = &head.task;
+      task.first_query = n % blocks * kernels_.forward_rows;
+      task.count = std::min<std::int64_t>(kernels_.forward_rows, p_.queries - task.first_query);
+      task.grad_out = grad_out.data();
+      task.row_max = rows_.max<T>() + row;
+      task.row_sum = rows_.sum<T>() + row;
+      task.delta = delta_.data() + row;
+      task.workspace = workspaces[static_cast<std::size_t>(worker)].template as<char>();
+      kernels_.slope_means(task);
+    });
+  }
+
+  // softmax: the sink has a weight and no value, so ∂sink = −Σ weight·δ. Others: what the tiles added up.
+  void store_normalizer_gradients() const {
+    const bool softmax = p_.normalizer->threshold == Threshold::exponential;
+    for (std::size_t n = 0; n < normalizer_views_.size(); ++n) {
+      if (!normalizer_views_[n]) continue;
+      const ParameterValue& value = p_.normalizer_parameters[n];
+      std::vector<double> sums(static_cast<std::size_t>(value.per_head ? p_.heads : 1));
+      for (std::int64_t b = 0; b < p_.batch; ++b)
+        for (std::int64_t h = 0; h < p_.heads; ++h) {
+          double& sum = sums[static_cast<std::size_t>(value.per_head ? h : 0)];
+          const std::int64_t head = b * p_.heads + h;
+          for (std::int64_t i = 0; i < p_.queries && softmax; ++i) {
+            const auto row = static_cast<std::size_t>(head * p_.queries + i);
+            const T total = rows_.sum<T>()[row];
+            if (total == T(0)) continue;
+            const T weight = std::exp(value.template head<T>(h)[0] - rows_.max<T>()[row]) / total;
+            sum -= static_cast<double>(weight) * static_cast<double>(delta_[row]);
+          }
+          for (std::int64_t c = 0; c < chunks_ && !softmax; ++c)
+            sum += normalizer_parts_[static_cast<std::size_t>((head * chunks_ + c) * kMaxSlots) + n];
+        }
+      store_array(sums.data(), normalizer_views_[n]);
+    }
   }
 
   struct Item {
@@ -126,6 +211,7 @@ class Backward {
 
   void run_wave(std::int64_t start, std::int64_t count) {
     wave_ = heads_.prepare(start, count);
+    if (want_score_ && p_.normalizer->threshold == Threshold::solved) slope_means();
     const auto sharing = [&](const Operand& operand) {
       return Sharing(wave_.size(), [&](std::size_t n) { return operand.slice(wave_[n].b, wave_[n].h); });
     };
@@ -145,7 +231,7 @@ class Backward {
 
     const std::int64_t tasks = chunks_ * count;
     const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, tasks));
-    for (ParameterSink<T>& s : parameters_) s.begin_wave(wave_, prototype_, p_.queries + p_.keys - 1, workers);
+    for (ParameterSink<T>& s : parameters_) s.begin_wave(wave_, prototype_, workers);
     BackwardTask<T> sample;
     sample.head = &prototype_;
     while (static_cast<int>(workspaces_.size()) < workers)
@@ -220,6 +306,8 @@ class Backward {
     }
     double value_grads[kMaxSlots] = {};
     task.value_grads = value_grads;
+    const std::int64_t place = (head.b * p_.heads + head.h) * chunks_ + item.chunk;
+    if (!normalizer_parts_.empty()) task.normalizer_grads = normalizer_parts_.data() + place * kMaxSlots;
     for (ParameterSink<T>& s : parameters_) s.bind(item.head, worker, head_task, task);
     task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.backward(task);
@@ -280,12 +368,11 @@ class Backward {
   }
 
   const Problem& p_;
+  const BackwardRequest& request_;
   const Kernels<T>& kernels_;
   HeadWaves<T> heads_;
-  const std::vector<Operand>& out_;
   const std::vector<Operand>& grad_out_;
   Saved::Rows& rows_;
-  const Gradients& gradients_;
   Sink<T> dq_, dk_, dbias_;
   std::vector<Sink<T>> dv_;
   std::vector<ParameterSink<T>> parameters_;
@@ -293,6 +380,9 @@ class Backward {
   HeadTask<T> prototype_;
   std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
   std::vector<T> delta_;
+  std::vector<View> normalizer_views_;    // null: not wanted
+  std::vector<double> normalizer_parts_;  // [batch·heads][chunks][kMaxSlots]
+  bool want_normalizer_ = false;
   std::vector<Buffer> workspaces_;
 
   // Of the wave that runs now.
@@ -306,10 +396,9 @@ class Backward {
 
 }  // namespace
 
-void tiled_backward(const Problem& problem, const std::vector<Operand>& out, const std::vector<Operand>& grad_out,
-                    const Saved::Rows& rows, const Gradients& gradients) {
-  if (problem.is_double) Backward<double>(problem, out, grad_out, rows, gradients).run();
-  else Backward<float>(problem, out, grad_out, rows, gradients).run();
+void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows) {
+  if (problem.is_double) Backward<double>(problem, request, rows).run();
+  else Backward<float>(problem, request, rows).run();
 }
 
 }  // namespace rapt

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <thread>
 
 #include "backends/cpu/simd/kernels.h"
 #include "backends/cpu/targets.h"
+#include "normalizers/list.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
@@ -26,6 +28,21 @@ namespace rapt {
   }
 RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
 #undef RAPT_DECLARE
+
+#define RAPT_PROGRAM(name)                                    \
+  template <class T>                                          \
+  const NormalizerProgram<T>& normalizer_##name();            \
+  template <>                                                 \
+  const NormalizerProgram<float>& normalizer_##name<float>(); \
+  template <>                                                 \
+  const NormalizerProgram<double>& normalizer_##name<double>();
+#define RAPT_DECLARE(target)             \
+  namespace target {                     \
+  RAPT_FOR_EACH_NORMALIZER(RAPT_PROGRAM) \
+  }
+RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
+#undef RAPT_DECLARE
+#undef RAPT_PROGRAM
 
 namespace {
 
@@ -116,18 +133,51 @@ void set_default_threads(int threads) {
 }
 
 template <class T>
-const Kernels<T>& active_kernels() {
-  switch (active_isa()) {
+const Kernels<T>& kernels_for(Isa isa) {
+  switch (isa) {
 #define RAPT_CASE(name) \
   case Isa::name: return name::kernels<T>();
     RAPT_FOR_EACH_TARGET(RAPT_CASE)
 #undef RAPT_CASE
     default: break;
   }
-  throw Error("rapt: no kernels for the active instruction set");
+  throw Error(std::string("rapt: this build has no kernels for ") + name_of(isa));
 }
 
-template const Kernels<float>& active_kernels();
-template const Kernels<double>& active_kernels();
+template const Kernels<float>& kernels_for(Isa);
+template const Kernels<double>& kernels_for(Isa);
+
+namespace {
+
+template <class T>
+using ProgramOf = const NormalizerProgram<T>& (*)();
+
+// In the order of the registry.
+template <class T>
+std::span<const ProgramOf<T>> normalizer_programs(Isa isa) {
+  switch (isa) {
+#define RAPT_PROGRAM(name) &RAPT_HERE::normalizer_##name<T>,
+#define RAPT_CASE(target)                                                            \
+  case Isa::target: {                                                                \
+    namespace RAPT_HERE = target;                                                    \
+    static constexpr ProgramOf<T> list[] = {RAPT_FOR_EACH_NORMALIZER(RAPT_PROGRAM)}; \
+    return list;                                                                     \
+  }
+    RAPT_FOR_EACH_TARGET(RAPT_CASE)
+#undef RAPT_CASE
+#undef RAPT_PROGRAM
+    default: throw Error(std::string("rapt: this build has no normalisers for ") + name_of(isa));
+  }
+}
+
+}  // namespace
+
+template <class T>
+const NormalizerProgram<T>& normalizer_program(Isa isa, const NormalizerDefinition& normalizer) {
+  return normalizer_programs<T>(isa)[static_cast<std::size_t>(&normalizer - normalizer_definitions().data())]();
+}
+
+template const NormalizerProgram<float>& normalizer_program(Isa, const NormalizerDefinition&);
+template const NormalizerProgram<double>& normalizer_program(Isa, const NormalizerDefinition&);
 
 }  // namespace rapt

@@ -1,10 +1,11 @@
 #include "backends/cpu/factorized.h"
+#include "backends/cpu/engine.h"
 
 #include <cmath>
 
+#include "attend/storage.h"
 #include "backends/cpu/factorized_pass.h"
 #include "backends/cpu/parallel.h"
-#include "attend/storage.h"
 #include "rapt/tile_program.h"
 
 namespace rapt {
@@ -101,9 +102,7 @@ void mix(const Problem& problem, const Outputs& outputs, const Slice& slice, con
 
 template <class T>
 void forward(const Problem& problem, const Outputs& outputs) {
-  const Kernels<T>& kernels = active_kernels<T>();
-  if (outputs.saved != nullptr)
-    outputs.saved->rows()->resize(problem.batch * problem.heads * problem.queries, problem.is_double);
+  const Kernels<T>& kernels = kernels_for<T>(problem.isa);
   std::vector<GridWeights<T>> weights(static_cast<std::size_t>(problem.heads));
   parallel_for(problem.heads, problem.threads, [&](std::int64_t h, int) {
     const Form form = form_of(problem, h);

@@ -1,10 +1,11 @@
 #include <cmath>
 #include <string>
 
+#include "attend/storage.h"
+#include "backends/cpu/engine.h"
 #include "backends/cpu/factorized.h"
 #include "backends/cpu/factorized_pass.h"
 #include "backends/cpu/parallel.h"
-#include "attend/storage.h"
 
 namespace rapt {
 namespace factorized {
@@ -168,7 +169,7 @@ template <class T>
 class Backward {
  public:
   Backward(const Problem& problem, const std::vector<Operand>& grad_out, const Gradients& gradients)
-      : problem_(problem), grad_out_(grad_out), gradients_(gradients), kernels_(active_kernels<T>()) {
+      : problem_(problem), grad_out_(grad_out), gradients_(gradients), kernels_(kernels_for<T>(problem.isa)) {
     std::vector<std::unique_ptr<HeadMoments<T>>> heads(static_cast<std::size_t>(problem.heads));
     parallel_for(problem.heads, problem.threads, [&](std::int64_t h, int) {
       heads[static_cast<std::size_t>(h)] = std::make_unique<HeadMoments<T>>(problem, h);
@@ -242,8 +243,7 @@ class Backward {
 }  // namespace
 }  // namespace factorized
 
-void factorized_backward(const Problem& problem, const std::vector<Operand>&, const std::vector<Operand>& grad_out,
-                         const Gradients& gradients) {
+void factorized_backward(const Problem& problem, const std::vector<Operand>& grad_out, const Gradients& gradients) {
   if (problem.is_double) factorized::Backward<double>(problem, grad_out, gradients).run();
   else factorized::Backward<float>(problem, grad_out, gradients).run();
 }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "backends/cpu/engine.h"
 #include "backends/cpu/factorized.h"
 
 namespace rapt {
@@ -151,8 +152,10 @@ template struct Layout<double>;
 
 bool can_factorize(const Problem& problem) {
   const std::int64_t rows = problem.grid[0], cols = problem.grid[1];
-  if (problem.mechanism->form == nullptr || problem.uses_content || problem.normalizer != Normalizer::softmax)
+  if (problem.mechanism->form == nullptr || problem.uses_content ||
+      problem.normalizer->threshold != Threshold::exponential || problem.normalizer_parameters[0].given)
     return false;
+  if (problem.first_query.size() != 1 || problem.query_shift(0) != 0 || problem.is_part) return false;
   if (factorized::has_mask(problem) || problem.bias || problem.softcap > 0) return false;
   if (problem.queries != problem.keys || rows * cols != problem.keys) return false;
   if (rows * rows + cols * cols > factorized::kWeightsPerPlace * problem.keys) return false;

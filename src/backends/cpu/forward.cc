@@ -2,10 +2,12 @@
 #include <cmath>
 #include <limits>
 
+#include "attend/storage.h"
+#include "backends/cpu/engine.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/parallel.h"
-#include "attend/storage.h"
 
+// The fused forward pass: which task computes which queries, and over which keys.
 namespace rapt {
 namespace {
 
@@ -45,20 +47,20 @@ HeadOutputs<T> outputs_of(const Problem& p, const Outputs& outputs, std::int64_t
   return head;
 }
 
-// Few queries against many keys leave threads without work unless the keys are divided too. The parts depend on the
-// shapes alone, and are put together in their order.
-constexpr std::int64_t kFewTasks = 32;
-constexpr std::int64_t kLeastPart = 1024;
-
-std::int64_t key_parts(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
-  const bool plain = outputs.weights.empty() && !asks_statistics(outputs.statistics);
-  if (!p.divide_keys || !plain || p.normalizer != Normalizer::softmax || tasks >= kFewTasks) return 1;
-  return std::max<std::int64_t>(1, std::min((kFewTasks + tasks - 1) / tasks, p.keys / kLeastPart));
+// Few queries against many keys leave threads without work unless tasks share the keys. Who computes a part changes no bit.
+bool shares_keys(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
+  constexpr std::int64_t kFewTasks = 32;
+  const bool plain =
+      outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
+  const bool softmax = p.normalizer->threshold == Threshold::exponential && !p.normalizer_parameters[0].given;
+  return plain && softmax && !p.find(Role::relative_output) && p.threads > 1 && p.keys > kKeyPart && tasks < kFewTasks;
 }
 
-// How many blocks of queries a task takes: several where keys and values do not stay near, as long as every thread has
+// How many blocks of queries a task takes: several where keys and values do not stay in the L2 cache, as long as every thread has
 // many tasks. No bit of the result depends on it.
 std::int64_t task_blocks(const Problem& p, std::int64_t rows) {
+  // A solved threshold keeps all scores of its block.
+  if (p.normalizer->threshold == Threshold::solved) return 1;
   constexpr std::int64_t kTasksPerThread = 8;
   const std::int64_t all = p.batch * p.heads * ((p.queries + rows - 1) / rows);
   return std::clamp<std::int64_t>(all / (kTasksPerThread * p.threads), 1, kForwardBlocks);
@@ -80,16 +82,15 @@ template <class T>
 class Forward {
  public:
   Forward(const Problem& p, const Outputs& outputs)
-      : p_(p), outputs_(outputs), kernels_(active_kernels<T>()), heads_(p, kernels_, false, all_narrow(outputs)) {
+      : p_(p), outputs_(outputs), kernels_(kernels_for<T>(p.isa)), heads_(p, kernels_, false, all_narrow(outputs)) {
     const std::int64_t total = p.batch * p.heads;
     only_weights_ = outputs.out.empty() && !outputs.lse && !outputs.saved && !outputs.weights.empty() &&
-                    !asks_statistics(outputs.statistics);
+                    !outputs.row_max && !outputs.row_sum && !asks_statistics(outputs.statistics);
     task_rows_ = kernels_.forward_rows * (only_weights_ ? 1 : task_blocks(p, kernels_.forward_rows));
     blocks_ = (p.queries + task_rows_ - 1) / task_rows_;
     saved_ = outputs.saved ? outputs.saved->rows() : nullptr;
-    if (saved_) saved_->resize(total * p.queries, p.is_double);
-    parts_ = key_parts(p, outputs, total * ((p.queries + kernels_.forward_rows - 1) / kernels_.forward_rows));
-    part_keys_ = ((p.keys + parts_ - 1) / parts_ + 63) / 64 * 64;
+    if (shares_keys(p, outputs, total * ((p.queries + kernels_.forward_rows - 1) / kernels_.forward_rows)))
+      parts_ = (p.keys + kKeyPart - 1) / kKeyPart;
     const HeadTask<T> prototype = heads_.prototype();
     const HeadOutputs<T> first = outputs_of<T>(p, outputs, 0, 0);
     ForwardTask<T> sample;
@@ -98,6 +99,9 @@ class Forward {
     sample.statistics = first.statistics;
     const WeightsTask any;
     if (!outputs.weights.empty()) sample.weights = &any;
+    if (outputs.row_max || outputs.row_sum)
+      true_rows_ = Buffer(static_cast<std::size_t>(2 * total * p.queries) * sizeof(T));
+    sample.is_part = parts_ > 1;
     const std::size_t bytes = kernels_.forward_workspace(sample);
     workers_ = static_cast<int>(std::min<std::int64_t>(p.threads, total * blocks_ * parts_));
     for (int t = 0; t < workers_; ++t) workspaces_.emplace_back(bytes);
@@ -117,6 +121,7 @@ class Forward {
         });
       else run_parts(count);
     }
+    store_true_rows();
   }
 
  private:
@@ -140,6 +145,10 @@ class Forward {
     if (saved_) {
       task.row_max = saved_->max<T>() + row_of(which);
       task.row_sum = saved_->sum<T>() + row_of(which);
+    }
+    if (outputs_.row_max || outputs_.row_sum) {
+      task.true_max = true_rows_.template as<T>() + row_of(which);
+      task.true_sum = task.true_max + p_.batch * p_.heads * p_.queries;
     }
     task.statistics = target.statistics;
     task.weights = target.weights.empty() ? nullptr : target.weights.data();
@@ -166,8 +175,9 @@ class Forward {
       const auto which = static_cast<std::size_t>(item % count);
       Part<T>& part = parts[static_cast<std::size_t>(index)];
       ForwardTask<T> task = make_task(which, item / count, worker);
-      task.key_begin = index * part_keys_;
-      task.key_end = task.key_begin + part_keys_;
+      task.key_begin = index * kKeyPart;
+      task.key_end = task.key_begin + kKeyPart;
+      task.is_part = true;
       const std::int64_t first = static_cast<std::int64_t>(which) * p_.queries;
       std::vector<MatrixRef> out;
       for (std::size_t s = 0; s < part.out.size(); ++s)
@@ -177,38 +187,62 @@ class Forward {
       task.row_sum = part.row_sum.data() + first;
       kernels_.forward(task);
     });
-    for (std::size_t which = 0; which < wave_.size(); ++which)
-      for (std::int64_t i = 0; i < p_.queries; ++i) join(parts, which, i);
+    merge(parts, count);
   }
 
-  // One query's parts: each average weighs what its sum is worth under the common maximum.
-  void join(const std::vector<Part<T>>& parts, std::size_t which, std::int64_t i) const {
-    const auto at = static_cast<std::size_t>(static_cast<std::int64_t>(which) * p_.queries + i);
-    T top = -std::numeric_limits<T>::infinity();
-    for (const Part<T>& part : parts) top = part.row_max[at] > top ? part.row_max[at] : top;
-    std::vector<T> worth;
-    T sum = 0;
-    for (const Part<T>& part : parts) {
-      worth.push_back(part.row_sum[at] == T(0) ? T(0) : part.row_sum[at] * std::exp(part.row_max[at] - top));
-      sum += worth.back();
-    }
-    for (std::size_t s = 0; s < outputs_.out.size(); ++s) {
-      const auto dim = static_cast<std::size_t>(p_.v[s].dim);
-      std::vector<T> line(dim, T(0));
-      for (std::size_t n = 0; n < parts.size(); ++n) {
-        if (worth[n] == T(0)) continue;
-        for (std::size_t d = 0; d < dim; ++d) line[d] += worth[n] / sum * parts[n].out[s][at * dim + d];
+  // The parts of every head in their order, then what a whole row writes.
+  void merge(std::vector<Part<T>>& parts, std::int64_t count) {
+    parallel_for(count, workers_, [&](std::int64_t which, int) {
+      const std::int64_t first = which * p_.queries;
+      Part<T>& total = parts[0];
+      std::vector<T*> to;
+      std::vector<const T*> from(total.out.size());
+      std::vector<std::int64_t> dims;
+      for (std::size_t s = 0; s < total.out.size(); ++s) {
+        to.push_back(total.out[s].data() + first * p_.v[s].dim);
+        dims.push_back(p_.v[s].dim);
       }
-      store_row(line.data(), p_.v[s].dim, targets_[which].out[s], i);
+      // As the first merge with nothing before it: times 1.
+      for (std::size_t n = 1; n < parts.size(); ++n) {
+        for (std::size_t s = 0; s < to.size(); ++s) from[s] = parts[n].out[s].data() + first * dims[s];
+        kernels_.merge_rows({.rows = p_.queries,
+                             .sets = static_cast<int>(to.size()),
+                             .dim = dims.data(),
+                             .total = to.data(),
+                             .part = from.data(),
+                             .total_max = total.row_max.data() + first,
+                             .total_sum = total.row_sum.data() + first,
+                             .part_max = parts[n].row_max.data() + first,
+                             .part_sum = parts[n].row_sum.data() + first});
+      }
+      for (std::int64_t i = 0; i < p_.queries; ++i) write_row(total, static_cast<std::size_t>(which), i);
+    });
+  }
+
+  void write_row(Part<T>& total, std::size_t which, std::int64_t i) const {
+    const auto at = static_cast<std::size_t>(static_cast<std::int64_t>(which) * p_.queries + i);
+    const T max = total.row_max[at], sum = total.row_sum[at];
+    const T factor = sum == T(0) ? T(0) : T(1) / sum;
+    for (std::size_t s = 0; s < outputs_.out.size(); ++s) {
+      T* row = total.out[s].data() + static_cast<std::int64_t>(at) * p_.v[s].dim;
+      for (std::int64_t d = 0; d < p_.v[s].dim; ++d) row[d] *= factor;
+      kernels_.store_row(row, p_.v[s].dim, targets_[which].out[s], i);
     }
     if (saved_) {
-      saved_->max<T>()[row_of(which) + i] = top;
+      saved_->max<T>()[row_of(which) + i] = max;
       saved_->sum<T>()[row_of(which) + i] = sum;
     }
     if (targets_[which].lse.data) {
-      const T lse = sum == T(0) ? -std::numeric_limits<T>::infinity() : top + std::log(sum);
+      const T lse = sum == T(0) ? -std::numeric_limits<T>::infinity() : max + std::log(sum);
       store_row(&lse, 1, targets_[which].lse, i);
     }
+  }
+
+  void store_true_rows() const {
+    const std::int64_t rows = p_.batch * p_.heads * p_.queries;
+    const View* views[] = {&outputs_.row_max, &outputs_.row_sum};
+    for (int n = 0; n < 2; ++n)
+      if (*views[n]) store_array(true_rows_.template as<T>() + n * rows, *views[n]);
   }
 
   const Problem& p_;
@@ -216,7 +250,8 @@ class Forward {
   const Kernels<T>& kernels_;
   HeadWaves<T> heads_;
   Saved::Rows* saved_ = nullptr;
-  std::int64_t task_rows_ = 0, blocks_ = 0, parts_ = 1, part_keys_ = 0;
+  std::int64_t task_rows_ = 0, blocks_ = 0, parts_ = 1;
+  Buffer true_rows_;           // [2][rows]: largest scores and sums under them, where they are wanted
   bool only_weights_ = false;  // then blocks without a row of them have nothing to do
   int workers_ = 1;
   std::vector<Buffer> workspaces_;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/simd/kernels.h"
-#include "backends/cpu/head_waves.h"
-#include "backends/cpu/parallel.h"
 #include "attend/storage.h"
+#include "backends/cpu/buffer.h"
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/simd/kernels.h"
 
 namespace rapt {
 
@@ -15,7 +15,8 @@ template <class T>
 class Sink {
  public:
   // `group`: how many of the problem's heads share one of this array's.
-  Sink(const View& view, std::int64_t group, int threads) : view_(view), threads_(threads) {
+  Sink(const View& view, std::int64_t group, const Kernels<T>& kernels, int threads)
+      : view_(view), kernels_(&kernels), threads_(threads) {
     if (!view) return;
     operand_ = make_operand("attend_backward", "gradient", view);
     operand_.group = group;
@@ -39,7 +40,7 @@ class Sink {
   void finish() {
     if (!wanted() || view_.dtype == dtype_of<T>()) return;
     for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t r, T* row) {
-      active_kernels<T>().store_row(row, operand_.dim, matrix_of(view_, b, h), r);
+      kernels_->store_row(row, operand_.dim, matrix_of(view_, b, h), r);
     });
   }
 
@@ -59,6 +60,7 @@ class Sink {
   }
 
   View view_;
+  const Kernels<T>* kernels_;
   int threads_;
   Operand operand_;
   Buffer copy_;

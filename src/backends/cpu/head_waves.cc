@@ -5,8 +5,9 @@
 #include <cmath>
 #include <string>
 
-#include "backends/cpu/parallel.h"
+#include "attend/host_parameters.h"
 #include "attend/storage.h"
+#include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 
 namespace rapt {
@@ -31,7 +32,10 @@ std::vector<T> padded_copy(const T* w, std::int64_t rows, std::int64_t cols, std
 template <class T>
 HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool backward, bool narrow,
                         std::int64_t more_bytes)
-    : problem_(problem), kernels_(kernels), visibility_(problem) {
+    : problem_(problem),
+      kernels_(kernels),
+      programs_(problem.mechanism->vectorized[static_cast<std::size_t>(problem.isa)]),
+      visibility_(problem) {
   for (const Operand& v : problem.v) value_dims_.push_back(v.dim);
   relative_dim_ = 1;
   for (const ParameterValue& p : problem.parameters)
@@ -39,16 +43,14 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
       has_vectors_ = true;
       relative_dim_ = p.cols;
     }
-  const Isa isa = active_isa();
-  const Programs* programs = problem.mechanism->vectorized[static_cast<std::size_t>(isa)];
-  fast_ = problem.path == Path::automatic && problem.mechanism->fast_limit > 0 && programs != nullptr;
+  fast_ = problem.path == Path::automatic && problem.mechanism->fast_limit > 0 && programs_ != nullptr;
   const bool unit = problem.mechanism->unit_rows;
   if (problem.uses_content) {
     maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);
     maps_k_ = fast_ || unit || problem.find(Role::key_map);
   }
   maps_relative_ = has_vectors_ && problem.find(Role::relative_query_shift);
-  if (narrow && takes_pairs()) pairs_ = active_pairs();
+  if (narrow && takes_pairs()) pairs_ = active_pairs(problem.isa);
   turns_values_ = pairs_ && !backward;
   // Keys and values of a smaller type are read again by every block of queries: with several blocks they are converted once.
   if (!backward && !pairs_ && problem.queries > 2 * kernels.forward_rows) {
@@ -66,7 +68,12 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   // By the shapes alone: which heads are in a wave decides in which order gradients of shared things are added.
   wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
   mapped_ = Buffer(static_cast<std::size_t>(rows * wave_size_) * sizeof(T));
-  relative_indices();
+  for (const ParameterValue& value : problem.parameters) {
+    bool identity = true;
+    for (std::size_t n = 1; n < value.relative_rows.size(); ++n)
+      identity = identity && value.relative_rows[n] == value.relative_rows[n - 1] + 1;
+    identities_.push_back(identity ? 1 : 0);
+  }
 }
 
 template <class T>
@@ -85,45 +92,11 @@ std::int64_t HeadWaves<T>::turned_size(std::size_t set) const {
 template <class T>
 bool HeadWaves<T>::takes_pairs() const {
   const Problem& p = problem_;
-  const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
-  if (!std::is_same_v<T, float> || !programs || programs->template get<T>().raw || !p.uses_content) return false;
+  if (!std::is_same_v<T, float> || !programs_ || programs_->template get<T>().raw || !p.uses_content) return false;
   if (maps_q_ || maps_k_ || p.queries <= 2) return false;
   bool all = p.q.dtype == Dtype::bf16 && p.k.dtype == Dtype::bf16;
   for (const Operand& v : p.v) all = all && v.dtype == Dtype::bf16;
   return all;
-}
-
-// index() is asked once for every offset; the tiles read the answers.
-template <class T>
-void HeadWaves<T>::relative_indices() {
-  const Problem& p = problem_;
-  for (const ParameterValue& value : p.parameters) {
-    std::vector<std::int32_t> index;
-    std::int64_t zero = 0;
-    bool identity = true;
-    if (value.given && (value.spec->role == Role::relative_value || value.spec->role == Role::relative_vector)) {
-      if (!p.mechanism->has_index)
-        throw Error("mechanism " + std::string(p.mechanism->name) + ": it has a relative table but no index()");
-      const Along along = value.spec->along;
-      const std::int64_t before = along == Along::position ? p.queries : p.grid[along == Along::grid_row ? 0 : 1];
-      const std::int64_t after = along == Along::position ? p.keys : before;
-      zero = before - 1;
-      TableShape shape{value.rows, p.queries, p.keys, p.grid, p.settings};
-      index.resize(static_cast<std::size_t>(before + after - 1));
-      for (std::int64_t n = 0; n < before + after - 1; ++n) {
-        const std::int64_t row = p.mechanism->index(p.object, n - zero, shape);
-        if (row < 0 || row >= value.rows)
-          throw Error("mechanism " + std::string(p.mechanism->name) + ": index(" + std::to_string(n - zero) +
-                      ") gave row " + std::to_string(row) + " of '" + std::string(value.spec->name) + "', which has " +
-                      std::to_string(value.rows));
-        index[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(row);
-        identity = identity && row == index[0] + n;
-      }
-    }
-    indices_.push_back(std::move(index));
-    zeros_.push_back(zero);
-    identities_.push_back(identity ? 1 : 0);
-  }
 }
 
 template <class T>
@@ -137,8 +110,7 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.sets = static_cast<int>(p.v.size());
   task.value_dim = value_dims_.data();
   task.pairs = pairs_;
-  const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
-  task.program = &(programs ? *programs : p.mechanism->scalar).template get<T>();
+  task.program = &(programs_ ? *programs_ : p.mechanism->scalar).template get<T>();
   task.object = p.object;
   task.visible_tile = p.mechanism->visible_tile;
   task.settings = p.settings.data();
@@ -151,21 +123,23 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.grid_cols = p.grid[1];
   task.softcap = static_cast<T>(p.softcap);
   if (p.bias) task.bias = p.bias.at(0, 0);
-  task.normalizer = p.normalizer;
+  task.first_key = p.first_key;
+  task.normalizer = &normalizer_program<T>(p.isa, *p.normalizer);
   task.visibility = &visibility_;
-  task.ranges = [](const void* visibility, std::int64_t b, std::int64_t first, int count, std::int64_t* begin,
-                   std::int64_t* end) {
-    static_cast<const Visibility*>(visibility)->ranges(b, first, count, begin, end);
-  };
   for (std::size_t n = 0; n < p.parameters.size(); ++n) {
     const ParameterValue& value = p.parameters[n];
-    if (!value.given || indices_[n].empty()) continue;
+    if (!value.given || value.relative_rows.empty()) continue;
+    if (value.spec->role == Role::relative_output) {
+      task.output_table = {value.template head<T>(0), value.relative_rows.data(), value.relative_zero, value.rows,
+                           nullptr};
+      continue;
+    }
     RelativeTable<T>& table = task.relative[value.first_slot];
     table.role = value.spec->role;
     table.along = value.spec->along;
     table.table = value.template head<T>(0);
-    table.index = indices_[n].data();
-    table.zero = zeros_[n];
+    table.index = value.relative_rows.data();
+    table.zero = value.relative_zero;
     table.rows = value.rows;
     table.identity = identities_[n] != 0;
   }
@@ -179,6 +153,7 @@ void HeadWaves<T>::fill(Head<T>& head) const {
   task = prototype();
   task.b = head.b;
   task.h = head.h;
+  task.query_shift = p.query_shift(head.b);
   const Dtype own = dtype_of<T>();
   task.q = maps_q_ ? MatrixRef{head.mapped_q, own, inner_pad_} : p.q.at(head.b, head.h);
   task.k = maps_k_ ? MatrixRef{head.mapped_k, own, inner_pad_} : p.k.at(head.b, head.h);
@@ -199,7 +174,15 @@ void HeadWaves<T>::fill(Head<T>& head) const {
       for (int s = 0; s < value.spec->slots(); ++s)
         task.values[value.first_slot + s] = value.template head<T>(head.h)[s];
     if (value.spec->role == Role::pair_weight) task.pair_weights = value.template head<T>(head.h);
-    if (!indices_[n].empty()) task.relative[value.first_slot].table = value.template head<T>(head.h);
+    if (value.relative_rows.empty()) continue;
+    if (value.spec->role == Role::relative_output) task.output_table.table = value.template head<T>(head.h);
+    else task.relative[value.first_slot].table = value.template head<T>(head.h);
+  }
+  const bool softmax = p.normalizer->threshold == Threshold::exponential;
+  for (std::size_t n = 0; n < p.normalizer_parameters.size(); ++n) {
+    const ParameterValue& value = p.normalizer_parameters[n];
+    if (softmax) task.sink = value.given ? value.template head<T>(head.h) : nullptr;
+    else task.normalizer_values[n] = static_cast<T>(normalizer_value(p, n, head.h));
   }
 }
 

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "backends/cpu/buffer.h"
-#include "backends/cpu/simd/kernels.h"
 #include "attend/problem.h"
 #include "attend/visibility.h"
+#include "backends/cpu/buffer.h"
+#include "backends/cpu/simd/kernels.h"
 
 namespace rapt {
 
@@ -35,11 +35,9 @@ class HeadWaves {
   bool maps_q() const { return maps_q_; }
   bool maps_k() const { return maps_k_; }
   bool maps_relative() const { return maps_relative_; }
-  bool fast() const { return fast_; }
   std::int64_t inner_pad() const { return inner_pad_; }
   std::int64_t relative_pad() const { return relative_pad_; }
   std::int64_t wave_size() const { return wave_size_; }
-  const std::vector<std::int64_t>& value_dims() const { return value_dims_; }
 
   // The heads first … first+count−1, counted b·heads + h.
   std::vector<Head<T>> prepare(std::int64_t first, std::int64_t count);
@@ -48,7 +46,6 @@ class HeadWaves {
   HeadTask<T> prototype() const;
 
  private:
-  void relative_indices();
   void fill(Head<T>& head) const;
   std::int64_t value_pad(std::size_t set) const;
   std::int64_t turned_size(std::size_t set) const;
@@ -58,11 +55,10 @@ class HeadWaves {
 
   const Problem& problem_;
   const Kernels<T>& kernels_;
+  const Programs* programs_;  // null: the mechanism is not compiled for this SIMD target
   Visibility visibility_;
   std::vector<std::int64_t> value_dims_;
-  std::vector<std::vector<std::int32_t>> indices_;  // one for each parameter
-  std::vector<std::int64_t> zeros_;
-  std::vector<char> identities_;
+  std::vector<char> identities_;  // of each parameter's table: its rows follow each other as offsets do
   bool converts_values_ = false, turns_values_ = false;
   const PairKernels* pairs_ = nullptr;
   bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/simd/kernels.h"
+#include "attend/storage.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/sharing.h"
-#include "attend/storage.h"
+#include "backends/cpu/simd/kernels.h"
 
 namespace rapt {
 
@@ -41,19 +41,20 @@ class ParameterSink {
   Role role() const { return value_.spec->role; }
 
   // What the sums of one head take.
-  static std::int64_t wave_bytes(const Problem& p, const ParameterValue& value) {
+  static std::int64_t wave_bytes(const ParameterValue& value) {
     if (!value.given || is_map(value.spec->role)) return 0;
-    const std::int64_t offsets = p.queries + p.keys - 1;
-    const std::int64_t rows = by_offset(value, offsets) ? offsets : value.rows;
-    const bool vectors = value.spec->role == Role::relative_vector;
+    const auto offsets = static_cast<std::int64_t>(value.relative_rows.size());
+    const std::int64_t rows = by_offset(value) ? offsets : value.rows;
+    const bool vectors = value.spec->role == Role::relative_vector || value.spec->role == Role::relative_output;
     return rows * value.cols * static_cast<std::int64_t>(vectors ? sizeof(T) : sizeof(double));
   }
 
-  void begin_wave(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype, std::int64_t offsets, int workers) {
+  void begin_wave(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype, int workers) {
     if (!adds()) return;
+    const auto offsets = static_cast<std::int64_t>(value_.relative_rows.size());
     owners_.clear();
     for (const Head<T>& head : wave) owners_.push_back(value_.per_head ? head.h : 0);
-    by_offset_ = by_offset(value_, offsets);
+    by_offset_ = by_offset(value_);
     rows_ = by_offset_ ? offsets : value_.rows;
     if (by_offset_) {
       const RelativeTable<T>& relative = prototype.relative[value_.first_slot];
@@ -77,6 +78,12 @@ class ParameterSink {
   // Points a task of head n of the wave at this parameter's gradient.
   void bind(std::size_t n, int worker, HeadTask<T>& head, BackwardTask<T>& task) {
     if (!adds() || role() == Role::value) return;
+    if (role() == Role::relative_output) {
+      const Buffer& part = scratch_[static_cast<std::size_t>(worker)];
+      std::memset(part.template as<char>(), 0, part.size());
+      head.output_table.grad = part.template as<T>();
+      return;
+    }
     RelativeTable<T>& relative = head.relative[std::max(value_.first_slot, 0)];
     if (by_offset_) {
       relative.grad_by_offset = true;
@@ -145,7 +152,7 @@ class ParameterSink {
   }
 
  private:
-  bool is_vectors() const { return role() == Role::relative_vector; }
+  bool is_vectors() const { return role() == Role::relative_vector || role() == Role::relative_output; }
   static bool is_map(Role role) {
     return role == Role::query_map || role == Role::key_map || role == Role::query_shift ||
            role == Role::relative_query_shift;
@@ -161,8 +168,9 @@ class ParameterSink {
   }
 
   // A table as large as all offsets is too large for a copy in every task.
-  static bool by_offset(const ParameterValue& value, std::int64_t offsets) {
+  static bool by_offset(const ParameterValue& value) {
     const bool table = value.spec->role == Role::relative_vector || value.spec->role == Role::relative_value;
+    const auto offsets = static_cast<std::int64_t>(value.relative_rows.size());
     return table && value.spec->along == Along::position && 2 * value.rows > offsets;
   }
 

@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/reference/head.h"
+#include "attend/host_parameters.h"
 #include "attend/storage.h"
+#include "backends/reference/head.h"
 
 namespace rapt {
 namespace reference {
@@ -36,11 +37,19 @@ class GradientSum {
 
 struct Sums {
   Sums(const Problem& problem, const Gradients& wanted)
-      : q(wanted.q), k(wanted.k), v(problem.v.size()), bias(wanted.bias), parameters(problem.parameters.size()) {
+      : q(wanted.q),
+        k(wanted.k),
+        v(problem.v.size()),
+        bias(wanted.bias),
+        parameters(problem.parameters.size()),
+        normalizer(problem.normalizer_parameters.size()) {
     for (std::size_t n = 0; n < v.size() && n < wanted.v.size(); ++n) v[n] = GradientSum(wanted.v[n]);
     for (std::size_t n = 0; n < parameters.size(); ++n)
       for (const NamedGradient& g : wanted.parameters)
         if (g.name == problem.parameters[n].spec->name) parameters[n] = GradientSum(g.value);
+    for (std::size_t n = 0; n < normalizer.size(); ++n)
+      for (const NamedGradient& g : wanted.parameters)
+        if (g.name == problem.normalizer_parameters[n].spec->name) normalizer[n] = GradientSum(g.value);
   }
 
   void store() const {
@@ -49,12 +58,14 @@ struct Sums {
     bias.store();
     for (const GradientSum& g : v) g.store();
     for (const GradientSum& g : parameters) g.store();
+    for (const GradientSum& g : normalizer) g.store();
   }
 
   GradientSum q, k;
   std::vector<GradientSum> v;
   GradientSum bias;
   std::vector<GradientSum> parameters;
+  std::vector<GradientSum> normalizer;
 };
 
 // Everything that one head adds to the sums. Pairs without a gradient are passed over: their q, k or v may be NaN.
@@ -64,10 +75,11 @@ class HeadBackward {
   HeadBackward(const Problem& problem, std::int64_t b, std::int64_t h, Sums& sums)
       : problem_(problem), head_(problem, b, h), sums_(sums) {}
 
-  void run(const std::vector<Operand>& grad_out) {
+  void run(const std::vector<Operand>& grad_out, const Operand& grad_lse) {
     through_values(grad_out);
-    if (problem_.normalizer == Normalizer::argmax) return;
-    through_softmax();
+    through_output_table(grad_out[0]);
+    if (problem_.normalizer->threshold == Threshold::first_largest) return;
+    through_normalizer(grad_lse);
     through_bias_and_softcap();
     through_score();
     dq_scored_ = Matrix<T>(head_.q_scored.rows, head_.q_scored.cols);
@@ -100,17 +112,80 @@ class HeadBackward {
     }
   }
 
-  // dS = P∘(dP − Σ P∘dP)
-  void through_softmax() {
-    for (std::int64_t i = 0; i < problem_.queries; ++i) {
-      T mean = 0;
-      for (std::int64_t j = 0; j < problem_.keys; ++j)
-        if (head_.weights.at(j, i) != T(0)) mean += head_.weights.at(j, i) * pairs_.at(j, i);
-      for (std::int64_t j = 0; j < problem_.keys; ++j) {
+  // out[i] += Σ_j P table[offset]: dP gets dO·table, the table Pᵀ dO.
+  void through_output_table(const Operand& grad_out) {
+    const ParameterValue* p = problem_.find(Role::relative_output);
+    if (p == nullptr) return;
+    const Matrix<T> g = load_matrix<T>(grad_out.at(head_.batch, head_.head), problem_.queries, p->cols);
+    const T* table = p->head<T>(head_.head);
+    std::vector<double> d_table(static_cast<std::size_t>(p->size()));
+    for (std::int64_t j = 0; j < problem_.keys; ++j)
+      for (std::int64_t i = 0; i < problem_.queries; ++i) {
         const T w = head_.weights.at(j, i);
-        pairs_.at(j, i) = w == T(0) ? T(0) : w * (pairs_.at(j, i) - mean);
+        if (w == T(0)) continue;
+        const std::int64_t row = table_row(problem_, *p, head_.batch, i, j) * p->cols;
+        for (std::int64_t d = 0; d < p->cols; ++d) {
+          pairs_.at(j, i) += g.at(i, d) * table[row + d];
+          d_table[static_cast<std::size_t>(row + d)] += static_cast<double>(w * g.at(i, d));
+        }
+      }
+    add_parameter(*p, d_table.data());
+  }
+
+  // dS = u∘(dP − δ). Where weights are normalised, δ = Σ u∘dP / Σ u; a sink counts in Σ u.
+  void through_normalizer(const Operand& grad_lse) {
+    const Threshold threshold = problem_.normalizer->threshold;
+    std::vector<double> d_values(kMaxSlots);
+    for (std::int64_t i = 0; i < problem_.queries; ++i) {
+      T mean = 0, total = 0;
+      for (std::int64_t j = 0; j < problem_.keys; ++j) {
+        const T u = head_.slopes.at(j, i);
+        if (u == T(0)) continue;
+        mean += u * pairs_.at(j, i);
+        total += u;
+      }
+      if (threshold == Threshold::solved) mean = total == T(0) ? T(0) : mean / total;
+      if (threshold == Threshold::none) {
+        mean = 0;
+        add_value_slopes(i, d_values.data());
+      }
+      if (grad_lse) {
+        T grad = 0;
+        load_row(grad_lse.at(head_.batch, head_.head), i, 1, &grad);
+        mean -= grad;
+      }
+      if (threshold == Threshold::exponential) d_values[0] -= static_cast<double>(sink_weight(i) * mean);
+      for (std::int64_t j = 0; j < problem_.keys; ++j) {
+        const T u = head_.slopes.at(j, i);
+        pairs_.at(j, i) = u == T(0) ? T(0) : u * (pairs_.at(j, i) - mean);
       }
     }
+    for (std::size_t n = 0; n < problem_.normalizer_parameters.size(); ++n)
+      if (problem_.normalizer_parameters[n].given) add_normalizer_parameter(n, d_values[n]);
+  }
+
+  T sink_weight(std::int64_t i) const {
+    const ParameterValue& sink = problem_.normalizer_parameters[0];
+    const auto row = static_cast<std::size_t>(i);
+    if (!sink.given || head_.row_sum[row] == T(0)) return 0;
+    return std::exp(sink.head<T>(head_.head)[0] - head_.row_max[row]) / head_.row_sum[row];
+  }
+
+  // ∂loss/∂p[n] = Σ dP · ∂weight/∂p[n].
+  void add_value_slopes(std::int64_t i, double* d_values) const {
+    double p[kMaxSlots] = {};
+    const std::size_t slots = problem_.normalizer_parameters.size();
+    for (std::size_t n = 0; n < slots; ++n) p[n] = normalizer_value(problem_, n, head_.head);
+    for (std::int64_t j = 0; j < problem_.keys; ++j)
+      for (std::size_t n = 0; n < slots && head_.weights.at(j, i) != T(0); ++n)
+        d_values[n] += static_cast<double>(pairs_.at(j, i)) *
+                       problem_.normalizer->scalar.parameter_slope(static_cast<double>(head_.logits.at(j, i)), p,
+                                                                   static_cast<int>(n));
+  }
+
+  void add_normalizer_parameter(std::size_t n, double grad) {
+    GradientSum& sum = sums_.normalizer[n];
+    if (sum) *sum.from(problem_.normalizer_parameters[n].per_head ? head_.head : 0) += grad;
   }
 
   void through_bias_and_softcap() {
@@ -189,7 +264,7 @@ class HeadBackward {
       for (std::int64_t i = 0; i < problem_.queries; ++i) {
         const T g = grad.at(j, i);
         if (g == T(0)) continue;
-        const std::int64_t row = relative.table_row(problem_, i, j);
+        const std::int64_t row = table_row(problem_, p, head_.batch, i, j);
         if (p.spec->role == Role::relative_value) {
           d_table[static_cast<std::size_t>(row)] += static_cast<double>(g);
           continue;
@@ -280,21 +355,21 @@ class HeadBackward {
 };
 
 template <class T>
-void backward(const Problem& problem, const std::vector<Operand>& grad_out, const Gradients& gradients) {
-  Sums sums(problem, gradients);
+void backward(const Problem& problem, const BackwardRequest& request) {
+  Sums sums(problem, request.gradients);
   // One head after the other: whatever is shared is added up in a fixed order.
   for (std::int64_t b = 0; b < problem.batch; ++b)
-    for (std::int64_t h = 0; h < problem.heads; ++h) HeadBackward<T>(problem, b, h, sums).run(grad_out);
+    for (std::int64_t h = 0; h < problem.heads; ++h)
+      HeadBackward<T>(problem, b, h, sums).run(request.grad_out, request.grad_lse);
   sums.store();
 }
 
 }  // namespace
-}  // namespace reference
 
-void reference_backward(const Problem& problem, const std::vector<Operand>&, const std::vector<Operand>& grad_out,
-                        const Gradients& gradients) {
-  if (problem.is_double) reference::backward<double>(problem, grad_out, gradients);
-  else reference::backward<float>(problem, grad_out, gradients);
+void backward(const Problem& problem, const BackwardRequest& request) {
+  if (problem.is_double) backward<double>(problem, request);
+  else backward<float>(problem, request);
 }
 
+}  // namespace reference
 }  // namespace rapt

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/cpu/parallel.h"
 #include "attend/storage.h"
 
 namespace rapt {
@@ -24,13 +23,27 @@ Matrix<T> mix(const Matrix<T>& weights, const Matrix<T>& v) {
   return out;
 }
 
+// A table of vectors by offset: out[i] += Σ_j w[j,i] table[offset].
+template <class T>
+void add_output_table(const Head<T>& head, Matrix<T>& out) {
+  const ParameterValue* p = head.problem.find(Role::relative_output);
+  if (p == nullptr) return;
+  for (std::int64_t j = 0; j < head.weights.rows; ++j)
+    for (std::int64_t i = 0; i < head.weights.cols; ++i) {
+      const T w = head.weights.at(j, i);
+      const T* vector = p->head<T>(head.head) + table_row(head.problem, *p, head.batch, i, j) * p->cols;
+      for (std::int64_t d = 0; d < p->cols && w != T(0); ++d) out.at(i, d) += w * vector[d];
+    }
+}
+
 template <class T>
 void store_out(const Head<T>& head, const Outputs& outputs) {
   const Problem& p = head.problem;
   for (std::size_t set = 0; set < p.v.size() && set < outputs.out.size(); ++set) {
     if (!outputs.out[set]) continue;
     const Matrix<T> v = load_matrix<T>(p.v[set].at(head.batch, head.head), p.keys, p.v[set].dim);
-    const Matrix<T> out = mix(head.weights, v);
+    Matrix<T> out = mix(head.weights, v);
+    add_output_table(head, out);
     const MatrixRef target = matrix_of(outputs.out[set], head.batch, head.head);
     for (std::int64_t i = 0; i < p.queries; ++i) store_row(out.row(i), out.cols, target, i);
   }
@@ -40,12 +53,8 @@ template <class T>
 void store_lse(const Head<T>& head, const Outputs& outputs) {
   if (!outputs.lse) return;
   const MatrixRef target = matrix_of(outputs.lse, head.batch, head.head);
-  for (std::int64_t i = 0; i < head.problem.queries; ++i) {
-    // With nothing visible the maximum is −∞ and the sum 0. Under argmax the sum is 1.
-    const auto n = static_cast<std::size_t>(i);
-    const T lse = head.row_sum[n] == T(0) ? head.row_max[n] : head.row_max[n] + std::log(head.row_sum[n]);
-    store_row(&lse, 1, target, i);
-  }
+  for (std::int64_t i = 0; i < head.problem.queries; ++i)
+    store_row(&head.lse[static_cast<std::size_t>(i)], 1, target, i);
 }
 
 template <class T>
@@ -59,25 +68,22 @@ void store_weights(const Head<T>& head, const Outputs& outputs) {
   }
 }
 
-// Under argmax the tiled path keeps the chosen key in place of the sum, −1 for none: its backward pass reads that.
-template <class T>
-std::vector<T> chosen_keys(const Head<T>& head) {
-  std::vector<T> chosen(static_cast<std::size_t>(head.problem.queries), T(-1));
-  for (std::int64_t j = head.problem.keys - 1; j >= 0; --j)
-    for (std::int64_t i = 0; i < head.problem.queries; ++i) {
-      const T w = head.weights.at(j, i);
-      if (w != T(0)) chosen[static_cast<std::size_t>(i)] = std::isnan(w) ? w : static_cast<T>(j);
-    }
-  return chosen;
-}
-
 template <class T>
 void store_saved(const Head<T>& head, const Outputs& outputs) {
   if (outputs.saved == nullptr) return;
   const std::int64_t first = (head.batch * head.problem.heads + head.head) * head.problem.queries;
-  const std::vector<T> sum = head.problem.normalizer == Normalizer::argmax ? chosen_keys(head) : head.row_sum;
   std::copy(head.row_max.begin(), head.row_max.end(), outputs.saved->rows()->template max<T>() + first);
-  std::copy(sum.begin(), sum.end(), outputs.saved->rows()->template sum<T>() + first);
+  std::copy(head.row_sum.begin(), head.row_sum.end(), outputs.saved->rows()->template sum<T>() + first);
+}
+
+// Partial results: under softmax Saved keeps the largest score and its sum, which these are.
+template <class T>
+void store_partial(const Head<T>& head, const Outputs& outputs) {
+  for (std::int64_t i = 0; i < head.problem.queries; ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    if (outputs.row_max) store_row(&head.row_max[n], 1, matrix_of(outputs.row_max, head.batch, head.head), i);
+    if (outputs.row_sum) store_row(&head.row_sum[n], 1, matrix_of(outputs.row_sum, head.batch, head.head), i);
+  }
 }
 
 // The keys that query i sees, largest score first, the first of equal ones first: so also by weight.
@@ -91,11 +97,21 @@ std::vector<std::int64_t> ranked_keys(const Head<T>& head, std::int64_t i) {
   return keys;
 }
 
+// What the weights of row i sum to.
+template <class T>
+T row_mass(const Head<T>& head, std::int64_t i) {
+  T mass = 0;
+  for (std::int64_t j = 0; j < head.problem.keys; ++j) mass += head.weights.at(j, i);
+  return mass;
+}
+
+// Of a normaliser without a threshold: of its weights over their sum.
 template <class T>
 T entropy(const Head<T>& head, std::int64_t i) {
+  const T mass = head.problem.normalizer->threshold == Threshold::none ? row_mass(head, i) : T(1);
   T sum = 0;
   for (std::int64_t j = 0; j < head.problem.keys; ++j) {
-    const T w = head.weights.at(j, i);
+    const T w = head.weights.at(j, i) / (mass == T(0) ? T(1) : mass);
     if (w != T(0)) sum -= w * std::log(w);
   }
   return sum;
@@ -110,10 +126,12 @@ void spread(const Head<T>& head, std::int64_t i, int axes, std::int64_t grid_col
   };
   std::fill_n(mean, axes, T(0));
   std::fill_n(covariance, axes * axes, T(0));
+  const T mass = row_mass(head, i);
+  const T inverse = mass == T(0) ? T(0) : T(1) / mass;
   for (std::int64_t j = 0; j < head.problem.keys; ++j)
-    for (int a = 0; a < axes; ++a) mean[a] += head.weights.at(j, i) * coordinate(j, a);
+    for (int a = 0; a < axes; ++a) mean[a] += head.weights.at(j, i) * inverse * coordinate(j, a);
   for (std::int64_t j = 0; j < head.problem.keys; ++j) {
-    const T w = head.weights.at(j, i);
+    const T w = head.weights.at(j, i) * inverse;
     if (w == T(0)) continue;
     for (int a = 0; a < axes; ++a)
       for (int b = 0; b < axes; ++b)
@@ -148,24 +166,24 @@ void store_statistics(const Head<T>& head, const Statistics& wanted) {
 
 template <class T>
 void forward(const Problem& problem, const Outputs& outputs) {
-  if (outputs.saved != nullptr)
-    outputs.saved->rows()->resize(problem.batch * problem.heads * problem.queries, problem.is_double);
-  parallel_for(problem.batch * problem.heads, problem.threads, [&](std::int64_t n, int) {
-    const Head<T> head(problem, n / problem.heads, n % problem.heads);
-    store_out(head, outputs);
-    store_lse(head, outputs);
-    store_weights(head, outputs);
-    store_saved(head, outputs);
-    store_statistics(head, outputs.statistics);
-  });
+  for (std::int64_t b = 0; b < problem.batch; ++b)
+    for (std::int64_t h = 0; h < problem.heads; ++h) {
+      const Head<T> head(problem, b, h);
+      store_out(head, outputs);
+      store_lse(head, outputs);
+      store_partial(head, outputs);
+      store_weights(head, outputs);
+      store_saved(head, outputs);
+      store_statistics(head, outputs.statistics);
+    }
 }
 
 }  // namespace
-}  // namespace reference
 
-void reference_forward(const Problem& problem, const Outputs& outputs) {
-  if (problem.is_double) reference::forward<double>(problem, outputs);
-  else reference::forward<float>(problem, outputs);
+void forward(const Problem& problem, const Outputs& outputs) {
+  if (problem.is_double) forward<double>(problem, outputs);
+  else forward<float>(problem, outputs);
 }
 
+}  // namespace reference
 }  // namespace rapt

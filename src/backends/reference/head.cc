@@ -3,13 +3,17 @@
 #include <limits>
 #include <string>
 
-#include "backends/reference/head.h"
+#include "attend/host_parameters.h"
 #include "attend/storage.h"
 #include "attend/visibility.h"
+#include "backends/reference/head.h"
 #include "rapt/error.h"
 
 namespace rapt::reference {
 namespace {
+
+template <class T>
+constexpr T kHidden = -std::numeric_limits<T>::infinity();
 
 // x @ map; without a map x itself.
 template <class T>
@@ -45,36 +49,17 @@ Matrix<T> shifted(Matrix<T> x, const T* shift) {
   return x;
 }
 
-// The rows of the table that the offsets −before … after read.
-std::vector<std::int64_t> table_rows(const Problem& problem, const ParameterValue& p, std::int64_t before,
-                                     std::int64_t after) {
-  const TableShape shape{p.rows, problem.queries, problem.keys, problem.grid, problem.settings};
-  std::vector<std::int64_t> rows;
-  for (std::int64_t offset = -before; offset <= after; ++offset) {
-    rows.push_back(problem.mechanism->index(problem.object, offset, shape));
-    if (rows.back() < 0 || rows.back() >= p.rows)
-      throw Error("attend: index() of " + std::string(problem.mechanism->name) + ": got row " +
-                  std::to_string(rows.back()) + " of " + std::string(p.spec->name) + "; takes 0 to " +
-                  std::to_string(p.rows - 1));
-  }
-  return rows;
-}
-
 template <class T>
-Relative<T> make_relative(const Problem& problem, const ParameterValue& p, const Matrix<T>& q, std::int64_t h) {
+Relative<T> make_relative(const Problem& problem, const ParameterValue& p, const Matrix<T>& q, std::int64_t b,
+                          std::int64_t h) {
   Relative<T> relative;
   relative.slot = p.first_slot;
   relative.parameter = &p;
-  std::int64_t before = problem.queries - 1, after = problem.keys - 1;
-  if (p.spec->along == Along::grid_row) before = after = problem.grid[0] - 1;
-  if (p.spec->along == Along::grid_col) before = after = problem.grid[1] - 1;
-  relative.zero = before;
-  relative.table_rows = table_rows(problem, p, before, after);
   relative.numbers = Matrix<T>(problem.keys, problem.queries);
   const T* table = p.head<T>(h);
   for (std::int64_t j = 0; j < problem.keys; ++j)
     for (std::int64_t i = 0; i < problem.queries; ++i) {
-      const std::int64_t row = relative.table_row(problem, i, j);
+      const std::int64_t row = table_row(problem, p, b, i, j);
       T& number = relative.numbers.at(j, i);
       if (p.spec->role == Role::relative_value) number = table[row];
       else
@@ -100,12 +85,13 @@ Matrix<T> transposed(const Matrix<T>& x) {
   return y;
 }
 
-template <class T>
-std::int64_t Relative<T>::table_row(const Problem& problem, std::int64_t i, std::int64_t j) const {
-  std::int64_t offset = j - i;
-  if (parameter->spec->along == Along::grid_row) offset = j / problem.grid[1] - i / problem.grid[1];
-  if (parameter->spec->along == Along::grid_col) offset = j % problem.grid[1] - i % problem.grid[1];
-  return table_rows[static_cast<std::size_t>(offset + zero)];
+std::int64_t table_row(const Problem& problem, const ParameterValue& p, std::int64_t b, std::int64_t i,
+                       std::int64_t j) {
+  const std::int64_t key = problem.first_key + j, query = problem.first_key + problem.query_shift(b) + i;
+  std::int64_t offset = key - query;
+  if (p.spec->along == Along::grid_row) offset = key / problem.grid[1] - query / problem.grid[1];
+  if (p.spec->along == Along::grid_col) offset = key % problem.grid[1] - query % problem.grid[1];
+  return p.relative_rows[static_cast<std::size_t>(offset + p.relative_zero)];
 }
 
 template <class T>
@@ -145,16 +131,16 @@ void Head<T>::load_slots() {
   for (const ParameterValue& p : problem.parameters) {
     if (!p.given || !p.spec->is_slot()) continue;
     if (p.spec->role == Role::value) std::copy_n(p.head<T>(head), p.size(), values.begin() + p.first_slot);
-    else relative.push_back(make_relative(problem, p, q_relative, head));
+    else relative.push_back(make_relative(problem, p, q_relative, batch, head));
   }
   if (!problem.mechanism->grid) return;
-  for (std::int64_t n = 0; n < std::max(problem.queries, problem.keys); ++n) {
-    const std::int64_t row = n / problem.grid[1];
-    query_row.push_back(static_cast<T>(row));
-    query_col.push_back(static_cast<T>(n % problem.grid[1]));
-  }
-  key_row = query_row;
-  key_col = query_col;
+  const auto place = [&](std::int64_t position, std::vector<T>& rows, std::vector<T>& cols) {
+    rows.push_back(static_cast<T>(position / problem.grid[1]));
+    cols.push_back(static_cast<T>(position % problem.grid[1]));
+  };
+  const std::int64_t first = problem.first_key + problem.query_shift(batch);
+  for (std::int64_t i = 0; i < problem.queries; ++i) place(first + i, query_row, query_col);
+  for (std::int64_t j = 0; j < problem.keys; ++j) place(problem.first_key + j, key_row, key_col);
 }
 
 template <class T>
@@ -179,7 +165,8 @@ ScoreTile<T> Head<T>::score_tile(std::int64_t first, std::int64_t count, Matrix<
   tile.raw = raw.row(first);
   tile.keys = static_cast<int>(count);
   tile.columns = tile.stride = static_cast<int>(problem.queries);
-  tile.first_key = first;
+  tile.first_query = problem.first_key + problem.query_shift(batch);
+  tile.first_key = problem.first_key + first;
   tile.batch = batch;
   tile.head = head;
   tile.queries_total = problem.queries;
@@ -231,7 +218,11 @@ void Head<T>::compute_logits() {
   if (problem.bias) {
     const Matrix<T> bias = load_matrix<T>(problem.bias.at(batch, head), problem.queries, problem.keys);
     for (std::int64_t j = 0; j < problem.keys; ++j)
-      for (std::int64_t i = 0; i < problem.queries; ++i) logits.at(j, i) += bias.at(i, j);
+      for (std::int64_t i = 0; i < problem.queries; ++i) {
+        // −∞ hides the pair, whatever its score is.
+        const bool hidden = bias.at(i, j) == -std::numeric_limits<T>::infinity();
+        logits.at(j, i) = hidden ? bias.at(i, j) : logits.at(j, i) + bias.at(i, j);
+      }
   }
 }
 
@@ -253,45 +244,112 @@ void Head<T>::hide_masked() {
 
 template <class T>
 void Head<T>::normalize() {
-  constexpr T kHidden = -std::numeric_limits<T>::infinity();
   constexpr T kLargest = std::numeric_limits<T>::max();
+  const auto queries = static_cast<std::size_t>(problem.queries);
   weights = Matrix<T>(problem.keys, problem.queries);
-  row_max.assign(static_cast<std::size_t>(problem.queries), kHidden);
-  row_sum.assign(static_cast<std::size_t>(problem.queries), T(0));
+  slopes = Matrix<T>(problem.keys, problem.queries);
+  row_max.assign(queries, kHidden<T>);
+  row_sum.assign(queries, T(0));
+  lse.assign(queries, kHidden<T>);
   // Keys of infinite score share the weight: ∞ − ∞ would be NaN.
   for (T& s : logits.data)
     if (s > kLargest) s = kLargest;
   for (std::int64_t i = 0; i < problem.queries; ++i) {
+    // A NaN is taken and kept: the row is NaN.
     T& max = row_max[static_cast<std::size_t>(i)];
-    T& sum = row_sum[static_cast<std::size_t>(i)];
-    std::int64_t first = -1;  // the first key of largest score
-    for (std::int64_t j = 0; j < problem.keys; ++j) {
-      const T s = logits.at(j, i);
-      if (!(s > max) && !std::isnan(s)) continue;
-      max = s;
-      first = j;
-      if (std::isnan(s)) break;  // and the row is NaN
-    }
-    if (first < 0) continue;
-    for (std::int64_t j = 0; j < problem.keys; ++j) {
-      const T s = logits.at(j, i);
-      if (s == kHidden) continue;
-      T& w = weights.at(j, i);
-      if (problem.normalizer == Normalizer::softmax || std::isnan(max)) w = std::exp(s - max);
-      else w = j == first ? T(1) : T(0);
-      sum += w;
-    }
     for (std::int64_t j = 0; j < problem.keys; ++j)
-      if (weights.at(j, i) != T(0)) weights.at(j, i) /= sum;
+      if (const T s = logits.at(j, i); s > max || std::isnan(s)) {
+        max = s;
+        if (std::isnan(s)) break;
+      }
+    switch (problem.normalizer->threshold) {
+      case Threshold::exponential: softmax(i); break;
+      case Threshold::first_largest: argmax(i); break;
+      default: threshold(i);
+    }
   }
+}
+
+template <class T>
+void Head<T>::softmax(std::int64_t i) {
+  const auto row = static_cast<std::size_t>(i);
+  T& max = row_max[row];
+  T& sum = row_sum[row];
+  if (max == kHidden<T>) return;
+  const ParameterValue& sink = problem.normalizer_parameters[0];
+  if (sink.given && sink.head<T>(head)[0] > max) max = sink.head<T>(head)[0];
+  for (std::int64_t j = 0; j < problem.keys; ++j) {
+    if (logits.at(j, i) == kHidden<T>) continue;
+    weights.at(j, i) = std::exp(logits.at(j, i) - max);
+    sum += weights.at(j, i);
+  }
+  if (sink.given) sum += std::exp(sink.head<T>(head)[0] - max);
+  lse[row] = max + std::log(sum);
+  for (std::int64_t j = 0; j < problem.keys; ++j) {
+    if (weights.at(j, i) != T(0)) weights.at(j, i) /= sum;
+    slopes.at(j, i) = weights.at(j, i);
+  }
+}
+
+template <class T>
+void Head<T>::argmax(std::int64_t i) {
+  const auto row = static_cast<std::size_t>(i);
+  const T max = row_max[row];
+  lse[row] = max;
+  row_sum[row] = T(-1);
+  for (std::int64_t j = problem.keys - 1; j >= 0 && max != kHidden<T>; --j) {
+    const T s = logits.at(j, i);
+    if (std::isnan(max) && s != kHidden<T>) weights.at(j, i) = max;
+    if (std::isnan(max)) row_sum[row] = max;
+    if (s != max) continue;
+    if (row_sum[row] >= T(0)) weights.at(static_cast<std::int64_t>(row_sum[row]), i) = 0;
+    row_sum[row] = static_cast<T>(j);
+    weights.at(j, i) = 1;
+  }
+}
+
+// weight(score − τ): τ = 0, or the one under which the row sums to 1, by bisection in double.
+template <class T>
+void Head<T>::threshold(std::int64_t i) {
+  const NormalizerDefinition& n = *problem.normalizer;
+  const auto row = static_cast<std::size_t>(i);
+  std::vector<double> p(kMaxSlots);
+  for (std::size_t s = 0; s < problem.normalizer_parameters.size(); ++s) p[s] = normalizer_value(problem, s, head);
+  const bool solved = n.threshold == Threshold::solved;
+  const T max = solved ? row_max[row] : T(0);
+  row_max[row] = max;
+  if (max == kHidden<T>) return;
+  const auto sum_at = [&](double tau) {
+    double sum = 0;
+    for (std::int64_t j = 0; j < problem.keys; ++j)
+      if (logits.at(j, i) != kHidden<T>)
+        sum += n.scalar.weight(static_cast<double>(logits.at(j, i) - max) - tau, p.data());
+    return sum;
+  };
+  double low = solved ? -n.reach : 0, high = 0;
+  while (solved && !std::isnan(max)) {
+    const double middle = (low + high) / 2;
+    if (middle <= low || middle >= high) break;
+    (sum_at(middle) >= 1 ? low : high) = middle;
+  }
+  double total = 0;
+  for (std::int64_t j = 0; j < problem.keys; ++j) {
+    const T s = logits.at(j, i);
+    if (s == kHidden<T>) continue;
+    const double x = static_cast<double>(s - max) - low;
+    weights.at(j, i) = std::isnan(x) ? static_cast<T>(x) : static_cast<T>(n.scalar.weight(x, p.data()));
+    if (weights.at(j, i) != T(0)) slopes.at(j, i) = static_cast<T>(n.scalar.slope(x, p.data()));
+    total += static_cast<double>(weights.at(j, i));
+  }
+  row_sum[row] = static_cast<T>(low);
+  if (solved) lse[row] = static_cast<T>(static_cast<double>(max) + low);
+  else if (total != 0) lse[row] = static_cast<T>(std::log(total));
 }
 
 template Matrix<float> load_matrix<float>(const MatrixRef&, std::int64_t, std::int64_t);
 template Matrix<double> load_matrix<double>(const MatrixRef&, std::int64_t, std::int64_t);
 template Matrix<float> transposed<float>(const Matrix<float>&);
 template Matrix<double> transposed<double>(const Matrix<double>&);
-template struct Relative<float>;
-template struct Relative<double>;
 template struct Head<float>;
 template struct Head<double>;
 

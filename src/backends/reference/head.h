@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attend/problem.h"
+#include "attend/backend.h"
 #include "rapt/tile_program.h"
 
 // The naive path: one head at a time, every intermediate stored. It is the definition that the other paths are held to.
@@ -36,11 +36,7 @@ template <class T>
 struct Relative {
   int slot = 0;
   const ParameterValue* parameter = nullptr;
-  std::vector<std::int64_t> table_rows;  // [offsets]
-  std::int64_t zero = 0;                 // where offset 0 stands in table_rows
-  Matrix<T> numbers;                     // [Sk, Sq]
-
-  std::int64_t table_row(const Problem& problem, std::int64_t i, std::int64_t j) const;
+  Matrix<T> numbers;  // [Sk, Sq]
 };
 
 // One batch and head. Matrices of pairs are [Sk, Sq], as tiles are.
@@ -61,7 +57,9 @@ struct Head {
   Matrix<T> scores;  // as the mechanism gives them
   Matrix<T> logits;  // after softcap, bias and masks; −∞: hidden
   Matrix<T> weights;
-  std::vector<T> row_max, row_sum;  // [Sq]
+  Matrix<T> slopes;                 // ∂weight/∂score at the row's threshold
+  std::vector<T> row_max, row_sum;  // [Sq]: what Saved keeps
+  std::vector<T> lse;               // [Sq]
 
   // The pairs of the keys [first, first + count), over matrices of pairs.
   ScoreTile<T> score_tile(std::int64_t first, std::int64_t count, Matrix<T>& pairs) const;
@@ -77,12 +75,21 @@ struct Head {
   void compute_logits();
   void hide_masked();
   void normalize();
+  void softmax(std::int64_t i);
+  void argmax(std::int64_t i);
+  void threshold(std::int64_t i);
 };
+
+// The row of a relative table for query i of this batch and key j.
+std::int64_t table_row(const Problem& problem, const ParameterValue& p, std::int64_t b, std::int64_t i, std::int64_t j);
 
 template <class T>
 Matrix<T> load_matrix(const MatrixRef& source, std::int64_t rows, std::int64_t cols);
 
 template <class T>
 Matrix<T> transposed(const Matrix<T>& x);
+
+void forward(const Problem& problem, const Outputs& outputs);
+void backward(const Problem& problem, const BackwardRequest& request);
 
 }  // namespace rapt::reference

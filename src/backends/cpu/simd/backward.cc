@@ -1,6 +1,7 @@
 #include "backends/cpu/simd/backward_pairs.h"
 #include "backends/cpu/simd/entry.h"
 #include "backends/cpu/simd/flush_tiny.h"
+#include "backends/cpu/simd/output_table.h"
 
 // Gradients from one chunk of keys: every block of queries is scored again from its row sums, tile by tile.
 namespace rapt::RAPT_TARGET {
@@ -23,7 +24,9 @@ class BackwardChunk {
       : task_(task),
         head_(*task.head),
         columns_(columns_for<T>(head_.queries)),
-        scores_(arena, head_, columns_, chunk_keys(head_)) {
+        threshold_(head_.normalizer->threshold),
+        scores_(arena, head_, columns_, chunk_keys(head_)),
+        table_(arena, head_, columns_) {
     const std::int64_t keys = chunk_keys(head_);
     dim_pad_ = scores_.dim_pad();
     keys_ = arena.take<T>(keys * dim_pad_);
@@ -34,7 +37,9 @@ class BackwardChunk {
     if (head_.pairs) pairs_.allocate(arena, head_, columns_, keys, scores_.pair_dim());
     tile_ = arena.take<T>(kTileKeys * columns_);
     grad_tile_ = arena.take<T>(kTileKeys * columns_);
-    for (T** row : {&max_, &inverse_, &delta_}) *row = arena.take<T>(columns_);
+    if (is_program()) slope_tile_ = arena.take<T>(kTileKeys * columns_);
+    if (head_.normalizer->parameter_gradient) kept_ = arena.take<T>(kTileKeys * columns_);
+    for (T** row : {&max_, &second_, &delta_}) *row = arena.take<T>(columns_);
     values_ = arena.take<T*>(head_.sets);
     dv_ = arena.take<T*>(head_.sets);
     grad_rows_ = arena.take<T*>(head_.sets);
@@ -99,16 +104,19 @@ class BackwardChunk {
       load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
       for (std::int64_t n = count * pad; n < columns_ * pad; ++n) grad_rows_[s][n] = 0;
       block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
-      if (!head_.pairs) transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
+      if (!head_.pairs || table_.given())
+        transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
     }
     if (head_.pairs) pairs_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
-    const bool hard = head_.normalizer == Normalizer::argmax;
+    table_.set_gradients(grad_columns_[0]);
     for (int c = 0; c < columns_; ++c) {
       const bool real = c < count;
       // Columns past the last query may score anything: under this maximum it weighs nothing.
       max_[c] = real ? task_.row_max[first + c] : kLargest<T>;
-      const T sum = real ? task_.row_sum[first + c] : T(0);
-      inverse_[c] = hard ? (real ? sum : T(-1)) : (sum == T(0) ? T(0) : T(1) / sum);
+      const T saved = real ? task_.row_sum[first + c] : T(0);
+      second_[c] = saved;
+      if (threshold_ == Threshold::first_largest) second_[c] = real ? saved : T(-1);
+      if (threshold_ == Threshold::exponential) second_[c] = saved == T(0) ? T(0) : T(1) / saved;
       delta_[c] = real && task_.delta ? task_.delta[first + c] : T(0);
     }
     for (std::int64_t n = 0; n < columns_ * dim_pad_; ++n) dq_[n] = 0;
@@ -130,8 +138,12 @@ class BackwardChunk {
       run_tile(j, keys);
     }
     scores_.end_block_backward(dr_);
+    table_.finish_block(grad_rows_[0], value_stride_[0]);
     return true;
   }
+
+  // Weights come from a normaliser's own weight().
+  bool is_program() const { return threshold_ == Threshold::solved || threshold_ == Threshold::none; }
 
   void multiply(const ProductArgs<T>& args) const {
     if (block_finite_) product<T>(args);
@@ -140,28 +152,10 @@ class BackwardChunk {
 
   void run_tile(std::int64_t offset, int keys) {
     const std::int64_t first = task_.first_key + offset;
-    const bool hard = head_.normalizer == Normalizer::argmax;
-    if (hard) {
-      find_strips(true, keys);
-      for (int j = 0; j < keys; ++j)
-        for (int c = 0; c < columns_; ++c) {
-          const T chosen = inverse_[c];
-          tile_[j * columns_ + c] = chosen != chosen ? chosen : T(chosen == static_cast<T>(first + j) ? 1 : 0);
-        }
-    } else {
-      if (task_.dbias && task_.dbias_stride != 0)
-        fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
-                   task_.dbias_stride, scores_.count(), keys);
-      scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pairs_.key_rows(offset));
-      clamp_if_needed(keys);
-      find_strips(head_.pairs || scores_.is_whole(), keys);
-      for (int n = 0; n < strip_count_; ++n) {
-        const Strip& strip = strips_[n];
-        weights_from_scores(tile_ + strip.begin * columns_ + strip.column, strip.end - strip.begin, strip.columns,
-                            columns_, max_ + strip.column, inverse_ + strip.column);
-        scores_.clear_outside(tile_, strip);
-      }
-    }
+    const bool hard = threshold_ == Threshold::first_largest;
+    if (hard) choose(first, keys);
+    else weigh(offset, keys);
+    table_.add_weights(scores_.first_query(), scores_.count(), tile_, first, keys);
     // Where something is not finite, zeros must stay zeros: the careful product does that.
     const bool pairs = head_.pairs && block_finite_;
     if (task_.want_dv && pairs) pairs_.value_gradient(tile_, keys, offset, dv_, value_stride_);
@@ -169,9 +163,60 @@ class BackwardChunk {
     if (!task_.want_score || hard) return;
     if (head_.pairs) pairs_.weight_gradient(keys, offset, grad_tile_);
     else weight_gradient(offset);
+    table_.add_weight_gradients(scores_.first_query(), scores_.count(), first, keys, grad_tile_);
+    if (task_.normalizer_grads && head_.normalizer->parameter_gradient)
+      for (int n = 0; n < strip_count_; ++n) {
+        WeightTile<T> part = weight_tile(strips_[n]);
+        part.tile = kept_ + strips_[n].begin * columns_ + strips_[n].column;
+        part.grad = grad_tile_ + strips_[n].begin * columns_ + strips_[n].column;
+        part.value_grads = task_.normalizer_grads;
+        head_.normalizer->parameter_gradient(part);
+      }
     for (int n = 0; n < strip_count_; ++n) score_gradient(strips_[n]);
     scores_.tile_backward(grad_tile_, task_.dbias, task_.dbias_stride, task_.dbias_first, dr_, task_.value_grads);
     if (head_.content) content_gradient(offset, keys);
+  }
+
+  void choose(std::int64_t first, int keys) {
+    find_strips(true, keys);
+    for (int j = 0; j < keys; ++j)
+      for (int c = 0; c < columns_; ++c) {
+        const T chosen = second_[c];
+        tile_[j * columns_ + c] = chosen != chosen ? chosen : T(chosen == static_cast<T>(first + j) ? 1 : 0);
+      }
+  }
+
+  // Scores again, then weights, and slopes where they are not the weights themselves.
+  void weigh(std::int64_t offset, int keys) {
+    const std::int64_t first = task_.first_key + offset;
+    if (task_.dbias && task_.dbias_stride != 0)
+      fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
+                 task_.dbias_stride, scores_.count(), keys);
+    scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pairs_.key_rows(offset));
+    clamp_if_needed(keys);
+    find_strips(head_.pairs || scores_.is_whole(), keys);
+    if (kept_)
+      for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) kept_[n] = tile_[n];
+    for (int n = 0; n < strip_count_; ++n) {
+      const Strip& strip = strips_[n];
+      if (is_program()) head_.normalizer->weights(weight_tile(strip));
+      else
+        weights_from_scores(tile_ + strip.begin * columns_ + strip.column, strip.end - strip.begin, strip.columns,
+                            columns_, max_ + strip.column, second_ + strip.column);
+      scores_.clear_outside(tile_, strip);
+    }
+  }
+
+  WeightTile<T> weight_tile(const Strip& strip) const {
+    const std::ptrdiff_t at = strip.begin * columns_ + strip.column;
+    return {.tile = tile_ + at,
+            .slopes = slope_tile_ + at,
+            .keys = strip.end - strip.begin,
+            .columns = strip.columns,
+            .stride = columns_,
+            .row_max = max_ + strip.column,
+            .threshold = second_ + strip.column,
+            .values = head_.normalizer_values};
   }
 
   // The parts of the tile that anybody sees: at the edge of a mask strips of columns, each with its own rows.
@@ -220,18 +265,18 @@ class BackwardChunk {
   }
 
   void clamp_if_needed(int keys) {
-    bool huge = false;
+    bool huge = threshold_ == Threshold::none;  // no maximum tells
     for (int c = 0; c < scores_.count(); ++c) huge = huge || max_[c] >= kLargest<T>;
     if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
   }
 
-  // P∘(dP − Δ); a pair without weight has no gradient, whatever its values are.
+  // u∘(dP − δ); a pair without weight has no gradient, whatever its values are. Softmax's slopes are its weights.
   void score_gradient(const Strip& strip) {
     const Tag<T> tag;
     for (int c = strip.column; c < strip.column + strip.columns; c += kLanes<T>) {
       const Vec<T> delta = hn::LoadU(tag, delta_ + c);
       for (int j = strip.begin; j < strip.end; ++j) {
-        const Vec<T> p = hn::LoadU(tag, tile_ + j * columns_ + c);
+        const Vec<T> p = hn::LoadU(tag, (slope_tile_ ? slope_tile_ : tile_) + j * columns_ + c);
         T* g = grad_tile_ + j * columns_ + c;
         const Vec<T> ds = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
         hn::StoreU(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), ds), tag, g);
@@ -308,7 +353,9 @@ class BackwardChunk {
   const BackwardTask<T>& task_;
   const HeadTask<T>& head_;
   const int columns_;
+  const Threshold threshold_;
   Scores<T> scores_;
+  OutputTableGrads<T> table_;
   BackwardPairs<T> pairs_;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
@@ -322,7 +369,9 @@ class BackwardChunk {
   T* tile_ = nullptr;        // weights
   T* grad_tile_ = nullptr;   // their gradients, then the scores'
   T* max_ = nullptr;
-  T* inverse_ = nullptr;  // 1/sum; under argmax the chosen key
+  T* second_ = nullptr;      // 1/sum; under argmax the chosen key; else the threshold
+  T* slope_tile_ = nullptr;  // slopes of the weights, where they are not the weights
+  T* kept_ = nullptr;        // the scores, where a normaliser has parameters
   T* delta_ = nullptr;
   T** values_ = nullptr;
   T** dv_ = nullptr;

@@ -8,5 +8,7 @@ template <class T>
 void fill_forward(Kernels<T>& kernels);
 template <class T>
 void fill_backward(Kernels<T>& kernels);
+template <class T>
+void fill_slope_means(Kernels<T>& kernels);
 
 }  // namespace rapt::RAPT_TARGET

@@ -82,6 +82,19 @@ void few_dots(const FewQueries<T>& queries, const T* key_rows, std::ptrdiff_t ke
   }
 }
 
+// Rows of a matrix as they lie, or converted into the buffer.
+template <class T>
+RAPT_FN const T* rows_at(const MatrixRef& matrix, std::int64_t first, int rows, std::int64_t dim, T* buffer,
+                         std::int64_t buffer_stride, std::ptrdiff_t& stride) {
+  if (matrix.dtype == dtype_of<T>()) {
+    stride = matrix.stride;
+    return static_cast<const T*>(matrix.data) + first * matrix.stride;
+  }
+  stride = buffer_stride;
+  load_rows(matrix, first, rows, dim, buffer, buffer_stride);
+  return buffer;
+}
+
 // One query's scores, [kTileKeys], become weights; −∞ past the keys. Returns what earlier sums are to be multiplied by.
 template <class T>
 T few_weights(T* line, int keys, T slack, T& row_max, T& row_sum) {

@@ -3,8 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cpu/x86/pairs.h"
 #include "attend/problem.h"
+#include "attend/visibility.h"
+#include "backends/cpu/x86/pairs.h"
 #include "rapt/threads.h"
 #include "rapt/tile_program.h"
 
@@ -42,13 +43,50 @@ struct RelativeTable {
   double* value_grad = nullptr;  // relative_value
 };
 
+// A table of vectors that are added to values: the one at index[offset + zero] for a key `offset` after its query.
+template <class T>
+struct OutputTable {
+  const T* table = nullptr;  // [rows][value_dim of set 0]; null: none
+  const std::int32_t* index = nullptr;
+  std::int64_t zero = 0;
+  std::int64_t rows = 0;
+  T* grad = nullptr;  // [rows][value_dim], added to
+};
+
+// The weights of a tile of scores, [keys][stride], by a normaliser's weight(x), x = (score − row_max) − threshold.
+template <class T>
+struct WeightTile {
+  T* tile = nullptr;    // scores; weights in their place
+  T* slopes = nullptr;  // written too, unless null: ∂weight/∂score
+  int keys = 0, columns = 0, stride = 0;
+  const T* row_max = nullptr;    // [columns]
+  const T* threshold = nullptr;  // [columns]
+  const T* values = nullptr;     // p of weight()
+  T* weight_sum = nullptr;       // sum(): [columns], added to, the scores left as they are
+  T* slope_sum = nullptr;
+  const T* grad = nullptr;        // parameter_gradient(): ∂loss/∂weight, [keys][stride]
+  double* value_grads = nullptr;  // [slots], added to
+};
+
+// A normaliser compiled for one number type and one SIMD target.
+template <class T>
+struct NormalizerProgram {
+  Threshold threshold = Threshold::none;
+  T reach = 0;
+  void (*weights)(const WeightTile<T>&) = nullptr;
+  void (*sum)(const WeightTile<T>&) = nullptr;
+  void (*parameter_gradient)(const WeightTile<T>&) = nullptr;  // null: it has no parameters
+};
+
 // Everything about one batch and head that the tiles need.
 template <class T>
 struct HeadTask {
   std::int64_t b = 0, h = 0;
   std::int64_t queries = 0, keys = 0;
-  int dim = 0;           // of the scored rows
-  int relative_dim = 0;  // of relative vectors
+  std::int64_t first_key = 0;    // position of key 0
+  std::int64_t query_shift = 0;  // where query 0 stands, counted from key 0
+  int dim = 0;                   // of the scored rows
+  int relative_dim = 0;          // of relative vectors
   MatrixRef q, q_relative, k;
   int sets = 1;
   const MatrixRef* v = nullptr;  // [sets]
@@ -77,10 +115,11 @@ struct HeadTask {
   MatrixRef bias;  // data null: none
   const std::uint8_t* mask = nullptr;
   std::ptrdiff_t mask_row = 0;
-  Normalizer normalizer = Normalizer::softmax;
-  const void* visibility = nullptr;  // for `ranges`
-  void (*ranges)(const void* visibility, std::int64_t b, std::int64_t first, int count, std::int64_t* begin,
-                 std::int64_t* end) = nullptr;
+  OutputTable<T> output_table;
+  const NormalizerProgram<T>* normalizer = nullptr;
+  T normalizer_values[kMaxSlots] = {};
+  const T* sink = nullptr;  // softmax: one more score of every row; null: none
+  const Visibility* visibility = nullptr;
 };
 
 // Row statistics of one head; null pointers are not wanted. [queries] and what follows.
@@ -108,6 +147,10 @@ struct WeightsTask {
 // Blocks of queries that one task may take, so that keys and values are read from afar once for all of them.
 inline constexpr int kForwardBlocks = 4;
 
+// Softmax over more keys than this is done in parts of so many, which are merged in their order: by the keys' places alone, so that
+// a row has the same bits whoever computes its parts.
+inline constexpr std::int64_t kKeyPart = 1024;
+
 template <class T>
 struct ForwardTask {
   const HeadTask<T>* head = nullptr;
@@ -117,8 +160,11 @@ struct ForwardTask {
   std::int64_t key_end = INT64_MAX;  // keys outside are left to other tasks
   const MatrixRef* out = nullptr;    // [sets]; null: not wanted
   MatrixRef lse;                     // one number a row; data null: not wanted
-  T* row_max = nullptr;              // [queries], or null
+  T* row_max = nullptr;              // [queries], or null: what Saved keeps
   T* row_sum = nullptr;
+  T* true_max = nullptr;  // [queries], or null: the largest score, and the sum of exponentials under it
+  T* true_sum = nullptr;
+  bool is_part = false;  // the keys are some of the row's: out gets sums that are not yet divided
   StatisticsTask<T> statistics;
   const WeightsTask* weights = nullptr;
   char* workspace = nullptr;
@@ -133,7 +179,7 @@ struct BackwardTask {
   const MatrixRef* grad_out = nullptr;  // [sets]
   const T* row_max = nullptr;           // [queries]
   const T* row_sum = nullptr;
-  const T* delta = nullptr;  // [queries]: Σ out∘grad_out
+  const T* delta = nullptr;  // [queries]: what every ∂weight of a row is lowered by
   // Called with the index of each block of queries, in order: before its tiles are computed, around the adding of its
   // part of dq and of tables by offset, and after.
   void* order = nullptr;
@@ -154,7 +200,34 @@ struct BackwardTask {
   void (*finish)(void* order, const T* dk, std::ptrdiff_t dk_stride, T* const* dv,
                  const std::ptrdiff_t* dv_stride) = nullptr;
   double* value_grads = nullptr;        // [kMaxSlots], added to
+  double* normalizer_grads = nullptr;   // [kMaxSlots], added to; null: not wanted
   double* pair_weight_grads = nullptr;  // [dim], added to
+  char* workspace = nullptr;
+};
+
+// total ← total and part under their common maximum.
+template <class T>
+struct MergeRows {
+  std::int64_t rows = 0;
+  int sets = 0;
+  const std::int64_t* dim = nullptr;  // [sets]
+  T* const* total = nullptr;          // [sets]: [rows][dim]
+  const T* const* part = nullptr;
+  T* total_max = nullptr;  // [rows]
+  T* total_sum = nullptr;
+  const T* part_max = nullptr;
+  const T* part_sum = nullptr;
+};
+
+template <class T>
+struct SlopeMeansTask {
+  const HeadTask<T>* head = nullptr;
+  std::int64_t first_query = 0;
+  std::int64_t count = 0;               // at most Kernels::forward_rows
+  const MatrixRef* grad_out = nullptr;  // [sets]
+  const T* row_max = nullptr;           // [queries]
+  const T* row_sum = nullptr;
+  T* delta = nullptr;  // [queries], written
   char* workspace = nullptr;
 };
 
@@ -175,13 +248,20 @@ struct Kernels {
                        T* buffer, T* sums) = nullptr;
   std::size_t (*forward_workspace)(const ForwardTask<T>&) = nullptr;
   void (*forward)(const ForwardTask<T>&) = nullptr;
+  // Adds a part of the keys to the parts before it: rows [rows][dim] of sums with their maxima and sums.
+  void (*merge_rows)(const MergeRows<T>&) = nullptr;
+  // δ of the rows of a block of queries where it is not Σ out∘grad_out: Σ u·∂weight / Σ u, u the slopes.
+  std::size_t (*slope_means_workspace)(const SlopeMeansTask<T>&) = nullptr;
+  void (*slope_means)(const SlopeMeansTask<T>&) = nullptr;
   std::int64_t (*backward_keys)(const HeadTask<T>&) = nullptr;
   std::size_t (*backward_workspace)(const BackwardTask<T>&) = nullptr;
   void (*backward)(const BackwardTask<T>&) = nullptr;
 };
 
-// The table of the active SIMD target.
+// The tables of a SIMD target that this processor runs.
 template <class T>
-const Kernels<T>& active_kernels();
+const Kernels<T>& kernels_for(Isa isa);
+template <class T>
+const NormalizerProgram<T>& normalizer_program(Isa isa, const NormalizerDefinition& normalizer);
 
 }  // namespace rapt

@@ -161,7 +161,7 @@ class RelativeSlot {
   void add_to_table() const {
     for (std::int64_t r = 0; r < block_offsets_; ++r) {
       const std::int64_t offset = block_lowest_ + r;
-      if (offset <= -head_->queries || offset >= head_->keys) continue;  // of padding
+      if (offset < lowest() || offset > highest()) continue;  // of padding
       const std::int64_t row = table_->grad_by_offset ? offset + table_->zero : row_of(offset);
       if (block_sums_ && table_->value_grad) table_->value_grad[row] += block_sums_[r];
       if (!block_grads_ || !table_->grad) continue;
@@ -288,13 +288,17 @@ class RelativeSlot {
     waiting_ = 0;
   }
 
+  // The offsets that a query and a key of this batch may have.
+  std::int64_t lowest() const { return 1 - head_->queries - head_->query_shift; }
+  std::int64_t highest() const { return head_->keys - 1 - head_->query_shift; }
+
   std::int64_t coordinates() const { return table_->along == Along::grid_row ? head_->grid_rows : head_->grid_cols; }
 
   // Offsets past the ends belong to queries or keys that are only padding.
   std::int64_t row_of(std::int64_t offset) const {
     const bool position = table_->along == Along::position;
-    const std::int64_t low = position ? 1 - head_->queries : 1 - coordinates();
-    const std::int64_t high = position ? head_->keys - 1 : coordinates() - 1;
+    const std::int64_t low = position ? lowest() : 1 - coordinates();
+    const std::int64_t high = position ? highest() : coordinates() - 1;
     const std::int64_t inside = offset < low ? low : (offset > high ? high : offset);
     return table_->index[inside + table_->zero];
   }
@@ -315,7 +319,7 @@ class RelativeSlot {
   // The table's rows for these offsets: as they lie, where they follow each other, else copied.
   const T* gather(std::int64_t lowest, int rows) {
     const std::int64_t highest = lowest + rows - 1;
-    if (rows == 1 || (table_->identity && lowest >= 1 - head_->queries && highest <= head_->keys - 1)) {
+    if (rows == 1 || (table_->identity && lowest >= this->lowest() && highest <= this->highest())) {
       source_stride_ = head_->relative_dim;
       return table_->table + row_of(lowest) * head_->relative_dim;
     }

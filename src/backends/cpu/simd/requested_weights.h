@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/cpu/simd/weights.h"
+#include "backends/cpu/simd/key_tiles.h"
 
 // Weights that are asked for. While a block goes through its keys their place holds the scores, so that nothing is computed
 // twice.
@@ -52,6 +52,29 @@ void finish_scores(T* row, std::int64_t kept_until, std::int64_t keys, T row_max
     for (int n = 0; j < kept_until; ++j, ++n) row[j] = line[n];
   }
   for (; j < keys; ++j) row[j] = 0;
+}
+
+// Goes through the tiles once more: make(first_key, keys) turns the scores in tiles.tile() into weights, which are stored.
+// line holds [columns][kTileKeys].
+template <class T, class F>
+void store_weights_again(KeyTiles<T>& tiles, const ForwardTask<T>& task, const WeightsTask& wanted, int columns,
+                         T* line, F&& make) {
+  const WeightRows<T> rows(wanted, task.first_query, task.count);
+  if (rows.begin >= rows.end) return;
+  const auto store = [&](int column, const T* from, std::int64_t first, std::int64_t keys) {
+    MatrixRef to = wanted.out;
+    to.data = static_cast<char*>(to.data) + first * static_cast<std::int64_t>(size_of(to.dtype));
+    store_row(from, keys < kTileKeys ? keys : kTileKeys, to, task.first_query + column - wanted.row_begin);
+  };
+  for (int n = 0; n < kTileKeys; ++n) line[n] = 0;
+  for (int c = rows.begin; c < rows.end; ++c)
+    for (std::int64_t j = 0; j < task.head->keys; j += kTileKeys) store(c, line, j, task.head->keys - j);
+  tiles.restart();
+  tiles.advance(task.key_end, [&](std::int64_t first, int keys) {
+    make(first, keys);
+    transpose(tiles.tile(), columns, keys, columns, line, kTileKeys);
+    for (int c = rows.begin; c < rows.end; ++c) store(c, line + c * kTileKeys, first, keys);
+  });
 }
 
 }  // namespace rapt::RAPT_TARGET

@@ -211,10 +211,18 @@ void transpose(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::
     for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
 }
 
-// dst[c][r] += src[r][c]. Rows of dst may be the same one.
-template <class T>
+struct Add {
+  template <class T>
+  RAPT_FN T operator()(T to, T from) const {
+    if constexpr (std::is_floating_point_v<T>) return to + from;
+    else return hn::Add(to, from);
+  }
+};
+
+// dst[c][r] = join(dst[c][r], src[r][c]), by default their sum. Rows of dst may be the same one.
+template <class T, class Join = Add>
 void transpose_add(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, std::int64_t cols, T* dst,
-                   std::ptrdiff_t dst_stride) {
+                   std::ptrdiff_t dst_stride, Join join = {}) {
   constexpr std::int64_t kBlock = 16 / sizeof(T);
   const Tag<T> tag;
   std::int64_t r = 0;
@@ -226,14 +234,16 @@ void transpose_add(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, s
 #pragma GCC unroll 4
       for (int n = 0; n < kBlock; ++n) {
         T* to = dst + (c + n) * dst_stride + r;
-        hn::StoreU(hn::Add(hn::LoadU(tag, to), columns[n]), tag, to);
+        hn::StoreU(join(hn::LoadU(tag, to), columns[n]), tag, to);
       }
     }
     for (; c < cols; ++c)
-      for (std::int64_t n = r; n < r + kLanes<T>; ++n) dst[c * dst_stride + n] += src[n * src_stride + c];
+      for (std::int64_t n = r; n < r + kLanes<T>; ++n)
+        dst[c * dst_stride + n] = join(dst[c * dst_stride + n], src[n * src_stride + c]);
   }
   for (; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; ++c) dst[c * dst_stride + r] += src[r * src_stride + c];
+    for (std::int64_t c = 0; c < cols; ++c)
+      dst[c * dst_stride + r] = join(dst[c * dst_stride + r], src[r * src_stride + c]);
 }
 
 // Rows that are read soon and lie far away come to the second-level cache meanwhile.

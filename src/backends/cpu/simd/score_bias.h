@@ -5,6 +5,20 @@
 // The bias of a tile. Its rows lie along the keys, the tile's along the queries: they are turned on the way.
 namespace rapt::RAPT_TARGET {
 
+// A bias of −∞ hides the pair, whatever its score is: −∞ + NaN would be NaN.
+struct AddOrHide {
+  template <class T>
+  RAPT_FN T operator()(T score, T bias) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return bias == -kInfinity<T> ? bias : score + bias;
+    } else {
+      const hn::DFromV<T> tag;
+      const auto hidden = hn::Eq(bias, hn::Set(tag, -kInfinity<hn::TFromD<decltype(tag)>>));
+      return hn::IfThenElse(hidden, bias, hn::Add(score, bias));
+    }
+  }
+};
+
 template <class T>
 class ScoreBias {
  public:
@@ -33,7 +47,7 @@ class ScoreBias {
       for (int j = 0; j < keys_; ++j)
         for (int c = 0; c < columns_; c += kLanes<T>) {
           T* s = scores + j * columns_ + c;
-          hn::StoreU(hn::Add(hn::LoadU(tag, s), hn::Set(tag, first[j])), tag, s);
+          hn::StoreU(AddOrHide()(hn::LoadU(tag, s), hn::Set(tag, first[j])), tag, s);
         }
       return;
     }
@@ -42,7 +56,7 @@ class ScoreBias {
       stride = kTileKeys;
       for (int c = 1; c < queries_; ++c) row(c);
     }
-    transpose_add(first, stride, queries_, keys_, scores, columns_);
+    transpose_add(first, stride, queries_, keys_, scores, columns_, AddOrHide());
   }
 
   // dbias [queries][stride] from the tile's first key on, added to.

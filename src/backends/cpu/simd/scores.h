@@ -82,7 +82,7 @@ class Scores {
   void set_visible(std::int64_t first, int count) {
     first_query_ = first;
     count_ = count;
-    head_.ranges(head_.visibility, head_.b, first, count, begin_, end_);
+    head_.visibility->ranges(head_.b, first, count, begin_, end_);
     first_key_ = head_.keys;
     last_key_ = 0;
     full_begin_ = 0;
@@ -99,6 +99,7 @@ class Scores {
       begin_[c] = begin_[count - 1];
       end_[c] = end_[count - 1];
     }
+    position_ = head_.first_key + head_.query_shift + first;
   }
 
   // The rows of the block that set_visible() was called with.
@@ -117,23 +118,32 @@ class Scores {
     }
     if (head_.grid)
       for (int c = 0; c < columns_; ++c) {
-        const std::int64_t i = c < count_ ? first_query_ + c : first_query_ + count_ - 1;
+        const std::int64_t i = position_ + (c < count_ ? c : count_ - 1);
         query_row_[c] = static_cast<T>(i / head_.grid_cols);
         query_col_[c] = static_cast<T>(i % head_.grid_cols);
       }
     for (int s = 0; s < head_.slots; ++s)
-      if (head_.relative[s].table) slots_[s].set_queries(first_query_, r_rows_, r_columns_, query_row_, query_col_);
+      if (head_.relative[s].table)
+        slots_[s].set_queries(first_query_ + head_.query_shift, r_rows_, r_columns_, query_row_, query_col_);
   }
 
   // The keys that any query of the block sees: [first_key, last_key).
   std::int64_t first_key() const { return first_key_; }
   std::int64_t last_key() const { return last_key_; }
 
-  Visible visible(std::int64_t first, int keys) const {
+  // Asked before each tile; where its own hook shows all of it, hiding is skipped.
+  Visible visible(std::int64_t first, int keys) {
+    visible_ = Visible::some;
     if (first >= last_key_ || first + keys <= first_key_) return Visible::none;
     if (!head_.visible_tile) return Visible::some;
-    return head_.visible_tile(head_.object,
-                              {first_query_, first_query_ + count_ - 1, first, first + keys - 1, head_.b, head_.h});
+    return visible_ = head_.visible_tile(head_.object, {position_, position_ + count_ - 1, head_.first_key + first,
+                                                        head_.first_key + first + keys - 1, head_.b, head_.h});
+  }
+
+  // The tile that strips are asked of; tile() sets it too.
+  void set_tile(std::int64_t first, int keys) {
+    tile_first_ = first;
+    tile_keys_ = keys;
   }
 
   // Every query sees the whole tile.
@@ -334,8 +344,8 @@ class Scores {
     tile.keys = tile_keys_;
     tile.columns = columns_;
     tile.stride = columns_;
-    tile.first_query = first_query_;
-    tile.first_key = tile_first_;
+    tile.first_query = position_;
+    tile.first_key = head_.first_key + tile_first_;
     tile.batch = head_.b;
     tile.head = head_.h;
     tile.queries_total = head_.queries;
@@ -346,7 +356,7 @@ class Scores {
     if (head_.grid && grid_first_ != tile_first_) {
       grid_first_ = tile_first_;
       for (int j = 0; j < kTileKeys; ++j) {
-        const std::int64_t key = tile_first_ + j < head_.keys ? tile_first_ + j : head_.keys - 1;
+        const std::int64_t key = head_.first_key + (tile_first_ + j < head_.keys ? tile_first_ + j : head_.keys - 1);
         key_row_index_[j] = static_cast<std::int32_t>(key / head_.grid_cols);
         key_col_index_[j] = static_cast<std::int32_t>(key % head_.grid_cols);
         key_row_[j] = static_cast<T>(key_row_index_[j]);
@@ -383,7 +393,7 @@ class Scores {
   }
 
   void hide(T* scores) {
-    if (head_.program->hide) head_.program->hide(score_tile(scores));
+    if (head_.program->hide && visible_ != Visible::all) head_.program->hide(score_tile(scores));
     if (head_.mask)
       for (int c = 0; c < count_; ++c) {
         const std::uint8_t* row = head_.mask + (first_query_ + c) * head_.mask_row + tile_first_;
@@ -416,11 +426,13 @@ class Scores {
   const int columns_;
   std::int64_t dim_pad_ = 0, relative_pad_ = 0;
   std::int64_t first_query_ = -1;
+  std::int64_t position_ = 0;  // of the block's first query
   int count_ = 0;
   std::int64_t first_key_ = 0, last_key_ = 0;   // some query sees them
   std::int64_t full_begin_ = 0, full_end_ = 0;  // every query sees them
   std::int64_t tile_first_ = 0;
   int tile_keys_ = 0;
+  Visible visible_ = Visible::some;
   std::int64_t grid_first_ = -1;
   T* q_rows_ = nullptr;     // [columns][dim_pad]
   T* q_columns_ = nullptr;  // [dim][columns]

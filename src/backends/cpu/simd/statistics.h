@@ -23,6 +23,7 @@ class RowStatistics {
     if (task.top_k > 0) {
       top_scores_ = arena.take<T>(static_cast<std::int64_t>(task.top_k) * columns_);
       top_keys_ = arena.take<std::int64_t>(static_cast<std::int64_t>(task.top_k) * columns_);
+      top_weights_ = arena.take<T>(static_cast<std::int64_t>(task.top_k) * columns_);
       threshold_ = arena.take<T>(columns_);
     }
   }
@@ -61,20 +62,45 @@ class RowStatistics {
       move_origin(c, mass);
     }
     accumulate(scores, weights, keys, new_max);
-    if (task_.top_k > 0) find_top(first, scores, keys);
+    if (task_.top_k > 0) find_top(first, scores, nullptr, keys);
   }
 
-  void finish(std::int64_t first_query, int count, const T* row_max, const T* row_sum, bool hard) {
+  // The same where weights are final: nothing made before has to be rescaled. `mass`: their sum before this tile.
+  void add_weights(std::int64_t first, int keys, const T* scores, T* weights, const T* mass) {
+    if (!task_.any()) return;
+    find_best(scores, keys);
+    for (int j = 0; j < keys; ++j) place_of(first + j, key_row_[j], key_col_[j]);
+    for (int c = 0; c < columns_; ++c) {
+      if (best_place_[c] < T(0)) continue;
+      best_key_[c] = first + static_cast<std::int64_t>(best_place_[c]);
+      move_origin(c, mass[c]);
+    }
+    accumulate(nullptr, weights, keys, nullptr);
+    if (task_.top_k > 0) find_top(first, scores, weights, keys);
+    final_ = true;
+  }
+
+  // Sums made under another maximum than this one, which they are to be multiplied by `factor` for.
+  void rescale(const T* factor, const T* mass, const T* old_max, const T* new_max) {
+    if (!task_.any()) return;
+    for (int c = 0; c < columns_; ++c) {
+      for (T* sum : sums_) sum[c] *= factor[c];
+      if (mass[c] != T(0)) sums_[kEntropy][c] += (old_max[c] - new_max[c]) * mass[c];
+    }
+  }
+
+  // Weights are exp(score − row_max)/row_sum, or final. `mass` is what those of a row sum to, times row_sum.
+  void finish(std::int64_t first_query, int count, const T* row_max, const T* row_sum, const T* mass, bool hard) {
     if (!task_.any()) return;
     const bool grid = task_.grid_cols > 0;
     for (int c = 0; c < count; ++c) {
       const std::int64_t i = first_query + c;
       const T sum = row_sum[c];
-      const bool empty = sum == T(0);
-      const T inverse = empty ? T(0) : T(1) / sum;
+      const bool empty = mass[c] == T(0);
+      const T inverse = empty ? T(0) : T(1) / mass[c];
       if (task_.entropy) {
         // Rounding may leave a tiny negative number where one key has all the weight.
-        const T h = empty || hard ? T(0) : std::log(sum) - sums_[kEntropy][c] * inverse;
+        const T h = empty || hard ? T(0) : (std::log(sum) * mass[c] - sums_[kEntropy][c]) / sum;
         task_.entropy[i] = h < T(0) ? T(0) : h;
       }
       if (task_.argmax) task_.argmax[i] = best_key_[c];
@@ -111,7 +137,9 @@ class RowStatistics {
         const std::int64_t slot = static_cast<std::int64_t>(c) * task_.top_k + n;
         const std::int64_t key = top_keys_[slot];
         T weight = 0;
-        if (key >= 0) weight = hard ? (n == 0 ? T(1) : T(0)) : std::exp(top_scores_[slot] - row_max[c]) * inverse;
+        if (key >= 0 && hard) weight = n == 0 ? T(1) : T(0);
+        else if (key >= 0 && final_) weight = top_weights_[slot];
+        else if (key >= 0 && !empty) weight = std::exp(top_scores_[slot] - row_max[c]) / sum;
         if (task_.top_indices) task_.top_indices[i * task_.top_k + n] = key;
         if (task_.top_weights) task_.top_weights[i * task_.top_k + n] = weight;
       }
@@ -163,7 +191,7 @@ class RowStatistics {
     const bool moments = task_.position || task_.covariance;
     const bool grid = task_.grid_cols > 0;
     for (int c = 0; c < columns_; c += kLanes<T>) {
-      const Vec<T> shift = shift_of<T>(hn::LoadU(tag, row_max + c));
+      const Vec<T> shift = row_max ? shift_of<T>(hn::LoadU(tag, row_max + c)) : hn::Zero(tag);
       const Vec<T> row0 = hn::LoadU(tag, origin_row_ + c);
       const Vec<T> col0 = hn::LoadU(tag, origin_col_ + c);
       Vec<T> sum[kSums];
@@ -171,8 +199,8 @@ class RowStatistics {
       for (int j = 0; j < keys; ++j) {
         const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(j) * columns_ + c;
         const Vec<T> w = hn::LoadU(tag, weights + at);
-        const Vec<T> x = hn::Sub(hn::LoadU(tag, scores + at), shift);
         const auto nothing = hn::Eq(w, hn::Zero(tag));  // 0 · −∞
+        const Vec<T> x = scores ? hn::Sub(hn::LoadU(tag, scores + at), shift) : log(Lane<T>(w)).v;
         sum[kEntropy] = hn::Add(sum[kEntropy], hn::IfThenZeroElse(nothing, hn::Mul(w, x)));
         if (!moments) continue;
         const Vec<T> dc = hn::Sub(hn::Set(tag, key_col_[j]), col0);
@@ -190,26 +218,29 @@ class RowStatistics {
     }
   }
 
-  void find_top(std::int64_t first, const T* scores, int keys) {
+  void find_top(std::int64_t first, const T* scores, const T* weights, int keys) {
     const Tag<T> tag;
     for (int j = 0; j < keys; ++j)
       for (int c = 0; c < columns_; c += kLanes<T>) {
         const T* s = scores + static_cast<std::ptrdiff_t>(j) * columns_ + c;
         if (hn::AllFalse(tag, hn::Gt(hn::LoadU(tag, s), hn::LoadU(tag, threshold_ + c)))) continue;
         for (int l = 0; l < kLanes<T>; ++l)
-          if (s[l] > threshold_[c + l]) insert_top(c + l, s[l], first + j);
+          if (s[l] > threshold_[c + l]) insert_top(c + l, s[l], weights ? weights[s - scores + l] : T(0), first + j);
       }
   }
 
-  void insert_top(int c, T score, std::int64_t key) {
+  void insert_top(int c, T score, T weight, std::int64_t key) {
     T* scores = top_scores_ + static_cast<std::ptrdiff_t>(c) * task_.top_k;
+    T* weights = top_weights_ + static_cast<std::ptrdiff_t>(c) * task_.top_k;
     std::int64_t* keys = top_keys_ + static_cast<std::ptrdiff_t>(c) * task_.top_k;
     int n = task_.top_k - 1;
     for (; n > 0 && scores[n - 1] < score; --n) {
       scores[n] = scores[n - 1];
+      weights[n] = weights[n - 1];
       keys[n] = keys[n - 1];
     }
     scores[n] = score;
+    weights[n] = weight;
     keys[n] = key;
     threshold_[c] = scores[task_.top_k - 1];
   }
@@ -226,6 +257,8 @@ class RowStatistics {
   T* key_col_ = nullptr;
   T* top_scores_ = nullptr;
   std::int64_t* top_keys_ = nullptr;
+  T* top_weights_ = nullptr;
+  bool final_ = false;
   T* threshold_ = nullptr;
 };
 

@@ -128,8 +128,8 @@ std::atomic<const PairKernels*>& chosen() {
 
 }  // namespace
 
-const PairKernels* active_pairs() {
-  return active_isa() == Isa::avx512 ? chosen().load(std::memory_order_relaxed) : nullptr;
+const PairKernels* active_pairs(Isa isa) {
+  return isa == Isa::avx512 ? chosen().load(std::memory_order_relaxed) : nullptr;
 }
 
 void set_active_pairs(const PairKernels* kernels) { chosen().store(kernels, std::memory_order_relaxed); }
@@ -141,7 +141,7 @@ const PairChoices& available_pairs() {
   return none;
 }
 
-const PairKernels* active_pairs() { return nullptr; }
+const PairKernels* active_pairs(Isa) { return nullptr; }
 
 void set_active_pairs(const PairKernels*) {}
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "rapt/threads.h"
+
 // Products of bf16 numbers, two at a time, summed in f32: instructions that newer processors have beside their SIMD target.
 namespace rapt {
 
@@ -58,7 +60,7 @@ struct PairChoices {
 const PairChoices& available_pairs();
 
 // The kernels in use: the fastest ones under the newest SIMD target, null under others.
-const PairKernels* active_pairs();
+const PairKernels* active_pairs(Isa isa);
 // For tests and measurements; null: none.
 void set_active_pairs(const PairKernels* kernels);
 

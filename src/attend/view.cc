@@ -50,6 +50,10 @@ std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
+std::string to_string(const Device& device) {
+  return device.kind == Device::Kind::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
+}
+
 std::int64_t element_count(const Shape& shape) {
   check_sizes(shape);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;

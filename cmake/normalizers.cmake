@@ -1,0 +1,23 @@
+# Reads src/normalizers/registry.txt and writes what follows from it into the build tree.
+rapt_read_registry(normalizer rapt_normalizers)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/normalizers/registry.txt")
+
+set(normalizer_names "")
+set(normalizer_includes "")
+set(normalizer_entries "")
+set(normalizer_programs "")
+foreach(name IN LISTS rapt_normalizers)
+  rapt_struct_name("${name}" struct)
+  set(source "${rapt_generated}/normalizers/${name}.cc")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/normalizer.cc.in" "${source}" @ONLY)
+  list(APPEND rapt_program_sources "${source}")
+  string(APPEND normalizer_names " ${name},")
+  string(APPEND normalizer_includes "#include \"normalizers/${name}.h\"\n")
+  string(APPEND normalizer_entries "      make_definition<normalizers::${struct}>(\"${name}\"),\n")
+  string(APPEND normalizer_programs " X(${name})")
+endforeach()
+
+configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/normalizers.h.in" "${rapt_generated}/include/rapt/normalizers.h" @ONLY)
+configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/normalizer_registry.cc.in" "${rapt_generated}/normalizer_registry.cc" @ONLY)
+configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/normalizer_list.h.in" "${rapt_generated}/private/normalizers/list.h" @ONLY)
+list(APPEND rapt_registry_source "${rapt_generated}/normalizer_registry.cc")

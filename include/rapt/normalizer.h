@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "rapt/mechanism.h"
+#include "rapt/normalizers.h"
+
+namespace rapt {
+
+// What `rapt list` and a caller may know of a normaliser: how a row of scores becomes weights.
+struct NormalizerInfo {
+  std::string_view name;
+  std::string_view formula;
+  std::span<const ParameterSpec> parameters;
+};
+
+// Every normaliser of src/normalizers/registry.txt, in that order.
+std::span<const NormalizerInfo> all_normalizers();
+
+const NormalizerInfo& info_of(Normalizer normalizer);
+
+// Throws rapt::Error, naming the known ones, when there is none of that name.
+Normalizer normalizer(std::string_view name);
+
+}  // namespace rapt

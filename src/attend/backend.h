@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attend/problem.h"
+
+namespace rapt {
+
+// The arguments of a backward call, checked.
+struct BackwardRequest {
+  std::vector<Operand> out;
+  std::vector<Operand> grad_out;
+  Operand grad_lse;                    // data null: none
+  const Saved::Rows* saved = nullptr;  // null: to be computed again
+  Gradients gradients;
+};
+
+// One way to compute a problem. attend() asks each in turn, and the first that takes the call computes it.
+struct Backend {
+  const char* name;
+  // False: `why` says in a sentence what keeps it from taking the call.
+  bool (*takes)(const Problem& problem, std::string& why);
+  // The problem is theirs to complete, by the numbers of parameters for one. Outputs and gradients are checked.
+  void (*forward)(Problem& problem, const Outputs& outputs);
+  void (*backward)(Problem& problem, const BackwardRequest& request);
+};
+
+// In the order in which they are asked.
+std::span<const Backend* const> backends();
+
+// The one that takes the problem; throws rapt::Error with every backend's reason where there is none.
+const Backend& backend_for(const char* operation, const Problem& problem);
+
+}  // namespace rapt

@@ -1,0 +1,30 @@
+#include "attend/relative_rows.h"
+
+#include <algorithm>
+#include <string>
+
+#include "rapt/error.h"
+
+namespace rapt {
+
+void find_relative_rows(const char* operation, const Problem& problem, ParameterValue& value) {
+  if (!value.given || !is_table(value.spec->role) || problem.is_empty() || problem.keys == 0) return;
+  const Along along = value.spec->along;
+  const std::int64_t side = along == Along::position ? 0 : problem.grid[along == Along::grid_row ? 0 : 1];
+  const std::int64_t lowest = along == Along::position ? 1 - problem.queries - problem.highest_shift() : 1 - side;
+  const std::int64_t highest = along == Along::position ? problem.keys - 1 - problem.lowest_shift() : side - 1;
+  const TableShape shape{value.rows, problem.queries, problem.keys, problem.grid, problem.settings};
+  value.relative_zero = -lowest;
+  value.relative_rows.resize(static_cast<std::size_t>(highest - lowest + 1));
+  for (std::int64_t offset = lowest; offset <= highest; ++offset) {
+    const std::int64_t row = problem.mechanism->index(problem.object, offset, shape);
+    if (row < 0 || row >= value.rows)
+      throw Error(std::string(operation) + ": score " + std::string(problem.mechanism->name) + ": parameter '" +
+                  std::string(value.spec->name) + "': expected rows for the offsets " + std::to_string(lowest) +
+                  " to " + std::to_string(highest) + " of a key from a query, got " + std::to_string(value.rows) +
+                  " rows, of which offset " + std::to_string(offset) + " reads row " + std::to_string(row));
+    value.relative_rows[static_cast<std::size_t>(offset - lowest)] = static_cast<std::int32_t>(row);
+  }
+}
+
+}  // namespace rapt

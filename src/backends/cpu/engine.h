@@ -1,0 +1,17 @@
+#pragma once
+
+#include "attend/backend.h"
+
+// The ways in which the CPU backend computes a problem. Parameters are read, outputs and gradients checked.
+namespace rapt {
+
+// Tile by tile: every problem.
+void tiled_forward(const Problem& problem, const Outputs& outputs);
+void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
+
+// A row pass and a column pass: where the score factorises over the grid's rows and columns.
+bool can_factorize(const Problem& problem);
+void factorized_forward(const Problem& problem, const Outputs& outputs);
+void factorized_backward(const Problem& problem, const std::vector<Operand>& grad_out, const Gradients& gradients);
+
+}  // namespace rapt

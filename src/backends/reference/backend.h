@@ -1,0 +1,10 @@
+#pragma once
+
+#include "attend/backend.h"
+
+namespace rapt {
+
+// The naive path, which stores every matrix: what the others are held to.
+const Backend& reference_backend();
+
+}  // namespace rapt

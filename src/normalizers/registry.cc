@@ -1,0 +1,30 @@
+#include <string>
+#include <vector>
+
+#include "attend/normalizer_definition.h"
+#include "rapt/error.h"
+
+namespace rapt {
+
+std::span<const NormalizerInfo> all_normalizers() {
+  static const auto infos = [] {
+    std::vector<NormalizerInfo> list;
+    for (const NormalizerDefinition& definition : normalizer_definitions()) list.push_back(definition.info);
+    return list;
+  }();
+  return infos;
+}
+
+const NormalizerInfo& info_of(Normalizer normalizer) { return definition_of(normalizer).info; }
+
+Normalizer normalizer(std::string_view name) {
+  std::string known;
+  const auto definitions = normalizer_definitions();
+  for (std::size_t n = 0; n < definitions.size(); ++n) {
+    if (definitions[n].info.name == name) return static_cast<Normalizer>(n);
+    known.append(known.empty() ? "" : ", ").append(definitions[n].info.name);
+  }
+  throw Error("normalizer: expected one of " + known + ", got '" + std::string(name) + "'");
+}
+
+}  // namespace rapt
