@@ -5,8 +5,9 @@
 #include <cmath>
 #include <string>
 
-#include "backends/cpu/parallel.h"
 #include "attend/storage.h"
+#include "backends/cpu/parallel.h"
+#include "mechanisms/objects.h"
 #include "rapt/error.h"
 
 namespace rapt {
@@ -40,9 +41,9 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
       relative_dim_ = p.cols;
     }
   const Isa isa = active_isa();
-  const Programs* programs = problem.mechanism->vectorized[static_cast<std::size_t>(isa)];
-  fast_ = problem.path == Path::automatic && problem.mechanism->fast_limit > 0 && programs != nullptr;
-  const bool unit = problem.mechanism->unit_rows;
+  const Programs* programs = programs_for(*problem.mechanism, isa);
+  fast_ = problem.path == Path::automatic && problem.mechanism->definition().fast_limit > 0 && programs != nullptr;
+  const bool unit = problem.mechanism->unit_rows();
   if (problem.uses_content) {
     maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);
     maps_k_ = fast_ || unit || problem.find(Role::key_map);
@@ -85,7 +86,7 @@ std::int64_t HeadWaves<T>::turned_size(std::size_t set) const {
 template <class T>
 bool HeadWaves<T>::takes_pairs() const {
   const Problem& p = problem_;
-  const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
+  const Programs* programs = programs_for(*p.mechanism, active_isa());
   if (!std::is_same_v<T, float> || !programs || programs->template get<T>().raw || !p.uses_content) return false;
   if (maps_q_ || maps_k_ || p.queries <= 2) return false;
   bool all = p.q.dtype == Dtype::bf16 && p.k.dtype == Dtype::bf16;
@@ -102,8 +103,8 @@ void HeadWaves<T>::relative_indices() {
     std::int64_t zero = 0;
     bool identity = true;
     if (value.given && (value.spec->role == Role::relative_value || value.spec->role == Role::relative_vector)) {
-      if (!p.mechanism->has_index)
-        throw Error("mechanism " + std::string(p.mechanism->name) + ": it has a relative table but no index()");
+      if (!p.mechanism->definition().has_index)
+        throw Error("mechanism " + std::string(p.mechanism->name()) + ": it has a relative table but no index()");
       const Along along = value.spec->along;
       const std::int64_t before = along == Along::position ? p.queries : p.grid[along == Along::grid_row ? 0 : 1];
       const std::int64_t after = along == Along::position ? p.keys : before;
@@ -111,9 +112,9 @@ void HeadWaves<T>::relative_indices() {
       TableShape shape{value.rows, p.queries, p.keys, p.grid, p.settings};
       index.resize(static_cast<std::size_t>(before + after - 1));
       for (std::int64_t n = 0; n < before + after - 1; ++n) {
-        const std::int64_t row = p.mechanism->index(p.object, n - zero, shape);
+        const std::int64_t row = p.mechanism->definition().index(p.object, n - zero, shape);
         if (row < 0 || row >= value.rows)
-          throw Error("mechanism " + std::string(p.mechanism->name) + ": index(" + std::to_string(n - zero) +
+          throw Error("mechanism " + std::string(p.mechanism->name()) + ": index(" + std::to_string(n - zero) +
                       ") gave row " + std::to_string(row) + " of '" + std::string(value.spec->name) + "', which has " +
                       std::to_string(value.rows));
         index[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(row);
@@ -137,16 +138,16 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.sets = static_cast<int>(p.v.size());
   task.value_dim = value_dims_.data();
   task.pairs = pairs_;
-  const Programs* programs = p.mechanism->vectorized[static_cast<std::size_t>(active_isa())];
-  task.program = &(programs ? *programs : p.mechanism->scalar).template get<T>();
+  const Programs* programs = programs_for(*p.mechanism, active_isa());
+  task.program = &(programs ? *programs : p.mechanism->definition().scalar).template get<T>();
   task.object = p.object;
-  task.visible_tile = p.mechanism->visible_tile;
+  task.visible_tile = p.mechanism->definition().visible_tile;
   task.settings = p.settings.data();
   task.settings_count = static_cast<int>(p.settings.size());
   task.content = p.uses_content;
   task.scale = static_cast<T>(p.scale);
-  task.slots = p.mechanism->slots;
-  task.grid = p.mechanism->grid;
+  task.slots = p.mechanism->definition().slots;
+  task.grid = p.mechanism->grid();
   task.grid_rows = p.grid[0];
   task.grid_cols = p.grid[1];
   task.softcap = static_cast<T>(p.softcap);
@@ -246,7 +247,7 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
   } else {
     kernels_.load_rows(source, first, rows, dim, to, inner_pad_);
   }
-  if (p.mechanism->unit_rows)
+  if (p.mechanism->unit_rows())
     for (std::int64_t r = 0; r < rows; ++r) {
       T* row = to + r * inner_pad_;
       double square = 0;
@@ -264,7 +265,7 @@ template <class T>
 void HeadWaves<T>::prepare_fast(std::vector<Head<T>>& heads) const {
   const std::int64_t q_count = problem_.queries * inner_pad_;
   const std::int64_t k_count = problem_.keys * inner_pad_;
-  const T limit = static_cast<T>(problem_.mechanism->fast_limit);
+  const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
   parallel_for(static_cast<std::int64_t>(heads.size()), problem_.threads, [&](std::int64_t n, int) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
     const auto inside = [&](const T* values, std::int64_t count) {

@@ -3,9 +3,9 @@
 #include <limits>
 #include <string>
 
-#include "backends/reference/head.h"
 #include "attend/storage.h"
 #include "attend/visibility.h"
+#include "backends/reference/head.h"
 #include "rapt/error.h"
 
 namespace rapt::reference {
@@ -51,9 +51,9 @@ std::vector<std::int64_t> table_rows(const Problem& problem, const ParameterValu
   const TableShape shape{p.rows, problem.queries, problem.keys, problem.grid, problem.settings};
   std::vector<std::int64_t> rows;
   for (std::int64_t offset = -before; offset <= after; ++offset) {
-    rows.push_back(problem.mechanism->index(problem.object, offset, shape));
+    rows.push_back(problem.mechanism->definition().index(problem.object, offset, shape));
     if (rows.back() < 0 || rows.back() >= p.rows)
-      throw Error("attend: index() of " + std::string(problem.mechanism->name) + ": got row " +
+      throw Error("attend: index() of " + std::string(problem.mechanism->name()) + ": got row " +
                   std::to_string(rows.back()) + " of " + std::string(p.spec->name) + "; takes 0 to " +
                   std::to_string(p.rows - 1));
   }
@@ -110,7 +110,7 @@ std::int64_t Relative<T>::table_row(const Problem& problem, std::int64_t i, std:
 
 template <class T>
 Head<T>::Head(const Problem& p, std::int64_t b, std::int64_t h)
-    : problem(p), program(p.mechanism->scalar.get<T>()), batch(b), head(h) {
+    : problem(p), program(p.mechanism->definition().scalar.get<T>()), batch(b), head(h) {
   load_rows();
   load_slots();
   raw = Matrix<T>(p.keys, p.queries);
@@ -133,21 +133,21 @@ void Head<T>::load_rows() {
   k.given = load_matrix<T>(problem.k.at(batch, head), problem.keys, problem.key_dim);
   q.mapped = apply_map(q.given, problem.find(Role::query_map), head);
   k.mapped = apply_map(k.given, problem.find(Role::key_map), head);
-  q.unit = problem.mechanism->unit_rows ? unit_rows(q.mapped) : q.mapped;
-  k.unit = problem.mechanism->unit_rows ? unit_rows(k.mapped) : k.mapped;
+  q.unit = problem.mechanism->unit_rows() ? unit_rows(q.mapped) : q.mapped;
+  k.unit = problem.mechanism->unit_rows() ? unit_rows(k.mapped) : k.mapped;
   q_scored = shifted(q.unit, parameter(Role::query_shift));
   q_relative = shifted(q.given, parameter(Role::relative_query_shift));
 }
 
 template <class T>
 void Head<T>::load_slots() {
-  values.assign(static_cast<std::size_t>(problem.mechanism->slots), T(0));
+  values.assign(static_cast<std::size_t>(problem.mechanism->definition().slots), T(0));
   for (const ParameterValue& p : problem.parameters) {
     if (!p.given || !p.spec->is_slot()) continue;
     if (p.spec->role == Role::value) std::copy_n(p.head<T>(head), p.size(), values.begin() + p.first_slot);
     else relative.push_back(make_relative(problem, p, q_relative, head));
   }
-  if (!problem.mechanism->grid) return;
+  if (!problem.mechanism->grid()) return;
   for (std::int64_t n = 0; n < std::max(problem.queries, problem.keys); ++n) {
     const std::int64_t row = n / problem.grid[1];
     query_row.push_back(static_cast<T>(row));
@@ -191,7 +191,7 @@ ScoreTile<T> Head<T>::score_tile(std::int64_t first, std::int64_t count, Matrix<
     tile.relative[r.slot].base = r.numbers.row(first);
     tile.relative[r.slot].stride = problem.queries;
   }
-  if (problem.mechanism->grid) {
+  if (problem.mechanism->grid()) {
     tile.query_row = query_row.data();
     tile.query_col = query_col.data();
     tile.key_row = key_row.data() + first;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attend/problem.h"
-#include "rapt/tile_program.h"
+#include "rapt/tiles.h"
 
 // The naive path: one head at a time, every intermediate stored. It is the definition that the other paths are held to.
 namespace rapt::reference {
