@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "rapt/tile_program.h"
+#include "rapt/tiles.h"
 
 namespace rapt::bench {
 namespace {
@@ -30,7 +30,7 @@ NaiveRow::NaiveRow(const Workload& workload, std::int64_t batch, std::int64_t he
       head_(head) {
   for (std::int64_t j = 0; j < problem_.keys; ++j) {
     std::vector<double> row = map(row_of(problem_.k, batch, head, j), problem_.key_dim, Role::key_map);
-    if (problem_.mechanism->unit_rows) make_unit(row);
+    if (problem_.mechanism->unit_rows()) make_unit(row);
     keys_.insert(keys_.end(), row.begin(), row.end());
   }
 }
@@ -57,12 +57,12 @@ std::vector<double> NaiveRow::query(std::int64_t i) const {
 
 std::vector<double> NaiveRow::raw_scores(const std::vector<double>& given) const {
   std::vector<double> scored = map(given.data(), problem_.query_dim, Role::query_map);
-  if (problem_.mechanism->unit_rows) make_unit(scored);
+  if (problem_.mechanism->unit_rows()) make_unit(scored);
   if (const double* shift = parameter(Role::query_shift))
     for (std::size_t d = 0; d < scored.size(); ++d) scored[d] += shift[d];
   std::vector<double> scores(static_cast<std::size_t>(problem_.keys));
   if (!problem_.uses_content) return scores;
-  const TileProgram<double>& program = problem_.mechanism->scalar.f64;
+  const TileProgram<double>& program = problem_.mechanism->definition().scalar.f64;
   if (program.raw == nullptr) {
     for (std::size_t j = 0; j < scores.size(); ++j)
       for (std::size_t d = 0; d < scored.size(); ++d) scores[j] += scored[d] * keys_[j * scored.size() + d];
@@ -93,7 +93,8 @@ std::vector<double> NaiveRow::relative_numbers(const ParameterValue& p, std::int
     std::int64_t offset = j - i;
     if (p.spec->along == Along::grid_row) offset = j / width - i / width;
     if (p.spec->along == Along::grid_col) offset = j % width - i % width;
-    const double* entry = p.head<double>(head_) + problem_.mechanism->index(problem_.object, offset, shape) * p.cols;
+    const double* entry =
+        p.head<double>(head_) + problem_.mechanism->definition().index(problem_.object, offset, shape) * p.cols;
     double number = p.spec->role == Role::relative_value ? *entry : 0;
     if (p.spec->role == Role::relative_vector)
       for (std::int64_t d = 0; d < p.cols; ++d) number += given[static_cast<std::size_t>(d)] * entry[d];
@@ -129,22 +130,22 @@ void NaiveRow::apply_score(std::int64_t i, const std::vector<double>& given, std
   }
   tile.values = values.data();
   std::vector<double> rows, cols;
-  for (std::int64_t j = 0; problem_.mechanism->grid && j < problem_.keys; ++j) {
+  for (std::int64_t j = 0; problem_.mechanism->grid() && j < problem_.keys; ++j) {
     rows.push_back(static_cast<double>(j / problem_.grid[1]));
     cols.push_back(static_cast<double>(j % problem_.grid[1]));
   }
-  if (problem_.mechanism->grid) {
+  if (problem_.mechanism->grid()) {
     tile.query_row = rows.data() + i;
     tile.query_col = cols.data() + i;
     tile.key_row = rows.data();
     tile.key_col = cols.data();
   }
-  problem_.mechanism->scalar.f64.score(tile);
+  problem_.mechanism->definition().scalar.f64.score(tile);
 }
 
 std::vector<double> NaiveRow::logits(std::int64_t i, const std::vector<double>& given) const {
   std::vector<double> scores = raw_scores(given);
-  if (problem_.mechanism->scalar.f64.score != nullptr) apply_score(i, given, scores);
+  if (problem_.mechanism->definition().scalar.f64.score != nullptr) apply_score(i, given, scores);
   else
     for (double& s : scores) s *= problem_.scale;
   const Spec& spec = workload_.spec;

@@ -133,7 +133,7 @@ std::optional<double> naive_seconds(Row row, const Plan& plan) {
 
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
-  for (const MechanismInfo* info : all_mechanisms()) names.emplace_back(info->name);
+  for (const MechanismInfo* info : all_mechanisms()) names.emplace_back(info->name());
   for (const Variant& variant : variants()) names.emplace_back(variant.name);
   return names;
 }
@@ -151,10 +151,10 @@ std::vector<Row> rows_of(const Plan& plan) {
   };
   std::vector<Row> rows;
   for (const MechanismInfo* info : all_mechanisms()) {
-    if (!wanted(info->name)) continue;
+    if (!wanted(info->name())) continue;
     Spec spec;
-    spec.name = spec.mechanism = info->name;
-    add_rows(rows, spec, mechanism_shapes(info->name), true, nullptr, plan);
+    spec.name = spec.mechanism = info->name();
+    add_rows(rows, spec, mechanism_shapes(info->name()), true, nullptr, plan);
   }
   for (const Variant& variant : variants()) {
     if (!wanted(variant.name)) continue;

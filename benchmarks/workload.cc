@@ -120,7 +120,7 @@ ElementType Workload::number_type() const { return spec.dtype == Dtype::f64 ? El
 
 void Workload::add_parameters() {
   Random random(2);
-  for (const ParameterSpec& p : rapt::mechanism(spec.mechanism).parameters) {
+  for (const ParameterSpec& p : rapt::mechanism(spec.mechanism).parameters()) {
     std::vector<std::int64_t> shape;
     if (p.heads != Heads::shared) shape.push_back(spec.sizes.heads);
     for (const int size : p.sizes)
@@ -186,7 +186,7 @@ AttendOptions Workload::options(Path path) const {
   AttendOptions options;
   options.score.mechanism = &rapt::mechanism(spec.mechanism);
   for (const Parameter& p : parameters) options.score.parameters.push_back({p.name, p.value.view()});
-  if (options.score.mechanism->grid) options.score.grid = grid_of(spec.sizes.keys);
+  if (options.score.mechanism->grid()) options.score.grid = grid_of(spec.sizes.keys);
   options.softcap = spec.softcap;
   if (bias) options.bias = bias.view();
   options.mask.causal = spec.causal;

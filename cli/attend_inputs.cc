@@ -193,7 +193,7 @@ void AttendInputs::read_mask(const AttendArguments& arguments) {
 }
 
 void AttendInputs::read_grid(const AttendArguments& arguments) {
-  const bool mechanism_grid = score.mechanism->grid;
+  const bool mechanism_grid = score.mechanism->grid();
   if (!arguments.grid.empty()) {
     const std::string takes = "ROWS,COLS whose product is the number of keys, " + std::to_string(sizes.keys);
     const auto given = parse_integers(argument("--grid"), arguments.grid, takes, 2);
@@ -210,7 +210,7 @@ void AttendInputs::read_grid(const AttendArguments& arguments) {
     grid = score.grid;
   }
   if (mechanism_grid && grid[0] < 1)
-    throw Error("attend: --param grid is missing; " + std::string(score.mechanism->name) + " takes grid=rows,cols");
+    throw Error("attend: --param grid is missing; " + std::string(score.mechanism->name()) + " takes grid=rows,cols");
 }
 
 Inputs AttendInputs::views() const {

@@ -62,7 +62,7 @@ class Job {
       value.reshape(shape);
       result.arrays.push_back({name, std::move(value)});
     }
-    result.mechanism = inputs_.score.mechanism->name;
+    result.mechanism = inputs_.score.mechanism->name();
     result.normalizer = arguments_.normalize;
     result.dtype = inputs_.dtype;
     result.threads = inputs_.options.threads > 0 ? inputs_.options.threads : default_threads();

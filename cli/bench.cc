@@ -237,12 +237,12 @@ std::vector<bench::Spec> mechanism_specs(const BenchArguments& arguments, const 
                                          const bench::Sizes& sizes) {
   std::vector<std::string> names(arguments.names.begin() + 1, arguments.names.end());
   if (names.empty())
-    for (const MechanismInfo* info : all_mechanisms()) names.emplace_back(info->name);
+    for (const MechanismInfo* info : all_mechanisms()) names.emplace_back(info->name());
   std::vector<bench::Spec> specs;
   for (const std::string& name : names)
     for (const bench::Sizes& shape : plan.shapes.empty() ? std::vector{sizes} : plan.shapes) {
       bench::Spec spec;
-      spec.name = spec.mechanism = mechanism(name).name;
+      spec.name = spec.mechanism = mechanism(name).name();
       spec.sizes = shape;
       if (plan.dtype) spec.dtype = *plan.dtype;
       specs.push_back(spec);

@@ -64,23 +64,23 @@ std::string number_text(double value) {
 
 Json parameters_json(const MechanismInfo& info) {
   Json list = Json::array();
-  for (const ParameterSpec& spec : info.parameters)
+  for (const ParameterSpec& spec : info.parameters())
     list.push_back(
         {{"name", spec.name}, {"shape", shape_text(spec)}, {"required", spec.required}, {"about", role_text(spec)}});
-  if (info.grid)
+  if (info.grid())
     list.push_back({{"name", "grid"}, {"shape", "rows,cols"}, {"required", true}, {"about", "how the positions lie"}});
   return list;
 }
 
 Json settings_json(const MechanismInfo& info) {
   Json list = Json::array();
-  for (const SettingSpec& spec : info.settings)
+  for (const SettingSpec& spec : info.settings())
     list.push_back({{"name", spec.name}, {"default", spec.value}, {"low", spec.low}, {"high", spec.high}});
   return list;
 }
 
 bool is_relative(const MechanismInfo& info) {
-  return std::find(kRelative.begin(), kRelative.end(), info.name) != kRelative.end();
+  return std::find(kRelative.begin(), kRelative.end(), info.name()) != kRelative.end();
 }
 
 Json items_json(std::span<const Item> items) {
@@ -104,8 +104,8 @@ Json all_json() {
     for (const tasks::TaskInfo& task : family.tasks)
       all["tasks"].push_back({{"name", task.name}, {"about", task.about}});
   for (const MechanismInfo* info : all_mechanisms()) {
-    const Json entry{{"name", info->name},
-                     {"formula", info->formula},
+    const Json entry{{"name", info->name()},
+                     {"formula", info->formula()},
                      {"parameters", parameters_json(*info)},
                      {"settings", settings_json(*info)}};
     all["mechanisms"].push_back(entry);
@@ -121,11 +121,11 @@ void print_mechanisms() {
   for (const MechanismInfo* info : all_mechanisms()) {
     std::string takes;
     const auto add = [&takes](const std::string& text) { takes += (takes.empty() ? "" : ", ") + text; };
-    for (const ParameterSpec& spec : info->parameters)
+    for (const ParameterSpec& spec : info->parameters())
       add(std::string(spec.name) + (spec.required ? "" : "*") + " " + shape_text(spec));
-    if (info->grid) add("grid=rows,cols");
-    for (const SettingSpec& spec : info->settings) add(std::string(spec.name) + "=" + number_text(spec.value));
-    rows.push_back({std::string(info->name), std::string(info->formula), takes});
+    if (info->grid()) add("grid=rows,cols");
+    for (const SettingSpec& spec : info->settings()) add(std::string(spec.name) + "=" + number_text(spec.value));
+    rows.push_back({std::string(info->name()), std::string(info->formula()), takes});
   }
   std::cout << format_table(rows) << "\n";
 }
@@ -133,8 +133,8 @@ void print_mechanisms() {
 void print_parameters() {
   Table rows{{"parameter", "of", "what it is"}};
   for (const MechanismInfo* info : all_mechanisms())
-    for (const ParameterSpec& spec : info->parameters)
-      rows.push_back({std::string(spec.name) + " " + shape_text(spec), std::string(info->name), role_text(spec)});
+    for (const ParameterSpec& spec : info->parameters())
+      rows.push_back({std::string(spec.name) + " " + shape_text(spec), std::string(info->name()), role_text(spec)});
   std::cout << format_table(rows) << "\n";
 }
 
@@ -151,7 +151,7 @@ void print_tables() {
   print_items("mask", kMasks);
   std::string names;
   for (const MechanismInfo* info : all_mechanisms())
-    if (is_relative(*info)) names += (names.empty() ? "" : ", ") + std::string(info->name);
+    if (is_relative(*info)) names += (names.empty() ? "" : ", ") + std::string(info->name());
   std::cout << "encodings, as mechanisms: " << names << "\n\n";
   Table positions{{"encoding of a Transformer", "formula", "option"}};
   for (const auto& [name, formula] : kPositions)

@@ -46,12 +46,12 @@ class ParameterReader {
     result_.mechanism = &mechanism_;
     for (const std::string& assignment : assignments) take(assignment);
     find_inner();
-    for (const ParameterSpec& spec : mechanism_.parameters) {
+    for (const ParameterSpec& spec : mechanism_.parameters()) {
       const auto found = given_.find(std::string(spec.name));
       if (found != given_.end()) add(spec, found->second);
       else if (spec.required)
         throw Error(operation_ + ": --param " + std::string(spec.name) + " is missing; " +
-                    std::string(mechanism_.name) + " takes " + expected(spec));
+                    std::string(mechanism_.name()) + " takes " + expected(spec));
     }
     return std::move(result_);
   }
@@ -62,22 +62,22 @@ class ParameterReader {
   void take(const std::string& assignment) {
     auto [name, value] = parse_assignment(operation_ + ": --param", assignment);
     // The name that the formula gives the setting.
-    if (mechanism_.name == "learned_2d" && name == "c") name = "content";
+    if (mechanism_.name() == "learned_2d" && name == "c") name = "content";
     if (!seen_.insert({name, true}).second) throw Error(argument(name) + " is given twice");
-    if (mechanism_.grid && name == "grid") return take_grid(value);
-    for (const SettingSpec& spec : mechanism_.settings)
+    if (mechanism_.grid() && name == "grid") return take_grid(value);
+    for (const SettingSpec& spec : mechanism_.settings())
       if (name == spec.name) return take_setting(spec, value);
-    for (const ParameterSpec& spec : mechanism_.parameters)
+    for (const ParameterSpec& spec : mechanism_.parameters())
       if (name == spec.name) return take_array(spec, value);
-    throw Error(argument(name) + " is unknown; " + std::string(mechanism_.name) + " takes " + known_names());
+    throw Error(argument(name) + " is unknown; " + std::string(mechanism_.name()) + " takes " + known_names());
   }
 
   std::string known_names() const {
     std::string names;
     const auto add_name = [&names](std::string_view name) { names += (names.empty() ? "" : ", ") + std::string(name); };
-    for (const ParameterSpec& spec : mechanism_.parameters) add_name(spec.name);
-    for (const SettingSpec& spec : mechanism_.settings) add_name(spec.name);
-    if (mechanism_.grid) add_name("grid");
+    for (const ParameterSpec& spec : mechanism_.parameters()) add_name(spec.name);
+    for (const SettingSpec& spec : mechanism_.settings()) add_name(spec.name);
+    if (mechanism_.grid()) add_name("grid");
     return names.empty() ? "no parameters" : names;
   }
 
@@ -120,7 +120,7 @@ class ParameterReader {
 
   // The length that query_map and key_map lead to: of an array that has it, or of the rows that no map changes.
   void find_inner() {
-    for (const ParameterSpec& spec : mechanism_.parameters) {
+    for (const ParameterSpec& spec : mechanism_.parameters()) {
       const auto found = given_.find(std::string(spec.name));
       if (found == given_.end() || !found->second.array) continue;
       const std::vector<std::int64_t>& shape = found->second.array->shape();
@@ -130,7 +130,7 @@ class ParameterReader {
         if (const std::int64_t size = shape[static_cast<std::size_t>(place)]; size > 0) inner_ = size;
       }
     }
-    for (const ParameterSpec& spec : mechanism_.parameters) {
+    for (const ParameterSpec& spec : mechanism_.parameters()) {
       const bool is_map = spec.role == Role::query_map || spec.role == Role::key_map;
       if (is_map && spec.sizes[1] == kInner && !given_.contains(std::string(spec.name)) && !inner_)
         inner_ = spec.role == Role::query_map ? sizes_.query_dim : sizes_.key_dim;

@@ -41,12 +41,12 @@ foreach(name IN LISTS rapt_mechanisms)
   endforeach()
   string(APPEND registry_includes "#include \"mechanisms/${name}.h\"\n")
   string(APPEND registry_programs "const Programs& programs_${name}();\n")
-  string(APPEND registry_entries "      make_entry<mechanisms::${struct}>(builtin::${name}()),\n")
+  string(APPEND registry_entries "      builtin::${name}().definition().entry,\n")
   string(APPEND builtin_declarations "const MechanismInfo& ${name}();\n")
   string(APPEND registry_definitions "const MechanismInfo& ${name}() {
-  static const MechanismInfo info = make_info<mechanisms::${struct}>(\"${name}\", {${slots}
+  static const Registered<mechanisms::${struct}> registered(\"${name}\", {${slots}
   });
-  return info;
+  return registered.info;
 }
 
 ")

@@ -24,7 +24,8 @@ struct FormulaMechanism {
 
 template <class M>
 const MechanismInfo& custom_info() {
-  static const MechanismInfo info = make_mechanism<M>("custom");
+  static const MechanismDefinition definition = make_definition<M>("custom");
+  static const MechanismInfo info(definition);
   return info;
 }
 
@@ -38,7 +39,7 @@ Score make_score(M mechanism) {
 
 }  // namespace detail
 
-// A mechanism of the caller's own: a struct of hooks (see mechanism.h), or a generic lambda of the raw score and the pair:
+// A mechanism of the caller's own: a struct of hooks (see hooks.h), or a generic lambda of the raw score and the pair:
 //   custom([](auto raw, const auto& at) { return raw * at.scale - 0.1f * rapt::abs(at.offset()); })
 // Products and softmax run on the library's SIMD kernels; the hooks run as this program compiled them.
 template <class M>

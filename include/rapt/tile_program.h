@@ -3,152 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
-#include "rapt/mechanism.h"
+#include "rapt/tiles.h"
 
-// Runs a mechanism's hooks over one tile of scores. Tiles are stored keys × queries, so that the queries lie in the
-// lanes of vectors and everything along a row of weights is vertical.
+// Runs a mechanism's hooks over one tile of scores.
 namespace rapt {
 
-// How a lane type is loaded, stored and summed. Plain numbers are lane types of one lane; SIMD types specialise this.
-template <class V>
-struct Lanes {
-  using Scalar = V;
-  static constexpr int count = 1;
-  RAPT_FN static V load(const V* p) { return *p; }
-  RAPT_FN static void store(V v, V* p) { *p = v; }
-  RAPT_FN static V iota(V start) { return start; }
-  RAPT_FN static V sum(V v) { return v; }
-};
-
-// One slot's numbers for every pair of a tile: row(j)[column].
-template <class T>
-struct RelativeRows {
-  const T* base = nullptr;
-  T* grad = nullptr;
-  std::ptrdiff_t stride = 0;
-  const std::int32_t* coordinate = nullptr;  // of each key; null: the key's place in the tile
-
-  RAPT_FN std::ptrdiff_t at(int key) const { return (coordinate ? coordinate[key] : key) * stride; }
-};
-
-template <class T>
-struct ScoreTile {
-  const void* object = nullptr;
-  T* scores = nullptr;     // [keys][stride]; forward: raw → score; backward: ∂score → ∂raw
-  const T* raw = nullptr;  // backward: the raw scores
-  int keys = 0;
-  int columns = 0;  // queries, padded to a multiple of every lane count
-  int stride = 0;
-  std::int64_t first_query = 0;
-  std::int64_t first_key = 0;
-  std::int64_t batch = 0;
-  std::int64_t head = 0;
-  std::int64_t queries_total = 0;
-  std::int64_t keys_total = 0;
-  T scale = 1;
-  std::span<const double> settings;
-  const T* values = nullptr;            // [slots]: this head's numbers where the role is value
-  RelativeRows<T> relative[kMaxSlots];  // the other slots
-  double* value_grads = nullptr;        // [slots], added to
-  const T* query_row = nullptr;         // [columns], grid coordinates
-  const T* query_col = nullptr;
-  const T* key_row = nullptr;  // [keys]
-  const T* key_col = nullptr;
-};
-
-// Raw scores by pair(): queries transposed [dim][stride], keys [keys][key_stride].
-template <class T>
-struct PairTile {
-  const void* object = nullptr;
-  const T* queries = nullptr;
-  const T* key_rows = nullptr;
-  const T* weights = nullptr;      // [dim], or null: all 1
-  T* scores = nullptr;             // [keys][stride], written
-  const T* grad = nullptr;         // [keys][stride]
-  T* grad_queries = nullptr;       // [dim][stride], added to
-  T* grad_keys = nullptr;          // [keys][grad_key_stride], added to
-  double* grad_weights = nullptr;  // [dim], added to; may be null
-  int dim = 0;
-  int keys = 0;
-  int columns = 0;
-  int stride = 0;
-  std::ptrdiff_t key_stride = 0;
-  std::ptrdiff_t grad_key_stride = 0;
-};
-
 namespace detail {
-
-template <class M> concept HasParameters = requires { M::parameters; };
-template <class M> concept HasSettings = requires { M::settings; };
-template <class M> concept HasForm = requires(const M& m, const double* p) { m.template form<double>(p); };
-template <class M> concept HasScore = requires(const M& m, float x, const float* p, const At<float>& at) {
-  m.score(x, p, at);
-};
-template <class M> concept HasPair = requires(const M& m, float x) { m.pair(x, x, x); };
-template <class M> concept HasVisible = requires(const M& m, const At<float>& at) { m.visible(at); };
-template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
-template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };
-template <class M> concept HasUsesContent = requires(const M& m, std::span<const double> s) { m.uses_content(s); };
-
-template <class M>
-constexpr int slot_count() {
-  int count = 0;
-  if constexpr (HasParameters<M>)
-    for (const ParameterSpec& p : M::parameters) count += p.slots();
-  return count;
-}
-
-template <class M>
-constexpr bool slot_is_relative(int slot) {
-  if constexpr (HasParameters<M>)
-    for (const ParameterSpec& p : M::parameters) {
-      if (slot < p.slots()) return p.role != Role::value;
-      slot -= p.slots();
-    }
-  return false;
-}
-
-// Whether the declared parameters are ones that the engine can serve.
-template <class M>
-constexpr bool well_declared() {
-  bool grid = false;
-  if constexpr (requires { M::grid; }) grid = M::grid;
-  if constexpr (HasParameters<M>) {
-    int seen[16] = {};
-    for (const ParameterSpec& p : M::parameters) {
-      if (p.role == Role::value && (p.sizes[0] < 0 || p.sizes[1] < 0)) return false;  // p[n] needs fixed places
-      if (p.along != Along::position && !grid) return false;
-      const bool table = is_table(p.role);
-      if (table && !HasIndex<M>) return false;
-      if (!table && p.role != Role::value && seen[static_cast<int>(p.role)]++ > 0) return false;
-    }
-  }
-  return true;
-}
-
-template <class M>
-constexpr bool has_grid() {
-  if constexpr (requires { M::grid; }) return M::grid;
-  return false;
-}
 
 template <class M>
 RAPT_FN const M& hooks(const void* object) {
   return *static_cast<const M*>(object);
-}
-
-template <class M, class N, class P, class V>
-RAPT_FN N evaluate(const M& m, N raw, const P& p, const At<V>& at) {
-  if constexpr (HasForm<M> && !HasScore<M>) {
-    const QuadraticForm<N> f = m.template form<N>(p);
-    return ((f.row_row * at.row + f.row) * at.row + (f.col_col * at.col + f.col) * at.col +
-            f.row_col * (at.row * at.col) + f.constant) *
-           at.scale;
-  } else {
-    return m.score(raw, p, at);
-  }
 }
 
 template <class M, class V, class T>
@@ -167,6 +32,7 @@ template <class M, class V, class T>
 RAPT_FN void move_to(At<V>& at, const ScoreTile<T>& tile, int key, int column) {
   at.i = Lanes<V>::iota(static_cast<T>(tile.first_query + column));
   at.j = V(static_cast<T>(tile.first_key + key));
+  at.delta = V(static_cast<T>(tile.first_key + key - tile.first_query - column)) - Lanes<V>::iota(T(0));
   if constexpr (has_grid<M>()) {
     at.row = V(tile.key_row[key]) - Lanes<V>::load(tile.query_row + column);
     at.col = V(tile.key_col[key]) - Lanes<V>::load(tile.query_col + column);
@@ -325,40 +191,41 @@ TileProgram<typename Lanes<V>::Scalar> make_program() {
 }
 
 template <class M>
-MechanismInfo make_mechanism(std::string_view name) {
-  MechanismInfo info;
-  info.name = name;
-  if constexpr (requires { M::formula; }) info.formula = M::formula;
-  if constexpr (detail::HasParameters<M>) info.parameters = M::parameters;
-  if constexpr (detail::HasSettings<M>) info.settings = M::settings;
-  info.slots = detail::slot_count<M>();
+MechanismDefinition make_definition(std::string_view name) {
+  MechanismDefinition definition;
+  definition.name = name;
+  if constexpr (requires { M::formula; }) definition.formula = M::formula;
+  if constexpr (detail::HasParameters<M>) definition.parameters = M::parameters;
+  if constexpr (detail::HasSettings<M>) definition.settings = M::settings;
+  definition.slots = detail::slot_count<M>();
   static_assert(detail::slot_count<M>() <= kMaxSlots, "a mechanism reads at most kMaxSlots numbers a pair");
   static_assert(
       detail::well_declared<M>(),
       "values need fixed sizes, tables an index(), grid tables grid = true, and other roles one parameter each");
-  if constexpr (requires { M::scaled; }) info.scaled = M::scaled;
-  info.grid = detail::has_grid<M>();
-  if constexpr (requires { M::unit_rows; }) info.unit_rows = M::unit_rows;
-  if constexpr (requires { M::fast_limit; }) info.fast_limit = M::fast_limit;
-  info.scalar = {make_program<M, float>(), make_program<M, double>()};
+  if constexpr (requires { M::scaled; }) definition.scaled = M::scaled;
+  definition.grid = detail::has_grid<M>();
+  if constexpr (requires { M::unit_rows; }) definition.unit_rows = M::unit_rows;
+  if constexpr (requires { M::fast_limit; }) definition.fast_limit = M::fast_limit;
+  definition.scalar = {make_program<M, float>(), make_program<M, double>()};
   if constexpr (detail::HasIndex<M>) {
-    info.has_index = true;
-    info.index = [](const void* object, std::int64_t offset, const TableShape& shape) {
+    definition.has_index = true;
+    definition.index = [](const void* object, std::int64_t offset, const TableShape& shape) {
       return detail::hooks<M>(object).index(offset, shape);
     };
   }
-  info.uses_content = [](const void* object, std::span<const double> settings) {
+  definition.uses_content = [](const void* object, std::span<const double> settings) {
     if constexpr (detail::HasUsesContent<M>) return detail::hooks<M>(object).uses_content(settings);
     static_cast<void>(object);
     static_cast<void>(settings);
     return !detail::HasForm<M>;
   };
   if constexpr (detail::HasVisibleTile<M>)
-    info.visible_tile = [](const void* object, const TileRange& range) {
+    definition.visible_tile = [](const void* object, const TileRange& range) {
       return detail::hooks<M>(object).visible_tile(range);
     };
   if constexpr (detail::HasForm<M>)
-    info.form = [](const void* object, const double* slots, double* coefficients, double(*derivatives)[kMaxSlots]) {
+    definition.form = [](const void* object, const double* slots, double* coefficients,
+                         double(*derivatives)[kMaxSlots]) {
       constexpr int kSlots = detail::slot_count<M>();
       using N = Dual<double, kSlots + 1>;
       N p[kSlots + 1];
@@ -370,7 +237,7 @@ MechanismInfo make_mechanism(std::string_view name) {
         for (int s = 0; s < kSlots; ++s) derivatives[c][s] = all[c].d[s];
       }
     };
-  return info;
+  return definition;
 }
 
 }  // namespace rapt

@@ -142,14 +142,14 @@ class Builder {
     p_.keep_object = options_.score.object;
     p_.object = p_.keep_object ? p_.keep_object.get() : default_object(*p_.mechanism);
     if (!p_.object)
-      fail(operation_, "score: the mechanism '" + std::string(p_.mechanism->name) +
+      fail(operation_, "score: the mechanism '" + std::string(p_.mechanism->name()) +
                            "' came without its hooks; make it with rapt::custom");
   }
 
-  std::string score_name() const { return "score " + std::string(p_.mechanism->name); }
+  std::string score_name() const { return "score " + std::string(p_.mechanism->name()); }
 
   void settings() {
-    const auto specs = p_.mechanism->settings;
+    const auto specs = p_.mechanism->settings();
     for (const SettingSpec& spec : specs) p_.settings.push_back(spec.value);
     for (const NamedNumber& given : options_.score.settings) {
       const auto spec =
@@ -163,9 +163,9 @@ class Builder {
                              " to " + std::to_string(spec->high));
       p_.settings[static_cast<std::size_t>(spec - specs.begin())] = given.value;
     }
-    p_.uses_content = p_.mechanism->uses_content(p_.object, p_.settings);
+    p_.uses_content = p_.mechanism->definition().uses_content(p_.object, p_.settings);
     const auto& grid = options_.score.grid;
-    if (p_.mechanism->grid) {
+    if (p_.mechanism->grid()) {
       check_grid(grid);
       p_.grid = grid;
     } else if (grid[0] != 0 || grid[1] != 0) {
@@ -189,15 +189,15 @@ class Builder {
 
   std::string known_names() const {
     std::string names;
-    for (const ParameterSpec& spec : p_.mechanism->parameters)
+    for (const ParameterSpec& spec : p_.mechanism->parameters())
       names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
-    for (const SettingSpec& spec : p_.mechanism->settings)
+    for (const SettingSpec& spec : p_.mechanism->settings())
       names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
     return names.empty() ? "; it takes none" : "; it takes " + names;
   }
 
   void parameters() {
-    const auto specs = p_.mechanism->parameters;
+    const auto specs = p_.mechanism->parameters();
     for (std::size_t n = 0; n < options_.score.parameters.size(); ++n) {
       const std::string& name = options_.score.parameters[n].name;
       if (std::none_of(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; }))
@@ -293,7 +293,7 @@ class Builder {
 
   void scores() {
     p_.scale = options_.scale ? *options_.scale
-                              : (p_.mechanism->scaled ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
+                              : (p_.mechanism->scaled() ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
     if (!std::isfinite(p_.scale))
       fail(operation_, "scale: got " + std::to_string(p_.scale) + ", takes a finite number");
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "rapt/error.h"
+#include "rapt/tiles.h"
 
 namespace rapt {
 
@@ -17,9 +18,9 @@ void find_relative_rows(const char* operation, const Problem& problem, Parameter
   value.relative_zero = -lowest;
   value.relative_rows.resize(static_cast<std::size_t>(highest - lowest + 1));
   for (std::int64_t offset = lowest; offset <= highest; ++offset) {
-    const std::int64_t row = problem.mechanism->index(problem.object, offset, shape);
+    const std::int64_t row = problem.mechanism->definition().index(problem.object, offset, shape);
     if (row < 0 || row >= value.rows)
-      throw Error(std::string(operation) + ": score " + std::string(problem.mechanism->name) + ": parameter '" +
+      throw Error(std::string(operation) + ": score " + std::string(problem.mechanism->name()) + ": parameter '" +
                   std::string(value.spec->name) + "': expected rows for the offsets " + std::to_string(lowest) +
                   " to " + std::to_string(highest) + " of a key from a query, got " + std::to_string(value.rows) +
                   " rows, of which offset " + std::to_string(offset) + " reads row " + std::to_string(row));

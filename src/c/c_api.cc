@@ -266,7 +266,7 @@ const std::vector<Listed>& listed() {
   static const std::vector<Listed> list = [] {
     std::vector<Listed> all;
     for (const rapt::MechanismInfo* info : rapt::all_mechanisms())
-      all.push_back({std::string(info->name), std::string(info->formula)});
+      all.push_back({std::string(info->name()), std::string(info->formula())});
     return all;
   }();
   return list;

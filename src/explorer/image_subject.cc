@@ -90,7 +90,7 @@ Exhibit ImageSubject::show(const std::string& number) const {
   for (const layers::AttentionRecord& record : log.records()) {
     Layer layer;
     layer.name = record.name;
-    layer.mechanism = record.options.score.mechanism->name;
+    layer.mechanism = record.options.score.mechanism->name();
     layer.grid = grid;
     layer.weights = std::make_shared<RecordedWeights>(record);
     exhibit.layers.push_back(std::move(layer));

@@ -112,7 +112,7 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
   for (const layers::AttentionRecord& record : log.records()) {
     Layer layer;
     layer.name = record.name;
-    layer.mechanism = record.options.score.mechanism->name;
+    layer.mechanism = record.options.score.mechanism->name();
     if (record.options.normalizer == Normalizer::argmax) layer.mechanism += ", argmax";
     layer.group = group_of(record.name);
     layer.query_tokens = layer.group == Group::encoder ? 0 : layer.group == Group::decoder ? 1 : 2;

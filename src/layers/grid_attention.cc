@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mechanisms/objects.h"
+
 namespace rapt::layers {
 namespace {
 
@@ -21,10 +23,10 @@ Tensor<T> unread(Tape<T>& tape, std::int64_t batch, std::int64_t heads, std::int
 
 // Scores that are a sum over rows and columns of the grid: the engine mixes along one, then along the other.
 bool is_separable(const MechanismInfo& mechanism) {
-  if (!mechanism.form) return false;
+  if (!mechanism.has_form()) return false;
   double slots[kMaxSlots], coefficients[6], derivatives[6][kMaxSlots] = {};
   std::fill_n(slots, kMaxSlots, 1.0);
-  mechanism.form(nullptr, slots, coefficients, derivatives);
+  mechanism.definition().form(default_object(mechanism), slots, coefficients, derivatives);
   // The last of the form's terms is row·col; it must be 0 whatever the parameters become.
   const double* slopes = derivatives[5];
   return coefficients[5] == 0 && std::all_of(slopes, slopes + kMaxSlots, [](double d) { return d == 0; });
@@ -59,7 +61,7 @@ std::int64_t GridAttention::multiply_adds() const {
   if (shape_.reads != ScoreReads::positions) each += shape_.width * heads * shape_.hidden;
   if (shape_.reads == ScoreReads::queries_and_keys)
     each += shape_.width * heads * shape_.hidden + heads * pixels * shape_.hidden;
-  for (const ParameterSpec& spec : shape_.score.mechanism->parameters)
+  for (const ParameterSpec& spec : shape_.score.mechanism->parameters())
     if (spec.role == Role::relative_vector)
       each += heads * shape_.hidden * (spec.along == Along::grid_row ? rows : cols);
   each += heads * values * (is_separable(*shape_.score.mechanism) ? rows + cols : pixels);

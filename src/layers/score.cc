@@ -44,16 +44,16 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
                        const std::string& seen_as)
     : choice_(choice), seen_as_(seen_as.empty() ? name : seen_as) {
   if (choice_.inner == 0) choice_.inner = choice_.query_dim;
-  const bool maps = std::ranges::any_of(choice.mechanism->parameters, [](const ParameterSpec& spec) {
+  const bool maps = std::ranges::any_of(choice.mechanism->parameters(), [](const ParameterSpec& spec) {
     return spec.role == Role::query_map || spec.role == Role::key_map;
   });
   if (choice.query_dim != choice.key_dim && !maps)
     throw Error(name + ": got queries of " + std::to_string(choice.query_dim) + " numbers and keys of " +
-                std::to_string(choice.key_dim) + "; " + std::string(choice.mechanism->name) + " takes equal ones");
-  if (choice.mechanism->grid && choice.grid[0] < 1)
-    throw Error(name + ": got the mechanism " + std::string(choice.mechanism->name) +
+                std::to_string(choice.key_dim) + "; " + std::string(choice.mechanism->name()) + " takes equal ones");
+  if (choice.mechanism->grid() && choice.grid[0] < 1)
+    throw Error(name + ": got the mechanism " + std::string(choice.mechanism->name()) +
                 ", which lives on a grid of pixels; sequences take one without a grid");
-  for (const ParameterSpec& spec : choice.mechanism->parameters) {
+  for (const ParameterSpec& spec : choice.mechanism->parameters()) {
     const std::vector<std::int64_t> shape = shape_of(spec);
     const ParameterId id = parameters.add(name + "." + std::string(spec.name), shape, initial_of(spec, shape));
     entries_.push_back({&spec, id});
@@ -72,7 +72,7 @@ std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const 
       case kInner: shape.push_back(choice_.inner); break;
       case kPositions:
         if (choice_.max_length < 1)
-          throw Error(std::string(choice_.mechanism->name) + ": got no longest sequence, takes one for its table");
+          throw Error(std::string(choice_.mechanism->name()) + ": got no longest sequence, takes one for its table");
         shape.push_back(2 * choice_.max_length - 1);
         break;
       case kGridRows: shape.push_back(2 * choice_.grid[0] - 1); break;
@@ -88,14 +88,10 @@ std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const 
 ParameterId ScoreLayer::parameter(std::string_view name) const {
   for (const Entry& entry : entries_)
     if (entry.spec->name == name) return entry.id;
-  throw Error(std::string(choice_.mechanism->name) + ": there is no parameter '" + std::string(name) + "'");
+  throw Error(std::string(choice_.mechanism->name()) + ": there is no parameter '" + std::string(name) + "'");
 }
 
-bool ScoreLayer::uses_positions() const {
-  // A hook may read positions; only scores of content alone are known not to.
-  const MechanismInfo& m = *choice_.mechanism;
-  return m.grid || m.has_index || m.scalar.f32.score || m.scalar.f32.hide;
-}
+bool ScoreLayer::uses_positions() const { return choice_.mechanism->reads_positions(); }
 
 bool ScoreLayer::has_length_limit() const {
   return std::ranges::any_of(entries_, [](const Entry& entry) { return entry.spec->sizes[0] == kPositions; });
@@ -119,7 +115,7 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
   call.mechanism = choice_.mechanism;
   call.settings = choice_.settings;
   call.layout = choice_.layout;
-  if (choice_.mechanism->grid) call.grid = choice_.grid;
+  if (choice_.mechanism->grid()) call.grid = choice_.grid;
   call.mask = mask;
   call.normalizer = choice_.normalizer;
   call.weights = weights;
@@ -132,7 +128,7 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
       const int dim = value.rank - entry.spec->rank();
       const std::int64_t first = choice_.max_length - queries;
       if (queries > choice_.max_length || keys > choice_.max_length)
-        throw Error(std::string(choice_.mechanism->name) + ": got a sequence of " +
+        throw Error(std::string(choice_.mechanism->name()) + ": got a sequence of " +
                     std::to_string(std::max(queries, keys)) + " steps, takes up to " +
                     std::to_string(choice_.max_length) + ", the longest that the model was made for");
       value = value.slice(dim, first, first + queries + keys - 1);

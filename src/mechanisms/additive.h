@@ -1,7 +1,6 @@
 #pragma once
 
-#include "rapt/mechanism.h"
-#include "rapt/tile_program.h"
+#include "rapt/hooks.h"
 
 namespace rapt::mechanisms {
 

@@ -1,21 +1,39 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <span>
 
 #include "rapt/mechanism.h"
+#include "rapt/threads.h"
+#include "rapt/tiles.h"
 
 namespace rapt {
 
+inline constexpr std::size_t kIsas = 4;
+
+// A mechanism of the registry.
 struct RegistryEntry {
-  const MechanismInfo* info;
-  const void* object;  // the hooks, default-constructed once
+  const MechanismInfo* info = nullptr;
+  const void* object = nullptr;  // the hooks, default-constructed once
+  std::array<const Programs*, kIsas>
+      programs{};  // of each SIMD target; null: not in this build, or not for this processor
 };
 
 // One for each line of registry.txt, in that order. Defined in the build tree.
-std::span<const RegistryEntry> registry_entries();
+std::span<const RegistryEntry* const> registry_entries();
 
 // The hooks object of a mechanism of the registry; null for a mechanism of the caller's own, whose object is in
 // Score::object.
-const void* default_object(const MechanismInfo& info);
+inline const void* default_object(const MechanismInfo& info) {
+  const RegistryEntry* entry = info.definition().entry;
+  return entry ? entry->object : nullptr;
+}
+
+// The hooks compiled for that target; null for a mechanism of the caller's own.
+inline const Programs* programs_for(const MechanismInfo& info, Isa isa) {
+  const RegistryEntry* entry = info.definition().entry;
+  return entry ? entry->programs[static_cast<std::size_t>(isa)] : nullptr;
+}
 
 }  // namespace rapt

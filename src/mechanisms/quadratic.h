@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/mechanism.h"
+#include "rapt/hooks.h"
 
 namespace rapt::mechanisms {
 

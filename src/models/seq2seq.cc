@@ -39,7 +39,7 @@ Seq2seq::Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parame
     choice.query_dim = choice.key_dim = hidden;
     choice.max_length = sizes.max_length;
     score_ = layers::ScoreLayer(parameters, "attention", choice);
-    projected_ = choice.mechanism->scaled;
+    projected_ = choice.mechanism->scaled();
     if (projected_) {
       query_ = layers::Linear(parameters, "attention.query", hidden, hidden, false);
       key_ = layers::Linear(parameters, "attention.key", hidden, hidden, false);

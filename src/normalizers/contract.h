@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "rapt/dual.h"
-#include "rapt/mechanism.h"
+#include "rapt/hooks.h"
 #include "rapt/numbers.h"
 
 // The contract between a normaliser and the engine. A normaliser turns a row of scores into weights; it is a struct of

@@ -28,7 +28,7 @@ bench::Plan plan_of(const Context& context) {
       context.quick ? bench::Effort{.least_runs = 3, .least_seconds = 0.1, .most_seconds = 2} : bench::Effort{};
   plan.names = {"scaled_dot", "additive", "alibi", "shaw", "quadratic", "causal", "two_values", "quadratic_generic"};
   if (context.quick) return plan;
-  for (const MechanismInfo* info : all_mechanisms()) plan.names.emplace_back(info->name);
+  for (const MechanismInfo* info : all_mechanisms()) plan.names.emplace_back(info->name());
   for (const char* variant : {"short", "argmax", "three_values"}) plan.names.emplace_back(variant);
   return plan;
 }

@@ -46,13 +46,13 @@ Matrix read_of_rank(const JsonNode& node, int rank) {
 }
 
 const ParameterSpec* find_parameter(const MechanismInfo& mechanism, const std::string& name) {
-  for (const ParameterSpec& spec : mechanism.parameters)
+  for (const ParameterSpec& spec : mechanism.parameters())
     if (spec.name == name) return &spec;
   return nullptr;
 }
 
 bool is_setting(const MechanismInfo& mechanism, const std::string& name) {
-  return std::any_of(mechanism.settings.begin(), mechanism.settings.end(),
+  return std::any_of(mechanism.settings().begin(), mechanism.settings().end(),
                      [&](const SettingSpec& spec) { return spec.name == name; });
 }
 
@@ -70,11 +70,11 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
     const ParameterSpec* spec = find_parameter(*problem.mechanism, name);
     if (!spec) {
       std::string known;
-      for (const ParameterSpec& p : problem.mechanism->parameters)
+      for (const ParameterSpec& p : problem.mechanism->parameters())
         known += (known.empty() ? "" : ", ") + std::string(p.name);
-      for (const SettingSpec& s : problem.mechanism->settings)
+      for (const SettingSpec& s : problem.mechanism->settings())
         known += (known.empty() ? "" : ", ") + std::string(s.name);
-      value.fail("the score " + std::string(problem.mechanism->name) + " takes " +
+      value.fail("the score " + std::string(problem.mechanism->name()) + " takes " +
                  (known.empty() ? "no parameters" : "the parameters " + known));
     }
     Matrix numbers;
@@ -109,8 +109,8 @@ void read_score(const JsonNode& root, WorkedProblem& problem) {
     if (scale->value().is_number()) problem.scale = scale->number();
     else if (scale->value() == "none") problem.scale = 1;
     else if (scale->value() != "sqrt") scale->fail("takes \"sqrt\", \"none\" or a number that multiplies the scores");
-    else if (!problem.mechanism->scaled)
-      scale->fail("\"sqrt\": the score " + std::string(problem.mechanism->name) +
+    else if (!problem.mechanism->scaled())
+      scale->fail("\"sqrt\": the score " + std::string(problem.mechanism->name()) +
                   " has no √Dk; use scaled_dot, or a number");
   }
   if (const auto softcap = root.find("softcap")) {
@@ -145,8 +145,8 @@ void read_score(const JsonNode& root, WorkedProblem& problem) {
     if (sizes[0] * sizes[1] > kMaxTokens) grid->fail("has more than " + std::to_string(kMaxTokens) + " positions");
     problem.grid = {sizes[0], sizes[1]};
   }
-  if (problem.mechanism->grid && problem.grid[0] == 0)
-    root.fail("the score " + std::string(problem.mechanism->name) + " needs \"grid\": [rows, columns]");
+  if (problem.mechanism->grid() && problem.grid[0] == 0)
+    root.fail("the score " + std::string(problem.mechanism->name()) + " needs \"grid\": [rows, columns]");
 }
 
 // A mask of true and false, or of ones and zeros.
@@ -239,7 +239,7 @@ void check_attention(const JsonNode& root, WorkedProblem& problem) {
   if (problem.q.empty()) problem.q = problem.x;
   if (problem.k.empty()) problem.k = problem.x;
   if (problem.v.empty()) problem.v = problem.x;
-  if (problem.q.empty() && problem.k.empty() && problem.mechanism->grid) {
+  if (problem.q.empty() && problem.k.empty() && problem.mechanism->grid()) {
     problem.q = Matrix(problem.grid[0] * problem.grid[1], 1);
     problem.k = problem.q;
   }
@@ -346,7 +346,7 @@ void read_limit(const JsonNode& node, WorkedProblem& problem) {
   const ParameterSpec* spec = find_parameter(*problem.mechanism, limit.parameter);
   if (limit.parameter != "scale" && (!spec || spec->rank() != 0))
     node.at("parameter")
-        .fail("takes scale, or a parameter of the score " + std::string(problem.mechanism->name) +
+        .fail("takes scale, or a parameter of the score " + std::string(problem.mechanism->name()) +
               " that is one number for each head; got " + limit.parameter);
   problem.limit = std::move(limit);
 }

@@ -60,10 +60,10 @@ void solve_shared(const WorkedProblem& problem, Solution& solution) {
     }
     const HeadResult result = attend_head(problem, head, arrays, problem.scale);
     Notation product{"q kᵀ", "q k^\\top"};
-    if (problem.mechanism->scaled && !problem.scale)
+    if (problem.mechanism->scaled() && !problem.scale)
       product = {"q kᵀ / √" + std::to_string(skip.cols),
                  "\\frac{q k^\\top}{\\sqrt{" + std::to_string(skip.cols) + "}}"};
-    else if (problem.mechanism->name != "dot" && !problem.mechanism->scaled)
+    else if (problem.mechanism->name() != "dot" && !problem.mechanism->scaled())
       product = score_notation(*problem.mechanism, {"q", "q"}, {"k", "k"});
     add_weights(problem, h, result, product, solution);
     for (std::size_t n = 0; n < shared.tasks.size(); ++n) {

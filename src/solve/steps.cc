@@ -39,13 +39,13 @@ Notation scaled(const WorkedProblem& problem, std::optional<double> scale, std::
                 const Notation& product) {
   if (scale && *scale != 1)
     return {shortest(*scale) + " · " + product.text, shortest(*scale) + " \\cdot " + product.latex};
-  if (scale || !problem.mechanism->scaled) return product;
+  if (scale || !problem.mechanism->scaled()) return product;
   const std::string root = std::to_string(key_dim);
   return {product.text + " / √" + root, "\\frac{" + product.latex + "}{\\sqrt{" + root + "}}"};
 }
 
 Notation product_notation(const WorkedProblem& problem, const Notation& q, const Notation& k, std::int64_t key_dim) {
-  if (problem.mechanism->name == "dot" || problem.mechanism->name == "scaled_dot")
+  if (problem.mechanism->name() == "dot" || problem.mechanism->name() == "scaled_dot")
     return scaled(problem, problem.scale, key_dim, {q.text + " " + k.text + "ᵀ", q.latex + " {" + k.latex + "}^\\top"});
   return score_notation(*problem.mechanism, q, k);
 }
@@ -83,7 +83,7 @@ void add_given_matrices(const WorkedProblem& problem, Solution& solution) {
   const std::string& x = problem.input_name;
   add_given(x, section, {x, x}, problem.x, solution);
   const auto own = [&](const char* name, const Matrix& m) {
-    const bool positions_only = problem.mechanism->grid && m.cols == 1 &&
+    const bool positions_only = problem.mechanism->grid() && m.cols == 1 &&
                                 std::all_of(m.data.begin(), m.data.end(), [](double n) { return n == 0; });
     if (m.data != problem.x.data && !positions_only) add_given(name, section, {name, name}, m, solution);
   };
@@ -190,8 +190,8 @@ std::string head_section(std::size_t head, std::size_t heads) {
 
 Notation score_notation(const MechanismInfo& mechanism, const Notation& q, const Notation& k) {
   std::string latex = "\\text{";
-  for (const char c : mechanism.name) latex += c == '_' ? std::string("\\_") : std::string(1, c);
-  return {std::string(mechanism.name) + ": " + std::string(mechanism.formula),
+  for (const char c : mechanism.name()) latex += c == '_' ? std::string("\\_") : std::string(1, c);
+  return {std::string(mechanism.name()) + ": " + std::string(mechanism.formula()),
           latex + "}(" + q.latex + ", " + k.latex + ")"};
 }
 

@@ -77,7 +77,7 @@ class VectorWriter {
     const Notation kj =
         named(head.k, head.head, std::to_string(j + 1), head.k == "k" && problem_.heads[head.head].key.given());
     std::vector<Notation> parts;
-    const std::string_view name = problem_.mechanism->name;
+    const std::string_view name = problem_.mechanism->name();
     if (name == "dot" || name == "scaled_dot") {
       Notation sum;
       for (std::int64_t d = 0; d < q.cols; ++d) {
@@ -109,7 +109,7 @@ class VectorWriter {
       const std::string scale = shortest(*problem_.scale);
       return {scale + "·(" + product.text + ")", scale + " (" + product.latex + ")"};
     }
-    if (problem_.scale || !problem_.mechanism->scaled) return product;
+    if (problem_.scale || !problem_.mechanism->scaled()) return product;
     const std::string root = std::to_string(key_dim);
     return {"(" + product.text + ") / √" + root, "\\frac{" + product.latex + "}{\\sqrt{" + root + "}}"};
   }

@@ -79,7 +79,7 @@ class Containment : public testing::TestWithParam<support::MechanismAndType> {
 
   // Whether the scores of this mechanism read q and k.
   static bool reads(const Case& c) {
-    if (c.mechanism->form != nullptr) return false;
+    if (c.mechanism->has_form()) return false;
     return true;
   }
 };

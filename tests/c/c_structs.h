@@ -45,7 +45,7 @@ struct Options : Unmoved {
 
   explicit Options(const rapt::AttendOptions& o) : parameters(c_parameters(o.score.parameters)) {
     rapt_options_init(&c, sizeof c);
-    if (o.score.mechanism) c.score = o.score.mechanism->name.data();
+    if (o.score.mechanism) c.score = o.score.mechanism->name().data();
     c.parameters = parameters.data();
     c.parameter_count = parameters.size();
     for (const rapt::NamedNumber& s : o.score.settings) settings.push_back({s.name.c_str(), s.value});

@@ -65,7 +65,7 @@ TEST(CliBench, MeasuresEveryMechanismBothWays) {
   }
   for (const std::string& name : bench::known_names()) EXPECT_TRUE(forward.contains(name)) << name;
   for (const MechanismInfo* info : all_mechanisms())
-    EXPECT_TRUE(backward.contains(std::string(info->name))) << info->name;
+    EXPECT_TRUE(backward.contains(std::string(info->name()))) << info->name();
 }
 
 TEST(CliBench, KeepsToWhatIsAsked) {

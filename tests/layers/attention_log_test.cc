@@ -37,7 +37,7 @@ struct Model {
 TEST(AttentionLog, GivesTheWeightsOfTheLayer) {
   for (const char* mechanism : {"scaled_dot", "additive", "alibi", "transformer_xl", "t5", "quadratic", "learned_2d"}) {
     SCOPED_TRACE(mechanism);
-    const bool grid = rapt::mechanism(mechanism).grid;
+    const bool grid = rapt::mechanism(mechanism).grid();
     const Model model(mechanism, grid ? std::array<int64_t, 2>{3, 4} : std::array<int64_t, 2>{});
     const int64_t steps = grid ? 12 : 9;
     Random random(8);
@@ -56,7 +56,7 @@ TEST(AttentionLog, GivesTheWeightsOfTheLayer) {
     ASSERT_EQ(log.records().size(), 1U);
     const AttentionRecord& record = log.records()[0];
     EXPECT_EQ(record.name, "block.3.self");
-    EXPECT_EQ(record.options.score.mechanism->name, mechanism);
+    EXPECT_EQ(record.options.score.mechanism->name(), mechanism);
     EXPECT_EQ(record.batches(), 2);
     EXPECT_EQ(record.heads(), 2);
     EXPECT_EQ(record.rows, steps);

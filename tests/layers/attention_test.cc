@@ -207,7 +207,7 @@ TEST_P(Scores, UsesPositionsIsTrueWhereTheyMatter) {
 std::vector<std::string> sequence_scores() {
   std::vector<std::string> names{"argmax"};
   for (const MechanismInfo* m : all_mechanisms())
-    if (!m->grid) names.emplace_back(m->name);
+    if (!m->grid()) names.emplace_back(m->name());
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(All, Scores, testing::ValuesIn(sequence_scores()),
@@ -224,12 +224,12 @@ std::string message_of(const std::function<void()>& f) {
 
 TEST(ScoreChoices, GridMechanismsAreRefusedByName) {
   for (const MechanismInfo* m : all_mechanisms()) {
-    if (!m->grid) continue;
+    if (!m->grid()) continue;
     Parameters parameters;
-    ScoreChoice choice = choose_score(m->name);
+    ScoreChoice choice = choose_score(m->name());
     choice.query_dim = choice.key_dim = 4;
     const std::string message = message_of([&] { ScoreLayer(parameters, "attention", choice); });
-    EXPECT_NE(message.find(m->name), std::string::npos) << message;
+    EXPECT_NE(message.find(m->name()), std::string::npos) << message;
     EXPECT_NE(message.find("grid"), std::string::npos) << message;
   }
 }

@@ -69,7 +69,7 @@ Call::Call(const Case& c) : case_(c) {
   options.score.mechanism = c.mechanism;
   options.score.grid = p.grid;
   for (const auto& [name, value] : p.settings) options.score.settings.push_back({name, value});
-  for (const rapt::ParameterSpec& spec : c.mechanism->parameters) {
+  for (const rapt::ParameterSpec& spec : c.mechanism->parameters()) {
     const auto found = p.parameters.find(std::string(spec.name));
     if (found == p.parameters.end()) continue;
     const Array shaped(library_shape(spec, found->second), found->second.data);

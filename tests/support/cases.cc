@@ -12,7 +12,7 @@ using oracle::Array;
 using oracle::Sizes;
 
 bool has_role(const rapt::MechanismInfo& info, rapt::Role role, bool optional_parameters) {
-  for (const rapt::ParameterSpec& p : info.parameters)
+  for (const rapt::ParameterSpec& p : info.parameters())
     if (p.role == role && (p.required || optional_parameters)) return true;
   return false;
 }
@@ -57,7 +57,7 @@ void add_parameters(Case& c, Random& random) {
   const bool both_mapped = has_role(info, rapt::Role::query_map, spec.optional_parameters) &&
                            has_role(info, rapt::Role::key_map, spec.optional_parameters);
   const Int inner = both_mapped ? 5 : spec.key_dim;
-  for (const rapt::ParameterSpec& p : info.parameters) {
+  for (const rapt::ParameterSpec& p : info.parameters()) {
     if (!p.required && !spec.optional_parameters) continue;
     const bool per_head = p.heads == rapt::Heads::required || (p.heads == rapt::Heads::optional && spec.per_head);
     const Int query_dim = c.problem.q.shape[3];
@@ -68,7 +68,7 @@ void add_parameters(Case& c, Random& random) {
     c.problem.parameters[std::string(p.name)] = random_parameter(p, shape, random, spec.dtype);
   }
   if (spec.settings == Settings::defaults) return;
-  for (const rapt::SettingSpec& s : info.settings) {
+  for (const rapt::SettingSpec& s : info.settings()) {
     // A range without a useful end (a distance up to 1e9) gets a number that the sizes of the tests reach.
     const double value = s.high <= 1000 ? s.high : 20;
     if (value >= s.low && value <= s.high) c.problem.settings[std::string(s.name)] = value;
@@ -224,7 +224,7 @@ Case make_case(const CaseSpec& given) {
   if (s.key_heads == 0) s.key_heads = s.heads;
   if (s.query_dim == 0 || !has_role(*c.mechanism, rapt::Role::query_map, s.optional_parameters))
     s.query_dim = s.key_dim;
-  if (c.mechanism->grid) {
+  if (c.mechanism->grid()) {
     // Queries and keys are the same grid; more columns than rows tells the two apart.
     const Int side = std::max<Int>(s.keys < 4 ? 1 : 2, static_cast<Int>(std::sqrt(double(s.keys))) - 1);
     c.problem.grid = {side, s.keys / side};
@@ -235,7 +235,7 @@ Case make_case(const CaseSpec& given) {
   p.mechanism = s.mechanism;
   p.q = random_array({s.batch, s.heads, s.queries, s.query_dim}, random, s.dtype);
   // Products of long rows grow with their root: keys are scaled down so that no mechanism becomes one-hot.
-  const double key_size = c.mechanism->scaled ? 1 : 1 / std::sqrt(double(s.key_dim));
+  const double key_size = c.mechanism->scaled() ? 1 : 1 / std::sqrt(double(s.key_dim));
   p.k = random_array({s.batch, s.key_heads, s.keys, s.key_dim}, random, s.dtype, key_size);
   for (Int dim : s.value_dims) p.v.push_back(random_array({s.batch, s.key_heads, s.keys, dim}, random, s.dtype));
   for (Int dim : s.value_dims) c.grad_out.push_back(random_array({s.batch, s.heads, s.queries, dim}, random, s.dtype));
@@ -275,7 +275,7 @@ rapt::Shape library_shape(const rapt::ParameterSpec& spec, const Array& value) {
 
 std::vector<std::string> registered_names() {
   std::vector<std::string> names;
-  for (const rapt::MechanismInfo* info : rapt::all_mechanisms()) names.emplace_back(info->name);
+  for (const rapt::MechanismInfo* info : rapt::all_mechanisms()) names.emplace_back(info->name());
   return names;
 }
 

@@ -36,7 +36,7 @@ double score_of(const Problem& problem, std::int64_t h, const std::vector<double
   tile.query_col = &query_col;
   tile.key_row = &key_row;
   tile.key_col = &key_col;
-  problem.mechanism->scalar.f64.score(tile);
+  problem.mechanism->definition().scalar.f64.score(tile);
   return score;
 }
 

@@ -15,7 +15,7 @@ constexpr double kLargestCoefficient = 1e100;
 bool has_mask(const Problem& p) {
   const bool window = p.mask.window && (p.mask.window->left >= 0 || p.mask.window->right >= 0);
   return p.mask.causal != Causal::none || window || !p.mask.key_lengths.empty() || !p.mask.query_starts.empty() ||
-         p.dense_mask || p.mechanism->scalar.f64.hide != nullptr;
+         p.dense_mask || p.mechanism->definition().scalar.f64.hide != nullptr;
 }
 
 bool separates(const Form& form) {
@@ -34,7 +34,7 @@ Form form_of(const Problem& problem, std::int64_t h) {
       slots[p.first_slot + n] = problem.is_double ? p.head<double>(h)[n] : static_cast<double>(p.head<float>(h)[n]);
   }
   Form form;
-  problem.mechanism->form(problem.object, slots, form.coefficient, form.derivative);
+  problem.mechanism->definition().form(problem.object, slots, form.coefficient, form.derivative);
   for (int term = 0; term < Form::kTerms; ++term) {
     form.coefficient[term] *= problem.scale;
     for (double& d : form.derivative[term]) d *= problem.scale;
@@ -152,7 +152,7 @@ template struct Layout<double>;
 
 bool can_factorize(const Problem& problem) {
   const std::int64_t rows = problem.grid[0], cols = problem.grid[1];
-  if (problem.mechanism->form == nullptr || problem.uses_content ||
+  if (!problem.mechanism->has_form() || problem.uses_content ||
       problem.normalizer->threshold != Threshold::exponential || problem.normalizer_parameters[0].given)
     return false;
   if (problem.first_query.size() != 1 || problem.query_shift(0) != 0 || problem.is_part) return false;

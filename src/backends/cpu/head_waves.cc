@@ -8,6 +8,7 @@
 #include "attend/host_parameters.h"
 #include "attend/storage.h"
 #include "backends/cpu/parallel.h"
+#include "mechanisms/objects.h"
 #include "rapt/error.h"
 
 namespace rapt {
@@ -34,7 +35,7 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
                         std::int64_t more_bytes)
     : problem_(problem),
       kernels_(kernels),
-      programs_(problem.mechanism->vectorized[static_cast<std::size_t>(problem.isa)]),
+      programs_(programs_for(*problem.mechanism, problem.isa)),
       visibility_(problem) {
   for (const Operand& v : problem.v) value_dims_.push_back(v.dim);
   relative_dim_ = 1;
@@ -43,8 +44,8 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
       has_vectors_ = true;
       relative_dim_ = p.cols;
     }
-  fast_ = problem.path == Path::automatic && problem.mechanism->fast_limit > 0 && programs_ != nullptr;
-  const bool unit = problem.mechanism->unit_rows;
+  fast_ = problem.path == Path::automatic && problem.mechanism->definition().fast_limit > 0 && programs_ != nullptr;
+  const bool unit = problem.mechanism->unit_rows();
   if (problem.uses_content) {
     maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);
     maps_k_ = fast_ || unit || problem.find(Role::key_map);
@@ -110,15 +111,15 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.sets = static_cast<int>(p.v.size());
   task.value_dim = value_dims_.data();
   task.pairs = pairs_;
-  task.program = &(programs_ ? *programs_ : p.mechanism->scalar).template get<T>();
+  task.program = &(programs_ ? *programs_ : p.mechanism->definition().scalar).template get<T>();
   task.object = p.object;
-  task.visible_tile = p.mechanism->visible_tile;
+  task.visible_tile = p.mechanism->definition().visible_tile;
   task.settings = p.settings.data();
   task.settings_count = static_cast<int>(p.settings.size());
   task.content = p.uses_content;
   task.scale = static_cast<T>(p.scale);
-  task.slots = p.mechanism->slots;
-  task.grid = p.mechanism->grid;
+  task.slots = p.mechanism->definition().slots;
+  task.grid = p.mechanism->grid();
   task.grid_rows = p.grid[0];
   task.grid_cols = p.grid[1];
   task.softcap = static_cast<T>(p.softcap);
@@ -229,7 +230,7 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
   } else {
     kernels_.load_rows(source, first, rows, dim, to, inner_pad_);
   }
-  if (p.mechanism->unit_rows)
+  if (p.mechanism->unit_rows())
     for (std::int64_t r = 0; r < rows; ++r) {
       T* row = to + r * inner_pad_;
       double square = 0;
@@ -247,7 +248,7 @@ template <class T>
 void HeadWaves<T>::prepare_fast(std::vector<Head<T>>& heads) const {
   const std::int64_t q_count = problem_.queries * inner_pad_;
   const std::int64_t k_count = problem_.keys * inner_pad_;
-  const T limit = static_cast<T>(problem_.mechanism->fast_limit);
+  const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
   parallel_for(static_cast<std::int64_t>(heads.size()), problem_.threads, [&](std::int64_t n, int) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
     const auto inside = [&](const T* values, std::int64_t count) {

@@ -80,7 +80,7 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
   std::vector<T> transposed;
   if (map) transposed = padded_copy(map->template head<T>(head.h), map->rows, map->cols, dim_pad, true);
   std::vector<T> straight, mapped;
-  if (map && p_.mechanism->unit_rows) {
+  if (map && p_.mechanism->unit_rows()) {
     straight = padded_copy(map->template head<T>(head.h), map->rows, map->cols, pad, false);
     mapped.resize(static_cast<std::size_t>(kBlock * pad));
   }
@@ -100,7 +100,7 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t d = 0; d < p_.inner; ++d)
           shift[static_cast<std::size_t>(d)] += g[static_cast<std::size_t>(r * pad + d)];
-    if (p_.mechanism->unit_rows) {
+    if (p_.mechanism->unit_rows()) {
       const T* lengths = x.data();
       std::int64_t lengths_stride = dim_pad;
       if (map) {

@@ -303,7 +303,7 @@ class HeadBackward {
 
   // The gradient of the unit rows → of the mapped rows → of the given rows and the map.
   Matrix<T> through_map(Role role, const Rows<T>& rows, Matrix<T> grad) {
-    if (problem_.mechanism->unit_rows) through_unit_rows(rows, grad);
+    if (problem_.mechanism->unit_rows()) through_unit_rows(rows, grad);
     const ParameterValue* p = problem_.find(role);
     if (p == nullptr) return grad;
     const T* w = p->head<T>(head_.head);  // [in, out]

@@ -96,7 +96,7 @@ std::int64_t table_row(const Problem& problem, const ParameterValue& p, std::int
 
 template <class T>
 Head<T>::Head(const Problem& p, std::int64_t b, std::int64_t h)
-    : problem(p), program(p.mechanism->scalar.get<T>()), batch(b), head(h) {
+    : problem(p), program(p.mechanism->definition().scalar.get<T>()), batch(b), head(h) {
   load_rows();
   load_slots();
   raw = Matrix<T>(p.keys, p.queries);
@@ -119,21 +119,21 @@ void Head<T>::load_rows() {
   k.given = load_matrix<T>(problem.k.at(batch, head), problem.keys, problem.key_dim);
   q.mapped = apply_map(q.given, problem.find(Role::query_map), head);
   k.mapped = apply_map(k.given, problem.find(Role::key_map), head);
-  q.unit = problem.mechanism->unit_rows ? unit_rows(q.mapped) : q.mapped;
-  k.unit = problem.mechanism->unit_rows ? unit_rows(k.mapped) : k.mapped;
+  q.unit = problem.mechanism->unit_rows() ? unit_rows(q.mapped) : q.mapped;
+  k.unit = problem.mechanism->unit_rows() ? unit_rows(k.mapped) : k.mapped;
   q_scored = shifted(q.unit, parameter(Role::query_shift));
   q_relative = shifted(q.given, parameter(Role::relative_query_shift));
 }
 
 template <class T>
 void Head<T>::load_slots() {
-  values.assign(static_cast<std::size_t>(problem.mechanism->slots), T(0));
+  values.assign(static_cast<std::size_t>(problem.mechanism->definition().slots), T(0));
   for (const ParameterValue& p : problem.parameters) {
     if (!p.given || !p.spec->is_slot()) continue;
     if (p.spec->role == Role::value) std::copy_n(p.head<T>(head), p.size(), values.begin() + p.first_slot);
     else relative.push_back(make_relative(problem, p, q_relative, batch, head));
   }
-  if (!problem.mechanism->grid) return;
+  if (!problem.mechanism->grid()) return;
   const auto place = [&](std::int64_t position, std::vector<T>& rows, std::vector<T>& cols) {
     rows.push_back(static_cast<T>(position / problem.grid[1]));
     cols.push_back(static_cast<T>(position % problem.grid[1]));
@@ -178,7 +178,7 @@ ScoreTile<T> Head<T>::score_tile(std::int64_t first, std::int64_t count, Matrix<
     tile.relative[r.slot].base = r.numbers.row(first);
     tile.relative[r.slot].stride = problem.queries;
   }
-  if (problem.mechanism->grid) {
+  if (problem.mechanism->grid()) {
     tile.query_row = query_row.data();
     tile.query_col = query_col.data();
     tile.key_row = key_row.data() + first;

@@ -7,7 +7,7 @@
 #include "attend/visibility.h"
 #include "backends/cpu/x86/pairs.h"
 #include "rapt/threads.h"
-#include "rapt/tile_program.h"
+#include "rapt/tiles.h"
 
 // The functions that are compiled once for each SIMD target, and the plain structs they take. No standard containers here:
 // their inline functions, compiled for a newer processor, could be linked in place of everybody's.

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "rapt/tile_program.h"
+#include "rapt/hooks.h"
 
 // SIMD vectors as numbers, so that hooks run on them. Everything is in the target's own namespace.
 namespace rapt::RAPT_TARGET {

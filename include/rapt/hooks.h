@@ -1,0 +1,232 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "rapt/dual.h"
+#include "rapt/numbers.h"
+
+// The contract between a mechanism and the engines, and all that a mechanism's file needs: it compiles for a processor,
+// with nvcc and with NVRTC. A mechanism is a struct of hooks; all but `formula` may be left out:
+//
+//   static constexpr std::string_view formula;                what `rapt list` prints
+//   static constexpr std::array parameters{...};              ParameterSpec, see below
+//   static constexpr std::array settings{...};                SettingSpec: numbers without a gradient
+//   static constexpr bool scaled = true;                      at.scale is 1/√Dk unless the caller sets it; else 1
+//   static constexpr bool grid = true;                        positions lie on a grid: at.row and at.col are filled
+//   static constexpr bool unit_rows = true;                   q and k are divided by their lengths (after maps, before shifts)
+//   N pair(N q, N k, N w)                                     raw score = Σ_d pair; left out: the product q·k
+//   N score(N raw, const P& p, const At& at)                  left out: raw · at.scale
+//   Condition visible(const At& at)                           left out: everything
+//   Visible visible_tile(const TileRange&)                    left out: some (ask for each pair)
+//   std::int64_t index(std::int64_t offset, const TableShape&)  row of a relative table; offset = key − query
+//   bool uses_content(std::span<const double> settings)       false: the raw score is not needed, and is not computed
+//   QuadraticForm<N> form(const P& p)                         a score that is a quadratic form of the grid offset
+//
+// N is any number type: float, double, SIMD vectors, and dual numbers over them. Use the functions of numbers.h.
+// p[n] counts the numbers of the parameters whose role is value or relative_*, in the order of declaration.
+namespace rapt {
+
+enum class Role : std::uint8_t {
+  value,            // numbers that the score reads as they are
+  relative_value,   // a table of numbers; p is the one at index(offset)
+  relative_vector,  // a table of vectors; p is the given query (plus relative_query_shift) · the one at index(offset)
+  relative_output,  // a table of vectors; the one at index(offset) is added to the key's value
+  pair_weight,      // w[d] of pair()
+  query_map,        // a matrix [in, out] applied to every query before scoring
+  key_map,          // the same for keys
+  query_shift,      // a vector added to every query in q·k
+  relative_query_shift,  // a vector added to every query in the products with relative vectors
+};
+
+constexpr bool is_table(Role role) {
+  return role == Role::relative_value || role == Role::relative_vector || role == Role::relative_output;
+}
+
+// Whether the parameter has a leading dimension of heads.
+enum class Heads : std::uint8_t { shared, optional, required };
+
+// What an offset is counted along.
+enum class Along : std::uint8_t { position, grid_row, grid_col };
+
+// Sizes of parameters: a positive number is itself, these depend on the call.
+enum Size : int {
+  kAny = -1,        // any length from 1
+  kQueryDim = -2,   // Dq
+  kKeyDim = -3,     // Dk
+  kInner = -4,      // A: free, but the same in every parameter that names it
+  kPositions = -5,  // as many as reach every offset between a query and a key
+  kGridRows = -6,   // 2·rows − 1
+  kGridCols = -7,   // 2·cols − 1
+  kOdd = -8,        // any odd length: 2c + 1
+  kValueDim = -9,   // Dv of the only value set
+};
+
+// What an untrained layer starts a parameter of the role value with. A parameter of two sizes starts as `value` times
+// the identity.
+struct Fresh {
+  double value = 1;
+  double spread = 0;  // standard deviation around it
+  double ratio = 1;   // from one head to the next
+};
+
+struct ParameterSpec {
+  std::string_view name;
+  Role role = Role::value;
+  Heads heads = Heads::optional;
+  std::array<int, 2> sizes{};  // after the heads; 0 = no such dimension
+  bool required = true;
+  Along along = Along::position;
+  Fresh fresh{};
+
+  constexpr int rank() const { return (sizes[0] != 0) + (sizes[1] != 0); }
+  constexpr bool is_slot() const {
+    return role == Role::value || role == Role::relative_value || role == Role::relative_vector;
+  }
+  // How many p[n] the parameter takes.
+  constexpr int slots() const {
+    if (role != Role::value) return is_slot() ? 1 : 0;
+    return (sizes[0] > 0 ? sizes[0] : 1) * (sizes[1] > 0 ? sizes[1] : 1);
+  }
+};
+
+struct SettingSpec {
+  std::string_view name;
+  double value = 0;  // when the caller gives none
+  double low = 0;
+  double high = 0;  // allowed range, both ends included
+  bool integer = true;
+};
+
+// What index() may know about its table and the call.
+struct TableShape {
+  std::int64_t rows = 0;  // of the table
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::array<std::int64_t, 2> grid{};
+  std::span<const double> settings;
+};
+
+// The pair that a hook is asked about. V is the plain number type of the lanes, never a dual number.
+template <class V>
+struct At {
+  V i;      // position of the query
+  V j;      // position of the key
+  V delta;  // j − i, which stays exact where i and j are rounded
+  V row;    // key − query along the grid's rows (only where grid = true)
+  V col;    // and along its columns
+  V scale;  // the caller's scale, or the mechanism's default
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::span<const double> settings;
+
+  RAPT_FN V offset() const { return delta; }
+};
+
+enum class Visible : std::uint8_t { none, some, all };
+
+// Positions [first_query, last_query] × [first_key, last_key], ends included.
+struct TileRange {
+  std::int64_t first_query, last_query, first_key, last_key;
+  std::int64_t batch, head;
+};
+
+// c + r·row + q·col + rr·row² + cc·col² + rc·row·col
+template <class N>
+struct QuadraticForm {
+  N constant, row, col, row_row, col_col, row_col;
+};
+
+inline constexpr int kMaxSlots = 8;
+
+// How a lane type is loaded, stored and summed. Plain numbers are lane types of one lane; SIMD types specialise this.
+template <class V>
+struct Lanes {
+  using Scalar = V;
+  static constexpr int count = 1;
+  RAPT_FN static V load(const V* p) { return *p; }
+  RAPT_FN static void store(V v, V* p) { *p = v; }
+  RAPT_FN static V iota(V start) { return start; }
+  RAPT_FN static V sum(V v) { return v; }
+};
+
+// The tile that a mechanism's own fast path reads; see tiles.h.
+template <class T>
+struct PairTile;
+
+namespace detail {
+
+template <class M> concept HasParameters = requires { M::parameters; };
+template <class M> concept HasSettings = requires { M::settings; };
+template <class M> concept HasForm = requires(const M& m, const double* p) { m.template form<double>(p); };
+template <class M> concept HasScore = requires(const M& m, float x, const float* p, const At<float>& at) {
+  m.score(x, p, at);
+};
+template <class M> concept HasPair = requires(const M& m, float x) { m.pair(x, x, x); };
+template <class M> concept HasVisible = requires(const M& m, const At<float>& at) { m.visible(at); };
+template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
+template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };
+template <class M> concept HasUsesContent = requires(const M& m, std::span<const double> s) { m.uses_content(s); };
+
+template <class M>
+constexpr int slot_count() {
+  int count = 0;
+  if constexpr (HasParameters<M>)
+    for (const ParameterSpec& p : M::parameters) count += p.slots();
+  return count;
+}
+
+template <class M>
+constexpr bool slot_is_relative(int slot) {
+  if constexpr (HasParameters<M>)
+    for (const ParameterSpec& p : M::parameters) {
+      if (slot < p.slots()) return p.role != Role::value;
+      slot -= p.slots();
+    }
+  return false;
+}
+
+// Whether the declared parameters are ones that the engine can serve.
+template <class M>
+constexpr bool well_declared() {
+  bool grid = false;
+  if constexpr (requires { M::grid; }) grid = M::grid;
+  if constexpr (HasParameters<M>) {
+    int seen[16] = {};
+    for (const ParameterSpec& p : M::parameters) {
+      if (p.role == Role::value && (p.sizes[0] < 0 || p.sizes[1] < 0)) return false;  // p[n] needs fixed places
+      if (p.along != Along::position && !grid) return false;
+      const bool table = is_table(p.role);
+      if (table && !HasIndex<M>) return false;
+      if (!table && p.role != Role::value && seen[static_cast<int>(p.role)]++ > 0) return false;
+    }
+  }
+  return true;
+}
+
+template <class M>
+constexpr bool has_grid() {
+  if constexpr (requires { M::grid; }) return M::grid;
+  return false;
+}
+
+template <class M, class N, class P, class V>
+RAPT_FN N evaluate(const M& m, N raw, const P& p, const At<V>& at) {
+  if constexpr (HasForm<M> && !HasScore<M>) {
+    const QuadraticForm<N> f = m.template form<N>(p);
+    return ((f.row_row * at.row + f.row) * at.row + (f.col_col * at.col + f.col) * at.col +
+            f.row_col * (at.row * at.col) + f.constant) *
+           at.scale;
+  } else {
+    return m.score(raw, p, at);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace rapt
