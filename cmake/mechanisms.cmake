@@ -43,7 +43,7 @@ foreach(name IN LISTS rapt_mechanisms)
   string(APPEND registry_includes "#include \"mechanisms/${name}.h\"\n")
   string(APPEND registry_programs "const Programs& programs_${name}();\n")
   string(APPEND registry_entries "      make_entry<mechanisms::${struct}>(builtin::${name}()),\n")
-  string(APPEND builtin_declarations "const MechanismInfo& ${name}();\n")
+  string(APPEND builtin_declarations "RAPT_API const MechanismInfo& ${name}();\n")
   string(APPEND registry_definitions "const MechanismInfo& ${name}() {
   static const MechanismInfo info = make_info<mechanisms::${struct}>(\"${name}\", {${slots}
   });

@@ -8,15 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RAPT_VERSION_MAJOR 0
-#define RAPT_VERSION_MINOR 1
-#define RAPT_VERSION_PATCH 0
-
-#if defined(__GNUC__)
-#define RAPT_C_API __attribute__((visibility("default")))
-#else
-#define RAPT_C_API
-#endif
+#include "rapt/api.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -142,56 +134,84 @@ typedef struct rapt_gradients {
   size_t parameter_count;
 } rapt_gradients;
 
+enum rapt_heads { RAPT_HEADS_SHARED = 0, RAPT_HEADS_OPTIONAL = 1, RAPT_HEADS_REQUIRED = 2 };
+
+/* What a mechanism takes. The structs and their texts stay the library's and are never freed; they grow at their end. */
+typedef struct rapt_parameter_info {
+  const char* name;
+  const char*
+      shape; /* "[H?,Dq,A]": H heads, H? with or without them, Dq Dk dimensions, A free; see docs/mechanisms.md */
+  const char* about;
+  int32_t heads;    /* enum rapt_heads: whether there is a dimension of heads in front */
+  int32_t required; /* 0: it may be left out */
+} rapt_parameter_info;
+
+typedef struct rapt_setting_info {
+  const char* name;
+  double value; /* where the caller gives none */
+  double low;   /* both ends included */
+  double high;
+  int32_t integer; /* not 0: whole numbers only */
+} rapt_setting_info;
+
 /* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
 
 /* struct_size is sizeof the struct as the caller knows it: rapt_options_init(&options, sizeof options). */
-RAPT_C_API void rapt_options_init(rapt_options* options, size_t struct_size);
-RAPT_C_API void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size);
-RAPT_C_API void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size);
-RAPT_C_API void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size);
-RAPT_C_API void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size);
+RAPT_API void rapt_options_init(rapt_options* options, size_t struct_size);
+RAPT_API void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size);
+RAPT_API void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size);
+RAPT_API void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size);
+RAPT_API void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size);
 
 /* A contiguous [batch, heads, sequence, dim]; and one stored [batch, sequence, heads, dim], seen in the same order. */
-RAPT_C_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence,
-                                int64_t dim);
-RAPT_C_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads,
-                                int64_t dim);
+RAPT_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence,
+                              int64_t dim);
+RAPT_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads,
+                              int64_t dim);
 
 /* NULL where there is no memory. Freeing NULL does nothing. */
-RAPT_C_API rapt_saved* rapt_saved_create(void);
-RAPT_C_API void rapt_saved_free(rapt_saved* saved);
+RAPT_API rapt_saved* rapt_saved_create(void);
+RAPT_API void rapt_saved_free(rapt_saved* saved);
 
 /* out = normalize(score(q, k)) v. Options NULL: scaled dot-product attention. */
-RAPT_C_API int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_array* v, const rapt_array* out,
-                           const rapt_options* options);
+RAPT_API int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_array* v, const rapt_array* out,
+                         const rapt_options* options);
 
 /* The same with several value sets, and with all other outputs. */
-RAPT_C_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options);
+RAPT_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options);
 
 /* Gradients of a loss, from the forward pass's outputs and the loss's gradient of each: inputs->v_count arrays both.
  * With saved NULL the row sums are computed again. */
-RAPT_C_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
-                                    const rapt_saved* saved, const rapt_gradients* gradients,
-                                    const rapt_options* options);
+RAPT_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
+                                  const rapt_saved* saved, const rapt_gradients* gradients,
+                                  const rapt_options* options);
 
 /* What was wrong in this thread's last call that gives a status; "" where it gave RAPT_OK. Valid until the next one. */
-RAPT_C_API const char* rapt_last_error(void);
+RAPT_API const char* rapt_last_error(void);
 
-RAPT_C_API const char* rapt_version(void); /* "0.1.0" */
+RAPT_API const char* rapt_version(void); /* "0.1.0" */
 
-/* NULL past the end. */
-RAPT_C_API size_t rapt_mechanism_count(void);
-RAPT_C_API const char* rapt_mechanism_name(size_t index);
-RAPT_C_API const char* rapt_mechanism_formula(size_t index);
+/* Mechanisms, and what each takes, are numbered from 0. NULL or 0 past the end. */
+RAPT_API size_t rapt_mechanism_count(void);
+RAPT_API const char* rapt_mechanism_name(size_t mechanism);
+RAPT_API const char* rapt_mechanism_formula(size_t mechanism);
+RAPT_API int32_t rapt_mechanism_has_grid(size_t mechanism); /* not 0: options.grid must be set */
+RAPT_API size_t rapt_mechanism_parameter_count(size_t mechanism);
+RAPT_API const rapt_parameter_info* rapt_mechanism_parameter(size_t mechanism, size_t parameter);
+RAPT_API size_t rapt_mechanism_setting_count(size_t mechanism);
+RAPT_API const rapt_setting_info* rapt_mechanism_setting(size_t mechanism, size_t setting);
+
+/* The number of the mechanism of that name. RAPT_BAD_INPUT where there is none. */
+RAPT_API int rapt_mechanism_find(const char* name, size_t* mechanism);
 
 /* The SIMD target in use: "sse4", "avx2", "avx512" or "portable"; "" where the processor runs none of this build's. */
-RAPT_C_API const char* rapt_isa(void);
+RAPT_API const char* rapt_isa(void);
 
 /* How many threads work where the options do not say. */
-RAPT_C_API int rapt_set_threads(int32_t threads);
-RAPT_C_API int32_t rapt_threads(void);
+RAPT_API int rapt_set_threads(int32_t threads);
+RAPT_API int32_t rapt_threads(void);
 /* Gives work space that calls keep for the next one, at most 48 MiB, back to the system. */
-RAPT_C_API void rapt_release_work_space(void);
+RAPT_API void rapt_release_work_space(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

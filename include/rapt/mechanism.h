@@ -194,22 +194,22 @@ struct MechanismInfo {
 };
 
 struct NamedView {
-  std::string name;
-  ConstView value;
+  std::string name{};
+  ConstView value{};
 };
 
 struct NamedNumber {
-  std::string name;
+  std::string name{};
   double value = 0;
 };
 
 // A mechanism with its parameters: what `attend` scores with.
 struct Score {
   const MechanismInfo* mechanism = nullptr;  // null: scaled_dot
-  std::vector<NamedView> parameters;
-  std::vector<NamedNumber> settings;
-  std::array<std::int64_t, 2> grid{};  // rows, columns
-  std::shared_ptr<const void> object;  // the hooks' own state, when they have any; see custom.h
+  std::vector<NamedView> parameters{};
+  std::vector<NamedNumber> settings{};
+  std::array<std::int64_t, 2> grid{};    // rows, columns
+  std::shared_ptr<const void> object{};  // the hooks' own state, when they have any; see custom.h
 };
 
 }  // namespace rapt

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rapt/api.h"
 #include "rapt/attend.h"
 #include "rapt/custom.h"
 #include "rapt/dtype.h"
@@ -9,5 +10,4 @@
 #include "rapt/mechanisms.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
-#include "rapt/trained_model.h"
 #include "rapt/view.h"

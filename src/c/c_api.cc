@@ -1,17 +1,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "c/status.h"
 #include "rapt/attend.h"
 #include "rapt/c.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 
-// The C API: every struct is checked and turned into the C++ one. No exception leaves this file.
+// Calls from C: every struct is checked and turned into the C++ one. No exception leaves this file.
 
 struct rapt_saved {
   rapt::Saved rows;
@@ -20,44 +20,8 @@ struct rapt_saved {
 namespace {
 
 using rapt::Error;
-
-// Fixed memory: the text of an error must not need any that is not there.
-thread_local std::array<char, 2048> last_error{};
-
-void set_last_error(const char* text) noexcept {
-  std::size_t length = std::min(std::strlen(text), last_error.size() - 1);
-  // A character of several bytes is kept whole or left out.
-  if (text[length] != '\0')
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0u) == 0x80u) --length;
-  std::memcpy(last_error.data(), text, length);
-  last_error[length] = '\0';
-}
-
-// Keeps exceptions in. Only a failure changes the text, so that asking for a name does not clear it.
-template <class F>
-int contained(F&& call) noexcept {
-  try {
-    call();
-    return RAPT_OK;
-  } catch (const Error& error) {
-    set_last_error(error.what());
-    return RAPT_BAD_INPUT;
-  } catch (const std::bad_alloc&) {
-    set_last_error("rapt: out of memory");
-  } catch (const std::exception& error) {
-    set_last_error(error.what());
-  } catch (...) {
-    set_last_error("rapt: unknown error");
-  }
-  return RAPT_FAILED;
-}
-
-// For calls that give a status.
-template <class F>
-int guarded(F&& call) noexcept {
-  set_last_error("");
-  return contained(call);
-}
+using rapt::c::contained;
+using rapt::c::guarded;
 
 // What one call reads its arguments with: the function's name goes into every message.
 class Reader {
@@ -257,21 +221,6 @@ std::int64_t times(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
 }
 
-// Names with an end that C can see.
-struct Listed {
-  std::string name, formula;
-};
-
-const std::vector<Listed>& listed() {
-  static const std::vector<Listed> list = [] {
-    std::vector<Listed> all;
-    for (const rapt::MechanismInfo* info : rapt::all_mechanisms())
-      all.push_back({std::string(info->name), std::string(info->formula)});
-    return all;
-  }();
-  return list;
-}
-
 #define RAPT_TEXT(x) #x
 #define RAPT_VERSION_TEXT(major, minor, patch) RAPT_TEXT(major) "." RAPT_TEXT(minor) "." RAPT_TEXT(patch)
 
@@ -338,27 +287,7 @@ int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const
   });
 }
 
-const char* rapt_last_error(void) { return last_error.data(); }
-
 const char* rapt_version(void) { return RAPT_VERSION_TEXT(RAPT_VERSION_MAJOR, RAPT_VERSION_MINOR, RAPT_VERSION_PATCH); }
-
-size_t rapt_mechanism_count(void) {
-  size_t count = 0;
-  contained([&] { count = listed().size(); });
-  return count;
-}
-
-const char* rapt_mechanism_name(size_t index) {
-  const char* name = nullptr;
-  contained([&] { name = index < listed().size() ? listed()[index].name.c_str() : nullptr; });
-  return name;
-}
-
-const char* rapt_mechanism_formula(size_t index) {
-  const char* formula = nullptr;
-  contained([&] { formula = index < listed().size() ? listed()[index].formula.c_str() : nullptr; });
-  return formula;
-}
 
 const char* rapt_isa(void) {
   const char* name = "";
