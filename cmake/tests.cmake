@@ -97,6 +97,15 @@ endif()
 add_test(NAME registry_errors COMMAND "${CMAKE_COMMAND}" -DCMAKE_DIR=${PROJECT_SOURCE_DIR}/cmake
   -DWORK_DIR=${PROJECT_BINARY_DIR}/registry_test -P "${PROJECT_SOURCE_DIR}/tests/registry/run.cmake")
 
+# tests/scripts/NAME_test.sh is given scripts/NAME and a folder to work in.
+file(GLOB script_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/scripts/*_test.sh")
+foreach(test IN LISTS script_tests)
+  cmake_path(GET test STEM stem)
+  string(REGEX REPLACE "_test$" "" name "${stem}")
+  add_test(NAME scripts/${name} COMMAND "${test}" "${PROJECT_SOURCE_DIR}/scripts/${name}" "${PROJECT_BINARY_DIR}/script_tests/${name}")
+  set_tests_properties(scripts/${name} PROPERTIES TIMEOUT 120)
+endforeach()
+
 # Every public header compiles alone.
 file(GLOB rapt_public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/rapt/*.h")
 set(alone_sources "")

@@ -113,7 +113,7 @@ elseif(STEP STREQUAL "subproject")
   set(build "${WORK_DIR}/subproject")
   file(REMOVE "${build}/CMakeCache.txt")
   # Nothing that rapt::attend does not need is looked for.
-  run("${CMAKE_COMMAND}" -S "${here}/subproject" -B "${build}" -G Ninja "-DRAPT_ROOT=${ROOT}" "-DRAPT_TARGETS=${TARGET}"
+  run("${CMAKE_COMMAND}" -S "${here}/subproject" -B "${build}" -G Ninja "-DRAPT_ROOT=${ROOT}" "-DONE_TARGET=${TARGET}"
       "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_C_COMPILER=${CC}" -DCMAKE_BUILD_TYPE=Debug
       -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_PNG=ON)
   run("${CMAKE_COMMAND}" --build "${build}")
