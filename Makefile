@@ -29,14 +29,13 @@ run: build  ## Build, then redo the documents' results and write the report to b
 	@build/release/rapt reproduce --quick --out build/reproduce
 
 test: bootstrap-pages build  ## Build, then run all tests
-	@ctest --test-dir build/release --output-on-failure -j $(JOBS)
+	@scripts/run_tests build/release -j $(JOBS)
 
 bench: build  ## Measure every mechanism against this machine's matrix-multiply rate
 	@build/release/rapt bench
 
 bench-peers: build  ## Measure PyTorch beside Rapt, in a virtual environment of its own
-	@if [[ -x benchmarks/peers/run ]]; then benchmarks/peers/run; \
-	else echo "bench-peers: the comparison lives in benchmarks/peers, which is not there yet"; fi
+	@benchmarks/peers/run
 
 speed-docs: build  ## Measure Rapt and its peers, and write the tables of docs/speed.md
 	@build/release/rapt bench --json > build/bench.json

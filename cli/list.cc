@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/parameters.h"
 #include "cli/verbs.h"
+#include "mechanisms/describe.h"
 #include "rapt/registry.h"
 #include "tasks/experiment.h"
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/options.h"
+#include "mechanisms/describe.h"
 #include "rapt/error.h"
 #include "tensor/npy.h"
 
@@ -15,20 +16,6 @@ namespace rapt::cli {
 namespace {
 
 using Sizes = std::vector<std::optional<std::int64_t>>;  // none: any length
-
-std::string symbol(const ParameterSpec& spec, int size) {
-  switch (size) {
-    case kAny: return spec.role == Role::relative_value ? "buckets" : "N";
-    case kOdd: return "2c+1";
-    case kQueryDim: return "Dq";
-    case kKeyDim: return "Dk";
-    case kInner: return "A";
-    case kPositions: return "Sq+Sk−1";
-    case kGridRows: return "2R−1";
-    case kGridCols: return "2C−1";
-    default: return std::to_string(size);
-  }
-}
 
 // One --param, before its shape is known.
 struct Given {
@@ -172,7 +159,7 @@ class ParameterReader {
     if (spec.heads != Heads::shared) add_value("H", sizes_.heads);
     for (int n = 0; n < spec.rank(); ++n) {
       const int size = spec.sizes[static_cast<std::size_t>(n)];
-      if (const auto value = resolve(size); value && size < 0) add_value(symbol(spec, size), *value);
+      if (const auto value = resolve(size); value && size < 0) add_value(size_text(spec, size), *value);
     }
     return std::string(spec.name) + " " + shape_text(spec) + values;
   }
@@ -255,31 +242,6 @@ Score ScoreArguments::score() const {
   score.settings = settings;
   score.grid = grid;
   return score;
-}
-
-std::string shape_text(const ParameterSpec& spec) {
-  std::string text;
-  if (spec.heads != Heads::shared) text = spec.heads == Heads::required ? "H" : "H?";
-  for (int n = 0; n < spec.rank(); ++n)
-    text += (text.empty() ? "" : ",") + symbol(spec, spec.sizes[static_cast<std::size_t>(n)]);
-  return "[" + text + "]";
-}
-
-std::string role_text(const ParameterSpec& spec) {
-  switch (spec.role) {
-    case Role::value: return spec.rank() == 0 ? "a number in the formula" : "numbers in the formula";
-    case Role::relative_value: return "a table of numbers by relative position";
-    case Role::relative_vector:
-      if (spec.along == Along::grid_row) return "a table of vectors by relative grid row";
-      if (spec.along == Along::grid_col) return "a table of vectors by relative grid column";
-      return "a table of vectors by relative position";
-    case Role::pair_weight: return "the weight of each dimension";
-    case Role::query_map: return "a matrix applied to the queries";
-    case Role::key_map: return "a matrix applied to the keys";
-    case Role::query_shift: return "added to the queries in their product with the keys";
-    case Role::relative_query_shift: return "added to the queries in their product with the table";
-  }
-  return "";
 }
 
 ScoreArguments read_score(const std::string& operation, const MechanismInfo& mechanism,

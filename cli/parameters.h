@@ -36,12 +36,6 @@ struct ScoreArguments {
   Score score() const;
 };
 
-// "[H?,Dq,Dk]": the sizes of a parameter as `rapt list` shows them.
-std::string shape_text(const ParameterSpec& spec);
-
-// What a parameter is for, from its role.
-std::string role_text(const ParameterSpec& spec);
-
 // Reads the --param arguments of a mechanism; `type` is that of the numbers. Throws rapt::Error for unknown names,
 // missing ones, and shapes that do not fit.
 ScoreArguments read_score(const std::string& operation, const MechanismInfo& mechanism,

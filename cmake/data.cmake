@@ -27,5 +27,3 @@ std::span<const unsigned char> ${function}() { return kBytes; }
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   set(${result} "${rapt_generated}/data/${function}.cc" PARENT_SCOPE)
 endfunction()
-
-rapt_embed("${PROJECT_SOURCE_DIR}/data/digits.bin" digits_bytes rapt_data_sources NAMESPACE rapt::tasks)

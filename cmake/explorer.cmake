@@ -1,4 +1,4 @@
-# The explorer page is a library of its own, as pictures are: who links librapt needs no web server.
+# The explorer page is a library of its own, as pictures are: who links Rapt needs no web server.
 include_guard(GLOBAL)
 include(pictures)
 find_package(ZLIB REQUIRED)
@@ -25,6 +25,6 @@ endforeach()
 file(GLOB rapt_explorer_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/explorer/*.cc")
 add_library(rapt_explorer STATIC ${rapt_explorer_sources} ${rapt_page_sources})
 rapt_compile_quickly(rapt_explorer)
-target_link_libraries(rapt_explorer PUBLIC rapt::rapt nlohmann_json::nlohmann_json
+target_link_libraries(rapt_explorer PUBLIC rapt_train_static nlohmann_json::nlohmann_json
                                     PRIVATE rapt_private rapt_pictures ZLIB::ZLIB Threads::Threads)
 target_link_libraries(rapt_explorer PRIVATE ${rapt_httplib})

@@ -1,43 +1,61 @@
 include(CMakePackageConfigHelpers)
 
-install(TARGETS rapt EXPORT rapt_targets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/rapt" "${rapt_generated}/include/rapt"
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# The digits in the library are by others, whose names go with it.
-install(FILES "${PROJECT_SOURCE_DIR}/data/README.md" DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME DATA.md)
+set(rapt_libraries attend)
+if(RAPT_BUILD_TRAIN)
+  list(APPEND rapt_libraries train)
+endif()
+
+# rapt_install_package(KIND [option of install()]…): headers, libraries of that kind, CMake package and pkg-config files.
+function(rapt_install_package kind)
+  set(files "${PROJECT_BINARY_DIR}/package/${kind}")
+  set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/rapt")
+  list(TRANSFORM rapt_libraries REPLACE "(.+)" "rapt_\\1_${kind}" OUTPUT_VARIABLE targets)
+  install(TARGETS ${targets} EXPORT rapt_${kind}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN}
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN})
+  # Shared libraries find each other wherever the prefix is moved to.
+  set_target_properties(${targets} PROPERTIES INSTALL_RPATH "$ORIGIN")
+  set(without "")
+  if(NOT RAPT_BUILD_TRAIN)
+    set(without PATTERN trained_model.h EXCLUDE)
+  endif()
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/rapt" "${rapt_generated}/include/rapt"
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${ARGN} FILES_MATCHING PATTERN "*.h" ${without})
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN})
+  if(RAPT_BUILD_TRAIN)
+    # The digits in rapt::train are by others, whose names go with it.
+    install(FILES "${PROJECT_SOURCE_DIR}/data/README.md" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN} RENAME DATA.md)
+  endif()
+
+  # CMake package
+  install(EXPORT rapt_${kind} NAMESPACE rapt:: FILE raptTargets.cmake DESTINATION "${package_dir}" ${ARGN})
+  configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/templates/raptConfig.cmake.in"
+    "${files}/raptConfig.cmake" INSTALL_DESTINATION "${package_dir}" PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+  write_basic_package_version_file("${files}/raptConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  install(FILES "${files}/raptConfig.cmake" "${files}/raptConfigVersion.cmake" DESTINATION "${package_dir}" ${ARGN})
+
+  # pkg-config: a static library names all that it needs, so that --static is not asked of anyone, nor C++ of C programs.
+  # Paths are relative to the file: the prefix may be moved, and cmake --install --prefix may choose it late.
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
+             OUTPUT_VARIABLE pc_prefix)
+  string(STRIP "-lstdc++ -lm ${CMAKE_THREAD_LIBS_INIT}" needs)
+  set(pc_libs_static "${needs}")
+  set(pc_private_shared "${needs}")
+  set(pc_libs "${pc_libs_${kind}}")
+  set(pc_private "${pc_private_${kind}}")
+  set(attend_requires "")
+  set(train_requires rapt-attend)
+  set(attend_about "Every attention mechanism as one fused kernel")
+  set(train_about "Models and training on Rapt's attention")
+  foreach(pc_name IN LISTS rapt_libraries)
+    set(pc_requires "${${pc_name}_requires}")
+    set(pc_about "${${pc_name}_about}")
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/rapt.pc.in" "${files}/rapt-${pc_name}.pc" @ONLY)
+    install(FILES "${files}/rapt-${pc_name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" ${ARGN})
+  endforeach()
+endfunction()
+
+rapt_install_package(${rapt_kind})
 if(TARGET rapt_cli)
-  # A shared librapt is found next to the tool wherever the prefix is moved to.
-  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY "${CMAKE_INSTALL_FULL_BINDIR}"
-             OUTPUT_VARIABLE libdir_from_bindir)
-  set_target_properties(rapt_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${libdir_from_bindir}")
   install(TARGETS rapt_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-
-# CMake package
-set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/rapt")
-install(EXPORT rapt_targets NAMESPACE rapt:: FILE raptTargets.cmake DESTINATION "${package_dir}")
-configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/templates/raptConfig.cmake.in"
-  "${PROJECT_BINARY_DIR}/raptConfig.cmake" INSTALL_DESTINATION "${package_dir}"
-  PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/raptConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/raptConfig.cmake" "${PROJECT_BINARY_DIR}/raptConfigVersion.cmake"
-  DESTINATION "${package_dir}")
-
-# pkg-config: a static library names all that it needs, so that --static is not asked of anyone, nor C++ of C programs.
-set(needs_packages libhwy)
-string(STRIP "-lstdc++ -lm ${CMAKE_THREAD_LIBS_INIT}" needs_libraries)
-if(BUILD_SHARED_LIBS)
-  set(pc_dependencies "Requires.private: ${needs_packages}\nLibs.private: ${needs_libraries}")
-  set(pc_libs "")
-else()
-  set(pc_dependencies "Requires: ${needs_packages}")
-  set(pc_libs "${needs_libraries}")
-endif()
-# Relative to the file itself: the prefix may be moved, and cmake --install --prefix may choose it late.
-cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" OUTPUT_VARIABLE pc_prefix)
-configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/rapt.pc.in" "${PROJECT_BINARY_DIR}/rapt.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/rapt.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -1,8 +1,8 @@
 find_package(Threads REQUIRED)
 find_package(hwy CONFIG REQUIRED)
-find_package(nlohmann_json CONFIG REQUIRED)
 
-# Compile flags of each SIMD target, chosen so that Highway's static target is the one of that name.
+# Compile flags of each SIMD target, chosen so that Highway's static target is the one of that name. What they ask of
+# the processor is checked in src/backends/cpu/x86/processor.cc.
 set(rapt_flags_sse4 -march=x86-64-v2 -maes -mpclmul)
 set(rapt_flags_avx2 -march=x86-64-v3 -maes -mpclmul)
 set(rapt_flags_avx512 -march=x86-64-v4 -maes -mpclmul)
@@ -11,46 +11,65 @@ set(rapt_flags_portable "")
 set(rapt_include_dirs "${PROJECT_SOURCE_DIR}/include" "${rapt_generated}/include")
 set(rapt_private_include_dirs "${PROJECT_SOURCE_DIR}/src" "${rapt_generated}/private")
 
-file(GLOB rapt_kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc"
-                                                "${PROJECT_SOURCE_DIR}/src/tensor/simd/*.cc")
-file(GLOB_RECURSE rapt_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cc")
-list(FILTER rapt_sources EXCLUDE REGEX "/src/(backends/cpu/x86/(dot|tiles)|.*/simd/|pictures/|solve/|reproduce/|explorer/)")
-
-# Tests of private code need the same view of the tree as the library itself.
+# Tests of private code need the same view of the tree as the libraries themselves.
 add_library(rapt_private INTERFACE)
-target_include_directories(rapt_private INTERFACE ${rapt_private_include_dirs})
-target_link_libraries(rapt_private INTERFACE rapt_options)
+target_include_directories(rapt_private INTERFACE ${rapt_include_dirs} ${rapt_private_include_dirs})
+target_link_libraries(rapt_private INTERFACE rapt_options Threads::Threads)
 
-set(rapt_object_libraries "")
-foreach(target IN LISTS RAPT_TARGETS)
-  add_library(rapt_${target} OBJECT ${rapt_kernel_sources} ${rapt_program_sources})
-  target_compile_definitions(rapt_${target} PRIVATE HWY_COMPILE_ONLY_STATIC RAPT_TARGET=${target})
-  target_compile_options(rapt_${target} PRIVATE ${rapt_flags_${target}})
-  target_include_directories(rapt_${target} PRIVATE ${rapt_include_dirs})
-  target_link_libraries(rapt_${target} PRIVATE rapt_private hwy::hwy Threads::Threads)
-  list(APPEND rapt_object_libraries $<TARGET_OBJECTS:rapt_${target}>)
-endforeach()
+# Highway's headers. Its checks of debug builds would call its library.
+add_library(rapt_highway INTERFACE)
+target_include_directories(rapt_highway SYSTEM INTERFACE $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(rapt_highway INTERFACE HWY_COMPILE_ONLY_STATIC HWY_IS_DEBUG_BUILD=0)
 
-# Instructions for bf16 that some processors of the newest target have, asked for when the program runs.
-if("avx512" IN_LIST RAPT_TARGETS)
-  set(rapt_flags_dot -mavx512bf16)
-  set(rapt_flags_tiles -mavx512bf16 -mamx-tile -mamx-bf16)
-  foreach(part dot tiles)
-    add_library(rapt_bf16_${part} OBJECT "${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/${part}.cc")
-    target_compile_options(rapt_bf16_${part} PRIVATE ${rapt_flags_avx512} ${rapt_flags_${part}})
-    target_link_libraries(rapt_bf16_${part} PRIVATE rapt_private)
-    list(APPEND rapt_object_libraries $<TARGET_OBJECTS:rapt_bf16_${part}>)
+# rapt_objects(NAME SOURCES source… KERNELS source…): the object libraries of rapt::NAME, listed in rapt_NAME_objects.
+# Kernels are compiled once for each SIMD target.
+function(rapt_objects name)
+  cmake_parse_arguments(objects "" "" "SOURCES;KERNELS" ${ARGN})
+  add_library(rapt_${name}_objects OBJECT ${objects_SOURCES})
+  target_link_libraries(rapt_${name}_objects PRIVATE rapt_private)
+  set(list $<TARGET_OBJECTS:rapt_${name}_objects>)
+  foreach(target IN LISTS RAPT_TARGETS)
+    add_library(rapt_${name}_${target} OBJECT ${objects_KERNELS})
+    target_compile_definitions(rapt_${name}_${target} PRIVATE RAPT_TARGET=${target})
+    target_compile_options(rapt_${name}_${target} PRIVATE ${rapt_flags_${target}})
+    target_link_libraries(rapt_${name}_${target} PRIVATE rapt_private rapt_highway)
+    list(APPEND list $<TARGET_OBJECTS:rapt_${name}_${target}>)
   endforeach()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/pairs.cc" PROPERTIES COMPILE_DEFINITIONS
-                                                                                           RAPT_BF16_PAIRS)
-endif()
+  set(rapt_${name}_objects "${list}" PARENT_SCOPE)
+endfunction()
 
-add_library(rapt ${rapt_sources} ${rapt_registry_source} ${rapt_data_sources} ${rapt_object_libraries})
-add_library(rapt::rapt ALIAS rapt)
-target_compile_features(rapt PUBLIC cxx_std_20)
-target_include_directories(rapt PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                                       $<BUILD_INTERFACE:${rapt_generated}/include>
-                                       $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(rapt PRIVATE $<BUILD_INTERFACE:rapt_private> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
-                           hwy::hwy Threads::Threads)
-set_target_properties(rapt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+# rapt_library(NAME): rapt::NAME, of the objects in rapt_NAME_objects. Both kinds are made of the same objects: the package
+# has the one that BUILD_SHARED_LIBS asks for; the tool and the tests use private code, so they take the static one.
+if(BUILD_SHARED_LIBS)
+  set(rapt_kind shared)
+else()
+  set(rapt_kind static)
+endif()
+function(rapt_library name)
+  foreach(kind IN ITEMS static shared)
+    set(target rapt_${name}_${kind})
+    string(TOUPPER ${kind} type)
+    add_library(${target} ${type} ${rapt_${name}_objects})
+    if(NOT kind STREQUAL rapt_kind AND NOT RAPT_BUILD_TESTS)
+      set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME rapt_${name} EXPORT_NAME ${name}
+      VERSION ${PROJECT_VERSION} SOVERSION ${rapt_abi_version})
+    target_compile_features(${target} PUBLIC cxx_std_20)
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                $<BUILD_INTERFACE:${rapt_generated}/include>
+                                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:rapt_options> Threads::Threads)
+  endforeach()
+  # What is exported is marked in the headers. Templates of the standard library are marked there too: the list of
+  # exports keeps them in.
+  if(NOT APPLE)
+    set(exports "${PROJECT_SOURCE_DIR}/cmake/templates/exports.map")
+    target_link_options(rapt_${name}_shared PRIVATE "LINKER:--version-script=${exports}")
+    set_target_properties(rapt_${name}_shared PROPERTIES LINK_DEPENDS "${exports}")
+    if(NOT RAPT_SANITIZE)
+      target_link_options(rapt_${name}_shared PRIVATE LINKER:--no-undefined)
+    endif()
+  endif()
+  add_library(rapt::${name} ALIAS rapt_${name}_${rapt_kind})
+endfunction()

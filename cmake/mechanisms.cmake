@@ -42,7 +42,7 @@ foreach(name IN LISTS rapt_mechanisms)
   string(APPEND registry_includes "#include \"mechanisms/${name}.h\"\n")
   string(APPEND registry_programs "const Programs& programs_${name}();\n")
   string(APPEND registry_entries "      builtin::${name}().definition().entry,\n")
-  string(APPEND builtin_declarations "const MechanismInfo& ${name}();\n")
+  string(APPEND builtin_declarations "RAPT_API const MechanismInfo& ${name}();\n")
   string(APPEND registry_definitions "const MechanismInfo& ${name}() {
   static const Registered<mechanisms::${struct}> registered(\"${name}\", {${slots}
   });

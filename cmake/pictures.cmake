@@ -1,8 +1,8 @@
-# Pictures are a library of their own: who links librapt for attention needs neither fonts nor a renderer.
+# Pictures are a library of their own: who links Rapt for attention or training needs neither fonts nor a renderer.
 include_guard(GLOBAL)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(rsvg REQUIRED IMPORTED_TARGET librsvg-2.0>=2.50 fontconfig)
 
 file(GLOB rapt_picture_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/pictures/*.cc")
 add_library(rapt_pictures STATIC ${rapt_picture_sources})
-target_link_libraries(rapt_pictures PUBLIC rapt::rapt PRIVATE rapt_private PkgConfig::rsvg)
+target_link_libraries(rapt_pictures PUBLIC rapt_train_static PRIVATE rapt_private PkgConfig::rsvg)

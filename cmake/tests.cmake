@@ -1,6 +1,13 @@
 # tests/<folder>/**/*.cc become the executable rapt_<folder>_test; tests/support and tests/oracle are shared by all.
 # Labels, for ctest -L: `slow` for test names with Slow in them, `sanitize` for all others, `sanitize-threads` for
 # those of them with Threads in their names. One label each: gtest_discover_tests keeps no lists.
+
+# A test that cannot run here is listed with the reason, so that nobody takes it for passed.
+function(rapt_skipped_test name reason)
+  add_test(NAME ${name} COMMAND "${CMAKE_COMMAND}" -E echo "skipped: ${reason}")
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: ")
+endfunction()
+
 file(GLOB_RECURSE rapt_test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*.cc")
 list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/(install|cuda|isa|registry|fuzz|docs)/")
 set(rapt_test_support_sources ${rapt_test_sources})
@@ -34,7 +41,7 @@ if(rapt_test_sources)
   endif()
   target_include_directories(rapt_test_support ${scope} "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(rapt_test_support ${scope} RAPT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(rapt_test_support ${scope} rapt::rapt rapt_private GTest::gtest)
+  target_link_libraries(rapt_test_support ${scope} rapt_train_static rapt_private GTest::gtest)
 
   set(folders "")
   foreach(source IN LISTS rapt_test_sources)
@@ -90,6 +97,15 @@ endif()
 add_test(NAME registry_errors COMMAND "${CMAKE_COMMAND}" -DCMAKE_DIR=${PROJECT_SOURCE_DIR}/cmake
   -DWORK_DIR=${PROJECT_BINARY_DIR}/registry_test -P "${PROJECT_SOURCE_DIR}/tests/registry/run.cmake")
 
+# tests/scripts/NAME_test.sh is given scripts/NAME and a folder to work in.
+file(GLOB script_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/scripts/*_test.sh")
+foreach(test IN LISTS script_tests)
+  cmake_path(GET test STEM stem)
+  string(REGEX REPLACE "_test$" "" name "${stem}")
+  add_test(NAME scripts/${name} COMMAND "${test}" "${PROJECT_SOURCE_DIR}/scripts/${name}" "${PROJECT_BINARY_DIR}/script_tests/${name}")
+  set_tests_properties(scripts/${name} PROPERTIES TIMEOUT 120)
+endforeach()
+
 # Every public header compiles alone.
 file(GLOB rapt_public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/rapt/*.h")
 set(alone_sources "")
@@ -118,7 +134,8 @@ set_tests_properties(headers_compile_alone PROPERTIES TIMEOUT 600 RESOURCE_LOCK 
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT RAPT_SANITIZE AND CMAKE_NM)
   foreach(target IN LISTS RAPT_TARGETS)
     add_test(NAME isa_symbols_${target}
-      COMMAND "${PROJECT_SOURCE_DIR}/tests/isa/check_symbols.sh" "${CMAKE_NM}" ${target} $<TARGET_OBJECTS:rapt_${target}>
+      COMMAND "${PROJECT_SOURCE_DIR}/tests/isa/check_symbols.sh" "${CMAKE_NM}" ${target}
+              $<TARGET_OBJECTS:rapt_attend_${target}> $<TARGET_OBJECTS:rapt_train_${target}>
       COMMAND_EXPAND_LISTS)
     set_tests_properties(isa_symbols_${target} PROPERTIES TIMEOUT 120)
   endforeach()
@@ -141,6 +158,8 @@ if(RAPT_NVCC AND NOT RAPT_SANITIZE)
             -I "${PROJECT_SOURCE_DIR}/include" -I "${PROJECT_SOURCE_DIR}/src"
             -c "${rapt_generated}/hooks.cu" -o "${PROJECT_BINARY_DIR}/hooks.o")
   set_tests_properties(cuda_hooks PROPERTIES TIMEOUT 600)
+elseif(NOT RAPT_SANITIZE)
+  rapt_skipped_test(cuda_hooks "nvcc was not found")
 endif()
 
 # The table of mechanisms in the documentation: the build writes what the registry says, the test compares.
@@ -158,10 +177,14 @@ endif()
 # Pages in headless Chromium; skipped with a message where there is none. Debian's Selenium is for Debian's Python.
 find_program(RAPT_PYTHON python3 HINTS /usr/bin NO_CMAKE_ENVIRONMENT_PATH NO_SYSTEM_ENVIRONMENT_PATH)
 mark_as_advanced(RAPT_PYTHON)
-if(TARGET rapt_cli AND RAPT_PYTHON AND NOT RAPT_SANITIZE)
+if(TARGET rapt_cli AND NOT RAPT_SANITIZE)
   file(GLOB page_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/pages/*_test.py")
   foreach(script IN LISTS page_tests)
     cmake_path(GET script STEM stem)
+    if(NOT RAPT_PYTHON)
+      rapt_skipped_test(pages/${stem} "python3 was not found")
+      continue()
+    endif()
     add_test(NAME pages/${stem} COMMAND "${RAPT_PYTHON}" -B "${script}" $<TARGET_FILE:rapt_cli>)
     set_tests_properties(pages/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS pages)
   endforeach()
@@ -176,37 +199,4 @@ if(TARGET rapt_cli AND NOT RAPT_SANITIZE AND EXISTS "${PROJECT_SOURCE_DIR}/tests
   set_tests_properties(new_mechanism PROPERTIES TIMEOUT 1200 LABELS slow PROCESSORS 2)
 endif()
 
-# The installed package, as a user's project sees it. A sanitized library cannot serve a plain program.
-if(RAPT_INSTALL AND NOT RAPT_SANITIZE)
-  set(prefix "${PROJECT_BINARY_DIR}/install_test/prefix")
-  set(install_arguments
-    -DBUILD_DIR=${PROJECT_BINARY_DIR} -DPREFIX=${prefix} -DSOURCE_DIR=${PROJECT_SOURCE_DIR}/tests/install
-    -DWORK_DIR=${PROJECT_BINARY_DIR}/install_test -DCONFIG=${CMAKE_BUILD_TYPE}
-    -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER} -DLIBDIR=${CMAKE_INSTALL_LIBDIR})
-  foreach(step IN ITEMS prefix find_package pkg_config)
-    add_test(NAME install_${step} COMMAND "${CMAKE_COMMAND}" ${install_arguments} -DSTEP=${step}
-      -P "${PROJECT_SOURCE_DIR}/tests/install/run.cmake")
-    set_tests_properties(install_${step} PROPERTIES TIMEOUT 600 LABELS install)
-  endforeach()
-  set_tests_properties(install_prefix PROPERTIES FIXTURES_SETUP installed RESOURCE_LOCK build_tree)
-  set_tests_properties(install_find_package install_pkg_config PROPERTIES FIXTURES_REQUIRED installed)
-
-  # Example projects that build against an installed Rapt and bring their own ctest entries.
-  function(rapt_project_test name folder)
-    add_test(NAME ${name}
-      COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${folder}" "${PROJECT_BINARY_DIR}/install_test/${name}"
-              --build-generator "${CMAKE_GENERATOR}"
-              --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE}"
-                              "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}" "-DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}"
-              --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure --no-tests=error)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS install FIXTURES_REQUIRED installed)
-  endfunction()
-  file(GLOB example_projects CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt")
-  foreach(example IN LISTS example_projects)
-    cmake_path(GET example PARENT_PATH folder)
-    cmake_path(GET folder FILENAME name)
-    rapt_project_test(example_${name} "${folder}")
-  endforeach()
-  # The code in docs/.
-  rapt_project_test(docs_code "${PROJECT_SOURCE_DIR}/tests/docs")
-endif()
+include(package_tests)

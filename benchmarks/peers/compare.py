@@ -330,7 +330,7 @@ def save(report, folder):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases to run; none: all")
-    parser.add_argument("--library", required=True, help="librapt, the shared library")
+    parser.add_argument("--library", required=True, help="librapt_attend, the shared library")
     parser.add_argument("--out", type=Path, required=True, help="where results.txt, .json and .md go")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=9)

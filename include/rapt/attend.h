@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "rapt/api.h"
 #include "rapt/mask.h"
 #include "rapt/mechanism.h"
 #include "rapt/normalizer.h"
@@ -25,18 +26,18 @@ struct Rotary {
 };
 
 struct AttendOptions {
-  Score score;                  // scaled_dot unless set
-  std::optional<double> scale;  // in place of 1/√Dk, or of 1 where the formula has none
-  double softcap = 0;           // c > 0: the score becomes c·tanh(score/c)
-  ConstView bias;               // [B|1, H|1, Sq|1, Sk], added after the softcap
-  Mask mask;
+  Score score{};                  // scaled_dot unless set
+  std::optional<double> scale{};  // in place of 1/√Dk, or of 1 where the formula has none
+  double softcap = 0;             // c > 0: the score becomes c·tanh(score/c)
+  ConstView bias{};               // [B|1, H|1, Sq|1, Sk], added after the softcap
+  Mask mask{};
   Normalizer normalizer = Normalizer::softmax;
-  std::vector<NamedView> normalizer_parameters;  // softmax: sink [H]; sigmoid: b [H] or one number
+  std::vector<NamedView> normalizer_parameters{};  // softmax: sink [H]; sigmoid: b [H] or one number
   // Query i of batch b stands at first_query[b] + i: one number, or one for each batch; empty: 0.
-  std::vector<std::int64_t> first_query;
+  std::vector<std::int64_t> first_query{};
   // Set: these keys are a part of a longer sequence, and key j stands at first_key + j. Unset: at j.
-  std::optional<std::int64_t> first_key;
-  Rotary rotary;
+  std::optional<std::int64_t> first_key{};
+  Rotary rotary{};
   int threads = 0;  // 0: default_threads()
   Path path = Path::automatic;
   void* stream = nullptr;  // of the device that the arrays lie on; a CPU has none
@@ -45,9 +46,9 @@ struct AttendOptions {
 // q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], v [B,Hk,Sk,Dv]: any strides, the last dimension contiguous. Hk divides H; a batch or a
 // number of heads of 1 is repeated. Several value sets share one map of weights.
 struct Inputs {
-  ConstView q;
-  ConstView k;
-  std::vector<ConstView> v;
+  ConstView q{};
+  ConstView k{};
+  std::vector<ConstView> v{};
 };
 
 // The weights of some rows of one head: out is [1, 1, row_end − row_begin, Sk].
@@ -56,29 +57,29 @@ struct WeightsRequest {
   std::int64_t head = 0;
   std::int64_t row_begin = 0;
   std::int64_t row_end = 0;
-  View out;
+  View out{};
 };
 
 // Facts about each row of weights. Leave out what is not wanted. Every array is contiguous, [B,H,Sq] and what follows;
 // numbers are in the compute type: f64 for f64 inputs, f32 for all others.
 struct Statistics {
-  View entropy;                    // in nats
+  View entropy{};                  // in nats
   std::int64_t* argmax = nullptr;  // first key of largest weight; −1 where nothing is visible
-  View position;                   // expected key position; on a grid [.., 2]: row, column
-  View covariance;                 // of that position; on a grid [.., 2, 2]
+  View position{};                 // expected key position; on a grid [.., 2]: row, column
+  View covariance{};               // of that position; on a grid [.., 2, 2]
   int top_k = 0;
   std::int64_t* top_indices = nullptr;  // [.., top_k], largest first, −1 where fewer keys are visible
-  View top_weights;                     // [.., top_k]
+  View top_weights{};                   // [.., top_k]
   std::array<std::int64_t, 2> grid{};   // rows, columns of the keys; {0,0}: positions are 0 … Sk−1
 };
 
 // What the backward pass needs of the forward pass: two numbers a row, under softmax its maximum and its sum.
 class Saved {
  public:
-  Saved();
-  ~Saved();
-  Saved(Saved&&) noexcept;
-  Saved& operator=(Saved&&) noexcept;
+  RAPT_API Saved();
+  RAPT_API ~Saved();
+  RAPT_API Saved(Saved&&) noexcept;
+  RAPT_API Saved& operator=(Saved&&) noexcept;
 
   struct Rows;
   Rows* rows() const { return rows_.get(); }
@@ -88,44 +89,44 @@ class Saved {
 };
 
 struct Outputs {
-  std::vector<View> out;  // one for each value set, [B,H,Sq,Dv]
+  std::vector<View> out{};  // one for each value set, [B,H,Sq,Dv]
   // [B,H,Sq,1], −∞ where nothing is visible. softmax: log Σ exp(score); argmax: the largest score; sparsemax and
   // entmax15: the threshold; sigmoid: the logarithm of the sum of the weights.
-  View lse;
+  View lse{};
   // Partial results under softmax, [B,H,Sq,1] in the compute type: the row maximum and Σ exp(score − maximum). See partial.h.
-  View row_max;
-  View row_sum;
-  std::vector<WeightsRequest> weights;
-  Statistics statistics;
+  View row_max{};
+  View row_sum{};
+  std::vector<WeightsRequest> weights{};
+  Statistics statistics{};
   Saved* saved = nullptr;  // filled for attend_backward
 };
 
 struct NamedGradient {
-  std::string name;
-  View value;
+  std::string name{};
+  View value{};
 };
 
 // Where gradients go; what is left out is not computed. Each has the shape of what it belongs to. Parameters are those of
 // the mechanism and of the normaliser.
 struct Gradients {
-  View q;
-  View k;
-  std::vector<View> v;
-  View bias;
-  std::vector<NamedGradient> parameters;
+  View q{};
+  View k{};
+  std::vector<View> v{};
+  View bias{};
+  std::vector<NamedGradient> parameters{};
 };
 
 // out = normalize(score(q, k)) · v, with nothing of the size Sq × Sk stored.
-void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options = {});
+RAPT_API void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options = {});
 
 // The plain case: one value set, no other outputs.
-void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out,
-            const AttendOptions& options = {});
+RAPT_API void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out,
+                     const AttendOptions& options = {});
 
 // Gradients of a loss, from the forward pass's outputs and the loss's gradient of each. Without `saved` the row sums
 // are computed again. grad_lse: the loss's gradient of lse too, under softmax.
-void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, const std::vector<ConstView>& grad_out,
-                     const Saved* saved, const Gradients& gradients, const AttendOptions& options = {},
-                     const ConstView& grad_lse = {});
+RAPT_API void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out,
+                              const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
+                              const AttendOptions& options = {}, const ConstView& grad_lse = {});
 
 }  // namespace rapt

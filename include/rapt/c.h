@@ -8,15 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RAPT_VERSION_MAJOR 0
-#define RAPT_VERSION_MINOR 1
-#define RAPT_VERSION_PATCH 0
-
-#if defined(__GNUC__)
-#define RAPT_C_API __attribute__((visibility("default")))
-#else
-#define RAPT_C_API
-#endif
+#include "rapt/api.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,7 +22,10 @@ enum rapt_status {
 
 enum rapt_dtype { RAPT_F32 = 0, RAPT_F64 = 1, RAPT_BF16 = 2, RAPT_F16 = 3, RAPT_BOOL = 4 /* bytes, for masks only */ };
 
-enum rapt_normalizer { RAPT_SOFTMAX = 0, RAPT_ARGMAX = 1 };
+/* The normalisers of this version; rapt_normalizer_name() names them all. */
+enum rapt_normalizer { RAPT_SOFTMAX = 0, RAPT_ARGMAX = 1, RAPT_SPARSEMAX = 2, RAPT_ENTMAX15 = 3, RAPT_SIGMOID = 4 };
+
+enum rapt_device { RAPT_CPU = 0, RAPT_CUDA = 1 };
 
 enum rapt_causal { RAPT_CAUSAL_NONE = 0, RAPT_CAUSAL_TOP_LEFT = 1, RAPT_CAUSAL_BOTTOM_RIGHT = 2 };
 
@@ -39,7 +34,9 @@ enum rapt_path { RAPT_PATH_AUTOMATIC = 0, RAPT_PATH_GENERIC = 1, RAPT_PATH_REFER
 /* An array in the caller's memory. Strides count elements, and the last one is 1. Data NULL: no array. */
 typedef struct rapt_array {
   void* data;
-  int32_t dtype; /* enum rapt_dtype */
+  int32_t dtype;        /* enum rapt_dtype */
+  int16_t device;       /* enum rapt_device */
+  int16_t device_index; /* which one, of several */
   int64_t shape[4];
   int64_t strides[4];
 } rapt_array;
@@ -81,8 +78,18 @@ typedef struct rapt_options {
   const int64_t* query_starts; /* packed sequences: start_count numbers each, from 0 to Sq and to Sk */
   const int64_t* key_starts;
   size_t start_count;
-  int32_t threads; /* 0: the default */
-  int32_t path;    /* enum rapt_path */
+  int32_t threads;                             /* 0: the default */
+  int32_t path;                                /* enum rapt_path */
+  const rapt_parameter* normalizer_parameters; /* softmax: sink [H]; sigmoid: b [H] or one number */
+  size_t normalizer_parameter_count;
+  const int64_t* first_query; /* query i of batch b stands at first_query[b] + i: one, or one for each batch */
+  size_t first_query_count;   /* 0: at i */
+  int64_t first_key;          /* read where has_first_key is not 0: a part of the keys, key j stands at first_key + j */
+  int32_t has_first_key;
+  int32_t rotary_interleaved; /* 0: pairs (n, n + dims/2); else (2n, 2n + 1) */
+  int64_t rotary_dims;        /* how many numbers of a row are rotated by its position; 0: none */
+  double rotary_base;         /* 0: 10000 */
+  void* stream;               /* of the device; NULL: its default */
 } rapt_options;
 
 /* q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], and v_count value sets [B,Hk,Sk,Dv] under one map of weights. */
@@ -127,7 +134,9 @@ typedef struct rapt_outputs {
   const rapt_weights_request* weights;
   size_t weights_count;
   const rapt_statistics* statistics;
-  rapt_saved* saved; /* filled for rapt_attend_backward */
+  rapt_saved* saved;  /* filled for rapt_attend_backward */
+  rapt_array row_max; /* [B,H,Sq,1], partial results under softmax: the row maximum, and */
+  rapt_array row_sum; /* the sum of exp(score - maximum); RAPT_F64 for f64 inputs, else RAPT_F32 */
 } rapt_outputs;
 
 /* Where gradients go; each has the shape of what it belongs to. Data NULL: not computed. */
@@ -142,56 +151,113 @@ typedef struct rapt_gradients {
   size_t parameter_count;
 } rapt_gradients;
 
+enum rapt_heads { RAPT_HEADS_SHARED = 0, RAPT_HEADS_OPTIONAL = 1, RAPT_HEADS_REQUIRED = 2 };
+
+/* What a mechanism takes. The structs and their texts stay the library's and are never freed; they grow at their end. */
+typedef struct rapt_parameter_info {
+  const char* name;
+  const char*
+      shape; /* "[H?,Dq,A]": H heads, H? with or without them, Dq Dk dimensions, A free; see docs/mechanisms.md */
+  const char* about;
+  int32_t heads;    /* enum rapt_heads: whether there is a dimension of heads in front */
+  int32_t required; /* 0: it may be left out */
+} rapt_parameter_info;
+
+typedef struct rapt_setting_info {
+  const char* name;
+  double value; /* where the caller gives none */
+  double low;   /* both ends included */
+  double high;
+  int32_t integer; /* not 0: whole numbers only */
+} rapt_setting_info;
+
+/* The results of attention over a part of the keys, and what several of them become. */
+typedef struct rapt_partial {
+  rapt_array out;     /* [B,H,Sq,Dv] */
+  rapt_array row_max; /* [B,H,Sq,1] */
+  rapt_array row_sum;
+} rapt_partial;
+
+typedef struct rapt_partial_gradient {
+  rapt_array out;
+  rapt_array lse; /* [B,H,Sq,1], for rapt_attend_backward_lse */
+} rapt_partial_gradient;
+
 /* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
 
 /* struct_size is sizeof the struct as the caller knows it: rapt_options_init(&options, sizeof options). */
-RAPT_C_API void rapt_options_init(rapt_options* options, size_t struct_size);
-RAPT_C_API void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size);
-RAPT_C_API void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size);
-RAPT_C_API void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size);
-RAPT_C_API void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size);
+RAPT_API void rapt_options_init(rapt_options* options, size_t struct_size);
+RAPT_API void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size);
+RAPT_API void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size);
+RAPT_API void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size);
+RAPT_API void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size);
 
 /* A contiguous [batch, heads, sequence, dim]; and one stored [batch, sequence, heads, dim], seen in the same order. */
-RAPT_C_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence,
-                                int64_t dim);
-RAPT_C_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads,
-                                int64_t dim);
+RAPT_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence,
+                              int64_t dim);
+RAPT_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads,
+                              int64_t dim);
 
 /* NULL where there is no memory. Freeing NULL does nothing. */
-RAPT_C_API rapt_saved* rapt_saved_create(void);
-RAPT_C_API void rapt_saved_free(rapt_saved* saved);
+RAPT_API rapt_saved* rapt_saved_create(void);
+RAPT_API void rapt_saved_free(rapt_saved* saved);
 
 /* out = normalize(score(q, k)) v. Options NULL: scaled dot-product attention. */
-RAPT_C_API int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_array* v, const rapt_array* out,
-                           const rapt_options* options);
+RAPT_API int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_array* v, const rapt_array* out,
+                         const rapt_options* options);
 
 /* The same with several value sets, and with all other outputs. */
-RAPT_C_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options);
+RAPT_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options);
 
 /* Gradients of a loss, from the forward pass's outputs and the loss's gradient of each: inputs->v_count arrays both.
  * With saved NULL the row sums are computed again. */
-RAPT_C_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
-                                    const rapt_saved* saved, const rapt_gradients* gradients,
-                                    const rapt_options* options);
+RAPT_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
+                                  const rapt_saved* saved, const rapt_gradients* gradients,
+                                  const rapt_options* options);
+
+/* The same where the loss also depends on lse: grad_lse is [B,H,Sq,1]. */
+RAPT_API int rapt_attend_backward_lse(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
+                                      const rapt_array* grad_lse, const rapt_saved* saved,
+                                      const rapt_gradients* gradients, const rapt_options* options);
+
+/* Merges parts in their order; `merged` may be one of them, and lse may be NULL. Threads 0: the default. */
+RAPT_API int rapt_merge(const rapt_partial* parts, size_t part_count, const rapt_partial* merged, const rapt_array* lse,
+                        int32_t threads);
+/* Gradients of every part's out and lse from that of the merged out. */
+RAPT_API int rapt_merge_backward(const rapt_partial* parts, size_t part_count, const rapt_partial* merged,
+                                 const rapt_array* grad_out, const rapt_partial_gradient* gradients, int32_t threads);
 
 /* What was wrong in this thread's last call that gives a status; "" where it gave RAPT_OK. Valid until the next one. */
-RAPT_C_API const char* rapt_last_error(void);
+RAPT_API const char* rapt_last_error(void);
 
-RAPT_C_API const char* rapt_version(void); /* "0.1.0" */
+RAPT_API const char* rapt_version(void); /* "0.1.0" */
 
-/* NULL past the end. */
-RAPT_C_API size_t rapt_mechanism_count(void);
-RAPT_C_API const char* rapt_mechanism_name(size_t index);
-RAPT_C_API const char* rapt_mechanism_formula(size_t index);
+/* Mechanisms, and what each takes, are numbered from 0. NULL or 0 past the end. */
+RAPT_API size_t rapt_mechanism_count(void);
+RAPT_API const char* rapt_mechanism_name(size_t mechanism);
+RAPT_API const char* rapt_mechanism_formula(size_t mechanism);
+RAPT_API int32_t rapt_mechanism_has_grid(size_t mechanism); /* not 0: options.grid must be set */
+RAPT_API size_t rapt_mechanism_parameter_count(size_t mechanism);
+RAPT_API const rapt_parameter_info* rapt_mechanism_parameter(size_t mechanism, size_t parameter);
+RAPT_API size_t rapt_mechanism_setting_count(size_t mechanism);
+RAPT_API const rapt_setting_info* rapt_mechanism_setting(size_t mechanism, size_t setting);
+
+/* The number of the mechanism of that name. RAPT_BAD_INPUT where there is none. */
+RAPT_API int rapt_mechanism_find(const char* name, size_t* mechanism);
+
+/* Normalisers, numbered as enum rapt_normalizer; NULL past the end. */
+RAPT_API size_t rapt_normalizer_count(void);
+RAPT_API const char* rapt_normalizer_name(size_t index);
+RAPT_API const char* rapt_normalizer_formula(size_t index);
 
 /* The SIMD target in use: "sse4", "avx2", "avx512" or "portable"; "" where the processor runs none of this build's. */
-RAPT_C_API const char* rapt_isa(void);
+RAPT_API const char* rapt_isa(void);
 
 /* How many threads work where the options do not say. */
-RAPT_C_API int rapt_set_threads(int32_t threads);
-RAPT_C_API int32_t rapt_threads(void);
+RAPT_API int rapt_set_threads(int32_t threads);
+RAPT_API int32_t rapt_threads(void);
 /* Gives work space that calls keep for the next one, at most 48 MiB, back to the system. */
-RAPT_C_API void rapt_release_work_space(void);
+RAPT_API void rapt_release_work_space(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "rapt/api.h"
+
 namespace rapt {
 
 // How the numbers of an array are stored. bf16 and f16 are storage only: arithmetic on them is done in f32.
@@ -27,7 +29,7 @@ constexpr std::size_t size_of(Dtype dtype) {
   return 0;
 }
 
-const char* name_of(Dtype dtype);
+RAPT_API const char* name_of(Dtype dtype);
 
 template <class T>
 inline constexpr bool is_storable =
@@ -43,9 +45,9 @@ constexpr Dtype dtype_of() {
 }
 
 // Conversions round to nearest, ties to even; NaN stays NaN and infinities stay infinite.
-float to_float(BFloat16 value);
-float to_float(Float16 value);
-BFloat16 to_bfloat16(float value);
-Float16 to_float16(float value);
+RAPT_API float to_float(BFloat16 value);
+RAPT_API float to_float(Float16 value);
+RAPT_API BFloat16 to_bfloat16(float value);
+RAPT_API Float16 to_float16(float value);
 
 }  // namespace rapt

@@ -2,10 +2,12 @@
 
 #include <stdexcept>
 
+#include "rapt/api.h"
+
 namespace rapt {
 
 // Thrown for bad input. The message names the operation, the argument, what it got and what it takes.
-class Error : public std::runtime_error {
+class RAPT_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

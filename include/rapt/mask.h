@@ -31,15 +31,15 @@ struct BoolView {
 // What a query may see. All parts are combined by "and"; a mask left out hides nothing. True = attend.
 struct Mask {
   Causal causal = Causal::none;
-  std::optional<Window> window;
-  std::vector<std::int64_t> key_lengths;  // one per batch: keys at and after it are hidden
+  std::optional<Window> window{};
+  std::vector<std::int64_t> key_lengths{};  // one per batch: keys at and after it are hidden
 
   // Packed batches of sequences of unequal length, laid end to end: sequence s has the queries
   // [query_starts[s], query_starts[s+1]) and sees only its own keys. Causal and window count from its start.
-  std::vector<std::int64_t> query_starts;
-  std::vector<std::int64_t> key_starts;
+  std::vector<std::int64_t> query_starts{};
+  std::vector<std::int64_t> key_starts{};
 
-  BoolView dense;
+  BoolView dense{};
 };
 
 }  // namespace rapt

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rapt/api.h"
 #include "rapt/hooks.h"
 #include "rapt/view.h"
 
@@ -23,15 +24,15 @@ class MechanismInfo {
   MechanismInfo(const MechanismInfo&) = delete;
   MechanismInfo& operator=(const MechanismInfo&) = delete;
 
-  std::string_view name() const;
-  std::string_view formula() const;
-  std::span<const ParameterSpec> parameters() const;
-  std::span<const SettingSpec> settings() const;
-  bool scaled() const;           // the scale is 1/√Dk unless the caller sets it
-  bool grid() const;             // positions lie on a grid of rows and columns
-  bool unit_rows() const;        // q and k are divided by their lengths
-  bool reads_positions() const;  // the score or the visibility may depend on where query and key are
-  bool has_form() const;         // the score is a quadratic form of the grid offset
+  RAPT_API std::string_view name() const;
+  RAPT_API std::string_view formula() const;
+  RAPT_API std::span<const ParameterSpec> parameters() const;
+  RAPT_API std::span<const SettingSpec> settings() const;
+  RAPT_API bool scaled() const;           // the scale is 1/√Dk unless the caller sets it
+  RAPT_API bool grid() const;             // positions lie on a grid of rows and columns
+  RAPT_API bool unit_rows() const;        // q and k are divided by their lengths
+  RAPT_API bool reads_positions() const;  // the score or the visibility may depend on where query and key are
+  RAPT_API bool has_form() const;         // the score is a quadratic form of the grid offset
 
   // What the engine runs. Complete in tiles.h only.
   const MechanismDefinition& definition() const { return definition_; }
@@ -41,22 +42,22 @@ class MechanismInfo {
 };
 
 struct NamedView {
-  std::string name;
-  ConstView value;
+  std::string name{};
+  ConstView value{};
 };
 
 struct NamedNumber {
-  std::string name;
+  std::string name{};
   double value = 0;
 };
 
 // A mechanism with its parameters: what `attend` scores with.
 struct Score {
   const MechanismInfo* mechanism = nullptr;  // null: scaled_dot
-  std::vector<NamedView> parameters;
-  std::vector<NamedNumber> settings;
-  std::array<std::int64_t, 2> grid{};  // rows, columns
-  std::shared_ptr<const void> object;  // the hooks' own state, when they have any; see custom.h
+  std::vector<NamedView> parameters{};
+  std::vector<NamedNumber> settings{};
+  std::array<std::int64_t, 2> grid{};    // rows, columns
+  std::shared_ptr<const void> object{};  // the hooks' own state, when they have any; see custom.h
 };
 
 }  // namespace rapt

@@ -3,6 +3,7 @@
 #include <span>
 #include <string_view>
 
+#include "rapt/api.h"
 #include "rapt/mechanism.h"
 #include "rapt/normalizers.h"
 
@@ -16,11 +17,11 @@ struct NormalizerInfo {
 };
 
 // Every normaliser of src/normalizers/registry.txt, in that order.
-std::span<const NormalizerInfo> all_normalizers();
+RAPT_API std::span<const NormalizerInfo> all_normalizers();
 
-const NormalizerInfo& info_of(Normalizer normalizer);
+RAPT_API const NormalizerInfo& info_of(Normalizer normalizer);
 
 // Throws rapt::Error, naming the known ones, when there is none of that name.
-Normalizer normalizer(std::string_view name);
+RAPT_API Normalizer normalizer(std::string_view name);
 
 }  // namespace rapt

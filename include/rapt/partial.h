@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "rapt/api.h"
 #include "rapt/view.h"
 
 // Attention over a part of the keys, and how parts become the whole. A part is an ordinary call of attend() with
@@ -24,7 +25,7 @@ struct Merged {
 };
 
 // Merges the parts in their order: the same bits for any number of threads. Nothing is allocated.
-void merge(std::span<const Partial> parts, const Merged& merged, int threads = 0);
+RAPT_API void merge(std::span<const Partial> parts, const Merged& merged, int threads = 0);
 
 // Gradients of one part's out, and of its lse = row_max + log(row_sum), for attend_backward().
 struct PartialGradient {
@@ -33,7 +34,7 @@ struct PartialGradient {
 };
 
 // From the gradient of the merged out to those of every part. `merged` is what merge() wrote.
-void merge_backward(std::span<const Partial> parts, const Partial& merged, const ConstView& grad_out,
-                    std::span<const PartialGradient> gradients, int threads = 0);
+RAPT_API void merge_backward(std::span<const Partial> parts, const Partial& merged, const ConstView& grad_out,
+                             std::span<const PartialGradient> gradients, int threads = 0);
 
 }  // namespace rapt

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rapt/api.h"
 #include "rapt/attend.h"
 #include "rapt/custom.h"
 #include "rapt/dtype.h"
@@ -11,5 +12,4 @@
 #include "rapt/partial.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
-#include "rapt/trained_model.h"
 #include "rapt/view.h"

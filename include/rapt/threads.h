@@ -3,21 +3,23 @@
 #include <string_view>
 #include <vector>
 
+#include "rapt/api.h"
+
 namespace rapt {
 
 // How many threads work when the options do not say: at first the processors this process may use.
-int default_threads();
-void set_default_threads(int threads);
+RAPT_API int default_threads();
+RAPT_API void set_default_threads(int threads);
 
 // Calls keep some work space for the next one, at most 48 MiB in all. This gives it back to the system.
-void release_work_space();
+RAPT_API void release_work_space();
 
 // The SIMD targets that the engine is compiled for. `portable` is the one of the platform's baseline.
 enum class Isa { portable, sse4, avx2, avx512 };
 
-const char* name_of(Isa isa);
-std::vector<Isa> available_isas();  // that this processor can run, slowest first
-Isa active_isa();                   // the best available, or what RAPT_ISA or set_isa chose
-void set_isa(Isa isa);              // throws rapt::Error where the processor cannot run it
+RAPT_API const char* name_of(Isa isa);
+RAPT_API std::vector<Isa> available_isas();  // that this processor can run, slowest first
+RAPT_API Isa active_isa();                   // the best available, or what RAPT_ISA or set_isa chose
+RAPT_API void set_isa(Isa isa);              // throws rapt::Error where the processor cannot run it
 
 }  // namespace rapt

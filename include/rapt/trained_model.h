@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "rapt/api.h"
+
 namespace rapt {
 
 struct DecodeOptions {
@@ -17,8 +19,8 @@ struct DecodeOptions {
 };
 
 struct Answer {
-  std::string text;
-  std::vector<std::string> tokens;
+  std::string text{};
+  std::vector<std::string> tokens{};
   double log_probability = 0;
   double score = 0;      // with the length penalty
   bool finished = true;  // false: cut off at the longest length
@@ -26,13 +28,13 @@ struct Answer {
 
 // Where the model looked for an answer: weights [answer tokens and the end, source tokens].
 struct AttentionMap {
-  std::vector<std::string> source;
-  std::vector<std::string> target;  // the last one is "<end>"
-  std::vector<float> weights;
+  std::vector<std::string> source{};
+  std::vector<std::string> target{};  // the last one is "<end>"
+  std::vector<float> weights{};
 };
 
 // A model that `rapt train` left in a directory. May be used by several threads at once.
-class TrainedModel {
+class RAPT_API TrainedModel {
  public:
   // Throws rapt::Error where the directory does not hold a run with weights.
   explicit TrainedModel(const std::filesystem::path& run);

@@ -3,9 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <type_traits>
 
+#include "rapt/api.h"
 #include "rapt/dtype.h"
 
 namespace rapt {
@@ -46,26 +48,36 @@ struct View {
 };
 
 // Contiguous strides of a shape, last dimension fastest.
-Shape contiguous_strides(const Shape& shape);
+RAPT_API Shape contiguous_strides(const Shape& shape);
 
 // One to four sizes, aligned to the right: {S, D} is [1, 1, S, D]. More sizes, or none, throw.
-Shape right_aligned(std::initializer_list<std::int64_t> sizes);
+RAPT_API Shape right_aligned(std::span<const std::int64_t> sizes);
+inline Shape right_aligned(std::initializer_list<std::int64_t> sizes) {
+  return right_aligned(std::span<const std::int64_t>(sizes.begin(), sizes.size()));
+}
 
-std::string to_string(const Shape& shape);
-std::int64_t element_count(const Shape& shape);
+RAPT_API std::string to_string(const Shape& shape);
+RAPT_API std::int64_t element_count(const Shape& shape);
 
-// A contiguous array: view(data, {batch, heads, sequence, dim}), or fewer sizes, aligned to the right.
+// A contiguous array: view(data, {batch, heads, sequence, dim}), or fewer sizes, aligned to the right; or
+// view(data, sizes) with a vector or an array of sizes.
 template <class T>
-  requires is_storable<T> View view(T* data, std::initializer_list<std::int64_t> sizes) {
+  requires is_storable<T> View view(T* data, std::span<const std::int64_t> sizes) {
     const Shape shape = right_aligned(sizes);
     return {data, dtype_of<T>(), shape, contiguous_strides(shape), {}};
   }
 
 template <class T>
-  requires is_storable<T> ConstView view(const T* data, std::initializer_list<std::int64_t> sizes) {
+  requires is_storable<T> ConstView view(const T* data, std::span<const std::int64_t> sizes) {
     const Shape shape = right_aligned(sizes);
     return {data, dtype_of<T>(), shape, contiguous_strides(shape), {}};
   }
+
+template <class T>
+  requires is_storable<std::remove_const_t<T>>
+auto view(T* data, std::initializer_list<std::int64_t> sizes) {
+  return view(data, std::span<const std::int64_t>(sizes.begin(), sizes.size()));
+}
 
 // An array stored [batch, sequence, heads, dim], seen as [batch, heads, sequence, dim] without a copy.
 template <class T>

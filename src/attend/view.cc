@@ -32,9 +32,9 @@ Shape contiguous_strides(const Shape& shape) {
   return strides;
 }
 
-Shape right_aligned(std::initializer_list<std::int64_t> sizes) {
+Shape right_aligned(std::span<const std::int64_t> sizes) {
   Shape shape{1, 1, 1, 1};
-  if (sizes.size() == 0 || sizes.size() > shape.size())
+  if (sizes.empty() || sizes.size() > shape.size())
     throw Error("view: sizes: got " + std::to_string(sizes.size()) + " of them; takes 1 to 4");
   std::copy_backward(sizes.begin(), sizes.end(), shape.end());
   check_sizes(shape);

@@ -1,17 +1,18 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "c/status.h"
 #include "rapt/attend.h"
 #include "rapt/c.h"
 #include "rapt/error.h"
+#include "rapt/partial.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 
-// The C API: every struct is checked and turned into the C++ one. No exception leaves this file.
+// Calls from C: every struct is checked and turned into the C++ one. No exception leaves this file.
 
 struct rapt_saved {
   rapt::Saved rows;
@@ -20,44 +21,8 @@ struct rapt_saved {
 namespace {
 
 using rapt::Error;
-
-// Fixed memory: the text of an error must not need any that is not there.
-thread_local std::array<char, 2048> last_error{};
-
-void set_last_error(const char* text) noexcept {
-  std::size_t length = std::min(std::strlen(text), last_error.size() - 1);
-  // A character of several bytes is kept whole or left out.
-  if (text[length] != '\0')
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0u) == 0x80u) --length;
-  std::memcpy(last_error.data(), text, length);
-  last_error[length] = '\0';
-}
-
-// Keeps exceptions in. Only a failure changes the text, so that asking for a name does not clear it.
-template <class F>
-int contained(F&& call) noexcept {
-  try {
-    call();
-    return RAPT_OK;
-  } catch (const Error& error) {
-    set_last_error(error.what());
-    return RAPT_BAD_INPUT;
-  } catch (const std::bad_alloc&) {
-    set_last_error("rapt: out of memory");
-  } catch (const std::exception& error) {
-    set_last_error(error.what());
-  } catch (...) {
-    set_last_error("rapt: unknown error");
-  }
-  return RAPT_FAILED;
-}
-
-// For calls that give a status.
-template <class F>
-int guarded(F&& call) noexcept {
-  set_last_error("");
-  return contained(call);
-}
+using rapt::c::contained;
+using rapt::c::guarded;
 
 // What one call reads its arguments with: the function's name goes into every message.
 class Reader {
@@ -98,7 +63,14 @@ class Reader {
     if (array.data == nullptr) return {};
     if (array.dtype < RAPT_F32 || array.dtype > RAPT_F16)
       fail(name + ": got dtype " + std::to_string(array.dtype) + ", takes 0 (f32), 1 (f64), 2 (bf16) or 3 (f16)");
-    return {array.data, static_cast<rapt::Dtype>(array.dtype), to_shape(array.shape), to_shape(array.strides)};
+    return {array.data, static_cast<rapt::Dtype>(array.dtype), to_shape(array.shape), to_shape(array.strides),
+            device(array, name)};
+  }
+
+  rapt::Device device(const rapt_array& array, const std::string& name) const {
+    if (array.device < RAPT_CPU || array.device > RAPT_CUDA)
+      fail(name + ": expected device 0 (cpu) or 1 (cuda), got " + std::to_string(array.device));
+    return {static_cast<rapt::Device::Kind>(array.device), array.device_index};
   }
 
   std::vector<rapt::View> views(const rapt_array* arrays, std::size_t count, const std::string& name) const {
@@ -132,6 +104,15 @@ class Reader {
     return {view(in.q, "q"), view(in.k, "k"), const_views(in.v, in.v_count, "v")};
   }
 
+  std::vector<rapt::Partial> partials(const rapt_partial* given, std::size_t count) const {
+    need(given, count, "parts");
+    std::vector<rapt::Partial> list;
+    for (std::size_t n = 0; n < count; ++n)
+      list.push_back({view(given[n].out, "parts: out"), view(given[n].row_max, "parts: row_max"),
+                      view(given[n].row_sum, "parts: row_sum")});
+    return list;
+  }
+
   rapt::Outputs outputs(const rapt_outputs* given) const;
   rapt::Gradients gradients(const rapt_gradients* given) const;
   rapt::AttendOptions options(const rapt_options* given) const;
@@ -144,6 +125,8 @@ class Reader {
 
   rapt::Statistics statistics(const rapt_statistics& given) const;
   rapt::Mask mask(const rapt_options& o) const;
+  std::vector<rapt::NamedView> parameters(const rapt_parameter* given, std::size_t count,
+                                          const std::string& kind) const;
   rapt::Score score(const rapt_options& o) const;
 
   const char* function_;
@@ -177,6 +160,8 @@ rapt::Outputs Reader::outputs(const rapt_outputs* given) const {
   }
   if (o.statistics != nullptr) result.statistics = statistics(*o.statistics);
   result.saved = o.saved != nullptr ? &o.saved->rows : nullptr;
+  result.row_max = view(o.row_max, "row_max");
+  result.row_sum = view(o.row_sum, "row_sum");
   return result;
 }
 
@@ -207,20 +192,28 @@ rapt::Mask Reader::mask(const rapt_options& o) const {
   if (o.mask.data != nullptr) {
     if (o.mask.dtype != RAPT_BOOL)
       fail("mask: got dtype " + std::to_string(o.mask.dtype) + ", takes 4 (RAPT_BOOL): bytes, nonzero = attend");
-    mask.dense = {static_cast<const std::uint8_t*>(o.mask.data), to_shape(o.mask.shape), to_shape(o.mask.strides)};
+    mask.dense = {static_cast<const std::uint8_t*>(o.mask.data), to_shape(o.mask.shape), to_shape(o.mask.strides),
+                  device(o.mask, "mask")};
   }
   return mask;
+}
+
+std::vector<rapt::NamedView> Reader::parameters(const rapt_parameter* given, std::size_t count,
+                                                const std::string& kind) const {
+  need(given, count, kind + "s");
+  std::vector<rapt::NamedView> list;
+  for (std::size_t n = 0; n < count; ++n) {
+    need(given[n].name, kind + " " + std::to_string(n) + ": name");
+    const std::string name = given[n].name;
+    list.push_back({name, view(given[n].value, kind + " '" + name + "'")});
+  }
+  return list;
 }
 
 rapt::Score Reader::score(const rapt_options& o) const {
   rapt::Score score;
   if (o.score != nullptr) score.mechanism = &rapt::mechanism(o.score);
-  need(o.parameters, o.parameter_count, "parameters");
-  for (std::size_t n = 0; n < o.parameter_count; ++n) {
-    need(o.parameters[n].name, "parameter " + std::to_string(n) + ": name");
-    const std::string name = o.parameters[n].name;
-    score.parameters.push_back({name, view(o.parameters[n].value, "parameter '" + name + "'")});
-  }
+  score.parameters = parameters(o.parameters, o.parameter_count, "parameter");
   need(o.settings, o.setting_count, "settings");
   for (std::size_t n = 0; n < o.setting_count; ++n) {
     need(o.settings[n].name, "setting " + std::to_string(n) + ": name");
@@ -239,7 +232,16 @@ rapt::AttendOptions Reader::options(const rapt_options* given) const {
   result.softcap = o.softcap;
   result.bias = view(o.bias, "bias");
   result.mask = mask(o);
-  result.normalizer = choice(o.normalizer, rapt::Normalizer::argmax, "normalizer");
+  const auto last = static_cast<rapt::Normalizer>(rapt::all_normalizers().size() - 1);
+  result.normalizer = choice(o.normalizer, last, "normalizer");
+  result.normalizer_parameters =
+      parameters(o.normalizer_parameters, o.normalizer_parameter_count, "normalizer parameter");
+  result.first_query = numbers(o.first_query, o.first_query_count, "first_query");
+  if (o.has_first_key != 0) result.first_key = o.first_key;
+  result.rotary.dims = o.rotary_dims;
+  if (o.rotary_base != 0) result.rotary.base = o.rotary_base;
+  result.rotary.interleaved = o.rotary_interleaved != 0;
+  result.stream = o.stream;
   result.threads = o.threads;
   result.path = choice(o.path, rapt::Path::reference, "path");
   return result;
@@ -255,21 +257,6 @@ void init(S* given, std::size_t struct_size) noexcept {
 // Unsigned, so that absurd sizes wrap around here and are refused by the call that reads them.
 std::int64_t times(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-}
-
-// Names with an end that C can see.
-struct Listed {
-  std::string name, formula;
-};
-
-const std::vector<Listed>& listed() {
-  static const std::vector<Listed> list = [] {
-    std::vector<Listed> all;
-    for (const rapt::MechanismInfo* info : rapt::all_mechanisms())
-      all.push_back({std::string(info->name()), std::string(info->formula())});
-    return all;
-  }();
-  return list;
 }
 
 #define RAPT_TEXT(x) #x
@@ -288,6 +275,8 @@ void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size) { init(g
 rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence, int64_t dim) {
   return {const_cast<void*>(data),
           dtype,
+          RAPT_CPU,
+          0,
           {batch, heads, sequence, dim},
           {times(heads, times(sequence, dim)), times(sequence, dim), dim, 1}};
 }
@@ -295,6 +284,8 @@ rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t hea
 rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads, int64_t dim) {
   return {const_cast<void*>(data),
           dtype,
+          RAPT_CPU,
+          0,
           {batch, heads, sequence, dim},
           {times(sequence, times(heads, dim)), dim, times(heads, dim), 1}};
 }
@@ -338,27 +329,48 @@ int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const
   });
 }
 
-const char* rapt_last_error(void) { return last_error.data(); }
+int rapt_attend_backward_lse(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
+                             const rapt_array* grad_lse, const rapt_saved* saved, const rapt_gradients* gradients,
+                             const rapt_options* options) {
+  return guarded([&] {
+    const Reader reader("rapt_attend_backward_lse");
+    const rapt::Inputs read = reader.inputs(inputs);
+    reader.need(grad_lse, "grad_lse");
+    rapt::attend_backward(read, reader.const_views(out, read.v.size(), "out"),
+                          reader.const_views(grad_out, read.v.size(), "grad_out"),
+                          saved != nullptr ? &saved->rows : nullptr, reader.gradients(gradients),
+                          reader.options(options), reader.view(*grad_lse, "grad_lse"));
+  });
+}
+
+int rapt_merge(const rapt_partial* parts, size_t part_count, const rapt_partial* merged, const rapt_array* lse,
+               int32_t threads) {
+  return guarded([&] {
+    const Reader reader("rapt_merge");
+    reader.need(merged, "merged");
+    const rapt::Merged to{reader.view(merged->out, "merged: out"), reader.view(merged->row_max, "merged: row_max"),
+                          reader.view(merged->row_sum, "merged: row_sum"),
+                          lse != nullptr ? reader.view(*lse, "lse") : rapt::View{}};
+    rapt::merge(reader.partials(parts, part_count), to, threads);
+  });
+}
+
+int rapt_merge_backward(const rapt_partial* parts, size_t part_count, const rapt_partial* merged,
+                        const rapt_array* grad_out, const rapt_partial_gradient* gradients, int32_t threads) {
+  return guarded([&] {
+    const Reader reader("rapt_merge_backward");
+    reader.need(merged, "merged");
+    reader.need(grad_out, "grad_out");
+    reader.need(gradients, part_count, "gradients");
+    std::vector<rapt::PartialGradient> to;
+    for (std::size_t n = 0; n < part_count; ++n)
+      to.push_back({reader.view(gradients[n].out, "gradients: out"), reader.view(gradients[n].lse, "gradients: lse")});
+    rapt::merge_backward(reader.partials(parts, part_count), reader.partials(merged, 1)[0],
+                         reader.view(*grad_out, "grad_out"), to, threads);
+  });
+}
 
 const char* rapt_version(void) { return RAPT_VERSION_TEXT(RAPT_VERSION_MAJOR, RAPT_VERSION_MINOR, RAPT_VERSION_PATCH); }
-
-size_t rapt_mechanism_count(void) {
-  size_t count = 0;
-  contained([&] { count = listed().size(); });
-  return count;
-}
-
-const char* rapt_mechanism_name(size_t index) {
-  const char* name = nullptr;
-  contained([&] { name = index < listed().size() ? listed()[index].name.c_str() : nullptr; });
-  return name;
-}
-
-const char* rapt_mechanism_formula(size_t index) {
-  const char* formula = nullptr;
-  contained([&] { formula = index < listed().size() ? listed()[index].formula.c_str() : nullptr; });
-  return formula;
-}
 
 const char* rapt_isa(void) {
   const char* name = "";

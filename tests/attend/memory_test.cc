@@ -110,7 +110,7 @@ TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {
 
 // The measurement itself: a block of 64 MB must show.
 TEST(MemoryPeakSlow, TheMeasurementSeesAMatrix) {
-  if (RAPT_SANITIZED || !reset_peak()) GTEST_SKIP();
+  if (RAPT_SANITIZED || !reset_peak()) GTEST_SKIP() << "the peak of memory cannot be measured here";
   const long before = status_line("VmRSS");
   {
     std::vector<char> block(64 << 20, 1);

@@ -219,4 +219,70 @@ TEST(CApiInfo, NamesMechanismsVersionAndThreads) {
   rapt_release_work_space();
 }
 
+TEST(CApiInfo, WhatMechanismsTake) {
+  const auto all = rapt::all_mechanisms();
+  for (std::size_t m = 0; m < all.size(); ++m) {
+    SCOPED_TRACE(all[m]->name);
+    EXPECT_EQ(rapt_mechanism_has_grid(m) != 0, all[m]->grid);
+    ASSERT_EQ(rapt_mechanism_parameter_count(m), all[m]->parameters.size());
+    for (std::size_t n = 0; n < all[m]->parameters.size(); ++n) {
+      const rapt::ParameterSpec& spec = all[m]->parameters[n];
+      const rapt_parameter_info* info = rapt_mechanism_parameter(m, n);
+      ASSERT_NE(info, nullptr);
+      EXPECT_EQ(info->name, std::string(spec.name));
+      EXPECT_NE(info->about[0], '\0');
+      EXPECT_EQ(info->heads, static_cast<int32_t>(spec.heads));
+      EXPECT_EQ(info->required != 0, spec.required);
+    }
+    EXPECT_EQ(rapt_mechanism_parameter(m, all[m]->parameters.size()), nullptr);
+    ASSERT_EQ(rapt_mechanism_setting_count(m), all[m]->settings.size());
+    for (std::size_t n = 0; n < all[m]->settings.size(); ++n) {
+      const rapt::SettingSpec& spec = all[m]->settings[n];
+      const rapt_setting_info* info = rapt_mechanism_setting(m, n);
+      ASSERT_NE(info, nullptr);
+      EXPECT_EQ(info->name, std::string(spec.name));
+      EXPECT_EQ(info->value, spec.value);
+      EXPECT_EQ(info->low, spec.low);
+      EXPECT_EQ(info->high, spec.high);
+      EXPECT_EQ(info->integer != 0, spec.integer);
+    }
+    EXPECT_EQ(rapt_mechanism_setting(m, all[m]->settings.size()), nullptr);
+  }
+  EXPECT_EQ(rapt_mechanism_has_grid(all.size()), 0);
+  EXPECT_EQ(rapt_mechanism_parameter_count(all.size()), 0u);
+  EXPECT_EQ(rapt_mechanism_parameter(all.size(), 0), nullptr);
+  EXPECT_EQ(rapt_mechanism_setting_count(all.size()), 0u);
+  EXPECT_EQ(rapt_mechanism_setting(all.size(), 0), nullptr);
+}
+
+TEST(CApiInfo, MechanismsAreFoundByName) {
+  size_t index = 99;
+  for (std::size_t m = 0; m < rapt_mechanism_count(); ++m) {
+    EXPECT_EQ(rapt_mechanism_find(rapt_mechanism_name(m), &index), RAPT_OK);
+    EXPECT_EQ(index, m);
+  }
+  ASSERT_EQ(rapt_mechanism_find("additive", &index), RAPT_OK);
+  EXPECT_STREQ(rapt_mechanism_parameter(index, 0)->name, "w");
+  EXPECT_STREQ(rapt_mechanism_parameter(index, 0)->shape, "[H?,A]");
+  EXPECT_EQ(rapt_mechanism_parameter(index, 0)->heads, RAPT_HEADS_OPTIONAL);
+  EXPECT_EQ(rapt_mechanism_parameter(index, 0)->required, 1);
+  EXPECT_STREQ(rapt_mechanism_parameter(index, 1)->shape, "[H?,Dq,A]");
+  EXPECT_EQ(rapt_mechanism_parameter(index, 1)->required, 0);
+  ASSERT_EQ(rapt_mechanism_find("alibi", &index), RAPT_OK);
+  EXPECT_STREQ(rapt_mechanism_parameter(index, 0)->shape, "[H]");
+  EXPECT_EQ(rapt_mechanism_parameter(index, 0)->heads, RAPT_HEADS_REQUIRED);
+  ASSERT_EQ(rapt_mechanism_find("t5", &index), RAPT_OK);
+  EXPECT_STREQ(rapt_mechanism_setting(index, 0)->name, "max_distance");
+  EXPECT_EQ(rapt_mechanism_setting(index, 0)->value, 128);
+
+  const size_t before = index;
+  EXPECT_EQ(rapt_mechanism_find("no_such_mechanism", &index), RAPT_BAD_INPUT);
+  EXPECT_NE(std::string(rapt_last_error()).find("no_such_mechanism"), std::string::npos) << rapt_last_error();
+  EXPECT_EQ(index, before);
+  EXPECT_EQ(rapt_mechanism_find(nullptr, &index), RAPT_BAD_INPUT);
+  EXPECT_NE(std::string(rapt_last_error()).find("name: got NULL"), std::string::npos) << rapt_last_error();
+  EXPECT_EQ(rapt_mechanism_find("dot", nullptr), RAPT_BAD_INPUT);
+  EXPECT_NE(std::string(rapt_last_error()).find("mechanism: got NULL"), std::string::npos) << rapt_last_error();
+}
+
 }  // namespace

@@ -242,7 +242,7 @@ TEST_F(CliErrors, AbsurdResultsAreRefusedBeforeTheyAreMade) {
 }
 
 TEST_F(CliErrors, AFullOutputIsAnError) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP();
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   const CliResult result = run_cli_into("/dev/full", {"list"});
   EXPECT_EQ(result.status, 2);
   EXPECT_TRUE(is_one_line(result.err)) << result.err;

@@ -87,6 +87,13 @@ int main(void) {
 
   expect(strcmp(rapt_version(), RAPT_EXPECTED_VERSION) == 0, "rapt_version() is not the package's version");
   expect(rapt_mechanism_count() > 0 && strcmp(rapt_mechanism_name(0), "dot") == 0, "the first mechanism is not dot");
+  /* What a mechanism takes. */
+  size_t additive = 0;
+  expect(rapt_mechanism_find("additive", &additive) == RAPT_OK, "additive is not found");
+  expect(rapt_mechanism_parameter_count(additive) == 3 && rapt_mechanism_parameter(additive, 3) == NULL,
+         "additive does not take three parameters");
+  expect(strcmp(rapt_mechanism_parameter(additive, 0)->shape, "[H?,A]") == 0,
+         "the shape of additive's w is not [H?,A]");
   expect(rapt_isa()[0] != '\0', "there is no SIMD target");
   return failures == 0 ? 0 : 1;
 }

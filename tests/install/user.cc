@@ -1,4 +1,4 @@
-// A user's program against the installed library: one call by name, one with a formula of its own, and one mistake.
+// A user's program against the installed library: calls by name and with a formula of its own, and one mistake.
 #include <rapt/rapt.h>
 
 #include <cmath>
@@ -31,11 +31,22 @@ int main() {
                rapt::view(out.data(), {1, 1}), options);
   expect_near("dot", out[0], 10 * first + 20 * (1 - first));
 
+  // Members that are left out of an initialiser are no reason for a warning; sizes may come from a vector.
+  const float slope = 1;
+  const std::vector<std::int64_t> sizes{2, 2};
+  options = {.score = {.mechanism = &rapt::builtin::alibi(), .parameters = {{"m", rapt::view(&slope, {1})}}}};
+  options.scale = 1;
+  rapt::attend(
+      rapt::Inputs{
+          .q = rapt::view(q.data(), {1, 2}), .k = rapt::view(k.data(), sizes), .v = {rapt::view(v.data(), {2, 1})}},
+      rapt::Outputs{.out = {rapt::view(out.data(), {1, 1})}}, options);
+  const double shifted = std::exp(2.0) / (std::exp(2.0) + 1);
+  expect_near("alibi", out[0], 10 * shifted + 20 * (1 - shifted));
+
   options = {};
   options.score = rapt::custom([](auto raw, const auto& at) { return raw - 1.0f * at.offset(); });
   rapt::attend(rapt::view(q.data(), {1, 2}), rapt::view(k.data(), {2, 2}), rapt::view(v.data(), {2, 1}),
                rapt::view(out.data(), {1, 1}), options);
-  const double shifted = std::exp(2.0) / (std::exp(2.0) + 1);
   expect_near("custom", out[0], 10 * shifted + 20 * (1 - shifted));
 
   try {

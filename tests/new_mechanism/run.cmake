@@ -1,6 +1,6 @@
 # Adds examples/new_mechanism/NAME.h to a copy of the library exactly as docs/mechanisms.md says, one file and one line, and
 # checks that everything else follows. Takes SOURCE_DIR, BUILD_DIR, WORK_DIR, CXX and TARGET, the one SIMD target to compile.
-# The tool knows no mechanism by itself: it is not compiled again, but linked with the new library.
+# The tool and librapt_train know no mechanism by themselves: they are not compiled again, but linked with the new librapt_attend.
 cmake_minimum_required(VERSION 3.25)
 
 set(name kerple)
@@ -32,14 +32,14 @@ file(APPEND "${tree}/src/mechanisms/registry.txt" "${name}\n")
 
 run("${CMAKE_COMMAND}" -S "${tree}" -B "${build}" -G Ninja --log-level=WARNING "-DCMAKE_CXX_COMPILER=${CXX}"
     -DCMAKE_CXX_COMPILER_LAUNCHER= -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "-DRAPT_TARGETS=${TARGET}"
-    -DRAPT_INSTALL=OFF -DRAPT_BUILD_CLI=OFF -DRAPT_BUILD_BENCHMARKS=OFF)
-run("${CMAKE_COMMAND}" --build "${build}" --target rapt rapt_attend_test)
+    -DRAPT_INSTALL=OFF -DRAPT_BUILD_CLI=OFF)
+run("${CMAKE_COMMAND}" --build "${build}" --target rapt_attend_static rapt_attend_test)
 
 file(READ "${BUILD_DIR}/build.ninja" ninja)
 if(NOT ninja MATCHES "\nbuild rapt: [^\n]*\n([ ][^\n]*\n)*  LINK_LIBRARIES = ([^\n]*)\n")
   message(FATAL_ERROR "${BUILD_DIR}/build.ninja does not say how the tool is linked")
 endif()
-string(REGEX REPLACE "(^| )librapt\\.a" "\\1${build}/librapt.a" libraries "${CMAKE_MATCH_2}")
+string(REGEX REPLACE "(^| )librapt_attend\\.a" "\\1${build}/librapt_attend.a" libraries "${CMAKE_MATCH_2}")
 separate_arguments(libraries UNIX_COMMAND "${libraries}")
 execute_process(COMMAND "${CXX}" CMakeFiles/rapt_cli.dir/cli/main.cc.o -o "${build}/rapt" ${libraries}
                 WORKING_DIRECTORY "${BUILD_DIR}" COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)

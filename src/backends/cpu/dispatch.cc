@@ -1,5 +1,3 @@
-#include <hwy/targets.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 
 #include "backends/cpu/simd/kernels.h"
 #include "backends/cpu/targets.h"
+#include "backends/cpu/x86/processor.h"
 #include "normalizers/list.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
@@ -57,14 +56,8 @@ bool is_compiled(Isa isa) {
 bool processor_has(Isa isa) {
   if (!is_compiled(isa)) return false;
 #if defined(__x86_64__)
-  const std::int64_t targets = hwy::SupportedTargets();
-  switch (isa) {
-    case Isa::sse4: return (targets & HWY_SSE4) != 0;
-    case Isa::avx2: return (targets & HWY_AVX2) != 0;
-    case Isa::avx512: return (targets & HWY_AVX3) != 0;
-    case Isa::portable: return false;
-  }
-  return false;
+  static const ProcessorReport processor = read_processor();
+  return can_run(isa, processor);
 #else
   return isa == Isa::portable;
 #endif

@@ -5,11 +5,13 @@
 #include <functional>
 #include <vector>
 
+#include "rapt/api.h"
+
 namespace rapt {
 
 // Calls task(n, worker) for n = 0 … count−1 on up to `threads` threads, the caller's included. Tasks are started in
 // order, each by whichever thread is free; worker is in [0, threads). The first exception is thrown again here.
-void parallel_for(std::int64_t count, int threads, const std::function<void(std::int64_t, int)>& task);
+RAPT_API void parallel_for(std::int64_t count, int threads, const std::function<void(std::int64_t, int)>& task);
 
 // Lets tasks that add to the same place do so in a fixed order, whatever thread runs them: place p is served to
 // ordinal 0, 1, 2, … in turn. A task may wait only for tasks that were started before it.

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "attend/storage.h"
 #include "rapt/error.h"
@@ -181,6 +184,21 @@ TEST(View, Shapes) {
   EXPECT_EQ(rapt::to_string(rapt::Shape{2, 4, 16, 64}), "[2, 4, 16, 64]");
   EXPECT_EQ(rapt::element_count({2, 4, 16, 64}), 8192);
   EXPECT_EQ(rapt::element_count({2, 0, 16, 64}), 0);
+}
+
+TEST(View, SizesFromASpan) {
+  float memory[24] = {};
+  const std::vector<std::int64_t> sizes{2, 3, 4};
+  const rapt::View view = rapt::view(memory, sizes);
+  EXPECT_EQ(view.data, memory);
+  EXPECT_EQ(view.shape, (rapt::Shape{1, 2, 3, 4}));
+  EXPECT_EQ(view.strides, rapt::view(memory, {2, 3, 4}).strides);
+  const float* constant = memory;
+  const std::array<std::int64_t, 2> two{6, 4};
+  const rapt::ConstView rows = rapt::view(constant, two);
+  EXPECT_EQ(rows.shape, (rapt::Shape{1, 1, 6, 4}));
+  EXPECT_THROW(rapt::view(memory, std::span<const std::int64_t>{}), rapt::Error);
+  EXPECT_THROW(rapt::view(memory, std::vector<std::int64_t>(5, 1)), rapt::Error);
 }
 
 TEST(View, BadShapesThrow) {

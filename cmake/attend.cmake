@@ -1,0 +1,24 @@
+# rapt::attend: mechanisms, normalisers, the front, the backends, and C.
+file(GLOB_RECURSE rapt_attend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/mechanisms/*.cc"
+  "${PROJECT_SOURCE_DIR}/src/normalizers/*.cc" "${PROJECT_SOURCE_DIR}/src/attend/*.cc"
+  "${PROJECT_SOURCE_DIR}/src/backends/*.cc" "${PROJECT_SOURCE_DIR}/src/c/*.cc")
+list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|x86/(dot|tiles)\\.cc)")
+file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc")
+rapt_objects(attend SOURCES ${rapt_attend_sources} ${rapt_registry_source}
+                    KERNELS ${rapt_attend_kernels} ${rapt_program_sources})
+
+# Instructions for bf16 that some processors of the newest target have, asked for when the program runs.
+if("avx512" IN_LIST RAPT_TARGETS)
+  set(rapt_flags_dot -mavx512bf16)
+  set(rapt_flags_tiles -mavx512bf16 -mamx-tile -mamx-bf16)
+  foreach(part dot tiles)
+    add_library(rapt_bf16_${part} OBJECT "${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/${part}.cc")
+    target_compile_options(rapt_bf16_${part} PRIVATE ${rapt_flags_avx512} ${rapt_flags_${part}})
+    target_link_libraries(rapt_bf16_${part} PRIVATE rapt_private)
+    list(APPEND rapt_attend_objects $<TARGET_OBJECTS:rapt_bf16_${part}>)
+  endforeach()
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/pairs.cc" PROPERTIES COMPILE_DEFINITIONS
+                                                                                           RAPT_BF16_PAIRS)
+endif()
+
+rapt_library(attend)

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "rapt/mechanism.h"
+
+// What a mechanism takes, in words: for lists and for messages.
+namespace rapt {
+
+// "Dq": how formulas write a size of a parameter.
+std::string size_text(const ParameterSpec& spec, int size);
+
+// "[H?,Dq,Dk]": H heads, H? with or without them.
+std::string shape_text(const ParameterSpec& spec);
+
+// What a parameter is for, from its role.
+std::string role_text(const ParameterSpec& spec);
+
+}  // namespace rapt

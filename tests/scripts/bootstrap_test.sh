@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# bootstrap_test.sh BOOTSTRAP FOLDER: a machine of stand-ins where everything is installed but the browser. apt-cache writes so
+# much after the line that decides that whoever stops reading breaks its pipe.
+set -euo pipefail
+
+bootstrap=$1 folder=$2
+rm -rf "$folder"
+mkdir -p "$folder/bin"
+
+fail() {
+  echo "bootstrap: $*" >&2
+  exit 1
+}
+
+# stand_in NAME: a program of that name, from standard input.
+stand_in() {
+  { echo '#!/usr/bin/env bash'; cat; } >"$folder/bin/$1"
+  chmod +x "$folder/bin/$1"
+}
+stand_in dpkg-query <<'END'
+case ${*: -1} in chromium* | python3-selenium) exit 1 ;; *) printf installed ;; esac
+END
+stand_in apt-cache <<'END'
+[[ $HAS == yes ]] && echo "  Candidate: 119.0.6045.123" || echo "  Candidate: (none)"
+for ((n = 0; n < 20000; ++n)); do echo "     500 a line of the version table"; done
+END
+stand_in apt-get <<'END'
+[[ $1 == install ]] && printf '%s\n' "$@" >"$INSTALLED"
+exit 0
+END
+stand_in sudo <<'END'
+exec "$@"
+END
+
+export PATH="$folder/bin:$PATH" INSTALLED="$folder/installed"
+output=$(HAS=yes "$bootstrap" --pages) || fail "it failed: $output"
+[[ $output != *"has no package"* ]] || fail "packages that the system has were not found: $output"
+for package in chromium chromium-driver python3-selenium; do
+  grep -qx "$package" "$INSTALLED" || fail "$package was not installed: $output"
+done
+
+rm "$INSTALLED"
+output=$(HAS=no "$bootstrap" --pages) || fail "a system without the browser is no failure: $output"
+[[ $output == *"this system has no package chromium-driver; tests of pages will be skipped."* ]] || fail "it said: $output"
+[[ ! -e $INSTALLED ]] || fail "packages that the system does not have were asked for"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# run_tests_test.sh RUN_TESTS FOLDER: what the script says after tests of every outcome.
+set -euo pipefail
+
+run_tests=$1 folder=$2
+rm -rf "$folder"
+mkdir -p "$folder"
+
+fail() {
+  echo "run_tests: $*" >&2
+  exit 1
+}
+
+cat >"$folder/CTestTestfile.cmake" <<'END'
+add_test(passes "/bin/sh" "-c" "echo 'skipped: not this one'")
+add_test(suite/without_tool "/bin/sh" "-c" "echo 'skipped: <tool> & driver: not installed'; exit 77")
+set_tests_properties(suite/without_tool PROPERTIES SKIP_RETURN_CODE 77)
+add_test(google "/bin/sh" "-c" "echo '/x/y.cc:3: Skipped'; echo 'there is no /dev/full'; echo; echo '[  SKIPPED ] A.B'")
+add_test(silent "/bin/sh" "-c" "echo '/x/y.cc:3: Skipped'; echo; echo '[  SKIPPED ] A.B'")
+set_tests_properties(google silent PROPERTIES SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+END
+
+expected='Skipped, so not tested here:
+  suite/without_tool: <tool> & driver: not installed
+  google: there is no /dev/full
+  silent: it gave no reason'
+output=$("$run_tests" "$folder") || fail "skipped tests count as failed: $output"
+[[ $output == *$'\n'"$expected" ]] || fail "the last lines are not as expected: $output"
+[[ $(<"$folder/skipped.txt") == "${expected#*$'\n'}" ]] || fail "skipped.txt has: $(<"$folder/skipped.txt")"
+
+echo 'add_test(breaks "/bin/false")' >>"$folder/CTestTestfile.cmake"
+if output=$("$run_tests" "$folder"); then fail "a failed test counts as passed"; fi
+[[ $output == *$'\n'"$expected" ]] || fail "after a failure the last lines are not as expected: $output"
+
+echo 'add_test(passes "/bin/true")' >"$folder/CTestTestfile.cmake"
+output=$("$run_tests" "$folder")
+[[ $output != *Skipped* && ! -s $folder/skipped.txt ]] || fail "tests are called skipped where none was: $output"
