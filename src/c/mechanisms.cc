@@ -19,7 +19,7 @@ struct Listed {
   explicit Listed(const rapt::MechanismInfo& info) {
     name = keep(std::string(info.name()));
     formula = keep(std::string(info.formula()));
-    has_grid = info.grid ? 1 : 0;
+    has_grid = info.grid() ? 1 : 0;
     for (const rapt::ParameterSpec& spec : info.parameters())
       parameters.push_back({keep(std::string(spec.name)), keep(rapt::shape_text(spec)), keep(rapt::role_text(spec)),
                             static_cast<std::int32_t>(spec.heads), spec.required ? 1 : 0});

@@ -9,7 +9,8 @@ std::string size_text(const ParameterSpec& spec, int size) {
     case kQueryDim: return "Dq";
     case kKeyDim: return "Dk";
     case kInner: return "A";
-    case kPositions: return "Sq+Sk−1";
+    case kValueDim: return "Dv";
+    case kPositions: return "R";
     case kGridRows: return "2R−1";
     case kGridCols: return "2C−1";
     default: return std::to_string(size);
