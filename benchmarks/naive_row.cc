@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attend/host_parameters.h"
 #include "rapt/tiles.h"
 
 namespace rapt::bench {
@@ -28,6 +29,7 @@ NaiveRow::NaiveRow(const Workload& workload, std::int64_t batch, std::int64_t he
       problem_(make_problem("bench", workload.inputs(), workload.options(Path::reference))),
       batch_(batch),
       head_(head) {
+  read_host_parameters(problem_);
   for (std::int64_t j = 0; j < problem_.keys; ++j) {
     std::vector<double> row = map(row_of(problem_.k, batch, head, j), problem_.key_dim, Role::key_map);
     if (problem_.mechanism->unit_rows()) make_unit(row);

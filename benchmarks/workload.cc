@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attend/problem.h"
+#include "attend/host_parameters.h"
+#include "backends/cpu/engine.h"
 #include "rapt/registry.h"
 
 namespace rapt::bench {
@@ -246,7 +247,11 @@ void Workload::backward(Path path) {
 
 bool Workload::uses_content() const { return make_problem("bench", inputs(), options(spec.path)).uses_content; }
 
-bool Workload::factorizes() const { return can_factorize(make_problem("bench", inputs(), options(spec.path))); }
+bool Workload::factorizes() const {
+  Problem problem = make_problem("bench", inputs(), options(spec.path));
+  read_host_parameters(problem);
+  return can_factorize(problem);
+}
 
 std::size_t Workload::bytes() const {
   std::size_t total = 0;

@@ -33,6 +33,7 @@ std::string role_text(const ParameterSpec& spec) {
       if (spec.along == Along::grid_row) return "a table of vectors by relative grid row";
       if (spec.along == Along::grid_col) return "a table of vectors by relative grid column";
       return "a table of vectors by relative position";
+    case Role::relative_output: return "a table of vectors by relative position, added to the values";
     case Role::pair_weight: return "the weight of each dimension";
     case Role::query_map: return "a matrix applied to the queries";
     case Role::key_map: return "a matrix applied to the keys";
