@@ -42,7 +42,7 @@ TEST_P(Backward, HardAttention) {
   s.batch = 2;
   s.mask = support::MaskKind::dense;
   s.bias = support::BiasKind::full;
-  s.normalizer = rapt::Normalizer::argmax;
+  s.normalizer = support::NormalizerKind::argmax;
   support::check_backward(s);
 }
 

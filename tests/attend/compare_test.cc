@@ -27,7 +27,7 @@ support::ForwardResult perfect_forward(const Case& c) {
     for (double& e : out.data) e = support::round_to(dtype, e);
   r.lse = f.lse;
   r.weights = f.weights;
-  r.statistics = oracle::statistics(f, 3);
+  r.statistics = oracle::statistics(f, oracle::Normalizer::softmax, 3);
   return r;
 }
 

@@ -50,7 +50,7 @@ TEST_P(Forward, EveryMaskWithHardAttention) {
     CaseSpec s = spec(21, 35);
     s.batch = 2;
     s.mask = mask;
-    s.normalizer = rapt::Normalizer::argmax;
+    s.normalizer = support::NormalizerKind::argmax;
     support::check_forward(s);
   }
 }

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "support/call.h"
+#include "support/checks.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RAPT_SANITIZED 1
@@ -36,19 +36,20 @@ bool reset_peak() {
   return clear.good();
 }
 
-class MemorySlow : public testing::TestWithParam<std::string> {};
-
-TEST_P(MemorySlow, ForwardAndBackwardStayLinear) {
+// Forward with statistics, and backward, of one long sequence.
+void check_linear(const std::string& mechanism, oracle::Normalizer normalizer) {
   if (RAPT_SANITIZED) GTEST_SKIP() << "sanitizers keep freed memory";
   const Int length = 4096, dim = 32;
   support::CaseSpec s;
-  s.mechanism = GetParam();
+  s.mechanism = mechanism;
   s.dtype = rapt::Dtype::f32;
   s.heads = 1;
   s.queries = s.keys = length;
   s.key_dim = dim;
   s.value_dims = {dim};
-  support::Call call(make_case(s));
+  support::Case c = make_case(s);
+  c.problem.normalizer = normalizer;
+  support::Call call(c);
   const Int n = call.described().spec.queries;
   std::vector<float> out(static_cast<std::size_t>(n * dim)), lse(static_cast<std::size_t>(n)), entropy(lse),
       position(lse);
@@ -84,9 +85,22 @@ TEST_P(MemorySlow, ForwardAndBackwardStayLinear) {
   EXPECT_LT(bound_kb, n * n * 4 / 1024 / 2);
 }
 
+class MemorySlow : public testing::TestWithParam<std::string> {};
+
+TEST_P(MemorySlow, ForwardAndBackwardStayLinear) { check_linear(GetParam(), oracle::Normalizer::softmax); }
+
 std::string mechanism_of(const testing::TestParamInfo<std::string>& mechanism) { return mechanism.param; }
 
 INSTANTIATE_TEST_SUITE_P(Registry, MemorySlow, testing::ValuesIn(support::registered_names()), mechanism_of);
+
+TEST(MemoryOfNormalizersSlow, ForwardAndBackwardStayLinear) {
+  for (const oracle::Normalizer normalizer : {oracle::Normalizer::argmax, oracle::Normalizer::sparsemax,
+                                              oracle::Normalizer::entmax15, oracle::Normalizer::sigmoid})
+    for (const char* mechanism : {"scaled_dot", "shaw", "additive"}) {
+      SCOPED_TRACE(testing::Message() << mechanism << ", normalizer " << static_cast<int>(normalizer));
+      check_linear(mechanism, normalizer);
+    }
+}
 
 // Work space stays for the next call, and goes back when it is told to.
 TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "oracle/positions.h"
 #include "support/checks.h"
 #include "support/storage.h"
 
@@ -108,7 +109,7 @@ TEST_P(Properties, StatisticsFollowFromTheWeights) {
     f.weights = r.weights;
     f.scores = r.weights;
     for (double& e : f.scores.data) e = std::log(e);
-    const oracle::Statistics want = oracle::statistics(f, wants.top_k, wants.grid);
+    const oracle::Statistics want = oracle::statistics(f, c.problem.normalizer, wants.top_k, wants.grid);
     const double rounding = support::rounding_of(dtype());
     EXPECT_TRUE(support::agree(r.statistics.entropy, want.entropy, rounding));
     EXPECT_TRUE(support::agree(r.statistics.position, want.position, rounding));

@@ -35,10 +35,15 @@ CaseSpec random_spec(Random& random) {
   s.bias = pick(support::all_biases());
   if (maybe(0.3)) s.softcap = random.uniform(0.5, 5);
   if (maybe(0.3)) s.scale = random.uniform(-0.5, 1);
-  if (maybe(0.15)) s.normalizer = rapt::Normalizer::argmax;
+  if (maybe(0.5)) s.normalizer = pick(support::all_normalizers());
+  if (maybe(0.3)) s.positions = pick(support::all_positions());
+  if (maybe(0.3)) s.rotary = maybe(0.5) ? support::RotaryKind::halves : support::RotaryKind::interleaved;
+  s.grad_lse = maybe(0.3) && (s.normalizer == support::NormalizerKind::softmax ||
+                              s.normalizer == support::NormalizerKind::softmax_sink);
   s.per_head = maybe(0.5);
   s.optional_parameters = maybe(0.7);
-  s.settings = maybe(0.7) ? support::Settings::high : support::Settings::defaults;
+  s.settings = pick(
+      std::vector<support::Settings>{support::Settings::high, support::Settings::low, support::Settings::defaults});
   s.layout = pick(std::vector<support::Layout>{support::Layout::bhsd, support::Layout::bshd, support::Layout::gaps});
   s.seed = random.bits();
   return s;
@@ -55,11 +60,13 @@ std::vector<Int> random_starts(Int total, std::size_t count, Random& random) {
 oracle::Mask random_mask(const CaseSpec& s, Random& random) {
   const auto maybe = [&](double chance) { return random.uniform(0, 1) < chance; };
   oracle::Mask m;
-  if (maybe(0.4)) m.causal = maybe(0.5) ? oracle::Causal::top_left : oracle::Causal::bottom_right;
+  // Neither bottom_right nor packed sequences take positions as well.
+  const bool free = s.positions == support::PositionKind::none;
+  if (maybe(0.4)) m.causal = maybe(0.5) || !free ? oracle::Causal::top_left : oracle::Causal::bottom_right;
   if (maybe(0.3)) m.window = oracle::Window{random.below(s.keys + 2) - 1, random.below(s.keys + 2) - 1};
   if (maybe(0.3))
     for (Int b = 0; b < s.batch; ++b) m.key_lengths.push_back(random.below(s.keys + 1));
-  if (maybe(0.2)) {
+  if (maybe(0.2) && free) {
     const std::size_t count = 2 + static_cast<std::size_t>(random.below(4));
     m.query_starts = random_starts(s.queries, count, random);
     m.key_starts = random_starts(s.keys, count, random);
@@ -77,8 +84,8 @@ class RandomCases : public testing::TestWithParam<int> {};
 TEST_P(RandomCases, MatchTheOracle) {
   Random random(static_cast<std::uint64_t>(GetParam()) + 1000);
   for (int n = 0; n < 25; ++n) {
-    Case c = make_case(random_spec(random));
-    c.problem.mask = random_mask(c.spec, random);
+    const CaseSpec spec = random_spec(random);
+    const Case c = make_case(spec, [&](const CaseSpec& sized) { return random_mask(sized, random); });
     SCOPED_TRACE(testing::Message() << "case " << n << ": " << describe(c.spec) << " causal "
                                     << static_cast<int>(c.problem.mask.causal) << " window "
                                     << c.problem.mask.window.has_value() << " lengths "

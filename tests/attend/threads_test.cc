@@ -102,6 +102,35 @@ INSTANTIATE_TEST_SUITE_P(Registry, ThreadsSameBits,
                                           testing::Values(rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16)),
                          support::mechanism_and_type);
 
+class ThreadsNormalizers : public testing::TestWithParam<support::NormalizerKind> {};
+
+TEST_P(ThreadsNormalizers, SameBits) {
+  for (const char* mechanism : {"scaled_dot", "additive", "shaw", "gaussian"})
+    for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16}) {
+      CaseSpec s;
+      s.mechanism = mechanism;
+      s.dtype = dtype;
+      s.normalizer = GetParam();
+      s.batch = 2;
+      s.heads = 4;
+      s.key_heads = 2;
+      s.queries = 90;
+      s.keys = 130;
+      s.bias = support::BiasKind::per_head;
+      s.mask = support::MaskKind::top_left;
+      s.positions = support::PositionKind::last;
+      s.rotary = support::RotaryKind::halves;
+      check_bits(s);
+      // Fewer rows than threads.
+      s.batch = s.heads = s.key_heads = s.queries = 1;
+      s.keys = 1500;
+      check_bits(s);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ThreadsNormalizers, testing::ValuesIn(support::all_normalizers()),
+                         support::normalizer_name);
+
 TEST(Threads, RepeatedCallsGiveTheSameBits) {
   CaseSpec s;
   s.dtype = rapt::Dtype::f32;

@@ -158,7 +158,7 @@ TEST(CApiOptions, EveryMaskNormalizerPathAndType) {
     CaseSpec s = small("alibi");
     s.dtype = dtype;
     expect_same_bits(s);
-    s.normalizer = rapt::Normalizer::argmax;
+    s.normalizer = support::NormalizerKind::argmax;
     expect_same_bits(s);
   }
   for (const rapt::Path path : {rapt::Path::generic, rapt::Path::reference}) expect_same_bits(small("quadratic"), path);

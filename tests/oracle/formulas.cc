@@ -33,14 +33,16 @@ Matrix<T> product(const Matrix<T>& x, const Matrix<T>& w) {
   return y;
 }
 
-// The reverse of y = x·w: dx += dy·wᵀ, dw += xᵀ·dy.
+// The reverse of y = x·w: dx += dy·wᵀ, dw += xᵀ·dy. A row without a gradient adds nothing, whatever it holds.
 template <class T>
 void product_reverse(const Matrix<T>& x, const Matrix<T>& w, const Matrix<T>& dy, Matrix<T>& dx, Matrix<T>& dw) {
-  for (Int r = 0; r < x.rows; ++r)
+  for (Int r = 0; r < x.rows; ++r) {
+    if (std::all_of(dy.row(r), dy.row(r) + dy.cols, [](T e) { return e == T(0); })) continue;
     for (Int d = 0; d < x.cols; ++d) {
       dx.at(r, d) += dot(dy.row(r), w.row(d), w.cols);
       add(dw.row(d), x.at(r, d), dy.row(r), w.cols);
     }
+  }
 }
 
 // s · q·k
@@ -202,11 +204,11 @@ class Alibi : public Dot<T> {
  public:
   using Dot<T>::Dot;
   T score(Int i, Int j) const override {
-    return Dot<T>::score(i, j) - this->parameter("m").at(0, 0) * T(std::abs(i - j));
+    return Dot<T>::score(i, j) - this->parameter("m").at(0, 0) * T(std::abs(this->offset(i, j)));
   }
   void reverse(Int i, Int j, T g) override {
     Dot<T>::reverse(i, j, g);
-    this->gradient("m").at(0, 0) -= g * T(std::abs(i - j));
+    this->gradient("m").at(0, 0) -= g * T(std::abs(this->offset(i, j)));
   }
 };
 
@@ -223,20 +225,21 @@ class T5 : public Dot<T> {
 
  private:
   Int bucket(Int i, Int j) const {
-    const auto found = this->head_.settings.find("max_distance");
-    const double max_distance = found == this->head_.settings.end() ? 128 : found->second;
-    return t5_bucket(j - i, this->parameter("table").cols, max_distance);
+    const double max_distance = this->setting("max_distance", 128);
+    const Int buckets = this->parameter("table").cols;
+    return this->setting("bidirectional", 1) != 0 ? t5_bucket(this->offset(i, j), buckets, max_distance)
+                                                  : t5_decoder_bucket(this->offset(i, j), buckets, max_distance);
   }
 };
 
-// s q·(k + a[clip(j−i,±c)+c])
+// s q·(k + a[clip(j−i,±c)+c]); values[clip(j−i,±c)+c], with a c of its own, is added to v[j].
 template <class T>
 class Shaw : public Formula<T> {
  public:
   using Formula<T>::Formula;
   T score(Int i, Int j) const override {
     const Head<T>& h = this->head_;
-    const T* a = this->parameter("a").row(place(i, j));
+    const T* a = this->parameter("a").row(place("a", i, j));
     T sum(0);
     for (Int d = 0; d < h.k.cols; ++d) sum += h.q.at(i, d) * (h.k.at(j, d) + a[d]);
     return h.scale * sum;
@@ -246,19 +249,25 @@ class Shaw : public Formula<T> {
     const Int n = h.k.cols;
     const T gs = g * h.scale;
     add(h.dq.row(i), gs, h.k.row(j), n);
-    add(h.dq.row(i), gs, this->parameter("a").row(place(i, j)), n);
+    add(h.dq.row(i), gs, this->parameter("a").row(place("a", i, j)), n);
     add(h.dk.row(j), gs, h.q.row(i), n);
-    add(this->gradient("a").row(place(i, j)), gs, h.q.row(i), n);
+    add(this->gradient("a").row(place("a", i, j)), gs, h.q.row(i), n);
+  }
+  const T* value_row(Int i, Int j) const override {
+    return this->has("values") ? this->parameter("values").row(place("values", i, j)) : nullptr;
+  }
+  T* value_row_gradient(Int i, Int j) override {
+    return this->has("values") ? this->gradient("values").row(place("values", i, j)) : nullptr;
   }
 
  private:
-  Int place(Int i, Int j) const {
-    const Int c = (this->parameter("a").rows - 1) / 2;
-    return std::clamp(j - i, -c, c) + c;
+  Int place(const char* table, Int i, Int j) const {
+    const Int c = (this->parameter(table).rows - 1) / 2;
+    return std::clamp(this->offset(i, j), -c, c) + c;
   }
 };
 
-// s (q·k + q·r + u·k + v·r), r = r[j−i+Sq−1]
+// s (q·k + q·r + u·k + v·r), r = r[j−i+origin]; the last row is for the last key and position 0, unless told.
 template <class T>
 class TransformerXl : public Formula<T> {
  public:
@@ -287,7 +296,13 @@ class TransformerXl : public Formula<T> {
   }
 
  private:
-  Int place(Int i, Int j) const { return j - i + this->head_.q.rows - 1; }
+  Int place(Int i, Int j) const {
+    const Int rows = this->parameter("r").rows;
+    const Int origin = Int(this->setting("origin", -1));
+    const Int row = this->offset(i, j) + (origin < 0 ? rows - this->head_.k.rows : origin);
+    if (row < 0 || row >= rows) throw std::out_of_range("transformer_xl: no row for the distance");
+    return row;
+  }
 };
 
 // δ = key − query on a grid whose positions run along its rows.
@@ -297,8 +312,12 @@ class OnGrid : public Formula<T> {
   using Formula<T>::Formula;
 
  protected:
-  Int row_offset(Int i, Int j) const { return j / this->head_.grid[1] - i / this->head_.grid[1]; }
-  Int col_offset(Int i, Int j) const { return j % this->head_.grid[1] - i % this->head_.grid[1]; }
+  Int row_offset(Int i, Int j) const { return row(this->key_position(j)) - row(this->query_position(i)); }
+  Int col_offset(Int i, Int j) const { return col(this->key_position(j)) - col(this->query_position(i)); }
+
+ private:
+  Int row(Int position) const { return position / this->head_.grid[1]; }
+  Int col(Int position) const { return position % this->head_.grid[1]; }
 };
 
 // −s α(‖δ‖² − 2 δ·Δ)
@@ -388,10 +407,7 @@ class Learned2d : public OnGrid<T> {
  private:
   Int row_place(Int i, Int j) const { return this->row_offset(i, j) + this->head_.grid[0] - 1; }
   Int col_place(Int i, Int j) const { return this->col_offset(i, j) + this->head_.grid[1] - 1; }
-  T content() const {
-    const auto found = this->head_.settings.find("content");
-    return found == this->head_.settings.end() ? T(0) : T(found->second);
-  }
+  T content() const { return T(this->setting("content", 0)); }
 };
 
 }  // namespace
@@ -413,14 +429,26 @@ bool divides_by_root(const std::string& name) {
   return false;
 }
 
+namespace {
+
+// The first half of the buckets are distances, the others lie on a logarithmic scale; the last takes all beyond.
+Int t5_distance_bucket(Int distance, Int buckets, double max_distance) {
+  const Int exact = buckets / 2;
+  if (distance < exact) return distance;
+  if (exact == 0 || max_distance <= double(exact)) return std::max<Int>(buckets - 1, 0);
+  const double ratio = std::log(double(distance) / double(exact)) / std::log(max_distance / double(exact));
+  return std::min(exact + Int(ratio * double(buckets - exact)), buckets - 1);
+}
+
+}  // namespace
+
 Int t5_bucket(Int offset, Int buckets, double max_distance) {
   const Int half = buckets / 2;
-  const Int first = offset > 0 ? half : 0;
-  const Int distance = std::abs(offset);
-  const Int exact = half / 2;
-  if (distance < exact) return first + distance;
-  const double ratio = std::log(double(distance) / double(exact)) / std::log(max_distance / double(exact));
-  return first + std::min(exact + Int(ratio * double(half - exact)), half - 1);
+  return (offset > 0 ? half : 0) + t5_distance_bucket(std::abs(offset), half, max_distance);
+}
+
+Int t5_decoder_bucket(Int offset, Int buckets, double max_distance) {
+  return t5_distance_bucket(std::max<Int>(-offset, 0), buckets, max_distance);
 }
 
 template <class T>

@@ -34,6 +34,8 @@ struct Head {
   std::map<std::string, double> settings;
   std::array<Int, 2> grid{};
   T scale = T(1);
+  Int first_query = 0;  // positions of query 0 and of key 0
+  Int first_key = 0;
 };
 
 template <class T>
@@ -46,8 +48,18 @@ class Formula {
   // Adds the gradients of g · score(i, j).
   virtual void reverse(Int i, Int j, T g) = 0;
   virtual void finish() {}
+  // What a pair adds to the values of its key, a row of a table; null: nothing.
+  virtual const T* value_row(Int, Int) const { return nullptr; }
+  virtual T* value_row_gradient(Int, Int) { return nullptr; }
 
  protected:
+  Int query_position(Int i) const { return i + head_.first_query; }
+  Int key_position(Int j) const { return j + head_.first_key; }
+  Int offset(Int i, Int j) const { return key_position(j) - query_position(i); }
+  double setting(const char* name, double otherwise) const {
+    const auto found = head_.settings.find(name);
+    return found == head_.settings.end() ? otherwise : found->second;
+  }
   const Matrix<T>& parameter(const char* name) const { return head_.parameters.at(name); }
   Matrix<T>& gradient(const char* name) { return head_.gradients.at(name); }
   bool has(const char* name) const { return head_.parameters.count(name) != 0; }
@@ -64,7 +76,8 @@ bool divides_by_root(const std::string& name);
 template <class T>
 std::unique_ptr<Formula<T>> make_formula(const std::string& name, Head<T>& head);
 
-// T5's bucket of a key `offset` after the query.
+// T5's bucket of a key `offset` after the query: of its encoder, and of its decoder, where keys after the query have none.
 Int t5_bucket(Int offset, Int buckets, double max_distance);
+Int t5_decoder_bucket(Int offset, Int buckets, double max_distance);
 
 }  // namespace oracle

@@ -1,19 +1,14 @@
 #include "oracle/oracle.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "oracle/formulas.h"
+#include "oracle/normalizers.h"
+#include "oracle/positions.h"
 
 namespace oracle {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// A size that divides the full one is spread over it: 1 repeats, and query heads share key heads in groups.
-Int spread(Int index, Int size, Int full) { return index * size / full; }
 
 template <class T>
 Matrix<T> slice(const Array& x, Int batch, Int head, Int batches, Int heads) {
@@ -48,7 +43,25 @@ Head<T> make_head(const Problem& p, Int b, Int h) {
   head.grid = p.grid;
   if (p.scale) head.scale = T(*p.scale);
   else if (divides_by_root(p.mechanism)) head.scale = T(1) / std::sqrt(T(p.k.shape[3]));
+  head.first_query = first_query(p, b);
+  head.first_key = p.first_key;
+  rotate(p.rotary, head.first_query, head.q);
+  rotate(p.rotary, head.first_key, head.k);
   return head;
+}
+
+template <class T>
+Rule<T> make_rule(const Problem& p, Int h) {
+  Rule<T> rule;
+  rule.normalizer = p.normalizer;
+  const auto number = [&](const char* name) -> std::optional<T> {
+    const auto found = p.normalizer_parameters.find(name);
+    if (found == p.normalizer_parameters.end()) return std::nullopt;
+    return T(found->second.data[std::size_t(spread(h, found->second.shape[1], p.heads()))]);
+  };
+  rule.sink = number("sink");
+  rule.b = number("b").value_or(T(-std::log(double(p.keys()))));
+  return rule;
 }
 
 Int bias_place(const Problem& p, Int b, Int h, Int i, Int j) {
@@ -56,49 +69,8 @@ Int bias_place(const Problem& p, Int b, Int h, Int i, Int j) {
   return p.bias.place(spread(b, s[0], p.batch()), spread(h, s[1], p.heads()), s[2] == 1 ? 0 : i, j);
 }
 
-// One row: what is between the formula and the weights.
 template <class T>
-struct Row {
-  std::vector<T> capped;  // after the softcap, before the bias; its slope needs it
-  std::vector<T> scores;  // −inf where hidden
-  std::vector<T> weights;
-  T lse = -std::numeric_limits<T>::infinity();
-};
-
-template <class T>
-void normalize(const Problem& p, Row<T>& row) {
-  const T infinity = std::numeric_limits<T>::infinity();
-  const std::size_t n = row.scores.size();
-  row.weights.assign(n, T(0));
-  T largest = -infinity;
-  bool has_nan = false;
-  for (T s : row.scores) {
-    has_nan = has_nan || std::isnan(s);
-    largest = std::max(largest, s);
-  }
-  if (has_nan) {
-    row.weights.assign(n, std::numeric_limits<T>::quiet_NaN());
-    row.lse = std::numeric_limits<T>::quiet_NaN();
-    return;
-  }
-  if (largest == -infinity) return;
-  row.lse = largest;
-  if (p.normalizer == Normalizer::argmax) {
-    row.weights[std::size_t(std::find(row.scores.begin(), row.scores.end(), largest) - row.scores.begin())] = T(1);
-    return;
-  }
-  T sum(0);
-  for (std::size_t j = 0; j < n; ++j) {
-    if (largest == infinity) row.weights[j] = row.scores[j] == infinity ? T(1) : T(0);
-    else row.weights[j] = std::exp(row.scores[j] - largest);
-    sum += row.weights[j];
-  }
-  for (T& w : row.weights) w /= sum;
-  row.lse = largest + std::log(sum);
-}
-
-template <class T>
-Row<T> evaluate_row(const Problem& p, const Formula<T>& formula, Int b, Int h, Int i) {
+Row<T> evaluate_row(const Problem& p, const Formula<T>& formula, const Rule<T>& rule, Int b, Int h, Int i) {
   Row<T> row;
   for (Int j = 0; j < p.keys(); ++j) {
     T s = -std::numeric_limits<T>::infinity();
@@ -107,12 +79,16 @@ Row<T> evaluate_row(const Problem& p, const Formula<T>& formula, Int b, Int h, I
       s = formula.score(i, j);
       if (p.softcap > 0) s = T(p.softcap) * std::tanh(s / T(p.softcap));
       capped = s;
-      if (!p.bias.empty()) s += T(p.bias.data[std::size_t(bias_place(p, b, h, i, j))]);
+      if (!p.bias.empty()) {
+        // −inf in the bias hides whatever the score is, NaN too.
+        const T bias = T(p.bias.data[std::size_t(bias_place(p, b, h, i, j))]);
+        s = bias == -std::numeric_limits<T>::infinity() ? bias : s + bias;
+      }
     }
     row.capped.push_back(capped);
     row.scores.push_back(s);
   }
-  normalize(p, row);
+  normalize(rule, row);
   return row;
 }
 
@@ -125,13 +101,17 @@ T to_bf16(T x) {
   return std::ldexp(std::nearbyint(std::ldexp(digits, 8)), exponent - 8);
 }
 
-// Hidden keys and keys without weight add nothing, whatever their values are.
+// Hidden keys and keys without weight add nothing, whatever their values are. Rows of a table belong to the first values.
 template <class T>
-T weighted_sum(const Row<T>& row, const Matrix<T>& v, Int d, bool rounds) {
+T weighted_sum(const Row<T>& row, const Formula<T>& formula, const Matrix<T>& v, bool first, Int i, Int d,
+               bool rounds) {
   T sum(0);
   for (Int j = 0; j < v.rows; ++j) {
     const T w = row.weights[std::size_t(j)];
-    if (w != T(0)) sum += (rounds ? to_bf16(w) : w) * v.at(j, d);
+    if (w == T(0)) continue;
+    const T* added = first ? formula.value_row(i, j) : nullptr;
+    sum += (rounds ? to_bf16(w) : w) * v.at(j, d);
+    if (added) sum += w * added[d];
   }
   return sum;
 }
@@ -141,41 +121,94 @@ Forward run_forward(const Problem& p, bool rounds = false) {
   const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
   Forward f;
   for (const Array& v : p.v) f.out.emplace_back(Sizes{B, H, Sq, v.shape[3]});
-  f.lse = Array({B, H, Sq, 1});
+  f.lse = f.row_max = f.row_sum = Array({B, H, Sq, 1});
   f.scores = Array({B, H, Sq, Sk});
   f.weights = Array({B, H, Sq, Sk});
   for (Int b = 0; b < B; ++b)
     for (Int h = 0; h < H; ++h) {
       Head<T> head = make_head<T>(p, b, h);
       const auto formula = make_formula<T>(p.mechanism, head);
+      const Rule<T> rule = make_rule<T>(p, h);
       formula->prepare();
       std::vector<Matrix<T>> values;
       for (const Array& v : p.v) values.push_back(slice<T>(v, b, h, B, H));
       for (Int i = 0; i < Sq; ++i) {
-        const Row<T> row = evaluate_row<T>(p, *formula, b, h, i);
+        const Row<T> row = evaluate_row<T>(p, *formula, rule, b, h, i);
         f.lse.at(b, h, i, 0) = double(row.lse);
+        f.row_max.at(b, h, i, 0) = double(row.largest);
+        f.row_sum.at(b, h, i, 0) = double(row.sum);
         for (Int j = 0; j < Sk; ++j) {
           f.scores.at(b, h, i, j) = double(row.scores[std::size_t(j)]);
           f.weights.at(b, h, i, j) = double(row.weights[std::size_t(j)]);
         }
         for (std::size_t n = 0; n < values.size(); ++n)
           for (Int d = 0; d < values[n].cols; ++d)
-            f.out[n].at(b, h, i, d) = double(weighted_sum(row, values[n], d, rounds));
+            f.out[n].at(b, h, i, d) = double(weighted_sum(row, *formula, values[n], n == 0, i, d, rounds));
       }
     }
   return f;
 }
-
-enum class Terms { signed_values, sizes };
 
 template <class T>
 void make_absolute(Matrix<T>& m) {
   for (T& e : m.data) e = std::abs(e);
 }
 
+// The gradients of one head's weights, and what rows of outputs give to the values.
+template <class T>
+struct HeadValues {
+  std::vector<Matrix<T>> values, d_values, d_outs, outs;
+
+  HeadValues(const Problem& p, const std::vector<Array>& grad_out, const std::vector<Array>* stored_out, Int b, Int h,
+             Terms terms) {
+    for (std::size_t n = 0; n < p.v.size(); ++n) {
+      values.push_back(slice<T>(p.v[n], b, h, p.batch(), p.heads()));
+      d_values.emplace_back(values[n].rows, values[n].cols);
+      d_outs.push_back(slice<T>(grad_out[n], b, h, p.batch(), p.heads()));
+      if (stored_out) outs.push_back(slice<T>((*stored_out)[n], b, h, p.batch(), p.heads()));
+      if (terms == Terms::sizes) make_absolute(values[n]), make_absolute(d_outs[n]);
+    }
+  }
+
+  std::vector<T> reverse(Formula<T>& formula, const Row<T>& row, Int i, bool rounds, Terms terms) {
+    std::vector<T> d_weights(row.weights.size(), T(0));
+    for (Int j = 0; j < static_cast<Int>(d_weights.size()); ++j) {
+      const T w = row.weights[std::size_t(j)];
+      if (w == T(0)) continue;
+      T& d_weight = d_weights[std::size_t(j)];
+      for (std::size_t n = 0; n < values.size(); ++n) {
+        const T* added = n == 0 ? formula.value_row(i, j) : nullptr;
+        T* d_added = n == 0 ? formula.value_row_gradient(i, j) : nullptr;
+        for (Int d = 0; d < values[n].cols; ++d) {
+          const T d_out = d_outs[n].at(i, d);
+          d_weight += d_out * values[n].at(j, d);
+          d_values[n].at(j, d) += (rounds ? to_bf16(w) : w) * d_out;
+          if (added) d_weight += d_out * (terms == Terms::sizes ? std::abs(added[d]) : added[d]);
+          if (d_added) d_added[d] += w * d_out;
+        }
+      }
+    }
+    return d_weights;
+  }
+
+  // Σ w·∂w from outputs as they were stored.
+  std::optional<T> mean(Int i) const {
+    if (outs.empty()) return std::nullopt;
+    T sum(0);
+    for (std::size_t n = 0; n < outs.size(); ++n)
+      for (Int d = 0; d < outs[n].cols; ++d) sum += d_outs[n].at(i, d) * outs[n].at(i, d);
+    return sum;
+  }
+};
+
+template <class T>
+void add_number(double& target, T value) {
+  target = double(T(target) + value);
+}
+
 template <class T>
 Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, const std::vector<Array>* stored_out,
-                       Terms terms = Terms::signed_values, bool rounds = false) {
+                       const Array* grad_lse, Terms terms = Terms::signed_values, bool rounds = false) {
   const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
   const bool sizes = terms == Terms::sizes;
   Gradients g;
@@ -184,48 +217,29 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
   for (const Array& v : p.v) g.v.emplace_back(v.shape);
   if (!p.bias.empty()) g.bias = Array(p.bias.shape);
   for (const auto& [name, value] : p.parameters) g.parameters[name] = Array(value.shape);
+  for (const auto& [name, value] : p.normalizer_parameters) g.parameters[name] = Array(value.shape);
 
   for (Int b = 0; b < B; ++b)
     for (Int h = 0; h < H; ++h) {
       Head<T> head = make_head<T>(p, b, h);
       const auto formula = make_formula<T>(p.mechanism, head);
+      const Rule<T> rule = make_rule<T>(p, h);
       formula->prepare();
-      std::vector<Matrix<T>> values, d_values, d_outs, outs;
-      for (std::size_t n = 0; n < p.v.size(); ++n) {
-        values.push_back(slice<T>(p.v[n], b, h, B, H));
-        d_values.emplace_back(values[n].rows, values[n].cols);
-        d_outs.push_back(slice<T>(grad_out[n], b, h, B, H));
-        if (stored_out) outs.push_back(slice<T>((*stored_out)[n], b, h, B, H));
-        if (sizes) make_absolute(values[n]), make_absolute(d_outs[n]);
-      }
+      HeadValues<T> values(p, grad_out, stored_out, b, h, terms);
       for (Int i = 0; i < Sq; ++i) {
-        const Row<T> row = evaluate_row<T>(p, *formula, b, h, i);
-        std::vector<T> d_weights(std::size_t(Sk), T(0));
-        T mean(0);
-        for (Int j = 0; j < Sk; ++j) {
-          const T w = row.weights[std::size_t(j)];
-          if (w == T(0)) continue;
-          for (std::size_t n = 0; n < values.size(); ++n)
-            for (Int d = 0; d < values[n].cols; ++d) {
-              d_weights[std::size_t(j)] += d_outs[n].at(i, d) * values[n].at(j, d);
-              d_values[n].at(j, d) += (rounds ? to_bf16(w) : w) * d_outs[n].at(i, d);
-            }
-          mean += w * d_weights[std::size_t(j)];
-        }
-        if (p.normalizer == Normalizer::argmax) continue;
-        if (stored_out) {
-          mean = T(0);
-          for (std::size_t n = 0; n < values.size(); ++n)
-            for (Int d = 0; d < values[n].cols; ++d) mean += d_outs[n].at(i, d) * outs[n].at(i, d);
+        const Row<T> row = evaluate_row<T>(p, *formula, rule, b, h, i);
+        const std::vector<T> d_weights = values.reverse(*formula, row, i, rounds, terms);
+        T d_lse = grad_lse ? T(grad_lse->at(b, h, i, 0)) : T(0);
+        if (sizes) d_lse = std::abs(d_lse);
+        const RowGradient<T> d_row = reverse_row<T>(rule, row, d_weights, d_lse, values.mean(i), terms);
+        for (const auto& [name, value] : p.normalizer_parameters) {
+          Array& target = g.parameters.at(name);
+          add_number(target.data[std::size_t(spread(h, value.shape[1], H))], d_row.parameter);
         }
         for (Int j = 0; j < Sk; ++j) {
-          const T w = row.weights[std::size_t(j)];
-          if (w == T(0)) continue;
-          T d_score = w * (d_weights[std::size_t(j)] + (sizes ? mean : -mean));
-          if (!p.bias.empty()) {
-            double& target = g.bias.data[std::size_t(bias_place(p, b, h, i, j))];
-            target = double(T(target) + d_score);
-          }
+          T d_score = d_row.scores[std::size_t(j)];
+          if (row.slopes[std::size_t(j)] == T(0)) continue;
+          if (!p.bias.empty()) add_number(g.bias.data[std::size_t(bias_place(p, b, h, i, j))], d_score);
           if (p.softcap > 0) {
             const T t = row.capped[std::size_t(j)] / T(p.softcap);
             d_score *= sizes ? T(1) + t * t : T(1) - t * t;
@@ -234,65 +248,17 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
         }
       }
       formula->finish();
+      rotate(p.rotary, head.first_query, head.dq, -1);
+      rotate(p.rotary, head.first_key, head.dk, -1);
       add_slice(g.q, head.dq, b, h, B, H);
       add_slice(g.k, head.dk, b, h, B, H);
-      for (std::size_t n = 0; n < values.size(); ++n) add_slice(g.v[n], d_values[n], b, h, B, H);
-      for (auto& [name, value] : g.parameters) add_slice(value, head.gradients.at(name), 0, h, 1, H);
+      for (std::size_t n = 0; n < p.v.size(); ++n) add_slice(g.v[n], values.d_values[n], b, h, B, H);
+      for (const auto& [name, gradient] : head.gradients) add_slice(g.parameters.at(name), gradient, 0, h, 1, H);
     }
   return g;
 }
 
-double loss(const Problem& p, const std::vector<Array>& grad_out) {
-  const Forward f = forward(p);
-  double sum = 0;
-  for (std::size_t n = 0; n < f.out.size(); ++n)
-    for (std::size_t e = 0; e < f.out[n].data.size(); ++e) sum += f.out[n].data[e] * grad_out[n].data[e];
-  return sum;
-}
-
 }  // namespace
-
-Int Problem::batch() const {
-  Int batch = std::max(q.shape[0], k.shape[0]);
-  for (const Array& x : v) batch = std::max(batch, x.shape[0]);
-  return batch;
-}
-
-Int Problem::heads() const {
-  Int heads = std::max(q.shape[1], k.shape[1]);
-  for (const Array& x : v) heads = std::max(heads, x.shape[1]);
-  return heads;
-}
-
-bool visible(const Problem& p, Int b, Int h, Int i, Int j) {
-  const Mask& m = p.mask;
-  if (!m.key_lengths.empty() && j >= m.key_lengths[m.key_lengths.size() == 1 ? 0 : std::size_t(b)]) return false;
-  if (!m.dense.empty()) {
-    const Sizes& s = m.dense.shape;
-    if (m.dense.at(spread(b, s[0], p.batch()), spread(h, s[1], p.heads()), s[2] == 1 ? 0 : i, j) == 0) return false;
-  }
-  // Where the query and the key stand, and the sizes they are counted in: of the whole, or of their packed sequence.
-  Int query = i, key = j, queries = p.queries(), keys = p.keys();
-  if (!m.query_starts.empty()) {
-    bool together = false;
-    for (std::size_t s = 0; s + 1 < m.query_starts.size(); ++s) {
-      const bool has_query = m.query_starts[s] <= i && i < m.query_starts[s + 1];
-      const bool has_key = m.key_starts[s] <= j && j < m.key_starts[s + 1];
-      if (!has_query || !has_key) continue;
-      together = true;
-      query = i - m.query_starts[s];
-      key = j - m.key_starts[s];
-      queries = m.query_starts[s + 1] - m.query_starts[s];
-      keys = m.key_starts[s + 1] - m.key_starts[s];
-    }
-    if (!together) return false;
-  }
-  const Int shifted = query + (m.causal == Causal::bottom_right ? keys - queries : 0);
-  if (m.causal != Causal::none && key > shifted) return false;
-  if (m.window && m.window->left >= 0 && key < shifted - m.window->left) return false;
-  if (m.window && m.window->right >= 0 && key > shifted + m.window->right) return false;
-  return true;
-}
 
 Forward forward(const Problem& problem, Precision precision) {
   if (precision == Precision::exact) return run_forward<double>(problem);
@@ -300,80 +266,14 @@ Forward forward(const Problem& problem, Precision precision) {
 }
 
 Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision,
-                   const std::vector<Array>* stored_out) {
-  if (precision == Precision::exact) return run_backward<double>(problem, grad_out, stored_out);
-  return run_backward<float>(problem, grad_out, stored_out, Terms::signed_values, precision == Precision::bf16_weights);
+                   const std::vector<Array>* stored_out, const Array* grad_lse) {
+  if (precision == Precision::exact) return run_backward<double>(problem, grad_out, stored_out, grad_lse);
+  return run_backward<float>(problem, grad_out, stored_out, grad_lse, Terms::signed_values,
+                             precision == Precision::bf16_weights);
 }
 
-Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out) {
-  return run_backward<double>(problem, grad_out, nullptr, Terms::sizes);
-}
-
-Statistics statistics(const Forward& f, int top_k, std::array<Int, 2> grid) {
-  const Sizes& shape = f.weights.shape;
-  const Int rows = shape[0] * shape[1] * shape[2], keys = shape[3];
-  const bool on_grid = grid[0] > 0;
-  const Int axes = on_grid ? 2 : 1;
-  Statistics s;
-  s.entropy = Array({shape[0], shape[1], shape[2], 1});
-  s.position = Array({shape[0], shape[1], shape[2], axes});
-  s.covariance = Array({shape[0], shape[1], shape[2], axes * axes});
-  s.top_weights = Array({shape[0], shape[1], shape[2], std::max(top_k, 1)});
-  s.top_indices.assign(std::size_t(rows * std::max(top_k, 1)), -1);
-  s.argmax.assign(std::size_t(rows), -1);
-  const auto coordinate = [&](Int j, Int axis) {
-    if (!on_grid) return double(j);
-    return double(axis == 0 ? j / grid[1] : j % grid[1]);
-  };
-  for (Int r = 0; r < rows; ++r) {
-    const double* w = f.weights.data.data() + r * keys;
-    const double* score = f.scores.data.data() + r * keys;
-    std::vector<Int> order;
-    for (Int j = 0; j < keys; ++j)
-      if (score[j] > -kInfinity) order.push_back(j);
-    std::stable_sort(order.begin(), order.end(), [&](Int a, Int b) { return w[a] > w[b]; });
-    if (order.empty()) continue;
-    s.argmax[std::size_t(r)] = order[0];
-    for (int t = 0; t < top_k && t < static_cast<int>(order.size()); ++t) {
-      s.top_indices[std::size_t(r * top_k + t)] = order[std::size_t(t)];
-      s.top_weights.data[std::size_t(r * top_k + t)] = w[order[std::size_t(t)]];
-    }
-    for (Int j = 0; j < keys; ++j) {
-      if (w[j] > 0) s.entropy.data[std::size_t(r)] -= w[j] * std::log(w[j]);
-      for (Int a = 0; a < axes; ++a) s.position.data[std::size_t(r * axes + a)] += w[j] * coordinate(j, a);
-    }
-    const double* mean = s.position.data.data() + r * axes;
-    for (Int j = 0; j < keys; ++j)
-      for (Int a = 0; a < axes; ++a)
-        for (Int b = 0; b < axes; ++b)
-          s.covariance.data[std::size_t((r * axes + a) * axes + b)] +=
-              w[j] * (coordinate(j, a) - mean[a]) * (coordinate(j, b) - mean[b]);
-  }
-  return s;
-}
-
-Gradients finite_differences(const Problem& problem, const std::vector<Array>& grad_out, double step) {
-  Problem p = problem;
-  const auto difference = [&](Array& x) {
-    Array d(x.shape);
-    for (std::size_t n = 0; n < x.data.size(); ++n) {
-      const double kept = x.data[n];
-      const double h = step * std::max(1.0, std::abs(kept));
-      x.data[n] = kept + h;
-      const double above = loss(p, grad_out);
-      x.data[n] = kept - h;
-      d.data[n] = (above - loss(p, grad_out)) / (2 * h);
-      x.data[n] = kept;
-    }
-    return d;
-  };
-  Gradients g;
-  g.q = difference(p.q);
-  g.k = difference(p.k);
-  for (Array& v : p.v) g.v.push_back(difference(v));
-  if (!p.bias.empty()) g.bias = difference(p.bias);
-  for (auto& [name, value] : p.parameters) g.parameters[name] = difference(value);
-  return g;
+Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out, const Array* grad_lse) {
+  return run_backward<double>(problem, grad_out, nullptr, grad_lse, Terms::sizes);
 }
 
 }  // namespace oracle

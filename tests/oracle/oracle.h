@@ -15,12 +15,14 @@ enum class Precision { exact, single, bf16_weights };
 
 struct Forward {
   std::vector<Array> out;  // [B, H, Sq, Dv] each
-  Array lse;               // [B, H, Sq, 1]
+  Array lse;               // [B, H, Sq, 1]; the threshold of sparsemax and entmax15, log Σ weights of sigmoid
+  Array row_max;           // [B, H, Sq, 1], with the sink where there is one
+  Array row_sum;           // [B, H, Sq, 1]: Σ exp(score − row_max)
   Array scores;            // [B, H, Sq, Sk], −inf where hidden
   Array weights;           // [B, H, Sq, Sk]
 };
 
-// Facts about each row of weights. Positions have one coordinate, or two on a grid.
+// Facts about each row of weights. Positions have one coordinate, or two on a grid. Keys are ranked by their scores.
 struct Statistics {
   Array entropy;            // [B, H, Sq, 1]
   std::vector<Int> argmax;  // B·H·Sq; −1 where nothing is visible
@@ -34,26 +36,29 @@ struct Gradients {
   Array q;
   Array k;
   std::vector<Array> v;
-  Array bias;  // empty without a bias
-  std::map<std::string, Array> parameters;
+  Array bias;                               // empty without a bias
+  std::map<std::string, Array> parameters;  // those of the normaliser too
 };
-
-bool visible(const Problem& problem, Int batch, Int head, Int i, Int j);
 
 Forward forward(const Problem& problem, Precision precision = Precision::exact);
 
-Statistics statistics(const Forward& forward, int top_k, std::array<Int, 2> grid = {});
+// A distribution is weights divided by their sum; entropy is that of the weights as they are, but for sigmoid.
+Statistics statistics(const Forward& forward, Normalizer normalizer, int top_k, std::array<Int, 2> grid = {});
 
 // Reverse formulas. With `stored_out` the row sums Σ dO∘out are taken from it, as a backward pass does that is handed
-// outputs rounded to a small type.
+// outputs rounded to a small type. `grad_lse` [B, H, Sq, 1]: the loss's gradient by lse, under softmax.
 Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision = Precision::exact,
-                   const std::vector<Array>* stored_out = nullptr);
+                   const std::vector<Array>* stored_out = nullptr, const Array* grad_lse = nullptr);
 
 // How large each gradient would be if the gradients of the scores did not cancel each other, as those of every row do:
 // what rounding errors are measured against.
-Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out);
+Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out, const Array* grad_lse = nullptr);
 
-// Central differences of Σ out∘grad_out: slow, but derived from nothing beyond forward().
-Gradients finite_differences(const Problem& problem, const std::vector<Array>& grad_out, double step = 1e-5);
+// Central differences of Σ out∘grad_out + Σ lse∘grad_lse: slow, but derived from nothing beyond forward().
+Gradients finite_differences(const Problem& problem, const std::vector<Array>& grad_out, double step = 1e-5,
+                             const Array* grad_lse = nullptr);
+
+// One result from those of parts of the keys, in their order; lse = row_max + log row_sum.
+Forward merge(const std::vector<Forward>& parts);
 
 }  // namespace oracle

@@ -32,7 +32,7 @@ struct Array {
 };
 
 enum class Causal { none, top_left, bottom_right };
-enum class Normalizer { softmax, argmax };
+enum class Normalizer { softmax, argmax, sparsemax, entmax15, sigmoid };
 
 struct Window {
   Int left = -1;
@@ -46,6 +46,13 @@ struct Mask {
   std::vector<Int> query_starts;
   std::vector<Int> key_starts;
   Array dense;  // [B|1, H|1, Sq|1, Sk], nonzero = attend
+};
+
+// Rotary embedding of the first `dims` numbers of q and k: pairs (n, n + dims/2), or (2n, 2n + 1) where interleaved.
+struct Rotary {
+  Int dims = 0;
+  double base = 10000;
+  bool interleaved = false;
 };
 
 struct Problem {
@@ -64,6 +71,11 @@ struct Problem {
   Array bias;  // [B|1, H|1, Sq|1, Sk]
   Mask mask;
   Normalizer normalizer = Normalizer::softmax;
+  std::map<std::string, Array> normalizer_parameters;  // [1, 1|H, 1, 1]: "sink" of softmax, "b" of sigmoid
+
+  std::vector<Int> first_query;  // the position of query 0: none, one number, or one for each batch
+  Int first_key = 0;             // the position of key 0
+  Rotary rotary;
 
   Int batch() const;
   Int heads() const;

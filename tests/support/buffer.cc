@@ -50,6 +50,7 @@ Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std
   }
   std::int64_t last = 0;
   for (int n = 0; n < 4; ++n) last += (shape_[n] - 1) * strides_[n];
+  if (oracle::Array::count(shape) == 0) last = -1;
   const std::size_t element = rapt::size_of(dtype);
   start_ = static_cast<std::size_t>(guard_before) * element;
   bytes_.resize(static_cast<std::size_t>(guard_before + last + 1 + guard_after) * element);

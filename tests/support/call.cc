@@ -48,6 +48,17 @@ rapt::Mask library_mask(const oracle::Mask& m, const std::vector<std::uint8_t>& 
   return mask;
 }
 
+rapt::Normalizer library_normalizer(oracle::Normalizer normalizer) {
+  switch (normalizer) {
+    case oracle::Normalizer::softmax: return rapt::Normalizer::softmax;
+    case oracle::Normalizer::argmax: return rapt::Normalizer::argmax;
+    case oracle::Normalizer::sparsemax: return rapt::Normalizer::sparsemax;
+    case oracle::Normalizer::entmax15: return rapt::Normalizer::entmax15;
+    case oracle::Normalizer::sigmoid: return rapt::Normalizer::sigmoid;
+  }
+  return rapt::Normalizer::softmax;
+}
+
 }  // namespace
 
 Call::Call(const Case& c) : case_(c) {
@@ -71,10 +82,20 @@ Call::Call(const Case& c) : case_(c) {
   for (const auto& [name, value] : p.settings) options.score.settings.push_back({name, value});
   for (const rapt::ParameterSpec& spec : c.mechanism->parameters()) {
     const auto found = p.parameters.find(std::string(spec.name));
-    if (found == p.parameters.end()) continue;
-    const Array shaped(library_shape(spec, found->second), found->second.data);
-    auto& buffer = parameters_[found->first] = std::make_unique<Buffer>(shaped, dtype);
-    options.score.parameters.push_back({found->first, buffer->view()});
+    if (found != p.parameters.end()) options.score.parameters.push_back(add_parameter(spec, found->second));
+  }
+  options.normalizer = library_normalizer(p.normalizer);
+  for (const rapt::ParameterSpec& spec : rapt::info_of(options.normalizer).parameters) {
+    const auto found = p.normalizer_parameters.find(std::string(spec.name));
+    if (found != p.normalizer_parameters.end())
+      options.normalizer_parameters.push_back(add_parameter(spec, found->second));
+  }
+  options.first_query = p.first_query;
+  if (p.first_key != 0) options.first_key = p.first_key;
+  options.rotary = {p.rotary.dims, p.rotary.base, p.rotary.interleaved};
+  if (!c.grad_lse.empty()) {
+    grad_lse_ = std::make_unique<Buffer>(c.grad_lse, dtype);
+    grad_lse = grad_lse_->view();
   }
   options.scale = p.scale;
   options.softcap = p.softcap;
@@ -84,7 +105,13 @@ Call::Call(const Case& c) : case_(c) {
   }
   for (double e : p.mask.dense.data) dense_.push_back(e != 0);
   options.mask = library_mask(p.mask, dense_);
-  options.normalizer = c.spec.normalizer;
+}
+
+rapt::NamedView Call::add_parameter(const rapt::ParameterSpec& spec, const Array& value) {
+  const std::string name(spec.name);
+  const Array shaped(library_shape(spec, value), value.data);
+  auto& buffer = parameters_[name] = std::make_unique<Buffer>(shaped, case_.spec.dtype);
+  return {name, buffer->view()};
 }
 
 ForwardResult Call::forward(const ForwardWants& wants) {
@@ -97,6 +124,11 @@ ForwardResult Call::forward(const ForwardWants& wants) {
   for (Buffer& buffer : out_) outputs.out.push_back(buffer.view());
   Buffer lse(compute, {B, H, Sq, 1});
   if (wants.lse) outputs.lse = lse.view();
+  Buffer row_max(compute, {B, H, Sq, 1}), row_sum(compute, {B, H, Sq, 1});
+  if (wants.partial) {
+    outputs.row_max = row_max.view();
+    outputs.row_sum = row_sum.view();
+  }
 
   std::vector<Buffer> weights;
   if (wants.weights)
@@ -134,6 +166,14 @@ ForwardResult Call::forward(const ForwardWants& wants) {
     note(result.damage, "lse", lse);
     append(result.bits, lse);
     result.lse = lse.values();
+  }
+  if (wants.partial) {
+    note(result.damage, "row_max", row_max);
+    note(result.damage, "row_sum", row_sum);
+    append(result.bits, row_max);
+    append(result.bits, row_sum);
+    result.row_max = row_max.values();
+    result.row_sum = row_sum.values();
   }
   if (wants.weights) result.weights = Array({B, H, Sq, Sk}, {});
   for (const Buffer& buffer : weights) {
@@ -195,7 +235,7 @@ BackwardResult Call::backward(const BackwardWants& wants) {
       const rapt::View view = add("parameter " + name, buffer->shape(), Layout::bhsd);
       gradients.parameters.push_back({name, view});
     }
-  rapt::attend_backward(inputs, out_views(), grad_out, wants.saved ? &saved_ : nullptr, gradients, options);
+  rapt::attend_backward(inputs, out_views(), grad_out, wants.saved ? &saved_ : nullptr, gradients, options, grad_lse);
 
   BackwardResult result;
   for (const auto& [name, buffer] : buffers) {
@@ -208,9 +248,11 @@ BackwardResult Call::backward(const BackwardWants& wants) {
     result.gradients.v.push_back(buffers.at("v" + std::to_string(n)).values());
   if (gradients.bias) result.gradients.bias = buffers.at("bias").values();
   if (wants.parameters)
-    for (const auto& [name, buffer] : parameters_)
-      result.gradients.parameters[name] =
-          Array(p.parameters.at(name).shape, buffers.at("parameter " + name).values().data);
+    for (const auto& [name, buffer] : parameters_) {
+      const auto found = p.parameters.find(name);
+      const Array& given = found != p.parameters.end() ? found->second : p.normalizer_parameters.at(name);
+      result.gradients.parameters[name] = Array(given.shape, buffers.at("parameter " + name).values().data);
+    }
   return result;
 }
 

@@ -18,6 +18,7 @@ struct ForwardWants {
   bool statistics = false;
   int top_k = 0;
   std::array<Int, 2> grid{};  // of the statistics
+  bool partial = false;       // row maxima and row sums
   bool saved = false;
 };
 
@@ -25,6 +26,7 @@ struct ForwardWants {
 struct ForwardResult {
   std::vector<oracle::Array> out;
   oracle::Array lse;
+  oracle::Array row_max, row_sum;
   oracle::Array weights;  // [B, H, Sq, Sk]
   oracle::Statistics statistics;
   std::vector<std::byte> bits;
@@ -37,8 +39,8 @@ struct BackwardWants {
   bool k = true;
   bool v = true;
   bool bias = true;
-  bool parameters = true;
-  bool saved = true;  // hand the row sums of the forward pass over
+  bool parameters = true;  // of the mechanism and of the normaliser
+  bool saved = true;       // hand the row sums of the forward pass over
 };
 
 struct BackwardResult {
@@ -55,6 +57,7 @@ class Call {
   rapt::AttendOptions options;
   rapt::Inputs inputs;
   std::vector<rapt::ConstView> grad_out;
+  rapt::ConstView grad_lse;
 
   ForwardResult forward(const ForwardWants& wants = {});
   // Runs the forward pass first, for its outputs.
@@ -73,8 +76,11 @@ class Call {
   Buffer& parameter(const std::string& name) { return *parameters_.at(name); }
 
  private:
+  // A parameter's buffer, in the library's shape.
+  rapt::NamedView add_parameter(const rapt::ParameterSpec& spec, const oracle::Array& value);
+
   Case case_;
-  std::unique_ptr<Buffer> q_, k_, bias_;
+  std::unique_ptr<Buffer> q_, k_, bias_, grad_lse_;
   std::vector<std::unique_ptr<Buffer>> v_, grad_out_;
   std::map<std::string, std::unique_ptr<Buffer>> parameters_;
   std::vector<std::uint8_t> dense_;

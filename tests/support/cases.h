@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,13 +34,43 @@ enum class MaskKind {
 
 enum class BiasKind { none, full, per_head, per_batch, per_key, per_head_key };
 
-// high: every setting at the top of its range, where that is a number one can use; else the default.
-enum class Settings { defaults, high };
+// With the parameters that they may have.
+enum class NormalizerKind {
+  softmax,
+  softmax_sink,
+  argmax,
+  sparsemax,
+  entmax15,
+  sigmoid,        // with its default b
+  sigmoid_b,      // b for each head
+  sigmoid_one_b,  // b for all heads
+};
+
+// Where the queries stand.
+enum class PositionKind {
+  none,       // first_query is not given
+  one,        // one number for all batches
+  per_batch,  // one for each; some queries stand before every key
+  last,       // the last query at the last key, as in decoding
+};
+
+enum class RotaryKind { none, halves, interleaved };
+
+// high, low: every setting at the end of its range, where that is a number one can use.
+enum class Settings { defaults, high, low };
 
 std::vector<MaskKind> all_masks();
 std::vector<BiasKind> all_biases();
+std::vector<NormalizerKind> all_normalizers();
+std::vector<PositionKind> all_positions();
 const char* label(MaskKind mask);
 const char* label(BiasKind bias);
+const char* label(NormalizerKind normalizer);
+const char* label(PositionKind positions);
+const char* label(RotaryKind rotary);
+
+// bottom_right says itself where the queries stand, and packed sequences are counted each from its own start.
+bool combine(MaskKind mask, PositionKind positions);
 
 struct CaseSpec {
   std::string mechanism = "scaled_dot";
@@ -56,7 +87,10 @@ struct CaseSpec {
   BiasKind bias = BiasKind::none;
   double softcap = 0;
   std::optional<double> scale;
-  rapt::Normalizer normalizer = rapt::Normalizer::softmax;
+  NormalizerKind normalizer = NormalizerKind::softmax;
+  PositionKind positions = PositionKind::none;
+  RotaryKind rotary = RotaryKind::none;
+  bool grad_lse = false;            // a gradient of lse too
   bool per_head = true;             // parameters whose heads are optional
   bool optional_parameters = true;  // give those that may be left out
   Settings settings = Settings::high;
@@ -88,10 +122,13 @@ struct Case {
   CaseSpec spec;
   oracle::Problem problem;
   std::vector<oracle::Array> grad_out;
+  oracle::Array grad_lse;  // empty: none
   const rapt::MechanismInfo* mechanism = nullptr;
 };
 
 Case make_case(const CaseSpec& spec);
+// The same with a mask of the caller's own, made for the sizes that the case has in the end.
+Case make_case(const CaseSpec& spec, const std::function<oracle::Mask(const CaseSpec&)>& make_mask);
 // A problem given number by number; the gradients of its outputs are random.
 Case make_case(const oracle::Problem& problem, rapt::Dtype dtype);
 

@@ -14,7 +14,9 @@ ForwardWants all_outputs(const Case& c) {
   wants.weights = true;
   wants.statistics = true;
   wants.grid = c.problem.grid;
-  wants.top_k = c.spec.normalizer == rapt::Normalizer::argmax ? 1 : static_cast<int>(std::min<Int>(3, c.spec.keys));
+  wants.top_k = static_cast<int>(std::min<Int>(3, c.spec.keys));
+  if (c.problem.normalizer == oracle::Normalizer::argmax) wants.top_k = 1;
+  wants.partial = c.problem.normalizer == oracle::Normalizer::softmax;
   return wants;
 }
 
@@ -38,14 +40,10 @@ void for_each_target(rapt::Dtype dtype, const F& f) {
   rapt::set_active_pairs(usual);
 }
 
-}  // namespace
-
-void check_forward(const CaseSpec& spec) {
-  SCOPED_TRACE(describe(spec));
-  const Case c = make_case(spec);
+void check_forward(const Case& c) {
   const Expected expected(c);
   Call call(c);
-  for_each_target(spec.dtype, [&](const std::string& target) {
+  for_each_target(c.spec.dtype, [&](const std::string& target) {
     EXPECT_TRUE(expected.matches(call.forward())) << target;
     EXPECT_TRUE(expected.matches(call.forward(all_outputs(c)))) << target << ", all outputs";
   });
@@ -55,14 +53,12 @@ void check_forward(const CaseSpec& spec) {
   EXPECT_TRUE(expected.matches(call.forward(all_outputs(c)))) << "reference path";
 }
 
-void check_backward(const CaseSpec& spec) {
-  SCOPED_TRACE(describe(spec));
-  const Case c = make_case(spec);
+void check_backward(const Case& c) {
   const Expected expected(c, true);
   Call call(c);
   BackwardWants without_saved;
   without_saved.saved = false;
-  for_each_target(spec.dtype, [&](const std::string& target) {
+  for_each_target(c.spec.dtype, [&](const std::string& target) {
     EXPECT_TRUE(expected.matches(call.backward())) << target;
     EXPECT_TRUE(expected.matches(call.backward(without_saved))) << target << ", without saved";
   });
@@ -72,8 +68,38 @@ void check_backward(const CaseSpec& spec) {
   EXPECT_TRUE(expected.matches(call.backward())) << "reference path";
 }
 
+}  // namespace
+
+void check_forward(const CaseSpec& spec) {
+  SCOPED_TRACE(describe(spec));
+  check_forward(make_case(spec));
+}
+
+void check_backward(const CaseSpec& spec) {
+  SCOPED_TRACE(describe(spec));
+  check_backward(make_case(spec));
+}
+
+void check_case(const Case& c) {
+  check_forward(c);
+  check_backward(c);
+}
+
+const char* label(rapt::Path path) {
+  constexpr const char* kLabels[] = {"automatic", "generic", "reference"};
+  return kLabels[static_cast<int>(path)];
+}
+
 std::string mechanism_and_type(const testing::TestParamInfo<MechanismAndType>& parameters) {
   return std::get<0>(parameters.param) + "_" + label(std::get<1>(parameters.param));
+}
+
+std::string mechanism_and_normalizer(const testing::TestParamInfo<MechanismAndNormalizer>& parameters) {
+  return std::get<0>(parameters.param) + "_" + label(std::get<1>(parameters.param));
+}
+
+std::string normalizer_name(const testing::TestParamInfo<NormalizerKind>& normalizer) {
+  return label(normalizer.param);
 }
 
 std::string mechanism_name(const testing::TestParamInfo<std::string>& mechanism) { return mechanism.param; }

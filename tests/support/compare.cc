@@ -19,11 +19,29 @@ constexpr double kPairStep = 1.0 / 512;  // half a step of bf16
 
 // What rounding errors of one gradient are measured against. Errors of many terms partly cancel: they grow with the
 // root of their number. Where all is 0 (cosine in one dimension) a part of what arrives at the values counts.
-double rounding_size(const oracle::Forward& forward, const Array& sizes, const Array& value_sizes) {
+double rounding_size(const oracle::Forward& forward, bool sparse, const Array& sizes, const Array& value_sizes) {
   double pairs = 0;
-  for (double score : forward.scores.data) pairs += score > -HUGE_VAL;
+  for (std::size_t n = 0; n < forward.scores.data.size(); ++n)
+    pairs += forward.scores.data[n] > -HUGE_VAL && (!sparse || forward.weights.data[n] > 0);
   const double own = 4 * largest(sizes) / std::sqrt(std::max(1.0, pairs / double(sizes.size())));
   return std::max(own, 0.01 * largest(value_sizes));
+}
+
+// Whether most weights of a row may be 0.
+bool is_sparse(oracle::Normalizer normalizer) {
+  return normalizer == oracle::Normalizer::sparsemax || normalizer == oracle::Normalizer::entmax15;
+}
+
+// The largest sum of a row of weights: 1, but for sigmoid.
+double largest_sum(const Array& weights) {
+  const std::size_t keys = std::size_t(weights.shape[3]);
+  double result = 1;
+  for (std::size_t row = 0; keys > 0 && row < weights.data.size(); row += keys) {
+    double sum = 0;
+    for (std::size_t j = 0; j < keys; ++j) sum += weights.data[row + j];
+    if (std::isfinite(sum)) result = std::max(result, sum);
+  }
+  return result;
 }
 
 AssertionResult named(const std::string& name, const AssertionResult& result) {
@@ -94,14 +112,15 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
   const bool pairs = c.spec.dtype == rapt::Dtype::bf16 && rapt::available_pairs().count > 0;
   if (pairs) rounding_ = oracle::forward(c.problem, oracle::Precision::bf16_weights);
   if (!with_backward) return;
-  gradient_sizes_ = oracle::gradient_sizes(c.problem, c.grad_out);
-  exact_gradients_ = oracle::backward(c.problem, c.grad_out);
+  const Array* grad_lse = c.grad_lse.empty() ? nullptr : &c.grad_lse;
+  gradient_sizes_ = oracle::gradient_sizes(c.problem, c.grad_out, grad_lse);
+  exact_gradients_ = oracle::backward(c.problem, c.grad_out, oracle::Precision::exact, nullptr, grad_lse);
   if (!low) return;
   // A backward pass is handed the outputs as they were stored.
   const auto gradients = [&](const oracle::Forward& forward, oracle::Precision precision) {
     std::vector<Array> stored;
     for (const Array& out : forward.out) stored.push_back(rounded(out, c.spec.dtype));
-    return oracle::backward(c.problem, c.grad_out, precision, &stored);
+    return oracle::backward(c.problem, c.grad_out, precision, &stored, grad_lse);
   };
   naive_gradients_ = gradients(naive_, oracle::Precision::single);
   if (pairs) rounding_gradients_ = gradients(rounding_, oracle::Precision::bf16_weights);
@@ -114,7 +133,10 @@ AssertionResult Expected::matches(const ForwardResult& got) const {
   const bool low = dtype != rapt::Dtype::f64;
   if (!got.damage.empty()) return AssertionFailure() << got.damage;
   for (std::size_t n = 0; n < exact_.out.size(); ++n) {
-    Bound bound{dtype, largest(case_.problem.v[n])};
+    double value = largest(case_.problem.v[n]);
+    if (const auto added = case_.problem.parameters.find("values"); added != case_.problem.parameters.end())
+      value += largest(added->second);
+    Bound bound{dtype, value * largest_sum(exact_.weights)};
     if (rounds_weights()) bound.rounding = &rounding_.out[n];
     const auto result = close(got.out[n], exact_.out[n], low ? &naive_.out[n] : nullptr, bound);
     if (!result) return named("out " + std::to_string(n), result);
@@ -122,6 +144,12 @@ AssertionResult Expected::matches(const ForwardResult& got) const {
   if (!got.lse.empty()) {
     const auto result = close(got.lse, exact_.lse, &naive_.lse, {compute, std::max(2.0, largest(exact_.scores))});
     if (!result) return named("lse", result);
+  }
+  if (!got.row_max.empty()) {
+    auto result = close(got.row_max, exact_.row_max, &naive_.row_max, {compute, std::max(2.0, largest(exact_.scores))});
+    if (!result) return named("row maximum", result);
+    result = close(got.row_sum, exact_.row_sum, &naive_.row_sum, {compute, 1});
+    if (!result) return named("row sum", result);
   }
   if (!got.weights.empty()) {
     const auto result = close(got.weights, exact_.weights, &naive_.weights, {compute, 1});
@@ -136,8 +164,10 @@ AssertionResult Expected::matches(const oracle::Statistics& got) const {
   const int top = got.top_weights.empty() ? 0 : static_cast<int>(got.top_weights.shape[3]);
   const std::array<Int, 2> grid =
       !got.position.empty() && got.position.shape[3] == 2 ? case_.problem.grid : std::array<Int, 2>{};
-  const oracle::Statistics want = oracle::statistics(exact_, top, grid);
-  const oracle::Statistics naive = oracle::statistics(compute == rapt::Dtype::f64 ? exact_ : naive_, top, grid);
+  const oracle::Normalizer normalizer = case_.problem.normalizer;
+  const oracle::Statistics want = oracle::statistics(exact_, normalizer, top, grid);
+  const oracle::Statistics naive =
+      oracle::statistics(compute == rapt::Dtype::f64 ? exact_ : naive_, normalizer, top, grid);
   const Int keys = exact_.weights.shape[3];
   const double length = double(keys);
   if (!got.entropy.empty()) {
@@ -172,7 +202,8 @@ AssertionResult Expected::matches(const BackwardResult& got) const {
   const auto check = [&](const std::string& name, const Array& x, const Array& want, const Array* naive,
                          const Array& sizes, const Array* rounding, bool sums_all = false) {
     if (x.empty()) return AssertionSuccess();
-    const Bound bound{case_.spec.dtype, rounding_size(exact_, sizes, gradient_sizes_.v[0]),
+    const Bound bound{case_.spec.dtype,
+                      rounding_size(exact_, is_sparse(case_.problem.normalizer), sizes, gradient_sizes_.v[0]),
                       rounds_weights() ? rounding : nullptr, sums_all};
     return named("gradient of " + name, close(x, want, naive, bound));
   };

@@ -1,0 +1,55 @@
+#include <algorithm>
+#include <cmath>
+
+#include "oracle/oracle.h"
+
+namespace oracle {
+
+Statistics statistics(const Forward& f, Normalizer normalizer, int top_k, std::array<Int, 2> grid) {
+  const Sizes& shape = f.weights.shape;
+  const Int rows = shape[0] * shape[1] * shape[2], keys = shape[3];
+  const bool on_grid = grid[0] > 0;
+  const Int axes = on_grid ? 2 : 1;
+  Statistics s;
+  s.entropy = Array({shape[0], shape[1], shape[2], 1});
+  s.position = Array({shape[0], shape[1], shape[2], axes});
+  s.covariance = Array({shape[0], shape[1], shape[2], axes * axes});
+  s.top_weights = Array({shape[0], shape[1], shape[2], std::max(top_k, 1)});
+  s.top_indices.assign(std::size_t(rows * std::max(top_k, 1)), -1);
+  s.argmax.assign(std::size_t(rows), -1);
+  const auto coordinate = [&](Int j, Int axis) {
+    if (!on_grid) return double(j);
+    return double(axis == 0 ? j / grid[1] : j % grid[1]);
+  };
+  for (Int r = 0; r < rows; ++r) {
+    const double* w = f.weights.data.data() + r * keys;
+    const double* score = f.scores.data.data() + r * keys;
+    std::vector<Int> order;
+    for (Int j = 0; j < keys; ++j)
+      if (score[j] > -HUGE_VAL) order.push_back(j);
+    std::stable_sort(order.begin(), order.end(), [&](Int a, Int b) { return score[a] > score[b]; });
+    if (order.empty()) continue;
+    s.argmax[std::size_t(r)] = order[0];
+    for (int t = 0; t < top_k && t < static_cast<int>(order.size()); ++t) {
+      s.top_indices[std::size_t(r * top_k + t)] = order[std::size_t(t)];
+      s.top_weights.data[std::size_t(r * top_k + t)] = w[order[std::size_t(t)]];
+    }
+    double sum = 0;
+    for (Int j = 0; j < keys; ++j) sum += w[j];
+    if (sum == 0) continue;
+    const double divisor = normalizer == Normalizer::sigmoid ? sum : 1;
+    for (Int j = 0; j < keys; ++j) {
+      if (w[j] > 0) s.entropy.data[std::size_t(r)] -= w[j] / divisor * std::log(w[j] / divisor);
+      for (Int a = 0; a < axes; ++a) s.position.data[std::size_t(r * axes + a)] += w[j] / sum * coordinate(j, a);
+    }
+    const double* mean = s.position.data.data() + r * axes;
+    for (Int j = 0; j < keys; ++j)
+      for (Int a = 0; a < axes; ++a)
+        for (Int b = 0; b < axes; ++b)
+          s.covariance.data[std::size_t((r * axes + a) * axes + b)] +=
+              w[j] / sum * (coordinate(j, a) - mean[a]) * (coordinate(j, b) - mean[b]);
+  }
+  return s;
+}
+
+}  // namespace oracle
