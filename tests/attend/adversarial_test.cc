@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backends/cpu/x86/pairs.h"
+#include "oracle/positions.h"
 #include "support/checks.h"
 #include "support/storage.h"
 
