@@ -43,7 +43,7 @@ class ThresholdSearch {
         const Vec<T> step = hn::IfThenElseZero(hn::Gt(slope, hn::Zero(tag)), hn::Div(excess, slope));
         const auto forward = hn::Gt(step, hn::Set(tag, kRounding));
         moved = moved || !hn::AllFalse(tag, forward);
-        hn::StoreU(hn::Add(hn::LoadU(tag, threshold + c), step), tag, threshold + c);
+        hn::StoreU(hn::Add(hn::LoadU(tag, threshold + c), hn::IfThenElseZero(forward, step)), tag, threshold + c);
       }
     }
   }
