@@ -2,7 +2,7 @@
 # Labels, for ctest -L: `slow` for test names with Slow in them, `sanitize` for all others, `sanitize-threads` for
 # those of them with Threads in their names. One label each: gtest_discover_tests keeps no lists.
 file(GLOB_RECURSE rapt_test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*.cc")
-list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/(install|cuda|isa|registry|fuzz|docs)/")
+list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/(install|contract|cuda|isa|registry|fuzz|docs)/")
 set(rapt_test_support_sources ${rapt_test_sources})
 list(FILTER rapt_test_support_sources INCLUDE REGEX "/tests/(support|oracle)/")
 list(FILTER rapt_test_support_sources EXCLUDE REGEX "_test\\.cc$")
@@ -89,6 +89,17 @@ endif()
 
 add_test(NAME registry_errors COMMAND "${CMAKE_COMMAND}" -DCMAKE_DIR=${PROJECT_SOURCE_DIR}/cmake
   -DWORK_DIR=${PROJECT_BINARY_DIR}/registry_test -P "${PROJECT_SOURCE_DIR}/tests/registry/run.cmake")
+
+# Mechanisms that break the contract, each refused with its sentence, and unusual ones that keep it.
+file(GLOB contract_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/contract/*/*.cc")
+foreach(source IN LISTS contract_sources)
+  cmake_path(GET source STEM stem)
+  cmake_path(GET source PARENT_PATH folder)
+  cmake_path(GET folder FILENAME folder)
+  add_test(NAME contract/${folder}/${stem} COMMAND "${CMAKE_COMMAND}" "-DCXX=${CMAKE_CXX_COMPILER}" "-DSOURCE=${source}"
+    "-DINCLUDES=${rapt_include_dirs}" -P "${PROJECT_SOURCE_DIR}/tests/contract/run.cmake")
+  set_tests_properties(contract/${folder}/${stem} PROPERTIES TIMEOUT 120 LABELS contract)
+endforeach()
 
 # Every public header compiles alone.
 file(GLOB rapt_public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/rapt/*.h")
