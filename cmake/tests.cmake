@@ -9,7 +9,7 @@ function(rapt_skipped_test name reason)
 endfunction()
 
 file(GLOB_RECURSE rapt_test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*.cc")
-list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/(install|cuda|isa|registry|fuzz|docs)/")
+list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/(install|contract|cuda|isa|registry|fuzz|docs)/")
 set(rapt_test_support_sources ${rapt_test_sources})
 list(FILTER rapt_test_support_sources INCLUDE REGEX "/tests/(support|oracle)/")
 list(FILTER rapt_test_support_sources EXCLUDE REGEX "_test\\.cc$")
@@ -104,6 +104,17 @@ foreach(test IN LISTS script_tests)
   string(REGEX REPLACE "_test$" "" name "${stem}")
   add_test(NAME scripts/${name} COMMAND "${test}" "${PROJECT_SOURCE_DIR}/scripts/${name}" "${PROJECT_BINARY_DIR}/script_tests/${name}")
   set_tests_properties(scripts/${name} PROPERTIES TIMEOUT 120)
+endforeach()
+
+# Mechanisms that break the contract, each refused with its sentence, and unusual ones that keep it.
+file(GLOB contract_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/contract/*/*.cc")
+foreach(source IN LISTS contract_sources)
+  cmake_path(GET source STEM stem)
+  cmake_path(GET source PARENT_PATH folder)
+  cmake_path(GET folder FILENAME folder)
+  add_test(NAME contract/${folder}/${stem} COMMAND "${CMAKE_COMMAND}" "-DCXX=${CMAKE_CXX_COMPILER}" "-DSOURCE=${source}"
+    "-DINCLUDES=${rapt_include_dirs}" -P "${PROJECT_SOURCE_DIR}/tests/contract/run.cmake")
+  set_tests_properties(contract/${folder}/${stem} PROPERTIES TIMEOUT 120 LABELS contract)
 endforeach()
 
 # Every public header compiles alone.

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "rapt/mechanism.h"
@@ -13,14 +15,39 @@ namespace detail {
 // A formula given as a lambda: score(raw, at) → number, over the product q·k.
 template <class F>
 struct FormulaMechanism {
+  static constexpr std::string_view formula = "a function of the raw score and the pair";
   static constexpr bool scaled = true;
-  F formula_;
+  F function_;
 
   template <class N, class P, class V>
   constexpr N score(N raw, const P&, const At<V>& at) const {
-    return N(formula_(raw, at));
+    return N(function_(raw, at));
   }
 };
+
+struct OtherCall {
+  void operator()() const {}
+};
+template <class M>
+struct BothCall : M, OtherCall {};
+
+// Whether M can be called at all, with whatever arguments; a function always can.
+template <class M>
+constexpr bool has_call_operator() {
+  if constexpr (!std::is_class_v<M>) return true;
+  else if constexpr (std::is_final_v<M>) return false;
+  else return !requires {
+      &BothCall<M>::operator();
+    };
+}
+
+template <class F, class N, class V> concept CallsOver = requires(const F& f, const N& raw, const At<V>& at) {
+  requires std::is_convertible_v<decltype(f(raw, at)), N>;
+};
+template <class F>
+concept GoodFormulaFunction = CallsOver<F, float, float> && CallsOver<F, double, double> && CallsOver < F,
+        Dual<float, 1>,
+float > &&CallsOver<F, Dual<double, 1>, double>;
 
 template <class M>
 const MechanismInfo& custom_info() {
@@ -44,9 +71,16 @@ Score make_score(M mechanism) {
 // Products and softmax run on the library's SIMD kernels; the hooks run as this program compiled them.
 template <class M>
 Score custom(M mechanism) {
-  if constexpr (requires(const M& m, float x, const At<float>& at) { m(x, at); })
-    return detail::make_score(detail::FormulaMechanism<M>{std::move(mechanism)});
-  else return detail::make_score(std::move(mechanism));
+  if constexpr (detail::has_call_operator<M>()) {
+    static_assert(
+        detail::GoodFormulaFunction<M>,
+        "rapt: custom: expected a struct of hooks, or a lambda [](auto raw, const auto& at) that returns a number");
+    if constexpr (detail::GoodFormulaFunction<M>)
+      return detail::make_score(detail::FormulaMechanism<M>{std::move(mechanism)});
+    else return {};
+  } else {
+    return detail::make_score(std::move(mechanism));
+  }
 }
 
 }  // namespace rapt

@@ -26,8 +26,9 @@
 //   bool uses_content(std::span<const double> settings)       false: the raw score is not needed, and is not computed
 //   QuadraticForm<N> form(const P& p)                         a score that is a quadratic form of the grid offset
 //
-// N is any number type: float, double, SIMD vectors, and dual numbers over them. Use the functions of numbers.h.
-// p[n] counts the numbers of the parameters whose role is value or relative_*, in the order of declaration.
+// N, P and At are template parameters. N is any number type: float, double, SIMD vectors, and dual numbers over them; use
+// the functions of numbers.h. p[n] counts the numbers of the parameters whose role is value or relative_*, in the order
+// of declaration. Hooks are public and const. contract.h refuses what does not keep to this.
 namespace rapt {
 
 enum class Role : std::uint8_t {
@@ -142,6 +143,33 @@ struct QuadraticForm {
   N constant, row, col, row_row, col_col, row_col;
 };
 
+namespace detail {
+
+void not_declared(const char* sentence);  // never defined: calling it ends a constant expression
+
+// A constant n that is a number of the declared parameters.
+template <int kCount>
+struct SlotIndex {
+  int n;
+  consteval SlotIndex(int index) : n(index) {
+    if (index < 0 || index >= kCount) not_declared("rapt: p[n]: n is past the numbers of the declared parameters");
+  }
+};
+
+}  // namespace detail
+
+// p of the hooks.
+template <class N, int kCount>
+struct Slots {
+  N values[kCount > 0 ? kCount : 1];
+
+  // p[n] with a constant n, which the compiler checks.
+  RAPT_FN constexpr const N& operator[](detail::SlotIndex<kCount> index) const { return values[index.n]; }
+  // For n that is counted in a loop; NaN past the end.
+  RAPT_FN constexpr N at(int n) const { return n >= 0 && n < kCount ? values[n] : N(__builtin_nan("")); }
+  RAPT_FN static constexpr int size() { return kCount; }
+};
+
 inline constexpr int kMaxSlots = 8;
 
 // How a lane type is loaded, stored and summed. Plain numbers are lane types of one lane; SIMD types specialise this.
@@ -161,17 +189,20 @@ struct PairTile;
 
 namespace detail {
 
-template <class M> concept HasParameters = requires { M::parameters; };
-template <class M> concept HasSettings = requires { M::settings; };
-template <class M> concept HasForm = requires(const M& m, const double* p) { m.template form<double>(p); };
-template <class M> concept HasScore = requires(const M& m, float x, const float* p, const At<float>& at) {
-  m.score(x, p, at);
+// True; a constant expression only where the list is constant too.
+template <class Spec>
+constexpr bool is_constant(std::span<const Spec> list) {
+  bool constant = true;
+  for (const Spec& spec : list) constant = constant && spec.name.size() + 1 > 0;
+  return constant;
+}
+
+template <class M> concept HasParameters = requires {
+  typename std::bool_constant<is_constant<ParameterSpec>(M::parameters)>;
 };
-template <class M> concept HasPair = requires(const M& m, float x) { m.pair(x, x, x); };
-template <class M> concept HasVisible = requires(const M& m, const At<float>& at) { m.visible(at); };
-template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
-template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };
-template <class M> concept HasUsesContent = requires(const M& m, std::span<const double> s) { m.uses_content(s); };
+template <class M> concept HasSettings = requires {
+  typename std::bool_constant<is_constant<SettingSpec>(M::settings)>;
+};
 
 template <class M>
 constexpr int slot_count() {
@@ -181,6 +212,19 @@ constexpr int slot_count() {
   return count;
 }
 
+template <class M, class N>
+using SlotsOf = Slots<N, slot_count<M>()>;
+
+template <class M> concept HasForm = requires(const M& m, const SlotsOf<M, double>& p) { m.template form<double>(p); };
+template <class M> concept HasScore = requires(const M& m, float x, const SlotsOf<M, float>& p, const At<float>& at) {
+  m.score(x, p, at);
+};
+template <class M> concept HasPair = requires(const M& m, float x) { m.pair(x, x, x); };
+template <class M> concept HasVisible = requires(const M& m, const At<float>& at) { m.visible(at); };
+template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
+template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };
+template <class M> concept HasUsesContent = requires(const M& m, std::span<const double> s) { m.uses_content(s); };
+
 template <class M>
 constexpr bool slot_is_relative(int slot) {
   if constexpr (HasParameters<M>)
@@ -189,24 +233,6 @@ constexpr bool slot_is_relative(int slot) {
       slot -= p.slots();
     }
   return false;
-}
-
-// Whether the declared parameters are ones that the engine can serve.
-template <class M>
-constexpr bool well_declared() {
-  bool grid = false;
-  if constexpr (requires { M::grid; }) grid = M::grid;
-  if constexpr (HasParameters<M>) {
-    int seen[16] = {};
-    for (const ParameterSpec& p : M::parameters) {
-      if (p.role == Role::value && (p.sizes[0] < 0 || p.sizes[1] < 0)) return false;  // p[n] needs fixed places
-      if (p.along != Along::position && !grid) return false;
-      const bool table = is_table(p.role);
-      if (table && !HasIndex<M>) return false;
-      if (!table && p.role != Role::value && seen[static_cast<int>(p.role)]++ > 0) return false;
-    }
-  }
-  return true;
 }
 
 template <class M>

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "rapt/contract.h"
 #include "rapt/tiles.h"
 
 // Runs a mechanism's hooks over one tile of scores.
@@ -44,15 +45,15 @@ void score_tile(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
   constexpr int kSlots = slot_count<M>();
   const M& m = hooks<M>(tile.object);
   auto at = at_origin<M, V>(tile);
-  V p[kSlots + 1]{};
+  SlotsOf<M, V> p{};
   for (int s = 0; s < kSlots; ++s)
-    if (!slot_is_relative<M>(s)) p[s] = V(tile.values[s]);
+    if (!slot_is_relative<M>(s)) p.values[s] = V(tile.values[s]);
   for (int j = 0; j < tile.keys; ++j) {
     auto* row = tile.scores + static_cast<std::ptrdiff_t>(j) * tile.stride;
     for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
       move_to<M>(at, tile, j, c);
       for (int s = 0; s < kSlots; ++s)
-        if (slot_is_relative<M>(s)) p[s] = Lanes<V>::load(tile.relative[s].base + tile.relative[s].at(j) + c);
+        if (slot_is_relative<M>(s)) p.values[s] = Lanes<V>::load(tile.relative[s].base + tile.relative[s].at(j) + c);
       Lanes<V>::store(evaluate<M, V>(m, Lanes<V>::load(row + c), p, at), row + c);
     }
   }
@@ -65,10 +66,10 @@ void score_tile_backward(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
   const M& m = hooks<M>(tile.object);
   auto at = at_origin<M, V>(tile);
   V sums[kSlots + 1]{};
-  N p[kSlots + 1]{};
+  SlotsOf<M, N> p{};
   for (int s = 0; s < kSlots; ++s) {
     sums[s] = V(0);
-    if (!slot_is_relative<M>(s)) p[s] = N::variable(V(tile.values[s]), s + 1);
+    if (!slot_is_relative<M>(s)) p.values[s] = N::variable(V(tile.values[s]), s + 1);
   }
   for (int j = 0; j < tile.keys; ++j) {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(j) * tile.stride;
@@ -76,7 +77,7 @@ void score_tile_backward(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
       move_to<M>(at, tile, j, c);
       for (int s = 0; s < kSlots; ++s)
         if (slot_is_relative<M>(s))
-          p[s] = N::variable(Lanes<V>::load(tile.relative[s].base + tile.relative[s].at(j) + c), s + 1);
+          p.values[s] = N::variable(Lanes<V>::load(tile.relative[s].base + tile.relative[s].at(j) + c), s + 1);
       const N y = evaluate<M, N>(m, N::variable(Lanes<V>::load(tile.raw + row + c), 0), p, at);
       const V grad = Lanes<V>::load(tile.scores + row + c);
       // A hidden pair has no gradient, whatever its derivative is (it may be infinite).
@@ -167,26 +168,76 @@ void fast_prepare(typename Lanes<V>::Scalar* values, std::int64_t count) {
   for (; n < count; ++n) values[n] = M{}.fast_prepare(values[n]);
 }
 
+// The hooks of M over the lane type V.
+template <class M, class V>
+void fill_program(TileProgram<typename Lanes<V>::Scalar>& program) {
+  if constexpr (HasForm<M> || HasScore<M>) {
+    program.score = &score_tile<M, V>;
+    program.score_backward = &score_tile_backward<M, V>;
+  }
+  if constexpr (HasVisible<M>) program.hide = &hide_tile<M, V>;
+  if constexpr (HasPair<M>) {
+    program.raw = &raw_tile<M, V>;
+    program.raw_backward = &raw_tile_backward<M, V>;
+  }
+  if constexpr (requires { M::fast_limit; }) {
+    program.fast_raw = &M::template fast_raw<V>;
+    program.fast_raw_backward = &M::template fast_raw_backward<V>;
+    program.fast_prepare = &fast_prepare<M, V>;
+  }
+}
+
+template <class M>
+void fill_definition(MechanismDefinition& definition) {
+  definition.formula = M::formula;
+  if constexpr (HasParameters<M>) definition.parameters = M::parameters;
+  if constexpr (HasSettings<M>) definition.settings = M::settings;
+  definition.slots = slot_count<M>();
+  if constexpr (requires { M::scaled; }) definition.scaled = M::scaled;
+  definition.grid = has_grid<M>();
+  if constexpr (requires { M::unit_rows; }) definition.unit_rows = M::unit_rows;
+  if constexpr (requires { M::fast_limit; }) definition.fast_limit = M::fast_limit;
+  fill_program<M, float>(definition.scalar.f32);
+  fill_program<M, double>(definition.scalar.f64);
+  if constexpr (HasIndex<M>) {
+    definition.has_index = true;
+    definition.index = [](const void* object, std::int64_t offset, const TableShape& shape) -> std::int64_t {
+      return hooks<M>(object).index(offset, shape);
+    };
+  }
+  definition.uses_content = [](const void* object, std::span<const double> settings) {
+    if constexpr (HasUsesContent<M>) return hooks<M>(object).uses_content(settings);
+    static_cast<void>(object);
+    static_cast<void>(settings);
+    return !HasForm<M>;
+  };
+  if constexpr (HasVisibleTile<M>)
+    definition.visible_tile = [](const void* object, const TileRange& range) {
+      return hooks<M>(object).visible_tile(range);
+    };
+  if constexpr (HasForm<M>)
+    definition.form = [](const void* object, const double* slots, double* coefficients,
+                         double(*derivatives)[kMaxSlots]) {
+      constexpr int kSlots = slot_count<M>();
+      using N = Dual<double, kSlots + 1>;
+      SlotsOf<M, N> p{};
+      for (int s = 0; s < kSlots; ++s) p.values[s] = N::variable(slots[s], s);
+      const QuadraticForm<N> f = hooks<M>(object).template form<N>(p);
+      const N all[6] = {f.constant, f.row, f.col, f.row_row, f.col_col, f.row_col};
+      for (int c = 0; c < 6; ++c) {
+        coefficients[c] = all[c].value;
+        for (int s = 0; s < kSlots; ++s) derivatives[c][s] = all[c].d[s];
+      }
+    };
+}
+
 }  // namespace detail
 
 // The hooks of M over the lane type V.
 template <class M, class V>
 TileProgram<typename Lanes<V>::Scalar> make_program() {
   TileProgram<typename Lanes<V>::Scalar> program;
-  if constexpr (detail::HasForm<M> || detail::HasScore<M>) {
-    program.score = &detail::score_tile<M, V>;
-    program.score_backward = &detail::score_tile_backward<M, V>;
-  }
-  if constexpr (detail::HasVisible<M>) program.hide = &detail::hide_tile<M, V>;
-  if constexpr (detail::HasPair<M>) {
-    program.raw = &detail::raw_tile<M, V>;
-    program.raw_backward = &detail::raw_tile_backward<M, V>;
-  }
-  if constexpr (requires { M::fast_limit; }) {
-    program.fast_raw = &M::template fast_raw<V>;
-    program.fast_raw_backward = &M::template fast_raw_backward<V>;
-    program.fast_prepare = &detail::fast_prepare<M, V>;
-  }
+  if constexpr (detail::keeps_contract<M>()) detail::fill_program<M, V>(program);
   return program;
 }
 
@@ -194,49 +245,7 @@ template <class M>
 MechanismDefinition make_definition(std::string_view name) {
   MechanismDefinition definition;
   definition.name = name;
-  if constexpr (requires { M::formula; }) definition.formula = M::formula;
-  if constexpr (detail::HasParameters<M>) definition.parameters = M::parameters;
-  if constexpr (detail::HasSettings<M>) definition.settings = M::settings;
-  definition.slots = detail::slot_count<M>();
-  static_assert(detail::slot_count<M>() <= kMaxSlots, "a mechanism reads at most kMaxSlots numbers a pair");
-  static_assert(
-      detail::well_declared<M>(),
-      "values need fixed sizes, tables an index(), grid tables grid = true, and other roles one parameter each");
-  if constexpr (requires { M::scaled; }) definition.scaled = M::scaled;
-  definition.grid = detail::has_grid<M>();
-  if constexpr (requires { M::unit_rows; }) definition.unit_rows = M::unit_rows;
-  if constexpr (requires { M::fast_limit; }) definition.fast_limit = M::fast_limit;
-  definition.scalar = {make_program<M, float>(), make_program<M, double>()};
-  if constexpr (detail::HasIndex<M>) {
-    definition.has_index = true;
-    definition.index = [](const void* object, std::int64_t offset, const TableShape& shape) {
-      return detail::hooks<M>(object).index(offset, shape);
-    };
-  }
-  definition.uses_content = [](const void* object, std::span<const double> settings) {
-    if constexpr (detail::HasUsesContent<M>) return detail::hooks<M>(object).uses_content(settings);
-    static_cast<void>(object);
-    static_cast<void>(settings);
-    return !detail::HasForm<M>;
-  };
-  if constexpr (detail::HasVisibleTile<M>)
-    definition.visible_tile = [](const void* object, const TileRange& range) {
-      return detail::hooks<M>(object).visible_tile(range);
-    };
-  if constexpr (detail::HasForm<M>)
-    definition.form = [](const void* object, const double* slots, double* coefficients,
-                         double(*derivatives)[kMaxSlots]) {
-      constexpr int kSlots = detail::slot_count<M>();
-      using N = Dual<double, kSlots + 1>;
-      N p[kSlots + 1];
-      for (int s = 0; s < kSlots; ++s) p[s] = N::variable(slots[s], s);
-      const QuadraticForm<N> f = detail::hooks<M>(object).template form<N>(p);
-      const N all[6] = {f.constant, f.row, f.col, f.row_row, f.col_col, f.row_col};
-      for (int c = 0; c < 6; ++c) {
-        coefficients[c] = all[c].value;
-        for (int s = 0; s < kSlots; ++s) derivatives[c][s] = all[c].d[s];
-      }
-    };
+  if constexpr (detail::keeps_contract<M>()) detail::fill_definition<M>(definition);
   return definition;
 }
 

@@ -217,6 +217,7 @@ TEST(Reference, SoftcapComesBeforeTheBias) {
 
 // Hooks of the caller's own: what is hidden there is hidden here.
 struct Neighbours {
+  static constexpr std::string_view formula = "q·k of the neighbours";
   template <class At>
   constexpr auto visible(const At& at) const {
     return abs(at.offset()) < 2;

@@ -1,0 +1,9 @@
+// expected: rapt: Scaled: the engine does not read this name; did you mean scaled?
+#include "rapt/custom.h"
+
+struct Wrong {
+  static constexpr std::string_view formula = "a formula";
+  static constexpr bool Scaled = true;
+};
+
+rapt::Score score = rapt::custom(Wrong{});

@@ -1,0 +1,12 @@
+// expected: rapt: is_visible: the engine does not call this name; did you mean visible?
+#include "rapt/custom.h"
+
+struct Wrong {
+  static constexpr std::string_view formula = "a formula";
+  template <class At>
+  auto is_visible(const At& at) const {
+    return at.j <= at.i;
+  }
+};
+
+rapt::Score score = rapt::custom(Wrong{});

@@ -1,0 +1,9 @@
+// expected: rapt: parameter: the engine does not read this name; did you mean parameters?
+#include "rapt/custom.h"
+
+struct Wrong {
+  static constexpr std::string_view formula = "a formula";
+  static constexpr rapt::ParameterSpec parameter[] = {{.name = "m"}};
+};
+
+rapt::Score score = rapt::custom(Wrong{});

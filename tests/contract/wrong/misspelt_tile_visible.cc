@@ -1,0 +1,13 @@
+// expected: rapt: tile_visible: the engine does not call this name; did you mean visible_tile?
+#include "rapt/custom.h"
+
+struct Wrong {
+  static constexpr std::string_view formula = "a formula";
+  template <class At>
+  auto visible(const At& at) const {
+    return at.j <= at.i;
+  }
+  rapt::Visible tile_visible(const rapt::TileRange&) const { return rapt::Visible::some; }
+};
+
+rapt::Score score = rapt::custom(Wrong{});

@@ -1,0 +1,12 @@
+// expected: rapt: pair: expected a public
+#include "rapt/custom.h"
+
+struct Wrong {
+  static constexpr std::string_view formula = "a formula";
+  template <class N>
+  N pair(N q, N k) const {
+    return q * k;
+  }
+};
+
+rapt::Score score = rapt::custom(Wrong{});
