@@ -117,7 +117,8 @@ constexpr int wanted_rank(Role role) {
   switch (role) {
     case Role::query_map:
     case Role::key_map:
-    case Role::relative_vector: return 2;
+    case Role::relative_vector:
+    case Role::relative_output: return 2;
     case Role::value: return -1;  // 0 to 2
     default: return 1;
   }
@@ -133,9 +134,9 @@ template <class M>
 constexpr Fault parameter_fault() {
   bool vectors = false, shifts = false, tables = false;
   if constexpr (HasParameters<M>) {
-    int seen[8] = {};
+    int seen[16] = {};
     for (const ParameterSpec& p : M::parameters) {
-      if ((p.sizes[0] == 0 && p.sizes[1] != 0) || p.sizes[0] < kOdd || p.sizes[1] < kOdd) return Fault::rank;
+      if ((p.sizes[0] == 0 && p.sizes[1] != 0) || p.sizes[0] < kLastSize || p.sizes[1] < kLastSize) return Fault::rank;
       if (wanted_rank(p.role) >= 0 && p.rank() != wanted_rank(p.role)) return Fault::rank;
       if (p.role == Role::value && (p.sizes[0] < 0 || p.sizes[1] < 0)) return Fault::free_value;
       const bool table = is_table(p.role);
@@ -277,8 +278,9 @@ consteval bool has_good_members() {
   RAPT_REQUIRE(parameters != Fault::free_value,
                "parameters: expected fixed sizes where the role is value: each is a p[n]")
   RAPT_REQUIRE(parameters != Fault::no_index, "parameters: expected an index() for the relative table")
-  RAPT_REQUIRE(parameters != Fault::no_table,
-               "index: expected a parameter of role relative_value or relative_vector, which it indexes")
+  RAPT_REQUIRE(
+      parameters != Fault::no_table,
+      "index: expected a parameter of role relative_value, relative_vector or relative_output, which it indexes")
   RAPT_REQUIRE(parameters != Fault::no_grid,
                "parameters: expected grid = true for a relative table along grid_row or grid_col")
   RAPT_REQUIRE(parameters != Fault::role_twice,

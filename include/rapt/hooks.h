@@ -64,6 +64,7 @@ enum Size : int {
   kGridCols = -7,   // 2·cols − 1
   kOdd = -8,        // any odd length: 2c + 1
   kValueDim = -9,   // Dv of the only value set
+  kLastSize = kValueDim,
 };
 
 // What an untrained layer starts a parameter of the role value with. A parameter of two sizes starts as `value` times
