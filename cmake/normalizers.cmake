@@ -13,7 +13,7 @@ foreach(name IN LISTS rapt_normalizers)
   list(APPEND rapt_program_sources "${source}")
   string(APPEND normalizer_names " ${name},")
   string(APPEND normalizer_includes "#include \"normalizers/${name}.h\"\n")
-  string(APPEND normalizer_entries "      make_definition<normalizers::${struct}>(\"${name}\"),\n")
+  string(APPEND normalizer_entries "      make_normalizer_definition<normalizers::${struct}>(\"${name}\"),\n")
   string(APPEND normalizer_programs " X(${name})")
 endforeach()
 

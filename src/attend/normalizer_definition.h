@@ -47,7 +47,7 @@ auto dual_weight(double x, const double* p) {
 }  // namespace detail
 
 template <class W>
-NormalizerDefinition make_definition(std::string_view name) {
+NormalizerDefinition make_normalizer_definition(std::string_view name) {
   static_assert(detail::check_normalizer<W>());
   NormalizerDefinition d;
   d.info.name = name;

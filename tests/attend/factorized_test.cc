@@ -6,12 +6,19 @@
 #include <cmath>
 #include <limits>
 
-#include "attend/problem.h"
+#include "attend/host_parameters.h"
+#include "backends/cpu/engine.h"
+#include "backends/reference/backend.h"
 #include "rapt/registry.h"
 #include "support/buffer.h"
 #include "support/cases.h"
 
 namespace {
+
+bool can_factorize(rapt::Problem problem) {
+  rapt::read_host_parameters(problem);
+  return rapt::can_factorize(problem);
+}
 
 using oracle::Array;
 using oracle::Sizes;
@@ -93,24 +100,23 @@ class Grid {
     return rapt::make_problem("test", inputs, options);
   }
 
-  using Forward = void (*)(const rapt::Problem&, const rapt::Outputs&);
-  using Backward = void (*)(const rapt::Problem&, const std::vector<rapt::Operand>&, const std::vector<rapt::Operand>&,
-                            const rapt::Gradients&);
+  using Forward = void (*)(rapt::Problem&, const rapt::Outputs&);
+  using Backward = void (*)(rapt::Problem&, const rapt::BackwardRequest&);
 
   Results run(Forward forward, Backward backward, int threads = 2) {
     options.threads = threads;
-    const rapt::Problem p = problem();
+    rapt::Problem p = problem();
     std::map<std::string, support::Buffer> written;
     const auto make = [&](const std::string& name, const Sizes& shape, support::Layout layout) {
       return (written[name] = support::Buffer(spec_.storage, shape, layout)).view();
     };
     rapt::Outputs outputs;
     rapt::Gradients gradients;
-    std::vector<rapt::Operand> grad_out;
+    rapt::BackwardRequest request;
     for (std::size_t n = 0; n < v_.size(); ++n) {
       outputs.out.push_back(make("out" + std::to_string(n), grad_out_[n].shape(), spec_.layout));
       gradients.v.push_back(make("dv" + std::to_string(n), v_[n].shape(), spec_.layout));
-      grad_out.push_back(rapt::make_operand("test", "grad_out", grad_out_[n].view()));
+      request.grad_out.push_back(rapt::make_operand("test", "grad_out", grad_out_[n].view()));
     }
     outputs.lse = make("lse", {p.batch, p.heads, p.queries, 1}, support::Layout::gaps);
     gradients.q = make("dq", q_.shape(), spec_.layout);
@@ -118,7 +124,8 @@ class Grid {
     for (auto& [name, buffer] : parameters_)
       gradients.parameters.push_back({name, make(name, buffer.shape(), support::Layout::bhsd)});
     forward(p, outputs);
-    backward(p, {}, grad_out, gradients);
+    request.gradients = gradients;
+    backward(p, request);
 
     Results r;
     for (const auto& [name, buffer] : written) {
@@ -136,8 +143,17 @@ class Grid {
     return r;
   }
 
-  Results factorized(int threads = 2) { return run(rapt::factorized_forward, rapt::factorized_backward, threads); }
-  Results reference() { return run(rapt::reference_forward, rapt::reference_backward); }
+  Results factorized(int threads = 2) { return run(factorized_forward, factorized_backward, threads); }
+  Results reference() { return run(rapt::reference_backend().forward, rapt::reference_backend().backward); }
+
+  static void factorized_forward(rapt::Problem& p, const rapt::Outputs& outputs) {
+    rapt::read_host_parameters(p);
+    rapt::factorized_forward(p, outputs);
+  }
+  static void factorized_backward(rapt::Problem& p, const rapt::BackwardRequest& request) {
+    rapt::read_host_parameters(p);
+    rapt::factorized_backward(p, request.grad_out, request.gradients);
+  }
 
   rapt::AttendOptions options;
 
@@ -196,7 +212,7 @@ void compare(Spec spec) {
   SCOPED_TRACE(describe(spec));
   spec.storage = rapt::Dtype::f64;
   Grid exact_grid(spec);
-  ASSERT_TRUE(rapt::can_factorize(exact_grid.problem()));
+  ASSERT_TRUE(can_factorize(exact_grid.problem()));
   const Results exact = exact_grid.reference();
   if (spec.dtype == rapt::Dtype::f64) return expect_close(exact_grid.factorized(), exact, 1e-12);
   spec.storage = spec.dtype;
@@ -320,13 +336,14 @@ TEST(Factorized, NaNsStayWhereTheyHaveWeight) {
 
 TEST(Factorized, SavesTheRowsOfTheSoftmax) {
   Grid grid{Spec{}};
-  const rapt::Problem p = grid.problem();
+  rapt::Problem p = grid.problem();
   rapt::Saved got, want;
+  for (rapt::Saved* saved : {&got, &want}) saved->rows()->resize(p.batch * p.heads * p.queries, p.is_double);
   rapt::Outputs outputs;
   outputs.saved = &got;
-  rapt::factorized_forward(p, outputs);
+  Grid::factorized_forward(p, outputs);
   outputs.saved = &want;
-  rapt::reference_forward(p, outputs);
+  rapt::reference_backend().forward(p, outputs);
   ASSERT_EQ(got.rows()->max_f64.size(), want.rows()->max_f64.size());
   for (std::size_t n = 0; n < want.rows()->max_f64.size(); ++n) {
     EXPECT_NEAR(got.rows()->max_f64[n], want.rows()->max_f64[n], 1e-12);
@@ -338,7 +355,7 @@ TEST(Factorized, OnlyWhatFactorizes) {
   const auto refused = [](auto change, Spec spec = {}) {
     Grid grid(spec);
     change(grid);
-    return !rapt::can_factorize(grid.problem());
+    return !can_factorize(grid.problem());
   };
   std::vector<double> bias(15);
   const std::vector<std::uint8_t> mask(15, 1);
@@ -373,7 +390,7 @@ TEST(Factorized, OnlyWhatFactorizes) {
   other.mechanism = "scaled_dot";
   const support::Case c = support::make_case(other);
   const support::Buffer x(c.problem.q, rapt::Dtype::f64);
-  EXPECT_FALSE(rapt::can_factorize(rapt::make_problem("test", {x.view(), x.view(), {x.view()}}, {})));
+  EXPECT_FALSE(can_factorize(rapt::make_problem("test", {x.view(), x.view(), {x.view()}}, {})));
 }
 
 }  // namespace

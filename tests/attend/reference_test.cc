@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attend/problem.h"
+#include "backends/reference/backend.h"
 #include "rapt/custom.h"
 #include "rapt/registry.h"
 #include "support/call.h"
@@ -47,7 +47,7 @@ struct Result {
 };
 
 Result forward(Small& small, std::array<std::int64_t, 2> grid = {}) {
-  const rapt::Problem p = small.problem();
+  rapt::Problem p = small.problem();
   const std::int64_t axes = grid[0] > 0 ? 2 : 1, dim = p.v[0].dim;
   const auto n = static_cast<std::size_t>(p.queries), top = n * 2, per_axis = static_cast<std::size_t>(axes);
   Result r;
@@ -70,7 +70,8 @@ Result forward(Small& small, std::array<std::int64_t, 2> grid = {}) {
   outputs.statistics.top_weights = rapt::view(r.top_weights.data(), {p.queries, 2});
   outputs.statistics.grid = grid;
   outputs.saved = &saved;
-  rapt::reference_forward(p, outputs);
+  saved.rows()->resize(p.queries, p.is_double);
+  rapt::reference_backend().forward(p, outputs);
   r.max = saved.rows()->max_f64;
   r.sum = saved.rows()->sum_f64;
   return r;
@@ -81,7 +82,7 @@ struct Backward {
 };
 
 Backward backward(Small& small, Numbers grad_out) {
-  const rapt::Problem p = small.problem();
+  rapt::Problem p = small.problem();
   Backward r{Numbers(small.q.size(), kNaN), Numbers(small.k.size(), kNaN), Numbers(small.v.size(), kNaN),
              Numbers(small.bias.size(), kNaN)};
   rapt::Gradients gradients;
@@ -90,7 +91,10 @@ Backward backward(Small& small, Numbers grad_out) {
   gradients.v = {rapt::view(r.v.data(), {p.keys, p.v[0].dim})};
   if (!r.bias.empty()) gradients.bias = rapt::view(r.bias.data(), {p.queries, p.keys});
   const rapt::View g = rapt::view(grad_out.data(), {p.queries, p.v[0].dim});
-  rapt::reference_backward(p, {}, {rapt::make_operand("test", "grad_out", g)}, gradients);
+  rapt::BackwardRequest request;
+  request.grad_out = {rapt::make_operand("test", "grad_out", g)};
+  request.gradients = gradients;
+  rapt::reference_backend().backward(p, request);
   return r;
 }
 
@@ -248,13 +252,13 @@ TEST(Reference, AZeroRowHasNoDirection) {
 class ReferenceGradients : public testing::TestWithParam<std::string> {};
 
 double loss(const support::Call& call, const support::Case& c) {
-  const rapt::Problem p = rapt::make_problem("test", call.inputs, call.options);
+  rapt::Problem p = rapt::make_problem("test", call.inputs, call.options);
   std::vector<support::Buffer> out;
   rapt::Outputs outputs;
   for (const rapt::Operand& v : p.v)
     out.emplace_back(rapt::Dtype::f64, oracle::Sizes{p.batch, p.heads, p.queries, v.dim});
   for (support::Buffer& buffer : out) outputs.out.push_back(buffer.view());
-  rapt::reference_forward(p, outputs);
+  rapt::reference_backend().forward(p, outputs);
   double sum = 0;
   for (std::size_t set = 0; set < out.size(); ++set) {
     const oracle::Array values = out[set].values();
@@ -279,7 +283,7 @@ TEST_P(ReferenceGradients, MatchDifferences) {
   const support::Case c = support::make_case(spec);
   support::Call call(c);
 
-  const rapt::Problem p = rapt::make_problem("test", call.inputs, call.options);
+  rapt::Problem p = rapt::make_problem("test", call.inputs, call.options);
   std::vector<rapt::Operand> grad_out;
   for (const rapt::ConstView& g : call.grad_out) grad_out.push_back(rapt::make_operand("test", "grad_out", g));
   std::vector<std::pair<support::Buffer*, support::Buffer>> pairs;
@@ -297,7 +301,10 @@ TEST_P(ReferenceGradients, MatchDifferences) {
   gradients.bias = gradient_of("bias", call.bias());
   for (const rapt::NamedView& parameter : call.options.score.parameters)
     gradients.parameters.push_back({parameter.name, gradient_of(parameter.name, call.parameter(parameter.name))});
-  rapt::reference_backward(p, {}, grad_out, gradients);
+  rapt::BackwardRequest request;
+  request.grad_out = grad_out;
+  request.gradients = gradients;
+  rapt::reference_backend().backward(p, request);
 
   for (std::size_t n = 0; n < pairs.size(); ++n) {
     auto& [input, gradient] = pairs[n];

@@ -199,8 +199,8 @@ TEST(CApiInfo, NamesMechanismsVersionAndThreads) {
   const auto all = rapt::all_mechanisms();
   ASSERT_EQ(rapt_mechanism_count(), all.size());
   for (std::size_t n = 0; n < all.size(); ++n) {
-    EXPECT_EQ(rapt_mechanism_name(n), std::string(all[n]->name));
-    EXPECT_EQ(rapt_mechanism_formula(n), std::string(all[n]->formula));
+    EXPECT_EQ(rapt_mechanism_name(n), std::string(all[n]->name()));
+    EXPECT_EQ(rapt_mechanism_formula(n), std::string(all[n]->formula()));
   }
   EXPECT_EQ(rapt_mechanism_name(all.size()), nullptr);
   EXPECT_EQ(rapt_mechanism_formula(all.size()), nullptr);
@@ -222,14 +222,14 @@ TEST(CApiInfo, NamesMechanismsVersionAndThreads) {
 TEST(CApiInfo, WhatMechanismsTake) {
   const auto all = rapt::all_mechanisms();
   for (std::size_t m = 0; m < all.size(); ++m) {
-    SCOPED_TRACE(all[m]->name);
+    SCOPED_TRACE(all[m]->name());
     EXPECT_EQ(rapt_mechanism_has_grid(m) != 0, all[m]->grid);
     ASSERT_EQ(rapt_mechanism_parameter_count(m), all[m]->parameters.size());
     for (std::size_t n = 0; n < all[m]->parameters.size(); ++n) {
       const rapt::ParameterSpec& spec = all[m]->parameters[n];
       const rapt_parameter_info* info = rapt_mechanism_parameter(m, n);
       ASSERT_NE(info, nullptr);
-      EXPECT_EQ(info->name, std::string(spec.name));
+      EXPECT_EQ(info->name(), std::string(spec.name));
       EXPECT_NE(info->about[0], '\0');
       EXPECT_EQ(info->heads, static_cast<int32_t>(spec.heads));
       EXPECT_EQ(info->required != 0, spec.required);
@@ -240,7 +240,7 @@ TEST(CApiInfo, WhatMechanismsTake) {
       const rapt::SettingSpec& spec = all[m]->settings[n];
       const rapt_setting_info* info = rapt_mechanism_setting(m, n);
       ASSERT_NE(info, nullptr);
-      EXPECT_EQ(info->name, std::string(spec.name));
+      EXPECT_EQ(info->name(), std::string(spec.name));
       EXPECT_EQ(info->value, spec.value);
       EXPECT_EQ(info->low, spec.low);
       EXPECT_EQ(info->high, spec.high);
