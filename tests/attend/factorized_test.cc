@@ -15,7 +15,7 @@
 
 namespace {
 
-bool can_factorize(rapt::Problem problem) {
+bool factorizes(rapt::Problem problem) {
   rapt::read_host_parameters(problem);
   return rapt::can_factorize(problem);
 }
@@ -212,7 +212,7 @@ void compare(Spec spec) {
   SCOPED_TRACE(describe(spec));
   spec.storage = rapt::Dtype::f64;
   Grid exact_grid(spec);
-  ASSERT_TRUE(can_factorize(exact_grid.problem()));
+  ASSERT_TRUE(factorizes(exact_grid.problem()));
   const Results exact = exact_grid.reference();
   if (spec.dtype == rapt::Dtype::f64) return expect_close(exact_grid.factorized(), exact, 1e-12);
   spec.storage = spec.dtype;
@@ -355,7 +355,7 @@ TEST(Factorized, OnlyWhatFactorizes) {
   const auto refused = [](auto change, Spec spec = {}) {
     Grid grid(spec);
     change(grid);
-    return !can_factorize(grid.problem());
+    return !factorizes(grid.problem());
   };
   std::vector<double> bias(15);
   const std::vector<std::uint8_t> mask(15, 1);
@@ -390,7 +390,7 @@ TEST(Factorized, OnlyWhatFactorizes) {
   other.mechanism = "scaled_dot";
   const support::Case c = support::make_case(other);
   const support::Buffer x(c.problem.q, rapt::Dtype::f64);
-  EXPECT_FALSE(can_factorize(rapt::make_problem("test", {x.view(), x.view(), {x.view()}}, {})));
+  EXPECT_FALSE(factorizes(rapt::make_problem("test", {x.view(), x.view(), {x.view()}}, {})));
 }
 
 }  // namespace

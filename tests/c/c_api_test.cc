@@ -223,10 +223,10 @@ TEST(CApiInfo, WhatMechanismsTake) {
   const auto all = rapt::all_mechanisms();
   for (std::size_t m = 0; m < all.size(); ++m) {
     SCOPED_TRACE(all[m]->name());
-    EXPECT_EQ(rapt_mechanism_has_grid(m) != 0, all[m]->grid);
-    ASSERT_EQ(rapt_mechanism_parameter_count(m), all[m]->parameters.size());
-    for (std::size_t n = 0; n < all[m]->parameters.size(); ++n) {
-      const rapt::ParameterSpec& spec = all[m]->parameters[n];
+    EXPECT_EQ(rapt_mechanism_has_grid(m) != 0, all[m]->grid());
+    ASSERT_EQ(rapt_mechanism_parameter_count(m), all[m]->parameters().size());
+    for (std::size_t n = 0; n < all[m]->parameters().size(); ++n) {
+      const rapt::ParameterSpec& spec = all[m]->parameters()[n];
       const rapt_parameter_info* info = rapt_mechanism_parameter(m, n);
       ASSERT_NE(info, nullptr);
       EXPECT_EQ(info->name(), std::string(spec.name));
@@ -234,10 +234,10 @@ TEST(CApiInfo, WhatMechanismsTake) {
       EXPECT_EQ(info->heads, static_cast<int32_t>(spec.heads));
       EXPECT_EQ(info->required != 0, spec.required);
     }
-    EXPECT_EQ(rapt_mechanism_parameter(m, all[m]->parameters.size()), nullptr);
-    ASSERT_EQ(rapt_mechanism_setting_count(m), all[m]->settings.size());
-    for (std::size_t n = 0; n < all[m]->settings.size(); ++n) {
-      const rapt::SettingSpec& spec = all[m]->settings[n];
+    EXPECT_EQ(rapt_mechanism_parameter(m, all[m]->parameters().size()), nullptr);
+    ASSERT_EQ(rapt_mechanism_setting_count(m), all[m]->settings().size());
+    for (std::size_t n = 0; n < all[m]->settings().size(); ++n) {
+      const rapt::SettingSpec& spec = all[m]->settings()[n];
       const rapt_setting_info* info = rapt_mechanism_setting(m, n);
       ASSERT_NE(info, nullptr);
       EXPECT_EQ(info->name(), std::string(spec.name));
@@ -246,7 +246,7 @@ TEST(CApiInfo, WhatMechanismsTake) {
       EXPECT_EQ(info->high, spec.high);
       EXPECT_EQ(info->integer != 0, spec.integer);
     }
-    EXPECT_EQ(rapt_mechanism_setting(m, all[m]->settings.size()), nullptr);
+    EXPECT_EQ(rapt_mechanism_setting(m, all[m]->settings().size()), nullptr);
   }
   EXPECT_EQ(rapt_mechanism_has_grid(all.size()), 0);
   EXPECT_EQ(rapt_mechanism_parameter_count(all.size()), 0u);
