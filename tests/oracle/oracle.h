@@ -43,7 +43,8 @@ struct Gradients {
 Forward forward(const Problem& problem, Precision precision = Precision::exact);
 
 // A distribution is weights divided by their sum; entropy is that of the weights as they are, but for sigmoid.
-Statistics statistics(const Forward& forward, Normalizer normalizer, int top_k, std::array<Int, 2> grid = {});
+Statistics statistics(const Forward& forward, Normalizer normalizer, int top_k, std::array<Int, 2> grid = {},
+                      Precision precision = Precision::exact);
 
 // Reverse formulas. With `stored_out` the row sums Σ dO∘out are taken from it, as a backward pass does that is handed
 // outputs rounded to a small type. `grad_lse` [B, H, Sq, 1]: the loss's gradient by lse, under softmax.

@@ -4,8 +4,11 @@
 #include "oracle/oracle.h"
 
 namespace oracle {
+namespace {
 
-Statistics statistics(const Forward& f, Normalizer normalizer, int top_k, std::array<Int, 2> grid) {
+// T is double, or float for the naive evaluation that errors are measured against.
+template <class T>
+Statistics statistics_in(const Forward& f, Normalizer normalizer, int top_k, std::array<Int, 2> grid) {
   const Sizes& shape = f.weights.shape;
   const Int rows = shape[0] * shape[1] * shape[2], keys = shape[3];
   const bool on_grid = grid[0] > 0;
@@ -18,8 +21,8 @@ Statistics statistics(const Forward& f, Normalizer normalizer, int top_k, std::a
   s.top_indices.assign(std::size_t(rows * std::max(top_k, 1)), -1);
   s.argmax.assign(std::size_t(rows), -1);
   const auto coordinate = [&](Int j, Int axis) {
-    if (!on_grid) return double(j);
-    return double(axis == 0 ? j / grid[1] : j % grid[1]);
+    if (!on_grid) return T(j);
+    return T(axis == 0 ? j / grid[1] : j % grid[1]);
   };
   for (Int r = 0; r < rows; ++r) {
     const double* w = f.weights.data.data() + r * keys;
@@ -34,22 +37,33 @@ Statistics statistics(const Forward& f, Normalizer normalizer, int top_k, std::a
       s.top_indices[std::size_t(r * top_k + t)] = order[std::size_t(t)];
       s.top_weights.data[std::size_t(r * top_k + t)] = w[order[std::size_t(t)]];
     }
-    double sum = 0;
-    for (Int j = 0; j < keys; ++j) sum += w[j];
+    T sum = 0;
+    for (Int j = 0; j < keys; ++j) sum += T(w[j]);
     if (sum == 0) continue;
-    const double divisor = normalizer == Normalizer::sigmoid ? sum : 1;
+    const T divisor = normalizer == Normalizer::sigmoid ? sum : T(1);
+    T entropy = 0, mean[2] = {}, covariance[4] = {};
     for (Int j = 0; j < keys; ++j) {
-      if (w[j] > 0) s.entropy.data[std::size_t(r)] -= w[j] / divisor * std::log(w[j] / divisor);
-      for (Int a = 0; a < axes; ++a) s.position.data[std::size_t(r * axes + a)] += w[j] / sum * coordinate(j, a);
+      const T p = T(w[j]) / divisor;
+      if (p > 0) entropy -= p * std::log(p);
+      for (Int a = 0; a < axes; ++a) mean[a] += T(w[j]) / sum * coordinate(j, a);
     }
-    const double* mean = s.position.data.data() + r * axes;
     for (Int j = 0; j < keys; ++j)
       for (Int a = 0; a < axes; ++a)
         for (Int b = 0; b < axes; ++b)
-          s.covariance.data[std::size_t((r * axes + a) * axes + b)] +=
-              w[j] / sum * (coordinate(j, a) - mean[a]) * (coordinate(j, b) - mean[b]);
+          covariance[a * axes + b] += T(w[j]) / sum * (coordinate(j, a) - mean[a]) * (coordinate(j, b) - mean[b]);
+    s.entropy.data[std::size_t(r)] = double(entropy);
+    for (Int a = 0; a < axes; ++a) s.position.data[std::size_t(r * axes + a)] = double(mean[a]);
+    for (Int a = 0; a < axes * axes; ++a) s.covariance.data[std::size_t(r * axes * axes + a)] = double(covariance[a]);
   }
   return s;
+}
+
+}  // namespace
+
+Statistics statistics(const Forward& f, Normalizer normalizer, int top_k, std::array<Int, 2> grid,
+                      Precision precision) {
+  if (precision == Precision::exact) return statistics_in<double>(f, normalizer, top_k, grid);
+  return statistics_in<float>(f, normalizer, top_k, grid);
 }
 
 }  // namespace oracle

@@ -126,7 +126,9 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
   if (pairs) rounding_gradients_ = gradients(rounding_, oracle::Precision::bf16_weights);
 }
 
-bool Expected::rounds_weights() const { return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(rapt::active_isa()); }
+bool Expected::rounds_weights() const {
+  return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(rapt::active_isa());
+}
 
 AssertionResult Expected::matches(const ForwardResult& got) const {
   const rapt::Dtype dtype = case_.spec.dtype, compute = compute_type(dtype);
@@ -167,7 +169,7 @@ AssertionResult Expected::matches(const oracle::Statistics& got) const {
   const oracle::Normalizer normalizer = case_.problem.normalizer;
   const oracle::Statistics want = oracle::statistics(exact_, normalizer, top, grid);
   const oracle::Statistics naive =
-      oracle::statistics(compute == rapt::Dtype::f64 ? exact_ : naive_, normalizer, top, grid);
+      compute == rapt::Dtype::f64 ? want : oracle::statistics(naive_, normalizer, top, grid, oracle::Precision::single);
   const Int keys = exact_.weights.shape[3];
   const double length = double(keys);
   if (!got.entropy.empty()) {

@@ -44,7 +44,9 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
       has_vectors_ = true;
       relative_dim_ = p.cols;
     }
-  fast_ = problem.path == Path::automatic && problem.mechanism->definition().fast_limit > 0 && programs_ != nullptr;
+  // Its error is one of weights relative to their row; other normalisers would show it whole.
+  fast_ = problem.path == Path::automatic && problem.normalizer->threshold == Threshold::exponential &&
+          problem.mechanism->definition().fast_limit > 0 && programs_ != nullptr;
   const bool unit = problem.mechanism->unit_rows();
   if (problem.uses_content) {
     maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);

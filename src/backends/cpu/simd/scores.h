@@ -230,7 +230,9 @@ class Scores {
     const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * columns_;
     if (dbias) bias_.add_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
     if (head_.softcap > 0)
-      for (std::int64_t n = 0; n < count; ++n) grads[n] *= T(1) - capped_[n] * capped_[n];
+      // A hidden pair has no gradient, even where its score is NaN.
+      for (std::int64_t n = 0; n < count; ++n)
+        grads[n] = grads[n] == T(0) ? T(0) : grads[n] * (T(1) - capped_[n] * capped_[n]);
     if (!head_.program->score) {
       if (head_.program->raw && head_.scale != T(1))
         for (std::int64_t n = 0; n < count; ++n) grads[n] *= head_.scale;

@@ -24,6 +24,8 @@ class ThresholdSearch {
   void run(T* tiles, const T* tops, const int* keys, std::int64_t count, const T* row_max, T* threshold) {
     const Tag<T> tag;
     for (int c = 0; c < columns_; ++c) threshold[c] = -program_.reach;
+    // Rounding may take a step past the root; the next ones go back, and then it is as near as sums tell.
+    int backward_steps = 0;
     for (bool moved = true; moved;) {
       for (int c = 0; c < columns_; ++c) weight_sum_[c] = slope_sum_[c] = 0;
       for (std::int64_t n = 0; n < count; ++n)
@@ -37,14 +39,18 @@ class ThresholdSearch {
                         .weight_sum = weight_sum_,
                         .slope_sum = slope_sum_});
       moved = false;
+      bool back = false;
       for (int c = 0; c < columns_; c += kLanes<T>) {
         const Vec<T> slope = hn::LoadU(tag, slope_sum_ + c);
         const Vec<T> excess = hn::Sub(hn::LoadU(tag, weight_sum_ + c), hn::Set(tag, T(1)));
         const Vec<T> step = hn::IfThenElseZero(hn::Gt(slope, hn::Zero(tag)), hn::Div(excess, slope));
-        const auto forward = hn::Gt(step, hn::Set(tag, kRounding));
-        moved = moved || !hn::AllFalse(tag, forward);
-        hn::StoreU(hn::Add(hn::LoadU(tag, threshold + c), hn::IfThenElseZero(forward, step)), tag, threshold + c);
+        const Vec<T> next = hn::Add(hn::LoadU(tag, threshold + c), step);
+        const Vec<T> rounding = hn::Mul(hn::Abs(next), hn::Set(tag, std::numeric_limits<T>::epsilon()));
+        moved = moved || !hn::AllFalse(tag, hn::Gt(step, rounding));
+        back = back || !hn::AllFalse(tag, hn::Lt(step, hn::Neg(rounding)));
+        hn::StoreU(next, tag, threshold + c);
       }
+      if (back && !moved && backward_steps++ < kBackwardSteps) moved = true;
     }
   }
 
@@ -60,8 +66,7 @@ class ThresholdSearch {
   }
 
  private:
-  // A step below this is rounding: thresholds lie within `reach` of 0.
-  static constexpr T kRounding = std::numeric_limits<T>::epsilon();
+  static constexpr int kBackwardSteps = 3;
 
   const NormalizerProgram<T>& program_;
   const int columns_;
