@@ -42,16 +42,13 @@ RAPT_NAME(fast_prepare)
 RAPT_NAME(fast_raw)
 RAPT_NAME(fast_raw_backward)
 
-// How each is used. N: a hook's result on dual numbers must be one too, or the derivative is lost.
-template <class R, class N>
-concept ReturnsNumber = std::is_same_v<R, N> ||(PlainNumber<N>&& std::is_arithmetic_v<R> && !std::is_same_v<R, bool>);
-
+// How each is used. A hook's result on dual numbers must be one too, or the derivative is lost.
 template <class M, class N> concept PairsOver = requires(const M& m, const N& x) {
-  requires ReturnsNumber<decltype(m.pair(x, x, x)), N>;
+  requires std::is_same_v<decltype(m.pair(x, x, x)), N>;
 };
 template <class M, class N, class V>
 concept ScoresOver = requires(const M& m, const N& raw, const SlotsOf<M, N>& p, const At<V>& at) {
-  requires ReturnsNumber<decltype(m.score(raw, p, at)), N>;
+  requires std::is_same_v<decltype(m.score(raw, p, at)), N>;
 };
 template <class M, class N> concept FormsOver = requires(const M& m, const SlotsOf<M, N>& p) {
   requires std::is_same_v<decltype(m.template form<N>(p)), QuadraticForm<N>>;
@@ -60,10 +57,14 @@ template <class M, class V> concept ShowsOver = requires(const M& m, const At<V>
   requires std::is_same_v<decltype(m.visible(at)), bool>;
 };
 
-template <class V>
-using PairDual = Dual<V, 3>;
+using F32 = Number<float>;
+using F64 = Number<double>;
 template <class M, class V>
 using ScoreDual = Dual<V, slot_count<M>() + 1>;
+
+template <class M, class V> concept PairsOn = PairsOver<M, V> && PairsOver<M, Dual<V, 3>>;
+template <class M, class V> concept ScoresOn = ScoresOver<M, V, V> && ScoresOver<M, ScoreDual<M, V>, V>;
+template <class M, class V> concept FormsOn = FormsOver<M, V> && FormsOver<M, ScoreDual<M, V>>;
 
 template <class M> concept GoodFormula = requires {
   typename std::bool_constant<(std::string_view(M::formula).size() > 0)>;
@@ -71,14 +72,9 @@ template <class M> concept GoodFormula = requires {
 template <class M> concept GoodScaled = requires { typename std::bool_constant<M::scaled>; };
 template <class M> concept GoodGrid = requires { typename std::bool_constant<M::grid>; };
 template <class M> concept GoodUnitRows = requires { typename std::bool_constant<M::unit_rows>; };
-template <class M>
-concept GoodPair =
-    PairsOver<M, float> && PairsOver<M, double> && PairsOver<M, PairDual<float>> && PairsOver<M, PairDual<double>>;
-template <class M>
-concept GoodScore = ScoresOver<M, float, float> && ScoresOver<M, double, double> && ScoresOver < M,
-        ScoreDual<M, float>,
-float > &&ScoresOver<M, ScoreDual<M, double>, double>;
-template <class M> concept GoodVisible = ShowsOver<M, float> && ShowsOver<M, double>;
+template <class M> concept GoodPair = PairsOn<M, F32> && PairsOn<M, F64>;
+template <class M> concept GoodScore = ScoresOn<M, F32> && ScoresOn<M, F64>;
+template <class M> concept GoodVisible = ShowsOver<M, F32> && ShowsOver<M, F64>;
 template <class M> concept GoodVisibleTile = requires(const M& m, const TileRange& tile) {
   requires std::is_same_v<decltype(m.visible_tile(tile)), Visible>;
 };
@@ -88,12 +84,12 @@ template <class M> concept GoodIndex = requires(const M& m, std::int64_t offset,
 template <class M> concept GoodUsesContent = requires(const M& m, std::span<const double> settings) {
   requires std::is_same_v<decltype(m.uses_content(settings)), bool>;
 };
-template <class M> concept GoodForm = FormsOver<M, float> && FormsOver<M, double> && FormsOver<M, ScoreDual<M, double>>;
-template <class M> concept GoodFast = requires(const M& m, float x, const PairTile<float>& tile) {
+template <class M> concept GoodForm = FormsOn<M, F32> && FormsOn<M, F64>;
+template <class M> concept GoodFast = requires(const M& m, F32 x, const PairTile<float>& tile) {
   typename std::bool_constant<(double{M::fast_limit} > 0)>;
-  requires std::is_same_v<decltype(m.fast_prepare(x)), float>;
-  M::template fast_raw<float>(tile);
-  M::template fast_raw_backward<float>(tile);
+  requires std::is_same_v<decltype(m.fast_prepare(x)), F32>;
+  M::template fast_raw<F32>(tile);
+  M::template fast_raw_backward<F32>(tile);
 };
 
 // What is wrong with the declared parameters and settings, if anything.

@@ -44,10 +44,8 @@ constexpr bool has_call_operator() {
 template <class F, class N, class V> concept CallsOver = requires(const F& f, const N& raw, const At<V>& at) {
   requires std::is_convertible_v<decltype(f(raw, at)), N>;
 };
-template <class F>
-concept GoodFormulaFunction = CallsOver<F, float, float> && CallsOver<F, double, double> && CallsOver < F,
-        Dual<float, 1>,
-float > &&CallsOver<F, Dual<double, 1>, double>;
+template <class F, class V> concept CallsOn = CallsOver<F, V, V> && CallsOver<F, Dual<V, 1>, V>;
+template <class F> concept GoodFormulaFunction = CallsOn<F, F32> && CallsOn<F, F64>;
 
 template <class M>
 const MechanismInfo& custom_info() {

@@ -10,6 +10,7 @@ namespace rapt {
 // N is float, double, or a SIMD vector; arithmetic with plain numbers treats them as constants.
 template <class N, int K>
 struct Dual {
+  using Base = N;  // what constants become
   N value;
   N d[K];
 
@@ -17,9 +18,18 @@ struct Dual {
   RAPT_FN Dual(N v) : value(v) {
     for (int k = 0; k < K; ++k) d[k] = N(0);
   }
-  template <class A>
-    requires(std::is_arithmetic_v<A> && !std::is_same_v<A, N>)
+  template <Constant A>
+    requires(!std::is_same_v<A, N>)
   RAPT_FN Dual(A v) : Dual(N(v)) {}
+#if !defined(__CUDACC__)
+  // The only overload of std::tanh and its like that takes a dual number.
+  template <class A>
+    requires std::is_same_v<A, long double>
+  operator A() const {
+    static_assert(!std::is_same_v<A, long double>, RAPT_NOT_OF_STD);
+    return 0;
+  }
+#endif
 
   // The independent variable of direction k.
   RAPT_FN static Dual variable(N v, int k) {
@@ -86,38 +96,12 @@ struct Dual {
     return b.chain(f, -f / b.value);
   }
 
-  template <class A>
-  static constexpr bool is_constant = std::is_arithmetic_v<A> && !std::is_same_v<A, N>;
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator+(Dual a, A b) { return a + N(b); }
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator+(A a, Dual b) { return N(a) + b; }
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator-(Dual a, A b) { return a - N(b); }
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator-(A a, Dual b) { return N(a) - b; }
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator*(Dual a, A b) { return a * N(b); }
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator*(A a, Dual b) { return N(a) * b; }
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator/(Dual a, A b) { return a / N(b); }
-  template <class A>
-    requires is_constant<A>
-  friend RAPT_FN Dual operator/(A a, Dual b) { return N(a) / b; }
-
   // Comparisons look at the values alone.
   friend RAPT_FN auto operator<(const Dual& a, const Dual& b) { return a.value < b.value; }
   friend RAPT_FN auto operator>(const Dual& a, const Dual& b) { return b.value < a.value; }
   friend RAPT_FN auto operator<=(const Dual& a, const Dual& b) { return a.value <= b.value; }
   friend RAPT_FN auto operator>=(const Dual& a, const Dual& b) { return b.value <= a.value; }
+  friend RAPT_FN auto operator==(const Dual& a, const Dual& b) { return a.value == b.value; }
 };
 
 template <class N, int K, class Condition>
@@ -131,16 +115,19 @@ RAPT_FN Dual<N, K> where(Condition condition, const Dual<N, K>& a, const Dual<N,
 // The slope of abs at 0 is taken as 0; min and max follow the argument they return.
 template <class N, int K>
 RAPT_FN Dual<N, K> abs(const Dual<N, K>& x) {
-  const N sign = where(N(0) < x.value, N(1), where(x.value < N(0), N(-1), N(0)));
-  return x.chain(abs(x.value), sign);
+  return x.chain(abs(x.value), sign(x.value));
 }
 template <class N, int K>
 RAPT_FN Dual<N, K> min(const Dual<N, K>& a, const Dual<N, K>& b) {
-  return where(b < a, b, a);
+  return where(b < a || !(b == b), b, a);
 }
 template <class N, int K>
 RAPT_FN Dual<N, K> max(const Dual<N, K>& a, const Dual<N, K>& b) {
-  return where(a < b, b, a);
+  return where(a < b || !(b == b), b, a);
+}
+template <class N, int K>
+RAPT_FN Dual<N, K> sign(const Dual<N, K>& x) {
+  return Dual<N, K>(sign(x.value));
 }
 template <class N, int K>
 RAPT_FN Dual<N, K> sqrt(const Dual<N, K>& x) {
@@ -164,6 +151,28 @@ RAPT_FN Dual<N, K> tanh(const Dual<N, K>& x) {
 template <class N, int K>
 RAPT_FN Dual<N, K> floor(const Dual<N, K>& x) {
   return Dual<N, K>(floor(x.value));
+}
+
+template <class N, int K>
+RAPT_FN Dual<N, K> sin(const Dual<N, K>& x) {
+  return x.chain(sin(x.value), cos(x.value));
+}
+template <class N, int K>
+RAPT_FN Dual<N, K> cos(const Dual<N, K>& x) {
+  return x.chain(cos(x.value), -sin(x.value));
+}
+// The slope in x is y·x^(y−1), 0 where y is 0; in y it is x^y·log(x), 0 where x^y is 0.
+template <class N, int K>
+RAPT_FN Dual<N, K> pow(const Dual<N, K>& x, const N& y) {
+  return x.chain(pow(x.value, y), where(y == N(0), N(0), y * pow(x.value, y - N(1))));
+}
+template <class N, int K>
+RAPT_FN Dual<N, K> pow(const Dual<N, K>& x, const Dual<N, K>& y) {
+  Dual<N, K> power = pow(x, y.value);
+  const N slope = where(power.value == N(0), N(0), power.value * log(x.value));
+  // A constant exponent of a negative number has no slope to spoil.
+  for (int k = 0; k < K; ++k) power.d[k] = power.d[k] + where(y.d[k] == N(0), N(0), slope * y.d[k]);
+  return power;
 }
 
 }  // namespace rapt

@@ -26,8 +26,8 @@
 //   bool uses_content(std::span<const double> settings)       false: the raw score is not needed, and is not computed
 //   QuadraticForm<N> form(const P& p)                         a score that is a quadratic form of the grid offset
 //
-// N, P and At are template parameters. N is any number type: float, double, SIMD vectors, and dual numbers over them; use
-// the functions of numbers.h. p[n] counts the numbers of the parameters whose role is value or relative_*, in the order
+// N, P and At are template parameters. N is any number type: plain numbers, SIMD vectors, and dual numbers over them; use
+// the functions of numbers.h, by their names alone. p[n] counts the numbers of the parameters whose role is value or relative_*, in the order
 // of declaration. Hooks are public and const. contract.h refuses what does not keep to this.
 namespace rapt {
 
@@ -173,15 +173,18 @@ struct Slots {
 
 inline constexpr int kMaxSlots = 8;
 
-// How a lane type is loaded, stored and summed. Plain numbers are lane types of one lane; SIMD types specialise this.
+// How a lane type is loaded, stored and summed. SIMD vectors have their own.
 template <class V>
-struct Lanes {
-  using Scalar = V;
+struct Lanes;
+
+template <class T>
+struct Lanes<Number<T>> {
+  using Scalar = T;
   static constexpr int count = 1;
-  RAPT_FN static V load(const V* p) { return *p; }
-  RAPT_FN static void store(V v, V* p) { *p = v; }
-  RAPT_FN static V iota(V start) { return start; }
-  RAPT_FN static V sum(V v) { return v; }
+  RAPT_FN static Number<T> load(const T* p) { return *p; }
+  RAPT_FN static void store(Number<T> v, T* p) { *p = v.value; }
+  RAPT_FN static Number<T> iota(T start) { return start; }
+  RAPT_FN static T sum(Number<T> v) { return v.value; }
 };
 
 // The tile that a mechanism's own fast path reads; see tiles.h.
@@ -216,12 +219,16 @@ constexpr int slot_count() {
 template <class M, class N>
 using SlotsOf = Slots<N, slot_count<M>()>;
 
-template <class M> concept HasForm = requires(const M& m, const SlotsOf<M, double>& p) { m.template form<double>(p); };
-template <class M> concept HasScore = requires(const M& m, float x, const SlotsOf<M, float>& p, const At<float>& at) {
+template <class M> concept HasForm = requires(const M& m, const SlotsOf<M, Number<double>>& p) {
+  m.template form<Number<double>>(p);
+};
+template <class M>
+concept HasScore = requires(const M& m, Number<float> x, const SlotsOf<M, Number<float>>& p,
+                            const At<Number<float>>& at) {
   m.score(x, p, at);
 };
-template <class M> concept HasPair = requires(const M& m, float x) { m.pair(x, x, x); };
-template <class M> concept HasVisible = requires(const M& m, const At<float>& at) { m.visible(at); };
+template <class M> concept HasPair = requires(const M& m, Number<float> x) { m.pair(x, x, x); };
+template <class M> concept HasVisible = requires(const M& m, const At<Number<float>>& at) { m.visible(at); };
 template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
 template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };
 template <class M> concept HasUsesContent = requires(const M& m, std::span<const double> s) { m.uses_content(s); };

@@ -165,7 +165,7 @@ void fast_prepare(typename Lanes<V>::Scalar* values, std::int64_t count) {
   std::int64_t n = 0;
   for (; n + Lanes<V>::count <= count; n += Lanes<V>::count)
     Lanes<V>::store(M{}.fast_prepare(Lanes<V>::load(values + n)), values + n);
-  for (; n < count; ++n) values[n] = M{}.fast_prepare(values[n]);
+  for (; n < count; ++n) values[n] = M{}.fast_prepare(Number(values[n])).value;
 }
 
 // The hooks of M over the lane type V.
@@ -197,8 +197,8 @@ void fill_definition(MechanismDefinition& definition) {
   definition.grid = has_grid<M>();
   if constexpr (requires { M::unit_rows; }) definition.unit_rows = M::unit_rows;
   if constexpr (requires { M::fast_limit; }) definition.fast_limit = M::fast_limit;
-  fill_program<M, float>(definition.scalar.f32);
-  fill_program<M, double>(definition.scalar.f64);
+  fill_program<M, Number<float>>(definition.scalar.f32);
+  fill_program<M, Number<double>>(definition.scalar.f64);
   if constexpr (HasIndex<M>) {
     definition.has_index = true;
     definition.index = [](const void* object, std::int64_t offset, const TableShape& shape) -> std::int64_t {
@@ -219,14 +219,14 @@ void fill_definition(MechanismDefinition& definition) {
     definition.form = [](const void* object, const double* slots, double* coefficients,
                          double(*derivatives)[kMaxSlots]) {
       constexpr int kSlots = slot_count<M>();
-      using N = Dual<double, kSlots + 1>;
+      using N = Dual<Number<double>, kSlots + 1>;
       SlotsOf<M, N> p{};
       for (int s = 0; s < kSlots; ++s) p.values[s] = N::variable(slots[s], s);
       const QuadraticForm<N> f = hooks<M>(object).template form<N>(p);
       const N all[6] = {f.constant, f.row, f.col, f.row_row, f.col_col, f.row_col};
       for (int c = 0; c < 6; ++c) {
-        coefficients[c] = all[c].value;
-        for (int s = 0; s < kSlots; ++s) derivatives[c][s] = all[c].d[s];
+        coefficients[c] = all[c].value.value;
+        for (int s = 0; s < kSlots; ++s) derivatives[c][s] = all[c].d[s].value;
       }
     };
 }

@@ -115,7 +115,7 @@ struct Additive {
       for (; d + Lanes<V>::count <= tile.dim; d += Lanes<V>::count) most = max(most, Lanes<V>::load(key + d));
       for (; d < tile.dim; ++d) small = small && key[d] <= 1.3e9;
     }
-    return small && Lanes<V>::sum(where(limit < most, V(1), V(0))) == 0;
+    return small && Lanes<V>::sum(where(most <= limit, V(0), V(1))) == 0;  // NaN is not small
   }
 
   // Dimensions d … d+kDims−1 of the columns from c on. What all pairs share, 4·w, is multiplied in at the end.

@@ -1,4 +1,4 @@
-// expected: rapt: index: expected a parameter of role relative_value or relative_vector
+// expected: rapt: index: expected a parameter of role relative_value, relative_vector or relative_output
 #include "rapt/custom.h"
 
 struct Wrong {

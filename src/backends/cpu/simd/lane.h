@@ -3,6 +3,8 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include <cmath>
+#include <cstddef>
 #include <type_traits>
 
 #include "rapt/hooks.h"
@@ -24,44 +26,58 @@ struct Condition {
   RAPT_FN Condition operator!() const { return {hn::Not(mask)}; }
   friend RAPT_FN Condition operator&&(Condition a, Condition b) { return {hn::And(a.mask, b.mask)}; }
   friend RAPT_FN Condition operator||(Condition a, Condition b) { return {hn::Or(a.mask, b.mask)}; }
+
+  template <class B>
+    requires std::is_same_v<B, bool>
+  explicit operator B() const {
+    static_assert(!std::is_same_v<B, bool>,
+                  "rapt: a condition holds for some lanes: write where(condition, a, b), not if");
+    return false;
+  }
 };
 
+// Highway's functions may give a number for NaN; here NaN stays.
+template <class T>
+RAPT_FN Vec<T> keep_nan(Vec<T> x, Vec<T> y) {
+  return hn::IfThenElse(hn::Eq(x, x), y, x);
+}
+
+// Constants become lanes by themselves: x * 2, max(x, 0), where(condition, x, 0).
 template <class T>
 struct Lane {
   Vec<T> v;
 
   Lane() = default;
   RAPT_FN Lane(Vec<T> x) : v(x) {}
-  template <class A>
-    requires std::is_arithmetic_v<A> RAPT_FN Lane(A x) : v(hn::Set(Tag<T>(), static_cast<T>(x))) {}
+  template <Constant A>
+  RAPT_FN Lane(A x) : v(hn::Set(Tag<T>(), static_cast<T>(x))) {}
 
-    friend RAPT_FN Lane operator+(Lane a, Lane b) { return hn::Add(a.v, b.v); }
-    friend RAPT_FN Lane operator-(Lane a, Lane b) { return hn::Sub(a.v, b.v); }
-    friend RAPT_FN Lane operator*(Lane a, Lane b) { return hn::Mul(a.v, b.v); }
-    friend RAPT_FN Lane operator/(Lane a, Lane b) { return hn::Div(a.v, b.v); }
-    RAPT_FN Lane operator-() const { return hn::Neg(v); }
-    friend RAPT_FN Condition<T> operator<(Lane a, Lane b) { return {hn::Lt(a.v, b.v)}; }
-    friend RAPT_FN Condition<T> operator>(Lane a, Lane b) { return {hn::Gt(a.v, b.v)}; }
-    friend RAPT_FN Condition<T> operator<=(Lane a, Lane b) { return {hn::Le(a.v, b.v)}; }
-    friend RAPT_FN Condition<T> operator>=(Lane a, Lane b) { return {hn::Ge(a.v, b.v)}; }
-    friend RAPT_FN Condition<T> operator==(Lane a, Lane b) { return {hn::Eq(a.v, b.v)}; }
+  RAPT_FN Lane operator-() const { return hn::Neg(v); }
+  friend RAPT_FN Lane operator+(Lane a, Lane b) { return hn::Add(a.v, b.v); }
+  friend RAPT_FN Lane operator-(Lane a, Lane b) { return hn::Sub(a.v, b.v); }
+  friend RAPT_FN Lane operator*(Lane a, Lane b) { return hn::Mul(a.v, b.v); }
+  friend RAPT_FN Lane operator/(Lane a, Lane b) { return hn::Div(a.v, b.v); }
+  friend RAPT_FN Condition<T> operator<(Lane a, Lane b) { return {hn::Lt(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator>(Lane a, Lane b) { return {hn::Gt(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator<=(Lane a, Lane b) { return {hn::Le(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator>=(Lane a, Lane b) { return {hn::Ge(a.v, b.v)}; }
+  friend RAPT_FN Condition<T> operator==(Lane a, Lane b) { return {hn::Eq(a.v, b.v)}; }
+
+  friend RAPT_FN Lane where(Condition<T> c, Lane a, Lane b) { return hn::IfThenElse(c.mask, a.v, b.v); }
+  friend RAPT_FN Lane where(bool c, Lane a, Lane b) { return c ? a : b; }
+  friend RAPT_FN Lane min(Lane a, Lane b) { return Lane(keep_nan<T>(a.v, keep_nan<T>(b.v, hn::Min(a.v, b.v)))); }
+  friend RAPT_FN Lane max(Lane a, Lane b) { return Lane(keep_nan<T>(a.v, keep_nan<T>(b.v, hn::Max(a.v, b.v)))); }
+  friend RAPT_FN Lane clamp(Lane x, Lane low, Lane high) { return min(max(x, low), high); }
 };
 
-template <class T>
-RAPT_FN Lane<T> where(Condition<T> c, Lane<T> a, Lane<T> b) {
-  return hn::IfThenElse(c.mask, a.v, b.v);
-}
 template <class T>
 RAPT_FN Lane<T> abs(Lane<T> x) {
   return hn::Abs(x.v);
 }
 template <class T>
-RAPT_FN Lane<T> min(Lane<T> a, Lane<T> b) {
-  return hn::Min(a.v, b.v);
-}
-template <class T>
-RAPT_FN Lane<T> max(Lane<T> a, Lane<T> b) {
-  return hn::Max(a.v, b.v);
+RAPT_FN Lane<T> sign(Lane<T> x) {
+  const Lane<T> zero(0);
+  return where(zero < x, Lane<T>(1), where(x < zero, Lane<T>(-1), x));
 }
 template <class T>
 RAPT_FN Lane<T> sqrt(Lane<T> x) {
@@ -71,23 +87,87 @@ template <class T>
 RAPT_FN Lane<T> floor(Lane<T> x) {
   return hn::Floor(x.v);
 }
-// Highway's functions may give a number for NaN; here NaN stays.
-template <class T>
-RAPT_FN Vec<T> keep_nan(Vec<T> x, Vec<T> y) {
-  return hn::IfThenElse(hn::Eq(x, x), y, x);
+// e^x = (e^(x/2))² where Highway's range ends before that of the results.
+RAPT_FN Lane<double> exp(Lane<double> x) {
+  const Tag<double> tag;
+  const auto y = hn::Min(x.v, hn::Set(tag, 710.0));
+  const auto large = hn::Gt(y, hn::Set(tag, 706.0));
+  const auto e = hn::Exp(tag, hn::IfThenElse(large, hn::Mul(y, hn::Set(tag, 0.5)), y));
+  return keep_nan<double>(x.v, hn::IfThenElse(large, hn::Mul(e, e), e));
 }
-template <class T>
-RAPT_FN Lane<T> exp(Lane<T> x) {
-  return keep_nan<T>(x.v, hn::Exp(Tag<T>(), x.v));
+RAPT_FN Lane<float> exp(Lane<float> x) {
+  const Tag<float> tag;
+  return keep_nan<float>(x.v, hn::Exp(tag, hn::Min(x.v, hn::Set(tag, 104.0F))));
 }
+// Highway's takes what is above 0 and finite.
 template <class T>
 RAPT_FN Lane<T> log(Lane<T> x) {
-  return keep_nan<T>(x.v, hn::Log(Tag<T>(), x.v));
+  const Lane<T> infinite(HUGE_VAL), outside = where(x == Lane<T>(0), -infinite, Lane<T>(NAN));
+  return where(Lane<T>(0) < x && x < infinite, Lane<T>(hn::Log(Tag<T>(), x.v)), where(x == infinite, x, outside));
 }
 template <class T>
 RAPT_FN Lane<T> tanh(Lane<T> x) {
   return keep_nan<T>(x.v, hn::Tanh(Tag<T>(), x.v));
 }
+// One lane after the other, for what vectors cannot do; rare.
+template <class T, class Function>
+RAPT_FN Lane<T> each_lane(Lane<T> x, Lane<T> y, const Function& function) {
+  T a[hn::MaxLanes(Tag<T>())], b[hn::MaxLanes(Tag<T>())];
+  hn::StoreU(x.v, Tag<T>(), a);
+  hn::StoreU(y.v, Tag<T>(), b);
+  for (std::size_t n = 0; n < hn::Lanes(Tag<T>()); ++n) a[n] = function(a[n], b[n]);
+  return hn::LoadU(Tag<T>(), a);
+}
+// Highway's sine and cosine reduce angles up to here.
+template <class T>
+RAPT_FN bool has_large_angle(Lane<T> x) {
+  return !hn::AllTrue(Tag<T>(), hn::Le(hn::Abs(x.v), hn::Set(Tag<T>(), T(39000))));
+}
+template <class T>
+RAPT_FN Lane<T> sin(Lane<T> x) {
+  if (has_large_angle(x)) return each_lane(x, x, [](T a, T) { return std::sin(a); });
+  return hn::Sin(Tag<T>(), x.v);
+}
+template <class T>
+RAPT_FN Lane<T> cos(Lane<T> x) {
+  if (has_large_angle(x)) return each_lane(x, x, [](T a, T) { return std::cos(a); });
+  return hn::Cos(Tag<T>(), x.v);
+}
+
+// e^(y·log a) for a > 0 in the range of f32.
+RAPT_FN Vec<double> positive_power(Vec<double> a, Vec<double> y) {
+  const Tag<double> tag;
+  const auto exponent = hn::Mul(y, hn::Log(tag, a));
+  return hn::Exp(tag, hn::Max(hn::Set(tag, -706.0), hn::Min(hn::Set(tag, 706.0), exponent)));
+}
+RAPT_FN Lane<double> pow(Lane<double> x, Lane<double> y) {
+  return each_lane(x, y, [](double a, double b) { return std::pow(a, b); });
+}
+// Halves in double, where the product y·log|x| keeps all digits that f32 needs.
+RAPT_FN Lane<float> pow(Lane<float> x, Lane<float> y) {
+  const Tag<float> tag;
+  const Tag<double> wide;
+  const hn::Half<Tag<float>> half;
+  const auto a = hn::Abs(x.v);
+  const auto low =
+      positive_power(hn::PromoteTo(wide, hn::LowerHalf(half, a)), hn::PromoteTo(wide, hn::LowerHalf(half, y.v)));
+  const auto high =
+      positive_power(hn::PromoteTo(wide, hn::UpperHalf(half, a)), hn::PromoteTo(wide, hn::UpperHalf(half, y.v)));
+  const Lane<float> size(hn::Combine(tag, hn::DemoteTo(half, high), hn::DemoteTo(half, low)));
+  // The cases of the C library, the later ones first.
+  const Lane<float> length(a), none(0), one(1), infinite(HUGE_VALF);
+  const auto whole = floor(y) == y;
+  const auto odd = whole && !(floor(y * 0.5F) * 2 == y);
+  Lane<float> power =
+      where(length == none || length == infinite,
+            where((length == none && y < none) || (length == infinite && none < y), infinite, none), size);
+  power = where(length == one, one, power);
+  power = where(odd, Lane<float>(hn::CopySign(power.v, x.v)), power);
+  power = where(x < none && !whole && !(length == infinite), Lane<float>(NAN), power);
+  power = where(y == y && x == x, power, x + y);
+  return where(y == none || x == one, one, power);
+}
+
 template <class T>
 RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) {
   return hn::MulAdd(a.v, b.v, c.v);
@@ -137,7 +217,7 @@ RAPT_FN Lane<float> reciprocal(Lane<float> x) {
 }
 RAPT_FN Lane<double> reciprocal(Lane<double> x) { return Lane<double>(1) / x; }
 
-// A quotient of polynomials in x², within 3 units in the last place; past ±9.02 the last place no longer moves.
+// A quotient of polynomials in x², within 6 units in the last place; past ±9.02 the last place no longer moves.
 RAPT_FN Lane<float> tanh(Lane<float> x) {
   const Tag<float> tag;
   const Vec<float> most = hn::Set(tag, 9.02F);
