@@ -23,7 +23,7 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-std::string to_string(const Device& device);
+RAPT_API std::string to_string(const Device& device);
 
 // A read-only array over the caller's memory. Strides are counted in elements; a stride of 0 repeats.
 struct ConstView {
