@@ -92,8 +92,9 @@ set_tests_properties(install_macros PROPERTIES FIXTURES_REQUIRED installed_stati
 
 # Within another project: rapt::attend alone, for one SIMD target.
 list(GET rapt_known_targets 0 oldest_target)
-rapt_install_test(subproject subproject -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER} -DTARGET=${oldest_target})
-set_tests_properties(install_subproject PROPERTIES PROCESSORS 2)
+rapt_install_test(subproject subproject -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER} -DTARGET=${oldest_target}
+  -DLAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
+set_tests_properties(install_subproject PROPERTIES PROCESSORS 2 TIMEOUT 1200 LABELS slow)
 
 # Example projects that build against an installed Rapt and bring their own ctest entries.
 function(rapt_project_test name folder)
