@@ -31,6 +31,9 @@
 // of declaration. Hooks are public and const. contract.h refuses what does not keep to this.
 namespace rapt {
 
+// Named here first: a file that opens rapt::mechanisms need not say the ABI's namespace.
+namespace mechanisms {}
+
 enum class Role : std::uint8_t {
   value,            // numbers that the score reads as they are
   relative_value,   // a table of numbers; p is the one at index(offset)

@@ -21,6 +21,9 @@
 // The slope of weight(), and so the whole backward pass, is derived. N is any number type, as in mechanisms.
 namespace rapt {
 
+// Named here first: a file that opens rapt::normalizers need not say the ABI's namespace.
+namespace normalizers {}
+
 enum class Threshold : std::uint8_t {
   none,           // τ = 0: every weight is a function of its own score
   solved,         // τ makes the weights of a row sum to 1; weight() must be convex
