@@ -84,7 +84,7 @@ endforeach()
 # What the shared libraries need and export.
 if(CMAKE_READELF AND CMAKE_NM)
   rapt_install_test(needed_libraries needed_libraries -DKIND=shared -DREADELF=${CMAKE_READELF})
-  rapt_install_test(exports exports -DKIND=shared -DNM=${CMAKE_NM})
+  rapt_install_test(exports exports -DKIND=shared -DNM=${CMAKE_NM} -DABI=${rapt_abi_version})
   set_tests_properties(install_needed_libraries install_exports PROPERTIES FIXTURES_REQUIRED installed_shared)
 endif()
 rapt_install_test(macros macros -DKIND=static -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER})

@@ -96,7 +96,7 @@ elseif(STEP STREQUAL "needed_libraries")
   endforeach()
 
 elseif(STEP STREQUAL "exports")
-  run("${here}/check_exports.sh" "${NM}" "${ROOT}/docs/api.md" "${prefix}/${LIBDIR}/librapt_attend.so"
+  run("${here}/check_exports.sh" "${NM}" "${ROOT}/docs/api.md" "${ABI}" "${prefix}/${LIBDIR}/librapt_attend.so"
       "${prefix}/${LIBDIR}/librapt_train.so")
 
 elseif(STEP STREQUAL "macros")
