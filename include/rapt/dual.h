@@ -4,7 +4,7 @@
 
 #include "rapt/numbers.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // A value with its derivatives in K directions. Hooks run on these give the derivative of any formula.
 // N is float, double, or a SIMD vector; arithmetic with plain numbers treats them as constants.
@@ -166,4 +166,4 @@ RAPT_FN Dual<N, K> floor(const Dual<N, K>& x) {
   return Dual<N, K>(floor(x.value));
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

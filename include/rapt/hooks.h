@@ -29,7 +29,7 @@
 // N, P and At are template parameters. N is any number type: float, double, SIMD vectors, and dual numbers over them; use
 // the functions of numbers.h. p[n] counts the numbers of the parameters whose role is value or relative_*, in the order
 // of declaration. Hooks are public and const. contract.h refuses what does not keep to this.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Named here first: a file that opens rapt::mechanisms need not say the ABI's namespace.
 namespace mechanisms {}
@@ -259,4 +259,4 @@ RAPT_FN N evaluate(const M& m, N raw, const P& p, const At<V>& at) {
 
 }  // namespace detail
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

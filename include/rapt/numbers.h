@@ -12,7 +12,7 @@
 #define RAPT_FN inline __attribute__((always_inline))
 #endif
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 template <class T> concept PlainNumber = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
@@ -71,4 +71,4 @@ RAPT_FN constexpr std::int64_t clamp(std::int64_t x, std::int64_t low, std::int6
   return x < low ? low : (x > high ? high : x);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -7,7 +7,7 @@
 
 // Attention over a part of the keys, and how parts become the whole. A part is an ordinary call of attend() with
 // AttendOptions::first_key and with Outputs::row_max and row_sum; ring attention, split caches and shared prefixes are merges.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // One part's results: out [B,H,Sq,Dv], row_max and row_sum [B,H,Sq,1].
 struct Partial {
@@ -37,4 +37,4 @@ struct PartialGradient {
 RAPT_API void merge_backward(std::span<const Partial> parts, const Partial& merged, const ConstView& grad_out,
                              std::span<const PartialGradient> gradients, int threads = 0);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -10,7 +10,7 @@
 #include "rapt/api.h"
 #include "rapt/dtype.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 using Shape = std::array<std::int64_t, 4>;
 
@@ -87,4 +87,4 @@ auto view_bshd(T* data, std::int64_t batch, std::int64_t sequence, std::int64_t 
   return result;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -9,7 +9,7 @@
 #include "rapt/c.h"
 #include "rapt/hooks.h"
 
-namespace rapt::c {
+namespace rapt::inline v1::c {
 
 // A mechanism or a normaliser as C sees it. Texts have an end; a deque leaves them where they are.
 struct Listed {
@@ -33,4 +33,4 @@ const T* element(const std::vector<T>& list, std::size_t index) {
   return index < list.size() ? &list[index] : nullptr;
 }
 
-}  // namespace rapt::c
+}  // namespace rapt::inline v1::c
