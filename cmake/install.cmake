@@ -28,7 +28,7 @@ function(rapt_install_package kind)
   endif()
 
   # CMake package
-  install(EXPORT rapt_${kind} NAMESPACE rapt:: FILE raptTargets.cmake DESTINATION "${package_dir}" ${ARGN})
+  install(EXPORT rapt_${kind} NAMESPACE rapt:: FILE rapt_${kind}_targets.cmake DESTINATION "${package_dir}" ${ARGN})
   configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/templates/raptConfig.cmake.in"
     "${files}/raptConfig.cmake" INSTALL_DESTINATION "${package_dir}" PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
   write_basic_package_version_file("${files}/raptConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -54,7 +54,7 @@ endforeach()
 
 set(registry_targets "")
 foreach(target IN LISTS RAPT_TARGETS)
-  string(APPEND registry_targets "namespace rapt::${target} {\n${registry_programs}}  // namespace rapt::${target}\n\n")
+  string(APPEND registry_targets "namespace rapt::inline v1::${target} {\n${registry_programs}}  // namespace rapt::inline v1::${target}\n\n")
   string(APPEND target_list " X(${target})")
 endforeach()
 

@@ -84,7 +84,7 @@ endforeach()
 # What the shared libraries need and export.
 if(CMAKE_READELF AND CMAKE_NM)
   rapt_install_test(needed_libraries needed_libraries -DKIND=shared -DREADELF=${CMAKE_READELF})
-  rapt_install_test(exports exports -DKIND=shared -DNM=${CMAKE_NM})
+  rapt_install_test(exports exports -DKIND=shared -DNM=${CMAKE_NM} -DABI=${rapt_abi_version})
   set_tests_properties(install_needed_libraries install_exports PROPERTIES FIXTURES_REQUIRED installed_shared)
 endif()
 rapt_install_test(macros macros -DKIND=static -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER})
@@ -92,8 +92,9 @@ set_tests_properties(install_macros PROPERTIES FIXTURES_REQUIRED installed_stati
 
 # Within another project: rapt::attend alone, for one SIMD target.
 list(GET rapt_known_targets 0 oldest_target)
-rapt_install_test(subproject subproject -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER} -DTARGET=${oldest_target})
-set_tests_properties(install_subproject PROPERTIES PROCESSORS 2)
+rapt_install_test(subproject subproject -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER} -DTARGET=${oldest_target}
+  -DLAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
+set_tests_properties(install_subproject PROPERTIES PROCESSORS 2 TIMEOUT 1200 LABELS slow)
 
 # Example projects that build against an installed Rapt and bring their own ctest entries.
 function(rapt_project_test name folder)

@@ -127,6 +127,9 @@ foreach(source IN LISTS contract_sources)
   set_tests_properties(contract/${folder}/${stem} PROPERTIES TIMEOUT 120 LABELS contract)
 endforeach()
 
+add_test(NAME abi_namespace COMMAND "${PROJECT_SOURCE_DIR}/tests/install/check_namespace.sh" "${PROJECT_SOURCE_DIR}"
+  ${rapt_abi_version})
+
 # Every public header compiles alone.
 file(GLOB rapt_public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/rapt/*.h")
 set(alone_sources "")

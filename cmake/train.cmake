@@ -2,7 +2,7 @@
 include(data)
 find_package(nlohmann_json CONFIG REQUIRED)
 
-rapt_embed("${PROJECT_SOURCE_DIR}/data/digits.bin" digits_bytes rapt_data_sources NAMESPACE rapt::tasks)
+rapt_embed("${PROJECT_SOURCE_DIR}/data/digits.bin" digits_bytes rapt_data_sources NAMESPACE "rapt::inline v1::tasks")
 
 set(rapt_train_sources "")
 foreach(layer IN ITEMS tensor layers models training tasks)

@@ -11,7 +11,7 @@
 #include "rapt/normalizer.h"
 #include "rapt/view.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // automatic: the fastest exact path. generic: the tiled engine, without specialised paths.
 // reference: the naive path, which stores the score matrix; for checking.
@@ -129,4 +129,4 @@ RAPT_API void attend_backward(const Inputs& inputs, const std::vector<ConstView>
                               const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
                               const AttendOptions& options = {}, const ConstView& grad_lse = {});
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

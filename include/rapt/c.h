@@ -245,10 +245,12 @@ RAPT_API const rapt_setting_info* rapt_mechanism_setting(size_t mechanism, size_
 /* The number of the mechanism of that name. RAPT_BAD_INPUT where there is none. */
 RAPT_API int rapt_mechanism_find(const char* name, size_t* mechanism);
 
-/* Normalisers, numbered as enum rapt_normalizer; NULL past the end. */
+/* Normalisers, numbered as enum rapt_normalizer; NULL or 0 past the end. */
 RAPT_API size_t rapt_normalizer_count(void);
-RAPT_API const char* rapt_normalizer_name(size_t index);
-RAPT_API const char* rapt_normalizer_formula(size_t index);
+RAPT_API const char* rapt_normalizer_name(size_t normalizer);
+RAPT_API const char* rapt_normalizer_formula(size_t normalizer);
+RAPT_API size_t rapt_normalizer_parameter_count(size_t normalizer);
+RAPT_API const rapt_parameter_info* rapt_normalizer_parameter(size_t normalizer, size_t parameter);
 
 /* The SIMD target in use: "sse4", "avx2", "avx512" or "portable"; "" where the processor runs none of this build's. */
 RAPT_API const char* rapt_isa(void);

@@ -10,7 +10,7 @@
 
 // What a mechanism must keep to, checked where it is compiled: a hook that the engine cannot call, or a name that it does
 // not read, would else be left out silently.
-namespace rapt::detail {
+namespace rapt::inline v1::detail {
 
 // Whether M has a member of that name, of any kind and access: a class that inherits the name twice cannot tell which.
 #define RAPT_NAME(name)                            \
@@ -313,4 +313,4 @@ consteval bool keeps_contract() {
 #undef RAPT_CONSTANT_ALIAS
 #undef RAPT_HOOK_ALIAS
 
-}  // namespace rapt::detail
+}  // namespace rapt::inline v1::detail

@@ -8,7 +8,7 @@
 #include "rapt/mechanism.h"
 #include "rapt/tile_program.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 namespace detail {
 
@@ -81,4 +81,4 @@ Score custom(M mechanism) {
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 
 #include "rapt/api.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // How the numbers of an array are stored. bf16 and f16 are storage only: arithmetic on them is done in f32.
 enum class Dtype : std::uint8_t { f32, f64, bf16, f16 };
@@ -50,4 +50,4 @@ RAPT_API float to_float(Float16 value);
 RAPT_API BFloat16 to_bfloat16(float value);
 RAPT_API Float16 to_float16(float value);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

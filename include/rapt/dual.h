@@ -4,7 +4,7 @@
 
 #include "rapt/numbers.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // A value with its derivatives in K directions. Hooks run on these give the derivative of any formula.
 // N is float, double, or a SIMD vector; arithmetic with plain numbers treats them as constants.
@@ -175,4 +175,4 @@ RAPT_FN Dual<N, K> pow(const Dual<N, K>& x, const Dual<N, K>& y) {
   return power;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

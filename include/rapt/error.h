@@ -4,7 +4,7 @@
 
 #include "rapt/api.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Thrown for bad input. The message names the operation, the argument, what it got and what it takes.
 class RAPT_API Error : public std::runtime_error {
@@ -12,4 +12,4 @@ class RAPT_API Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

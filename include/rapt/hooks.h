@@ -29,7 +29,10 @@
 // N, P and At are template parameters. N is any number type: plain numbers, SIMD vectors, and dual numbers over them; use
 // the functions of numbers.h, by their names alone. p[n] counts the numbers of the parameters whose role is value or relative_*, in the order
 // of declaration. Hooks are public and const. contract.h refuses what does not keep to this.
-namespace rapt {
+namespace rapt::inline v1 {
+
+// Named here first: a file that opens rapt::mechanisms need not say the ABI's namespace.
+namespace mechanisms {}
 
 enum class Role : std::uint8_t {
   value,            // numbers that the score reads as they are
@@ -263,4 +266,4 @@ RAPT_FN N evaluate(const M& m, N raw, const P& p, const At<V>& at) {
 
 }  // namespace detail
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

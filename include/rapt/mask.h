@@ -6,7 +6,7 @@
 
 #include "rapt/view.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // A query sees the keys up to its own position. top_left: that is AttendOptions::first_query + i.
 // bottom_right: the last query stands at the last key of its batch, so first_query is L − Sq, L = key length or Sk.
@@ -42,4 +42,4 @@ struct Mask {
   BoolView dense{};
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -13,7 +13,7 @@
 #include "rapt/view.h"
 
 // Mechanisms at run time: what can be asked about one, and one with its parameters as a score.
-namespace rapt {
+namespace rapt::inline v1 {
 
 struct MechanismDefinition;
 
@@ -60,4 +60,4 @@ struct Score {
   std::shared_ptr<const void> object{};  // the hooks' own state, when they have any; see custom.h
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

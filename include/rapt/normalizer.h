@@ -7,7 +7,7 @@
 #include "rapt/mechanism.h"
 #include "rapt/normalizers.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // What `rapt list` and a caller may know of a normaliser: how a row of scores becomes weights.
 struct NormalizerInfo {
@@ -24,4 +24,4 @@ RAPT_API const NormalizerInfo& info_of(Normalizer normalizer);
 // Throws rapt::Error, naming the known ones, when there is none of that name.
 RAPT_API Normalizer normalizer(std::string_view name);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

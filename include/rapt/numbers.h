@@ -15,7 +15,7 @@
 #define RAPT_NOT_OF_STD \
   "rapt: functions of std do not take the numbers of hooks: write tanh(x) or rapt::tanh(x), not std::tanh(x)"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 template <class T> concept PlainNumber = std::is_same_v<T, float> || std::is_same_v<T, double>;
 template <class T> concept Constant = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
@@ -356,4 +356,4 @@ RAPT_FN X pow(const A& x, const X& y) {
   return pow(X(x), y);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

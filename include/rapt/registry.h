@@ -6,7 +6,7 @@
 #include "rapt/api.h"
 #include "rapt/mechanism.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Every mechanism of src/mechanisms/registry.txt, in that order.
 RAPT_API std::span<const MechanismInfo* const> all_mechanisms();
@@ -14,4 +14,4 @@ RAPT_API std::span<const MechanismInfo* const> all_mechanisms();
 // Throws rapt::Error, naming the known ones, when there is none of that name.
 RAPT_API const MechanismInfo& mechanism(std::string_view name);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 
 #include "rapt/api.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // How many threads work when the options do not say: at first the processors this process may use.
 RAPT_API int default_threads();
@@ -22,4 +22,4 @@ RAPT_API std::vector<Isa> available_isas();  // that this processor can run, slo
 RAPT_API Isa active_isa();                   // the best available, or what RAPT_ISA or set_isa chose
 RAPT_API void set_isa(Isa isa);              // throws rapt::Error where the processor cannot run it
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -8,7 +8,7 @@
 #include "rapt/tiles.h"
 
 // Runs a mechanism's hooks over one tile of scores.
-namespace rapt {
+namespace rapt::inline v1 {
 
 namespace detail {
 
@@ -249,4 +249,4 @@ MechanismDefinition make_definition(std::string_view name) {
   return definition;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

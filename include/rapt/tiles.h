@@ -10,7 +10,7 @@
 
 // How the CPU engine hands tiles to a mechanism's compiled hooks. Tiles are stored keys × queries, so that the queries
 // lie in the lanes of vectors and everything along a row of weights is vertical.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // One slot's numbers for every pair of a tile: row(j)[column].
 template <class T>
@@ -117,4 +117,4 @@ struct MechanismDefinition {
                double (*derivatives)[kMaxSlots]) = nullptr;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -9,7 +9,7 @@
 
 #include "rapt/api.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 struct DecodeOptions {
   int beam = 1;               // hypotheses kept while searching; 1: greedy
@@ -57,4 +57,4 @@ class RAPT_API TrainedModel {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

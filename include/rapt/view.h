@@ -10,7 +10,7 @@
 #include "rapt/api.h"
 #include "rapt/dtype.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 using Shape = std::array<std::int64_t, 4>;
 
@@ -23,7 +23,7 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-std::string to_string(const Device& device);
+RAPT_API std::string to_string(const Device& device);
 
 // A read-only array over the caller's memory. Strides are counted in elements; a stride of 0 repeats.
 struct ConstView {
@@ -87,4 +87,4 @@ auto view_bshd(T* data, std::int64_t batch, std::int64_t sequence, std::int64_t 
   return result;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

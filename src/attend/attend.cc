@@ -5,7 +5,7 @@
 #include "attend/backend.h"
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 [[noreturn]] void fail(const char* operation, const std::string& what) {
@@ -182,4 +182,4 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   backend.backward(problem, request);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

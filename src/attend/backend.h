@@ -6,7 +6,7 @@
 
 #include "attend/problem.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // The arguments of a backward call, checked.
 struct BackwardRequest {
@@ -33,4 +33,4 @@ std::span<const Backend* const> backends();
 // The one that takes the problem; throws rapt::Error with every backend's reason where there is none.
 const Backend& backend_for(const char* operation, const Problem& problem);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -3,7 +3,7 @@
 #include "backends/reference/backend.h"
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 std::span<const Backend* const> backends() {
   static const Backend* const list[] = {&cpu_backend(), &reference_backend()};
@@ -20,4 +20,4 @@ const Backend& backend_for(const char* operation, const Problem& problem) {
   throw Error(std::string(operation) + ": no backend takes this call: " + reasons);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::uint32_t kInfinity = 0x7f800000;            // f32
@@ -55,4 +55,4 @@ Float16 to_float16(float value) {
   return {static_cast<std::uint16_t>(sign | half)};
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -2,7 +2,7 @@
 
 #include "attend/storage.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 template <class T>
@@ -46,4 +46,4 @@ double normalizer_value(const Problem& problem, std::size_t n, std::int64_t h) {
   return problem.is_double ? value.head<double>(h)[0] : static_cast<double>(value.head<float>(h)[0]);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

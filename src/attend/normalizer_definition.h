@@ -7,7 +7,7 @@
 #include "normalizers/contract.h"
 #include "rapt/normalizer.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // One number type of a normaliser as plain functions, for whoever does not compile it into vectors.
 struct ScalarNormalizer {
@@ -64,4 +64,4 @@ NormalizerDefinition make_normalizer_definition(std::string_view name) {
   return d;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

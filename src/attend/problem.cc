@@ -11,7 +11,7 @@
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 [[noreturn]] void fail(const std::string& operation, const std::string& what) { throw Error(operation + ": " + what); }
@@ -454,4 +454,4 @@ Saved::~Saved() = default;
 Saved::Saved(Saved&&) noexcept = default;
 Saved& Saved::operator=(Saved&&) noexcept = default;
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -10,7 +10,7 @@
 #include "rapt/threads.h"
 
 // A call to attend() or attend_backward(), checked and put into one form that every path reads.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // The matrix of one batch and head: rows of contiguous numbers. Strides count elements.
 struct MatrixRef {
@@ -138,4 +138,4 @@ struct Saved::Rows {
 
 bool asks_statistics(const Statistics& statistics);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

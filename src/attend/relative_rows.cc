@@ -6,7 +6,7 @@
 #include "rapt/error.h"
 #include "rapt/tiles.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 void find_relative_rows(const char* operation, const Problem& problem, ParameterValue& value) {
   if (!value.given || !is_table(value.spec->role) || problem.is_empty() || problem.keys == 0) return;
@@ -28,4 +28,4 @@ void find_relative_rows(const char* operation, const Problem& problem, Parameter
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

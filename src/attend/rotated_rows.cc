@@ -4,7 +4,7 @@
 
 #include "attend/storage.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // The rotations of one position, which all heads share.
@@ -158,4 +158,4 @@ void RotatedRows::rotate_back(Side& side, bool queries) {
     }
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

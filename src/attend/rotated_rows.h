@@ -4,7 +4,7 @@
 
 #include "attend/problem.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Rotary position encoding on the memory of this processor: while it lives, the problem's q and k are rotated copies in the
 // compute type. Without rotary encoding nothing changes.
@@ -36,4 +36,4 @@ class RotatedRows {
   Side q_, k_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 template <class T, class S>
@@ -112,4 +112,4 @@ void store_zeros(const Gradients& gradients) {
     if (view) store_zeros(view);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 #include "attend/problem.h"
 
 // Numbers of any storage type, read and written in the compute type T (float or double).
-namespace rapt {
+namespace rapt::inline v1 {
 
 // dst[dim] = row `row` of src.
 template <class T>
@@ -27,4 +27,4 @@ void store_zeros(const View& dst);
 // Of every gradient that is wanted.
 void store_zeros(const Gradients& gradients);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -4,7 +4,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const Shape& shape) {
@@ -62,4 +62,4 @@ std::int64_t element_count(const Shape& shape) {
   return count;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

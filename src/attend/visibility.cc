@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every position, and still addable to one
@@ -58,4 +58,4 @@ void Visibility::ranges(std::int64_t b, std::int64_t first, int count, std::int6
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 
 #include "attend/problem.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // The masks other than the dense one leave each query one range of keys.
 class Visibility {
@@ -24,4 +24,4 @@ class Visibility {
   std::vector<std::int64_t> shifts_;  // of query 0 from key 0: one, or one for each batch
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

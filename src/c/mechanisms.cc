@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "c/listed.h"
 #include "c/status.h"
-#include "mechanisms/describe.h"
 #include "rapt/c.h"
 #include "rapt/registry.h"
 
@@ -12,28 +12,17 @@
 namespace {
 
 using rapt::c::contained;
+using rapt::c::element;
 using rapt::c::guarded;
 
-// Texts with an end that C can see; a deque leaves them where they are.
-struct Listed {
-  explicit Listed(const rapt::MechanismInfo& info) {
-    name = keep(std::string(info.name()));
-    formula = keep(std::string(info.formula()));
-    has_grid = info.grid() ? 1 : 0;
-    for (const rapt::ParameterSpec& spec : info.parameters())
-      parameters.push_back({keep(std::string(spec.name)), keep(rapt::shape_text(spec)), keep(rapt::role_text(spec)),
-                            static_cast<std::int32_t>(spec.heads), spec.required ? 1 : 0});
+struct Listed : rapt::c::Listed {
+  explicit Listed(const rapt::MechanismInfo& info)
+      : rapt::c::Listed(info.name(), info.formula(), info.parameters()), has_grid(info.grid() ? 1 : 0) {
     for (const rapt::SettingSpec& spec : info.settings())
       settings.push_back({keep(std::string(spec.name)), spec.value, spec.low, spec.high, spec.integer ? 1 : 0});
   }
 
-  const char* keep(std::string text) { return texts.emplace_back(std::move(text)).c_str(); }
-
-  std::deque<std::string> texts;
-  const char* name = nullptr;
-  const char* formula = nullptr;
-  std::int32_t has_grid = 0;
-  std::vector<rapt_parameter_info> parameters;
+  std::int32_t has_grid;
   std::vector<rapt_setting_info> settings;
 };
 
@@ -55,11 +44,6 @@ T of(size_t mechanism, T otherwise, F&& get) noexcept {
     if (mechanism < all.size()) result = get(all[mechanism]);
   });
   return result;
-}
-
-template <class T>
-const T* element(const std::vector<T>& list, size_t index) {
-  return index < list.size() ? &list[index] : nullptr;
 }
 
 }  // namespace

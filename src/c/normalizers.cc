@@ -1,29 +1,32 @@
-#include <string>
-#include <vector>
+#include <deque>
 
+#include "c/listed.h"
 #include "c/status.h"
 #include "rapt/c.h"
 #include "rapt/normalizer.h"
 
-// What normalisers there are, for C.
+// What normalisers there are and what they take, for C.
 
 namespace {
 
 using rapt::c::contained;
+using rapt::c::Listed;
 
-// Names with an end that C can see.
-struct Listed {
-  std::string name, formula;
-};
-
-const std::vector<Listed>& listed() {
-  static const std::vector<Listed> list = [] {
-    std::vector<Listed> all;
+const std::deque<Listed>& all_listed() {
+  static const std::deque<Listed> list = [] {
+    std::deque<Listed> all;
     for (const rapt::NormalizerInfo& info : rapt::all_normalizers())
-      all.push_back({std::string(info.name), std::string(info.formula)});
+      all.emplace_back(info.name, info.formula, info.parameters);
     return all;
   }();
   return list;
+}
+
+// Null past the last one.
+const Listed* listed(size_t normalizer) noexcept {
+  const Listed* found = nullptr;
+  contained([&] { found = normalizer < all_listed().size() ? &all_listed()[normalizer] : nullptr; });
+  return found;
 }
 
 }  // namespace
@@ -32,20 +35,28 @@ extern "C" {
 
 size_t rapt_normalizer_count(void) {
   size_t count = 0;
-  contained([&] { count = listed().size(); });
+  contained([&] { count = all_listed().size(); });
   return count;
 }
 
-const char* rapt_normalizer_name(size_t index) {
-  const char* name = nullptr;
-  contained([&] { name = index < listed().size() ? listed()[index].name.c_str() : nullptr; });
-  return name;
+const char* rapt_normalizer_name(size_t normalizer) {
+  const Listed* found = listed(normalizer);
+  return found != nullptr ? found->name : nullptr;
 }
 
-const char* rapt_normalizer_formula(size_t index) {
-  const char* formula = nullptr;
-  contained([&] { formula = index < listed().size() ? listed()[index].formula.c_str() : nullptr; });
-  return formula;
+const char* rapt_normalizer_formula(size_t normalizer) {
+  const Listed* found = listed(normalizer);
+  return found != nullptr ? found->formula : nullptr;
+}
+
+size_t rapt_normalizer_parameter_count(size_t normalizer) {
+  const Listed* found = listed(normalizer);
+  return found != nullptr ? found->parameters.size() : 0;
+}
+
+const rapt_parameter_info* rapt_normalizer_parameter(size_t normalizer, size_t parameter) {
+  const Listed* found = listed(normalizer);
+  return found != nullptr ? rapt::c::element(found->parameters, parameter) : nullptr;
 }
 
 }  // extern "C"

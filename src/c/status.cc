@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-namespace rapt::c {
+namespace rapt::inline v1::c {
 namespace {
 
 // Fixed memory: the text of an error must not need any that is not there.
@@ -21,6 +21,6 @@ void set_last_error(const char* text) noexcept {
   last_error[length] = '\0';
 }
 
-}  // namespace rapt::c
+}  // namespace rapt::inline v1::c
 
 const char* rapt_last_error(void) { return rapt::c::last_error.data(); }

@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 
 // How a C function answers: with a status and a text, never with an exception.
-namespace rapt::c {
+namespace rapt::inline v1::c {
 
 // The text of rapt_last_error().
 void set_last_error(const char* text) noexcept;
@@ -38,4 +38,4 @@ int guarded(F&& call) noexcept {
   return contained(call);
 }
 
-}  // namespace rapt::c
+}  // namespace rapt::inline v1::c

@@ -2,7 +2,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string& name, const MultiHeadShape& shape)
     : shape_(shape) {
   if (shape_.hidden == 0) {
@@ -64,4 +64,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -5,7 +5,7 @@
 #include "layers/basic.h"
 #include "layers/score.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // Which of the projections add a bias.
 enum class ProjectionBias : std::uint8_t { none, output, all };
@@ -63,4 +63,4 @@ class MultiHeadAttention {
   ScoreLayer score_;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

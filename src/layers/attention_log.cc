@@ -4,7 +4,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 template <class T>
@@ -105,4 +105,4 @@ void AttentionLog<T>::attended(const Attended<T>& use) {
 template class AttentionLog<float>;
 template class AttentionLog<double>;
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

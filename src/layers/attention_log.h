@@ -6,7 +6,7 @@
 
 #include "layers/observer.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // What an attention layer was asked, kept: its weights are computed again by the fused engine, row by row, so that
 // nothing of the size queries × keys is stored. Copies share their numbers.
@@ -39,4 +39,4 @@ class AttentionLog final : public AttentionObserver<T> {
   std::vector<AttentionRecord> records_;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

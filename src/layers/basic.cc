@@ -5,7 +5,7 @@
 #include "rapt/error.h"
 #include "tensor/group_norm.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 Linear::Linear(Parameters& parameters, const std::string& name, std::int64_t in, std::int64_t out, bool bias)
     : weight_(parameters.add(name + ".weight", {in, out}, Initial::xavier(in, out))) {
@@ -77,4 +77,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

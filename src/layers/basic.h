@@ -5,7 +5,7 @@
 #include "layers/graph.h"
 
 // The small layers that all models are made of. A layer names its parameters once; calling it computes.
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 class Linear {
  public:
@@ -88,4 +88,4 @@ class Mlp {
   double dropout_ = 0;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

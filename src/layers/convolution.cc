@@ -9,7 +9,7 @@
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 // Far above any use, and small enough that products of sizes stay exact.
@@ -163,4 +163,4 @@ double rounding_of(const Array& image, const Array& kernel, const Array& bias, c
   return unit * std::sqrt(static_cast<double>(taps + 1)) * largest_finite(sums, "the sizes of the products");
 }
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -6,7 +6,7 @@
 
 #include "tensor/array.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // Rows, then columns.
 using Pair = std::array<std::int64_t, 2>;
@@ -51,4 +51,4 @@ double rounding_of(const Array& image, const Array& kernel, const Array& bias, c
 // The largest |x|; throws rapt::Error, naming the argument, where a number is not finite.
 double largest_finite(const Array& array, const char* argument);
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -12,7 +12,7 @@
 #include "rapt/threads.h"
 #include "tensor/matmul.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 // Values of some heads are made at a time, so that memory does not grow with the number of heads.
@@ -285,4 +285,4 @@ std::vector<AlphaStep> sharpen(QuadraticLayer layer, const Array& image, const Q
   }
 }
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

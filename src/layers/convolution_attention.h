@@ -7,7 +7,7 @@
 
 // Attention as a convolution, after Cordonnier, Loukas and Jaggi (2020): a head of quadratic encoding that is sharp
 // looks at one shift of the image, so K1·K2 heads with W^(h) = W_conv[f(h)] are a K1×K2 convolution.
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // Multi-head self-attention that scores by position alone (W_q = W_k = 0). All arrays f32 or all f64.
 struct QuadraticLayer {
@@ -87,4 +87,4 @@ NearestConvolution nearest_convolution(const QuadraticLayer& layer);
 std::vector<double> weights_at(const QuadraticLayer& layer, const std::vector<Pair>& shifts, const Pair& image,
                                const Queries& queries);
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -2,7 +2,7 @@
 
 #include "tensor/random.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 template <class T>
 Tensor<T> Graph<T>::get(ParameterId id) const {
@@ -31,4 +31,4 @@ Tensor<T> Graph<T>::dropout(const Tensor<T>& x, double rate) {
 template class Graph<float>;
 template class Graph<double>;
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

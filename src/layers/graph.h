@@ -3,7 +3,7 @@
 #include "layers/parameters.h"
 #include "tensor/ops.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 template <class T>
 class AttentionObserver;
@@ -41,4 +41,4 @@ class Graph {
   std::uint64_t dropout_key_ = 0;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

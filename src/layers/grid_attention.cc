@@ -4,7 +4,7 @@
 
 #include "mechanisms/objects.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 std::int64_t share(std::int64_t width, std::int64_t heads) { return (width + heads - 1) / heads; }
@@ -96,4 +96,4 @@ Tensor<T> GridAttention::operator()(Graph<T>& graph, const Tensor<T>& x) const {
 template Tensor<float> GridAttention::operator()(Graph<float>&, const Tensor<float>&) const;
 template Tensor<double> GridAttention::operator()(Graph<double>&, const Tensor<double>&) const;
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -5,7 +5,7 @@
 #include "layers/basic.h"
 #include "layers/score.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // What scores are made of beside where the pixels stand. What is not read is not projected either.
 enum class ScoreReads : std::uint8_t { positions, queries, queries_and_keys };
@@ -48,4 +48,4 @@ class GridAttention {
   ScoreLayer score_;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

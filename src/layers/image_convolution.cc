@@ -4,7 +4,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 ImageConvolution::ImageConvolution(Parameters& parameters, const std::string& name, const ImageConvolutionShape& shape)
     : shape_(shape), steps_{shape.stride, shape.kernel / 2} {
@@ -29,4 +29,4 @@ Tensor<T> ImageConvolution::operator()(Graph<T>& graph, const Tensor<T>& x) cons
 template Tensor<float> ImageConvolution::operator()(Graph<float>&, const Tensor<float>&) const;
 template Tensor<double> ImageConvolution::operator()(Graph<double>&, const Tensor<double>&) const;
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -5,7 +5,7 @@
 #include "layers/graph.h"
 #include "tensor/convolution.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 struct ImageConvolutionShape {
   std::int64_t in = 0;
@@ -36,4 +36,4 @@ class ImageConvolution {
   ParameterId kernel_, bias_;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -5,7 +5,7 @@
 #include "layers/convolution_attention.h"
 #include "rapt/error.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 constexpr double kLargestShift = 4096;
@@ -110,4 +110,4 @@ std::vector<double> weights_at(const QuadraticLayer& layer, const std::vector<Pa
   return weights;
 }
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

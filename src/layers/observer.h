@@ -5,7 +5,7 @@
 
 #include "tensor/attention.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // One use of an attention layer, while it happens: the call's tensors are good until attended() returns.
 template <class T>
@@ -24,4 +24,4 @@ class AttentionObserver {
   virtual void attended(const Attended<T>& use) = 0;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

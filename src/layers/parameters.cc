@@ -6,7 +6,7 @@
 #include "rapt/error.h"
 #include "tensor/random.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 constexpr std::int64_t kAlign = 16;  // numbers: every parameter starts at a cache line
@@ -71,4 +71,4 @@ void Parameters::initialize(T* values, std::uint64_t seed) const {
 template void Parameters::initialize(float*, std::uint64_t) const;
 template void Parameters::initialize(double*, std::uint64_t) const;
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // What a fresh parameter holds.
 struct Initial {
@@ -56,4 +56,4 @@ class Parameters {
   std::int64_t size_ = 0;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -5,7 +5,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 double sinusoid(std::int64_t step, std::int64_t place, std::int64_t width) {
   const std::int64_t pair = place / 2;
@@ -65,4 +65,4 @@ Tensor<T> PositionalEncoding::operator()(Graph<T>& graph, const Tensor<T>& x, st
 template Tensor<float> PositionalEncoding::operator()(Graph<float>&, const Tensor<float>&, std::int64_t) const;
 template Tensor<double> PositionalEncoding::operator()(Graph<double>&, const Tensor<double>&, std::int64_t) const;
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -5,7 +5,7 @@
 
 #include "layers/graph.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // How a sequence tells its steps apart. Relative mechanisms (alibi, t5, shaw, transformer_xl) need none of these.
 enum class Positions : std::uint8_t { none, one_hot, sinusoidal, learned, rotary };
@@ -40,4 +40,4 @@ class PositionalEncoding {
 // PE(t) = sin ω₁t, cos ω₁t, sin ω₂t, …, with ω_k = 10000^(−2k/width), k from 0.
 double sinusoid(std::int64_t step, std::int64_t place, std::int64_t width);
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

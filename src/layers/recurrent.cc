@@ -5,7 +5,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 Recurrent::Recurrent(Parameters& parameters, const std::string& name, const RecurrentShape& shape) : shape_(shape) {
   const int directions = shape.bidirectional ? 2 : 1;
@@ -110,4 +110,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -6,7 +6,7 @@
 #include "layers/graph.h"
 #include "tensor/recurrent.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 struct RecurrentShape {
   Cell cell = Cell::lstm;
@@ -69,4 +69,4 @@ class Recurrent {
   std::vector<Weights> weights_;  // [layers][directions]
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

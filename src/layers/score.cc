@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 #include "rapt/registry.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 constexpr std::int64_t kBuckets = 32;  // of a table of any length
@@ -150,4 +150,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

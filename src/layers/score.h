@@ -8,7 +8,7 @@
 #include "layers/graph.h"
 #include "tensor/attention.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 // Which attention, and how large its own parameters are.
 struct ScoreChoice {
@@ -66,4 +66,4 @@ class ScoreLayer {
   std::vector<Entry> entries_;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -2,7 +2,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 namespace {
 
 std::int64_t per_head(const std::string& name, std::int64_t width, std::int64_t heads) {
@@ -84,4 +84,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

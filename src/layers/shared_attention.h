@@ -8,7 +8,7 @@
 #include "layers/score.h"
 #include "tensor/grid.h"
 
-namespace rapt::layers {
+namespace rapt::inline v1::layers {
 
 struct SharedAttentionShape {
   ScoreChoice score;        // its heads and dims are filled from below
@@ -56,4 +56,4 @@ class SharedAttention {
   std::vector<Task> tasks_;
 };
 
-}  // namespace rapt::layers
+}  // namespace rapt::inline v1::layers

@@ -1,6 +1,6 @@
 #include "mechanisms/describe.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 std::string size_text(const ParameterSpec& spec, int size) {
   switch (size) {
@@ -43,4 +43,4 @@ std::string role_text(const ParameterSpec& spec) {
   return "";
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 #include "rapt/mechanism.h"
 
 // What a mechanism takes, in words: for lists and for messages.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // "Dq": how formulas write a size of a parameter.
 std::string size_text(const ParameterSpec& spec, int size);
@@ -16,4 +16,4 @@ std::string shape_text(const ParameterSpec& spec);
 // What a parameter is for, from its role.
 std::string role_text(const ParameterSpec& spec);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

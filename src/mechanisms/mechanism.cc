@@ -2,7 +2,7 @@
 
 #include "rapt/tiles.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 std::string_view MechanismInfo::name() const { return definition_.name; }
 std::string_view MechanismInfo::formula() const { return definition_.formula; }
@@ -19,4 +19,4 @@ bool MechanismInfo::reads_positions() const {
   return d.grid || d.has_index || d.scalar.f32.score || d.scalar.f32.hide;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

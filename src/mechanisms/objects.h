@@ -8,7 +8,7 @@
 #include "rapt/threads.h"
 #include "rapt/tiles.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 inline constexpr std::size_t kIsas = 4;
 
@@ -36,4 +36,4 @@ inline const Programs* programs_for(const MechanismInfo& info, Isa isa) {
   return entry ? entry->programs[static_cast<std::size_t>(isa)] : nullptr;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 #include "mechanisms/objects.h"
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 std::span<const MechanismInfo* const> all_mechanisms() {
   static const auto infos = [] {
@@ -26,4 +26,4 @@ const MechanismInfo& mechanism(std::string_view name) {
   throw Error("mechanism: no mechanism is called '" + std::string(name) + "'; there are " + known);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

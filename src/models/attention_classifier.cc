@@ -6,7 +6,7 @@
 #include "rapt/registry.h"
 #include "tensor/pooling.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 namespace {
 
 using layers::Graph;
@@ -114,4 +114,4 @@ Tensor<T> AttentionClassifier::logits(Graph<T>& graph, const T* images, std::int
 template Tensor<float> AttentionClassifier::logits(Graph<float>&, const float*, std::int64_t) const;
 template Tensor<double> AttentionClassifier::logits(Graph<double>&, const double*, std::int64_t) const;
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -7,7 +7,7 @@
 #include "layers/positions.h"
 #include "models/image_config.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // An image is cut into patches, whose numbers are projected to one vector each; layers of self-attention over their
 // grid and feed-forward layers, both with residuals and norms before them; the mean over the grid; a linear layer.
@@ -49,4 +49,4 @@ class AttentionClassifier {
   layers::Linear output_;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // Sequences side by side, one time step after the other. Lengths of targets count the kEnd.
 struct Batch {
@@ -21,4 +21,4 @@ struct Batch {
   std::int64_t target_tokens() const;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

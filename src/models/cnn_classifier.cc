@@ -3,7 +3,7 @@
 #include "rapt/error.h"
 #include "tensor/pooling.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 using layers::Graph;
 
@@ -78,4 +78,4 @@ Tensor<T> CnnClassifier::logits(Graph<T>& graph, const T* images, std::int64_t c
 template Tensor<float> CnnClassifier::logits(Graph<float>&, const float*, std::int64_t) const;
 template Tensor<double> CnnClassifier::logits(Graph<double>&, const double*, std::int64_t) const;
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -6,7 +6,7 @@
 #include "layers/image_convolution.h"
 #include "models/image_config.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // A small residual network: a convolution, stages of blocks of two convolutions with norms and a way around them, the
 // mean over all pixels, a linear layer.
@@ -42,4 +42,4 @@ class CnnClassifier {
   layers::Linear output_;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -6,7 +6,7 @@
 #include "layers/positions.h"
 #include "tensor/recurrent.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 enum class Kind : std::uint8_t { seq2seq, transformer };
 
@@ -52,4 +52,4 @@ struct ModelConfig {
   TransformerConfig transformer;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -4,7 +4,7 @@
 
 #include "tensor/tape.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // What a decoding run needs of the attention to the source, when it is asked for: [batch, target_steps, source_steps],
 // the mean over heads.
@@ -26,4 +26,4 @@ class Decoder {
   virtual std::int64_t symbols() const = 0;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

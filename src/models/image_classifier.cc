@@ -1,6 +1,6 @@
 #include "models/image_classifier.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 ImageClassifier::ImageClassifier(const ImageModelConfig& config, const ImageSizes& sizes)
     : config_(config), sizes_(sizes), model_(build()) {}
@@ -14,4 +14,4 @@ std::int64_t ImageClassifier::multiply_adds() const {
   return std::visit([](const auto& model) { return model.multiply_adds(); }, model_);
 }
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -5,7 +5,7 @@
 #include "models/attention_classifier.h"
 #include "models/cnn_classifier.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // Any model that gives an image a class.
 class ImageClassifier {
@@ -37,4 +37,4 @@ class ImageClassifier {
   std::variant<AttentionClassifier, CnnClassifier> model_;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

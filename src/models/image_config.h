@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 enum class ImageModelKind : std::uint8_t { attention, cnn };
 
@@ -42,4 +42,4 @@ struct ImageModelConfig {
   CnnConfig cnn;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -4,7 +4,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 namespace {
 
 std::string numbered(const char* part, std::int64_t stage) { return std::string(part) + "." + std::to_string(stage); }
@@ -167,4 +167,4 @@ std::vector<Tensor<T>> MultitaskNetwork::operator()(layers::Graph<T>& graph, con
 template std::vector<Tensor<float>> MultitaskNetwork::operator()(layers::Graph<float>&, const Tensor<float>&) const;
 template std::vector<Tensor<double>> MultitaskNetwork::operator()(layers::Graph<double>&, const Tensor<double>&) const;
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

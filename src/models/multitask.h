@@ -7,7 +7,7 @@
 #include "layers/shared_attention.h"
 #include "models/pixel_tasks.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // none: each task's decoder attends by itself. shared: one map for all tasks at every stage, as in MulT.
 enum class Sharing : std::uint8_t { none, shared };
@@ -97,4 +97,4 @@ class MultitaskNetwork {
   std::vector<Head> heads_;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

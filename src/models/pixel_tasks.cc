@@ -4,7 +4,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 const PixelTaskInfo& info_of(PixelTask task) { return kPixelTasks[static_cast<std::size_t>(task)]; }
 
@@ -31,4 +31,4 @@ std::vector<PixelTask> parse_pixel_tasks(std::string_view text) {
   return tasks;
 }
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

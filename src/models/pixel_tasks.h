@@ -7,7 +7,7 @@
 #include <vector>
 
 // What a network may say about every pixel of a picture.
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 enum class PixelTask : std::uint8_t { segmentation, depth, normals, edges, reshading };
 
@@ -32,4 +32,4 @@ std::vector<PixelTask> parse_pixel_tasks(std::string_view text);
 // Depth is learned as log(depth / kMiddleDepth).
 inline constexpr double kMiddleDepth = 8;
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -9,7 +9,7 @@
 #include "tensor/simd/table.h"
 #include "tensor/token_ids.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 namespace {
 
 double normalized(double log_probability, std::int64_t length, double penalty) {
@@ -170,4 +170,4 @@ template std::vector<std::vector<Hypothesis>> search(Decoder<float>&, std::span<
 template std::vector<std::vector<Hypothesis>> search(Decoder<double>&, std::span<const std::int64_t>,
                                                      const SearchOptions&);
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

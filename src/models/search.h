@@ -4,7 +4,7 @@
 
 #include "models/decoder.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 struct SearchOptions {
   int beam = 1;               // 1: greedy
@@ -24,4 +24,4 @@ template <class T>
 std::vector<std::vector<Hypothesis>> search(Decoder<T>& decoder, std::span<const std::int64_t> longest,
                                             const SearchOptions& options);
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -7,7 +7,7 @@
 #include "tensor/pack_cache.h"
 #include "tensor/token_ids.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 namespace {
 
 using layers::Graph;
@@ -310,4 +310,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

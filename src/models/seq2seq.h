@@ -9,7 +9,7 @@
 #include "models/config.h"
 #include "models/decoder.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // Encoder and decoder of recurrent cells, with or without attention (Luong's: s̃ = tanh(W_c[c; s])).
 class Seq2seq {
@@ -85,4 +85,4 @@ class Seq2seq {
   layers::Linear combine_, output_;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

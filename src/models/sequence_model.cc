@@ -1,6 +1,6 @@
 #include "models/sequence_model.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 SequenceModel::SequenceModel(const ModelConfig& config, const Sizes& sizes)
     : config_(config), sizes_(sizes), model_(build()) {}
@@ -19,4 +19,4 @@ bool SequenceModel::has_length_limit() const {
   return !seq2seq || seq2seq->has_length_limit();
 }
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -6,7 +6,7 @@
 #include "models/seq2seq.h"
 #include "models/transformer.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // Any model that turns one sequence into another.
 class SequenceModel {
@@ -41,4 +41,4 @@ class SequenceModel {
   std::variant<Seq2seq, Transformer> model_;
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 using layers::Graph;
 
@@ -129,4 +129,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -10,7 +10,7 @@
 #include "models/config.h"
 #include "models/decoder.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 // Encoder and decoder of attention alone (Vaswani and others 2017), over any mechanism.
 class Transformer {
@@ -70,4 +70,4 @@ class Transformer {
   layers::Linear output_;                          // where it is not tied
 };
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

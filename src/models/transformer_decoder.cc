@@ -3,7 +3,7 @@
 #include "models/transformer.h"
 #include "tensor/pack_cache.h"
 
-namespace rapt::models {
+namespace rapt::inline v1::models {
 
 using layers::Graph;
 
@@ -164,4 +164,4 @@ template std::unique_ptr<Decoder<float>> Transformer::decoder(const layers::Para
 template std::unique_ptr<Decoder<double>> Transformer::decoder(const layers::Parameters&, const double*,
                                                                const Batch&) const;
 
-}  // namespace rapt::models
+}  // namespace rapt::inline v1::models

@@ -19,7 +19,10 @@
 //   static double absent(int n, std::int64_t keys)    what p[n] is where the caller gives none
 //
 // The slope of weight(), and so the whole backward pass, is derived. N is any number type, as in mechanisms.
-namespace rapt {
+namespace rapt::inline v1 {
+
+// Named here first: a file that opens rapt::normalizers need not say the ABI's namespace.
+namespace normalizers {}
 
 enum class Threshold : std::uint8_t {
   none,           // τ = 0: every weight is a function of its own score
@@ -103,4 +106,4 @@ constexpr bool check_normalizer() {
 }
 
 }  // namespace detail
-}  // namespace rapt
+}  // namespace rapt::inline v1

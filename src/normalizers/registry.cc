@@ -4,7 +4,7 @@
 #include "attend/normalizer_definition.h"
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 std::span<const NormalizerInfo> all_normalizers() {
   static const auto infos = [] {
@@ -27,4 +27,4 @@ Normalizer normalizer(std::string_view name) {
   throw Error("normalizer: expected one of " + known + ", got '" + std::string(name) + "'");
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std::int64_t rows, std::int64_t cols) {
   if (rows < 0 || rows > cols || static_cast<std::int64_t>(costs.size()) != rows * cols)
@@ -64,4 +64,4 @@ std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std
   return result;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <vector>
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // Gives every row a column of its own so that the sum of the costs [rows, cols] is the least; rows ≤ cols.
 // Returns each row's column. Kuhn's method in the form with potentials, O(rows²·cols).
 std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std::int64_t rows, std::int64_t cols);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

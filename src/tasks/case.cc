@@ -8,7 +8,7 @@
 #include "rapt/error.h"
 #include "tasks/generated.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 using Words = std::vector<std::string_view>;
@@ -154,4 +154,4 @@ std::vector<std::string> split_case_source(std::string_view text) {
   return tokens;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -7,7 +7,7 @@
 
 #include "tasks/pairs.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct CaseOptions {
   std::uint64_t seed = 1;
@@ -26,4 +26,4 @@ TaskData case_data(const CaseOptions& options);
 // The tokens of a written source: the tag is one, the space after it none, then the characters. Throws without a tag.
 std::vector<std::string> split_case_source(std::string_view text);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -5,7 +5,7 @@
 #include "rapt/error.h"
 #include "tensor/files.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 using nlohmann::json;
 
@@ -54,4 +54,4 @@ void require_no_option_left(const std::map<std::string, std::string>& options, c
   throw Error("train: --" + name + ": " + owner + " has no such setting");
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

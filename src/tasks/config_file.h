@@ -9,7 +9,7 @@
 #include "tasks/field_text.h"
 
 // The parts that config.json of every kind of run is made of.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 inline constexpr int kConfigFormat = 1;
 
@@ -87,4 +87,4 @@ void read_run_sections(const std::string& file, nlohmann::json& whole, Config& c
   read_section(file + ": sizes", take_section(file, whole, "sizes", true), config.sizes);
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

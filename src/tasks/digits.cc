@@ -2,7 +2,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::size_t kSize = 8;
@@ -46,4 +46,4 @@ ImageData digits_data() { return parse_digits(digits_bytes()); }
 
 ImageTask digits_task() { return split_by_hash(digits_data(), 0.1, 0.2); }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -4,7 +4,7 @@
 
 #include "tasks/images.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // The 1,797 handwritten digits of data/digits.bin, 8×8, white = 16. data/README.md names source and licence.
 ImageData digits_data();
@@ -18,4 +18,4 @@ ImageData parse_digits(std::span<const unsigned char> bytes);
 // The file itself, which the build puts into the library.
 std::span<const unsigned char> digits_bytes();
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

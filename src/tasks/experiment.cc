@@ -9,7 +9,7 @@
 #include "tasks/sequence_experiment.h"
 #include "training/checkpoint.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 const Family& family_of(std::string_view task, const std::string& who) {
@@ -61,4 +61,4 @@ std::vector<float> best_weights(const std::filesystem::path& directory, const la
   return values;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

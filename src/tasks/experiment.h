@@ -12,7 +12,7 @@
 #include "training/options.h"
 
 // A training run, whatever it learns: settings, data and model behind one face. `rapt train` drives it.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 enum class Split : std::uint8_t { train, valid, test };
 
@@ -70,4 +70,4 @@ std::string task_of_run(const std::filesystem::path& directory);
 // The best weights of a run. Throws rapt::Error where it has none yet.
 std::vector<float> best_weights(const std::filesystem::path& directory, const layers::Parameters& parameters);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

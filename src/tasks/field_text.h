@@ -13,7 +13,7 @@
 #include "tasks/fields.h"
 
 // Visitors of fields.h: to JSON, from JSON, and from the text of options.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 template <class E>
 std::string known_names() {
@@ -151,4 +151,4 @@ class FieldSetter {
   std::map<std::string, std::string>& texts_;
 };
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

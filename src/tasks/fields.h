@@ -12,7 +12,7 @@
 
 // Every setting of a run, once: its name, its range and what it is for. The command line and config.json are made from
 // these lists. A visitor is called with (name, value, about) or, for numbers, (name, value, low, high, about).
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 template <class E>
 struct Names;
@@ -130,4 +130,4 @@ void fields(V& v, Options& o) {
   v("data_seed", o.seed, 0, 9e15, "fixes the strings");
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -7,7 +7,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 void check(const Amount& amount) {
   constexpr std::int64_t kMostExamples = 100'000'000;
@@ -36,4 +36,4 @@ TaskData cut(std::vector<Example> examples, const Amount& amount, Random& random
   return data;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

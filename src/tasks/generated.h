@@ -6,7 +6,7 @@
 #include "tasks/pairs.h"
 #include "tensor/random.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // How much a generated task is asked for. Errors call it `task`.
 struct Amount {
@@ -26,4 +26,4 @@ void check(const Amount& amount);
 // Shuffles before it cuts: short texts run out while they are made, and no part should lack them.
 TaskData cut(std::vector<Example> examples, const Amount& amount, Random& random);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

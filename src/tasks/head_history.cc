@@ -12,7 +12,7 @@
 #include "tensor/files.h"
 #include "tensor/random.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 using nlohmann::json;
@@ -152,4 +152,4 @@ GridFit fit_to_grid(const HeadPlaces& places, std::int64_t layer) {
   return fit;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

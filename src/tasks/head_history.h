@@ -7,7 +7,7 @@
 #include "tasks/head_places.h"
 
 // What the heads' centres of a run did, epoch by epoch.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct HeadHistory {
   std::int64_t first_epoch = 1;  // 0: the fresh parameters, before any training
@@ -34,4 +34,4 @@ struct GridFit {
 };
 GridFit fit_to_grid(const HeadPlaces& places, std::int64_t layer);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

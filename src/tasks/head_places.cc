@@ -8,7 +8,7 @@
 #include "layers/attention_log.h"
 #include "rapt/error.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 using Square = std::array<double, 4>;  // [2, 2]
@@ -167,4 +167,4 @@ nlohmann::json to_json(const HeadPlaces& p) {
   return {{"centers", std::move(centers)}, {"covariances", std::move(covariances)}};
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -9,7 +9,7 @@
 #include "models/image_classifier.h"
 
 // Where the heads of an image model look, seen from the query: rows down and columns right, in steps of the grid.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct HeadPlaces {
   std::int64_t layers = 0;
@@ -33,4 +33,4 @@ HeadPlaces places_of_attention(const models::ImageClassifier& model, const float
 // {"centers": …, "covariances": …}
 nlohmann::json to_json(const HeadPlaces& places);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -5,7 +5,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 struct Trained {
@@ -120,4 +120,4 @@ std::vector<ImageComparisonRow> compare_image_models(const ImageComparison& c, c
   return rows;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -9,7 +9,7 @@
 #include "training/trainer.h"
 
 // The same images learned by every kind of image model: five encodings of attention, and convolutions.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct ImageContender {
   std::string name;
@@ -54,4 +54,4 @@ std::vector<ImageComparisonRow> compare_image_models(const ImageComparison& comp
                                                      const ImageComparisonProgress& progress,
                                                      const std::function<bool()>& stop = {});
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -6,7 +6,7 @@
 #include "tasks/image_fields.h"
 #include "tasks/image_objective.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::array<TaskInfo, 5> kTasks{{
@@ -90,4 +90,4 @@ std::optional<training::Scores> ImageExperiment::score(Split split, const float*
 
 Family image_family() { return {kTasks, start, open}; }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -4,7 +4,7 @@
 #include "tasks/experiment.h"
 #include "tasks/image_run.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // A run on images behind the face that all runs have.
 class ImageExperiment : public Experiment {
@@ -36,4 +36,4 @@ class ImageExperiment : public Experiment {
 // digits, shapes, cifar10, cifar100, mnist: a class for each image.
 Family image_family();
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

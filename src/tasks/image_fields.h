@@ -6,7 +6,7 @@
 #include "tasks/shapes.h"
 
 // The settings of runs on images; see fields.h.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 template <>
 struct Names<models::ImageModelKind> {
@@ -62,4 +62,4 @@ void fields(V& v, ShapesOptions& o) {
   v("data_seed", o.seed, 0, 9e15, "fixes the images");
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 #include "tensor/files.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::uint64_t kFileLimit = std::uint64_t{1} << 32;
@@ -194,4 +194,4 @@ ImageTask mnist_task(const std::filesystem::path& directory, double valid_fracti
   return task_of(train, std::move(test), valid_fraction);
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -7,7 +7,7 @@
 
 // The files of well-known image sets, as they are published but unpacked: no gzip. Everything is checked, errors name
 // the file and the byte, and nothing larger than the file is allocated.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // Records of a label and 3×32×32 bytes (red, green, blue planes). CIFAR-100 has two labels: coarse, then fine.
 ImageData read_cifar10(const std::filesystem::path& path);
@@ -29,4 +29,4 @@ ImageTask cifar10_task(const std::filesystem::path& directory, double valid_frac
 ImageTask cifar100_task(const std::filesystem::path& directory, CifarLabels labels, double valid_fraction = 0.1);
 ImageTask mnist_task(const std::filesystem::path& directory, double valid_fraction = 0.1);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -10,7 +10,7 @@
 #include "tasks/head_places.h"
 #include "tensor/random.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::int64_t kTogether = 32;  // images of one forward pass
@@ -106,4 +106,4 @@ nlohmann::json ImageObjective::record(const float* values) const {
   return to_json(places_of_attention(model_, values, images.data(), count));
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

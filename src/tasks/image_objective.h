@@ -8,7 +8,7 @@
 #include "training/objective.h"
 #include "training/options.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // Accuracy and loss on all images of a set; bits do not depend on the number of threads.
 training::Scores classification_scores(const models::ImageClassifier& model, const float* values, const ImageData& data,
@@ -46,4 +46,4 @@ class ImageObjective : public training::Objective {
   std::vector<Part> parts_;
 };
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -10,7 +10,7 @@
 #include "tasks/pairs.h"
 #include "tensor/files.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 template <>
 struct Names<ImageSource> {
@@ -172,4 +172,4 @@ ImageRunConfig read_image_config(const std::filesystem::path& directory) {
   return config;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

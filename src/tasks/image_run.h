@@ -11,7 +11,7 @@
 #include "training/options.h"
 
 // A run on images: what is learned from which data by which model, in one directory.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 enum class ImageSource { digits, shapes, cifar10, cifar100, mnist };
 
@@ -49,4 +49,4 @@ ImageTask load_images(ImageDataConfig& data);
 void write_config(const std::filesystem::path& directory, const ImageRunConfig& config);
 ImageRunConfig read_image_config(const std::filesystem::path& directory);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

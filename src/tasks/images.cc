@@ -7,7 +7,7 @@
 #include "tasks/pairs.h"
 #include "tensor/random.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::int64_t kLargestMargin = 1 << 20;
@@ -144,4 +144,4 @@ template void augmented_image<float>(const ImageData&, std::int64_t, const Chann
 template void augmented_image<double>(const ImageData&, std::int64_t, const ChannelStatistics&, const Augmentation&,
                                       std::uint64_t, std::int64_t, double*);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -6,7 +6,7 @@
 
 #include "tensor/array.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // Images of one size with a class each.
 struct ImageData {
@@ -60,4 +60,4 @@ template <class T>
 void augmented_image(const ImageData& data, std::int64_t n, const ChannelStatistics& statistics,
                      const Augmentation& augmentation, std::uint64_t seed, std::int64_t epoch, T* out);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

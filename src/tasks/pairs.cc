@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 #include "tensor/files.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::uint64_t kFileLimit = std::uint64_t{1} << 32;
@@ -131,4 +131,4 @@ std::vector<References> group_by_source(std::span<const Example> examples) {
   return groups;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -9,7 +9,7 @@
 
 #include "tasks/units.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct Example {
   std::vector<std::string> source;
@@ -53,4 +53,4 @@ TaskData split_by_hash(std::span<const Example> examples, double valid_fraction,
 // In the order in which the sources appear first; a target that appears twice counts once.
 std::vector<References> group_by_source(std::span<const Example> examples);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

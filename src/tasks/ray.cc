@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 bool hit_ground(const Solid& solid, const Ray& ray, double limit, Hit& hit) {
@@ -90,4 +90,4 @@ bool intersect(const Solid& solid, const Ray& ray, double limit, Hit& hit) {
   return false;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

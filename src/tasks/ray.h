@@ -5,7 +5,7 @@
 #include <cstdint>
 
 // Rays against simple solids, exactly: what the scenes are made of.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct Vec3 {
   double x = 0, y = 0, z = 0;
@@ -53,4 +53,4 @@ struct Hit {
 // Where the ray enters the solid, if that is before `limit`. A ray that starts within a solid does not hit it.
 bool intersect(const Solid& solid, const Ray& ray, double limit, Hit& hit);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

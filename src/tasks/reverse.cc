@@ -8,7 +8,7 @@
 #include "rapt/error.h"
 #include "tasks/generated.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 // A length and how many of its strings are not taken yet.
@@ -57,4 +57,4 @@ TaskData reverse_data(const ReverseOptions& options) {
   return cut(std::move(examples), amount, random);
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -4,7 +4,7 @@
 
 #include "tasks/pairs.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct ReverseOptions {
   std::uint64_t seed = 1;
@@ -19,4 +19,4 @@ struct ReverseOptions {
 // strings left. Throws where there are fewer strings than asked for.
 TaskData reverse_data(const ReverseOptions& options);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

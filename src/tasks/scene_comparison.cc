@@ -12,7 +12,7 @@
 #include "tensor/files.h"
 #include "training/trainer.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 // One network to train.
@@ -200,4 +200,4 @@ std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, c
   return rows;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -9,7 +9,7 @@
 
 // Does sharing help? Networks for one task each, one for all tasks without sharing, and with shared attention, trained on
 // the same scenes for the same steps.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct SceneComparison {
   SceneRunConfig run = scene_defaults();        // settings of all; the seed is the first one
@@ -48,4 +48,4 @@ std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, c
 // Whether a higher number of this score is better.
 bool higher_is_better(const std::string& score);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -6,7 +6,7 @@
 #include "tasks/scene_fields.h"
 #include "tasks/scene_run.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::array<TaskInfo, 1> kTasks{{
@@ -81,4 +81,4 @@ std::unique_ptr<Experiment> open(const std::filesystem::path& directory,
 
 Family scene_family() { return {kTasks, start, open}; }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -2,9 +2,9 @@
 
 #include "tasks/experiment.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // Several tasks on every pixel of ray-cast scenes.
 Family scene_family();
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

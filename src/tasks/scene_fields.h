@@ -4,7 +4,7 @@
 #include "tasks/scene_run.h"
 
 // The settings of runs on scenes, as fields.h lists those of all others.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 template <>
 struct Names<models::Sharing> {
@@ -37,4 +37,4 @@ void fields(V& v, SceneDataConfig& d) {
   v("data_seed", d.seed, 0, 9e15, "fixes the scenes");
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

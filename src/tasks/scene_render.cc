@@ -4,7 +4,7 @@
 #include "rapt/error.h"
 #include "tasks/scenes.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 struct Surface {
@@ -187,4 +187,4 @@ void render(const Scene& scene, std::int64_t size, int samples, const ScenePixel
   if (out.edges != nullptr) write_edges(surfaces, size, out.edges);
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

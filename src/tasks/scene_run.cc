@@ -10,7 +10,7 @@
 #include "tasks/scenes.h"
 #include "tensor/files.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 using nlohmann::json;
@@ -115,4 +115,4 @@ models::MultitaskNetwork make_network(const SceneRunConfig& config) {
   return {config.model, config.data.size, static_cast<std::int64_t>(kSceneClasses.size())};
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

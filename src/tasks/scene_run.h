@@ -12,7 +12,7 @@
 #include "training/options.h"
 
 // A run on ray-cast scenes: what is learned about every pixel, by which network.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct SceneDataConfig {
   std::int64_t size = 32;
@@ -41,4 +41,4 @@ training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, in
 
 models::MultitaskNetwork make_network(const SceneRunConfig& config);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

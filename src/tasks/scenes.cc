@@ -9,7 +9,7 @@
 #include "rapt/threads.h"
 #include "tensor/random.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
@@ -212,4 +212,4 @@ SceneData render_scenes(const SceneOptions& options, int part, std::int64_t firs
   return data;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

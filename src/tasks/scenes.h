@@ -8,7 +8,7 @@
 #include "tensor/array.h"
 
 // Ray-cast scenes by seed, with exact truth at every pixel for several tasks.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 enum class SceneClass : std::uint8_t { sky, ground, wall, sphere, box, cylinder };
 inline constexpr std::array<std::string_view, 6> kSceneClasses{"sky", "ground", "wall", "sphere", "box", "cylinder"};
@@ -101,4 +101,4 @@ struct SceneData {
 
 SceneData render_scenes(const SceneOptions& options, int part, std::int64_t first, std::int64_t count);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

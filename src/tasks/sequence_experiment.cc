@@ -6,7 +6,7 @@
 #include "tasks/sequence_run.h"
 #include "training/sequence_objective.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr std::array<TaskInfo, 3> kTasks{{
@@ -89,4 +89,4 @@ std::unique_ptr<Experiment> open(const std::filesystem::path& directory,
 
 Family sequence_family() { return {kTasks, start, open}; }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -2,9 +2,9 @@
 
 #include "tasks/experiment.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // reverse, case and anybody's pairs: sequences from sequences.
 Family sequence_family();
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -7,7 +7,7 @@
 #include "tasks/field_text.h"
 #include "tensor/files.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 // Room beyond the longest training sequence, for tables of positions.
@@ -118,4 +118,4 @@ std::vector<training::Question> questions(const SequenceRunConfig& config, std::
   return result;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -15,7 +15,7 @@
 #include "training/options.h"
 
 // A run on sequences: what is learned from which data by which model, in one directory.
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 enum class Source { reverse, cases, pairs };
 
@@ -71,4 +71,4 @@ std::vector<training::EncodedExample> encode(const SequenceRunConfig& config, st
 // Each source once, with all its targets.
 std::vector<training::Question> questions(const SequenceRunConfig& config, std::span<const Example> examples);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

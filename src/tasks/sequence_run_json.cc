@@ -5,7 +5,7 @@
 #include "tasks/sequence_run.h"
 #include "tensor/files.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 template <>
 struct Names<Source> {
@@ -101,4 +101,4 @@ SequenceRunConfig read_config(const std::filesystem::path& directory) {
   return config;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -10,7 +10,7 @@
 #include "rapt/threads.h"
 #include "tensor/random.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 constexpr int kSide = 32;
@@ -274,4 +274,4 @@ ImageTask shapes_task(const ShapesOptions& options) {
           make_part(options, 2, options.test)};
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -2,7 +2,7 @@
 
 #include "tasks/images.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 struct ShapesOptions {
   std::uint64_t seed = 1;
@@ -19,4 +19,4 @@ ImageTask shapes_task(const ShapesOptions& options);
 // One image, [32, 32, 3]; its number decides its class, n mod 10.
 void draw_shapes_image(std::uint64_t seed, int part, std::int64_t n, std::uint8_t* out);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

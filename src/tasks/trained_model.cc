@@ -4,7 +4,7 @@
 #include "rapt/threads.h"
 #include "tasks/sequence_run.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 struct TrainedModel::Parts {
   tasks::SequenceRun run;
@@ -67,4 +67,4 @@ AttentionMap TrainedModel::attention(std::string_view source, const Answer& answ
   return map;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 namespace {
 
 // The bytes of the code point at `at`, or 0 where it is none: too long a form, a surrogate, above U+10FFFF, cut off.
@@ -70,4 +70,4 @@ std::string join(std::span<const std::string> tokens, Units units) {
   return text;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

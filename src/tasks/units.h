@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 // What one token of a text is: a Unicode code point, or a word between ASCII white space.
 enum class Units { characters, words };
@@ -20,4 +20,4 @@ std::vector<std::string> split(std::string_view text, Units units);
 // Characters one after the other, words with a space between.
 std::string join(std::span<const std::string> tokens, Units units);
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -7,7 +7,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 Vocabulary::Vocabulary(std::vector<std::string> symbols) : symbols_(std::move(symbols)) {
   if (symbols_.size() > static_cast<std::size_t>(std::numeric_limits<int>::max() - kFirstSymbol))
@@ -71,4 +71,4 @@ std::vector<std::string> Vocabulary::decode(std::span<const int> ids) const {
   return tokens;
 }
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -12,7 +12,7 @@
 #include "tasks/pairs.h"
 #include "tensor/token_ids.h"
 
-namespace rapt::tasks {
+namespace rapt::inline v1::tasks {
 
 using rapt::kBegin;
 using rapt::kEnd;
@@ -59,4 +59,4 @@ class Vocabulary {
   std::unordered_map<std::string, int, Hash, std::equal_to<>> ids_;
 };
 
-}  // namespace rapt::tasks
+}  // namespace rapt::inline v1::tasks

@@ -9,7 +9,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
@@ -222,4 +222,4 @@ ConstView Array::view() const {
   return {data_.get(), view_dtype(), shape, contiguous_strides(shape)};
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -11,7 +11,7 @@
 #include "rapt/dtype.h"
 #include "rapt/view.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // What files may hold. A boolean is one byte, 0 or 1.
 enum class ElementType : std::uint8_t { boolean, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 };
@@ -123,4 +123,4 @@ Array Array::of(std::vector<std::int64_t> shape, std::span<const T> values) {
   return array;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

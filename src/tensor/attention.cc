@@ -5,7 +5,7 @@
 #include "rapt/error.h"
 #include "tensor/simd/table.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 template <class T>
@@ -133,4 +133,4 @@ template std::vector<Tensor<double>> shared_attention(Tape<double>&, const Atten
 template Tensor<float> attention(Tape<float>&, const AttentionCall<float>&);
 template Tensor<double> attention(Tape<double>&, const AttentionCall<double>&);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

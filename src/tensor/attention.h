@@ -6,7 +6,7 @@
 #include "rapt/attend.h"
 #include "tensor/tape.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 template <class T>
 struct NamedTensor {
@@ -43,4 +43,4 @@ std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& c
 template <class T>
 Tensor<T> attention(Tape<T>& tape, const AttentionCall<T>& call);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

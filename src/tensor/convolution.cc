@@ -8,7 +8,7 @@
 #include "tensor/simd/table.h"
 #include "tensor/matmul.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::int64_t kPieceNumbers = 1 << 15;  // laid out at a time: they stay in a near cache
@@ -149,4 +149,4 @@ template Tensor<float> convolution(Tape<float>&, const Tensor<float>&, const Ten
 template Tensor<double> convolution(Tape<double>&, const Tensor<double>&, const Tensor<double>&, const Tensor<double>&,
                                     const ConvolutionSteps&);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

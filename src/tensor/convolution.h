@@ -2,7 +2,7 @@
 
 #include "tensor/tape.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // How a kernel steps over an image, the same in both directions.
 struct ConvolutionSteps {
@@ -23,4 +23,4 @@ template <class T>
 Tensor<T> convolution(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& kernel, const Tensor<T>& bias,
                       const ConvolutionSteps& steps);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

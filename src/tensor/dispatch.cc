@@ -3,7 +3,7 @@
 #include "rapt/threads.h"
 #include "tensor/simd/table.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 #define RAPT_DECLARE(name)                                     \
   namespace name {                                             \
@@ -30,4 +30,4 @@ const TensorKernels<T>& tensor_kernels() {
 template const TensorKernels<float>& tensor_kernels();
 template const TensorKernels<double>& tensor_kernels();
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

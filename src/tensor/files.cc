@@ -11,7 +11,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace fs = std::filesystem;
 
 namespace {
@@ -145,4 +145,4 @@ void write_file(const fs::path& path, std::string_view bytes) {
   files.commit();
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

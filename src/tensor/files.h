@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Larger files than this are not text that a person wrote.
 inline constexpr std::uint64_t kTextLimit = std::uint64_t{1} << 28;
@@ -51,4 +51,4 @@ class StagedFiles {
 // One file, written under a temporary name and renamed: readers see the old one or the new one, never a half.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 #include "rapt/error.h"
 #include "tensor/simd/table.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // Row n of y is row from[n] of x; every row of x is used once. Rows are `width` numbers.
@@ -146,4 +146,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -3,7 +3,7 @@
 #include "tensor/tape.h"
 
 // Operations on tokens that stand on a grid: [rows·columns, batch, width], row after row.
-namespace rapt {
+namespace rapt::inline v1 {
 
 struct Grid {
   std::int64_t rows = 0;
@@ -34,4 +34,4 @@ Tensor<T> from_windows(Tape<T>& tape, const Tensor<T>& x, const Grid& grid, std:
 template <class T>
 Tensor<T> grid_bias(Tape<T>& tape, const Tensor<T>& table, const Grid& grid);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 template <class T>
@@ -124,4 +124,4 @@ template Tensor<float> group_norm(Tape<float>&, const Tensor<float>&, const Tens
 template Tensor<double> group_norm(Tape<double>&, const Tensor<double>&, const Tensor<double>&, const Tensor<double>&,
                                    std::int64_t, double);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // Keeps the length of a vector from being zero.
@@ -92,4 +92,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

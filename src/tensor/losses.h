@@ -6,7 +6,7 @@
 
 // Losses of pictures, one row for each pixel. As with cross_entropy, backward() starts from them: the gradient of the
 // loss times `weight` is added at once.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Σ |x − target|. A target that is not a number does not count; `near`: so close is correct.
 template <class T>
@@ -26,4 +26,4 @@ template <class T>
 LossSums binary_cross_entropy(Tape<T>& tape, const Tensor<T>& x, std::span<const std::uint8_t> targets,
                               const BinaryWeights& weights, T weight);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -7,7 +7,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // One buffer for each thread, which grows and stays.
@@ -93,4 +93,4 @@ template void multiply(const Factor<double>&, const Factor<double>&, double*, st
 template class Packed<float>;
 template class Packed<double>;
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -3,7 +3,7 @@
 #include "tensor/simd/table.h"
 #include "tensor/tensor.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // A matrix as it is multiplied: any strides.
 template <class T>
@@ -44,4 +44,4 @@ class Packed {
   T* memory_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

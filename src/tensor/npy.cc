@@ -12,7 +12,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
@@ -380,4 +380,4 @@ void write_npy(const std::filesystem::path& path, const Array& array) {
   files.commit();
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -7,7 +7,7 @@
 #include "tensor/array.h"
 #include "tensor/files.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Reads a .npy file of format 1.0, 2.0 or 3.0: bool, i1…i8, u1…u8, f2, f4, f8 of either byte order, rows or columns
 // first. Throws rapt::Error, naming the file, for anything else; nothing larger than the file is ever allocated.
@@ -25,4 +25,4 @@ void stage_npy(StagedFiles& files, const std::filesystem::path& path, const Arra
 // What write_npy stores for a type: "<f4" and so on.
 const char* npy_descr(ElementType type);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

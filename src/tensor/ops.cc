@@ -8,7 +8,7 @@
 #include "rapt/error.h"
 #include "tensor/pack_cache.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 template <class T>
@@ -358,4 +358,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

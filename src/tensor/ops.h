@@ -6,7 +6,7 @@
 #include "tensor/tape.h"
 
 // Operations on tensors. Each puts its way back on the tape; gradients are added to what is there.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // y = x·W (+ b): x [.., in], W [in, out], b [out].
 template <class T>
@@ -62,4 +62,4 @@ template <class T>
 LossSums cross_entropy(Tape<T>& tape, const Tensor<T>& logits, std::span<const int> targets, int ignored, T smoothing,
                        T weight);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 #include "tensor/matmul.h"
 #include "tensor/tape.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Right factors that a decoder multiplies by at every step, packed at the first. They must not change meanwhile.
 template <class T>
@@ -30,4 +30,4 @@ class PackCache {
   Arena64 memory_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 #include "rapt/error.h"
 #include "tensor/simd/table.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 template <class T>
 Tensor<T> mean_pool(Tape<T>& tape, const Tensor<T>& x, int dim) {
@@ -34,4 +34,4 @@ Tensor<T> mean_pool(Tape<T>& tape, const Tensor<T>& x, int dim) {
 template Tensor<float> mean_pool(Tape<float>&, const Tensor<float>&, int);
 template Tensor<double> mean_pool(Tape<double>&, const Tensor<double>&, int);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

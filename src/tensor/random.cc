@@ -5,7 +5,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // 2⁶⁴ over the golden ratio: counting in steps of it moves all bits.
@@ -78,4 +78,4 @@ std::uint64_t Random::below(std::uint64_t n) {
   return number % n;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

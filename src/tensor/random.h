@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Random numbers by counting: number n is a fixed function of the ids and n, the same bits on every platform. Streams
 // of different ids (say seed, epoch, purpose) are independent; set_position goes on from any place.
@@ -51,4 +51,4 @@ class Random {
   std::uint64_t position_ = 0;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

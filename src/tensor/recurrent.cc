@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 #include "tensor/pack_cache.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // Everything of one run over a sequence that the way back reads.
@@ -313,4 +313,4 @@ RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

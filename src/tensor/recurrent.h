@@ -5,7 +5,7 @@
 
 #include "tensor/tape.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 enum class Cell : std::uint8_t { rnn, gru, lstm };
 
@@ -47,4 +47,4 @@ RecurrentResult<T> recurrent_of_symbols(Tape<T>& tape, Cell cell, const Tensor<T
                                         std::int64_t batch, const CellWeights<T>& weights, const CellState<T>& initial,
                                         std::span<const std::int64_t> lengths, Direction direction);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

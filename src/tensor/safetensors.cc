@@ -11,7 +11,7 @@
 #include "rapt/error.h"
 #include "tensor/safetensors_header.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 using safetensors::Entry;
@@ -183,4 +183,4 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedB
   files.commit();
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

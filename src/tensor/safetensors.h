@@ -12,7 +12,7 @@
 #include "tensor/array.h"
 #include "tensor/files.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 struct NamedArray {
   std::string name;
@@ -52,4 +52,4 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedB
 void stage_safetensors(StagedFiles& files, const std::filesystem::path& path, std::span<const NamedBytes> arrays,
                        const Metadata& metadata = {});
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

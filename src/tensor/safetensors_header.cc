@@ -9,7 +9,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::safetensors {
+namespace rapt::inline v1::safetensors {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -209,4 +209,4 @@ std::string header_text(std::span<const Entry> entries, const Metadata& metadata
   return text;
 }
 
-}  // namespace rapt::safetensors
+}  // namespace rapt::inline v1::safetensors

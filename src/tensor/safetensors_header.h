@@ -9,7 +9,7 @@
 #include "tensor/safetensors.h"
 
 // The JSON at the start of a safetensors file.
-namespace rapt::safetensors {
+namespace rapt::inline v1::safetensors {
 
 // Bytes count from the end of the header.
 struct Entry {
@@ -34,4 +34,4 @@ std::string header_text(std::span<const Entry> entries, const Metadata& metadata
 // For messages: printable and not long.
 std::string shown(std::string_view text);
 
-}  // namespace rapt::safetensors
+}  // namespace rapt::inline v1::safetensors

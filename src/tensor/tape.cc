@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::size_t kFirstChunk = std::size_t{1} << 18;
@@ -89,4 +89,4 @@ void Tape<T>::reset() {
 template class Tape<float>;
 template class Tape<double>;
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

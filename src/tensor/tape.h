@@ -12,7 +12,7 @@
 
 #include "tensor/tensor.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Memory that is handed out piece by piece and taken back all at once. After the first rounds it grows no more.
 class Arena64 {
@@ -118,4 +118,4 @@ class Tape {
   std::vector<Step> steps_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -2,7 +2,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 template <class T>
 std::string to_string(const Tensor<T>& tensor) {
@@ -120,4 +120,4 @@ template Matrix<double> as_matrix(const Tensor<double>&);
 template std::string to_string(const Tensor<float>&);
 template std::string to_string(const Tensor<double>&);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -7,7 +7,7 @@
 
 #include "rapt/view.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Numbers of a computation and the place of their gradient: up to four dimensions over memory that a Tape owns.
 // Views share both. A gradient of null means that none is wanted.
@@ -63,4 +63,4 @@ Matrix<T> as_matrix(const Tensor<T>& tensor);
 template <class T>
 std::string to_string(const Tensor<T>& tensor);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -11,7 +11,7 @@
 #include "tensor/random.h"
 #include "tensor/token_ids.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 namespace {
 
 // Fills a batch with `size` examples; example(p) gives the index and the example at position p.
@@ -136,4 +136,4 @@ void make_batch(std::span<const EncodedExample> examples, Batch& batch) {
       examples.size(), [&](std::size_t p) { return std::pair(static_cast<std::int64_t>(p), &examples[p]); }, batch);
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

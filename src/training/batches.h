@@ -7,7 +7,7 @@
 
 #include "models/batch.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 struct EncodedExample {
   std::vector<int> source;
@@ -57,4 +57,4 @@ class Batches {
 // The examples in the order given, for evaluation. Sources may not be empty.
 void make_batch(std::span<const EncodedExample> examples, Batch& batch);
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

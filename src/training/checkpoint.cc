@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 #include "tensor/safetensors.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 namespace {
 
 using nlohmann::json;
@@ -117,4 +117,4 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
   refuse_others(path, file, taken);
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

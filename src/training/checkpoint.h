@@ -6,7 +6,7 @@
 
 #include "layers/parameters.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 // How far a run has come. A run that goes on from here takes the same steps as one that was never stopped.
 struct Progress {
@@ -40,4 +40,4 @@ struct State {
 void save_state(const std::filesystem::path& path, const layers::Parameters& parameters, const State& state);
 void load_state(const std::filesystem::path& path, const layers::Parameters& parameters, State& state);
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 #include "tensor/token_ids.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 namespace {
 
 constexpr std::size_t kAtOnce = 64;
@@ -107,4 +107,4 @@ Validation validate(const SequenceModel& model, const float* values, std::span<c
   return result;
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

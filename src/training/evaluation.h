@@ -7,7 +7,7 @@
 #include "training/batches.h"
 #include "training/metrics.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 using models::Hypothesis;
 using models::SearchOptions;
@@ -37,4 +37,4 @@ struct Validation {
 Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
                     const SearchOptions& options, int threads);
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

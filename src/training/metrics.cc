@@ -8,7 +8,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 namespace {
 
 double ratio(std::int64_t part, std::int64_t whole) {
@@ -78,4 +78,4 @@ double SequenceScores::sequence_error() const { return ratio(sequences_ - exact_
 double SequenceScores::symbol_error_rate() const { return ratio(edits_, reference_symbols_); }
 double SequenceScores::token_accuracy() const { return ratio(correct_tokens_, tokens_); }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

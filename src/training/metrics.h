@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 // The fewest insertions, deletions and replacements that turn one into the other.
 std::int64_t edit_distance(std::span<const int> a, std::span<const int> b);
@@ -42,4 +42,4 @@ class SequenceScores {
   std::int64_t tokens_ = 0;
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -9,7 +9,7 @@
 #include "rapt/error.h"
 #include "tensor/random.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 namespace {
 
 using models::MultitaskNetwork;
@@ -226,4 +226,4 @@ std::optional<Scores> MultitaskObjective::validate(const float* values, int thre
   return score(network_, values, valid_, edges_, threads);
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -8,7 +8,7 @@
 #include "training/objective.h"
 #include "training/pixel_scores.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 // Pictures with the truth of every task at every pixel, [count, size, size, …] each. The depth of a pixel without one is
 // not a number, its normal is zero.
@@ -61,4 +61,4 @@ class MultitaskObjective : public Objective {
   std::vector<PixelExamples> parts_;  // laid out [size², batch, …], as the network takes them
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

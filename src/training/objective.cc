@@ -4,7 +4,7 @@
 
 #include "rapt/error.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 double Scores::get(std::string_view name) const {
   for (const Score& score : list)
@@ -14,4 +14,4 @@ double Scores::get(std::string_view name) const {
 
 nlohmann::json Objective::record(const float*) const { return nullptr; }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -10,7 +10,7 @@
 
 #include "layers/graph.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 // One number of a validation.
 struct Score {
@@ -56,4 +56,4 @@ class Objective {
   virtual nlohmann::json record(const float* values) const;
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -8,7 +8,7 @@
 #include "backends/cpu/parallel.h"
 #include "tensor/simd/table.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;
@@ -99,4 +99,4 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
   return norm;
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

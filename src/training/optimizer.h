@@ -4,7 +4,7 @@
 
 #include "training/options.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 // The rate of a step, counted from 1. `total` steps make up the whole run.
 double rate_at(const TrainOptions& options, std::int64_t step, std::int64_t total);
@@ -32,4 +32,4 @@ class Update {
   std::vector<double> norms_;
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 enum class Optimizer : std::uint8_t { adam, adamw, sgd };
 enum class Schedule : std::uint8_t { constant, inverse_sqrt, cosine };
@@ -29,4 +29,4 @@ struct TrainOptions {
   std::uint64_t seed = 1;
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 void PixelScores::add_depth(double predicted, double truth) {
   depth_.sum += (predicted - truth) * (predicted - truth);
@@ -101,4 +101,4 @@ Scores PixelScores::named(std::span<const models::PixelTask> tasks) const {
   return scores;
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

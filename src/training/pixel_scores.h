@@ -8,7 +8,7 @@
 #include "models/pixel_tasks.h"
 #include "training/objective.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 // Adds up how well predictions of pixels match. Sky, which has no depth and no normal, does not count for these two.
 class PixelScores {
@@ -53,4 +53,4 @@ class PixelScores {
   std::array<std::int64_t, kThresholds> edges_{}, others_{};  // by probability
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

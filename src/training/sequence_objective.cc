@@ -2,7 +2,7 @@
 
 #include "tensor/token_ids.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 Scores named(const Validation& v) {
   Scores scores;
@@ -41,4 +41,4 @@ std::optional<Scores> SequenceObjective::validate(const float* values, int threa
   return named(training::validate(model_, values, valid_, {}, threads));
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

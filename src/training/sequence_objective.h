@@ -8,7 +8,7 @@
 #include "training/objective.h"
 #include "training/options.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 // The scores by name, the exact match as the goal.
 Scores named(const Validation& validation);
@@ -34,4 +34,4 @@ class SequenceObjective : public Objective {
   std::vector<Batch> parts_;
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -11,7 +11,7 @@
 #include "tensor/files.h"
 #include "tensor/random.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -209,4 +209,4 @@ Trainer::End Trainer::run(const Observer& observer) {
   return End::finished;
 }
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -9,7 +9,7 @@
 #include "training/objective.h"
 #include "training/optimizer.h"
 
-namespace rapt::training {
+namespace rapt::inline v1::training {
 
 struct StepReport {
   std::int64_t epoch = 0;  // from 1
@@ -85,4 +85,4 @@ class Trainer {
   std::vector<std::string> metrics_;
 };
 
-}  // namespace rapt::training
+}  // namespace rapt::inline v1::training

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "c/c_structs.h"
+#include "rapt/normalizer.h"
 #include "support/checks.h"
 
 namespace {
@@ -283,6 +284,27 @@ TEST(CApiInfo, MechanismsAreFoundByName) {
   EXPECT_NE(std::string(rapt_last_error()).find("name: got NULL"), std::string::npos) << rapt_last_error();
   EXPECT_EQ(rapt_mechanism_find("dot", nullptr), RAPT_BAD_INPUT);
   EXPECT_NE(std::string(rapt_last_error()).find("mechanism: got NULL"), std::string::npos) << rapt_last_error();
+}
+
+TEST(CApiInfo, WhatNormalizersTake) {
+  const auto all = rapt::all_normalizers();
+  ASSERT_EQ(rapt_normalizer_count(), all.size());
+  for (std::size_t m = 0; m < all.size(); ++m) {
+    SCOPED_TRACE(all[m].name);
+    EXPECT_EQ(rapt_normalizer_name(m), std::string(all[m].name));
+    EXPECT_EQ(rapt_normalizer_formula(m), std::string(all[m].formula));
+    ASSERT_EQ(rapt_normalizer_parameter_count(m), all[m].parameters.size());
+    for (std::size_t n = 0; n < all[m].parameters.size(); ++n)
+      EXPECT_EQ(rapt_normalizer_parameter(m, n)->name, std::string(all[m].parameters[n].name));
+    EXPECT_EQ(rapt_normalizer_parameter(m, all[m].parameters.size()), nullptr);
+  }
+  ASSERT_EQ(rapt_normalizer_parameter_count(RAPT_SOFTMAX), 1u);
+  EXPECT_STREQ(rapt_normalizer_parameter(RAPT_SOFTMAX, 0)->name, "sink");
+  EXPECT_EQ(rapt_normalizer_parameter(RAPT_SOFTMAX, 0)->required, 0);
+  EXPECT_EQ(rapt_normalizer_name(all.size()), nullptr);
+  EXPECT_EQ(rapt_normalizer_formula(all.size()), nullptr);
+  EXPECT_EQ(rapt_normalizer_parameter_count(all.size()), 0u);
+  EXPECT_EQ(rapt_normalizer_parameter(all.size(), 0), nullptr);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ function finish_block() {
     if (++mechanisms == 1) printf "#include \"rapt/tile_program.h\"\n" > name
     # Instantiated, or nothing of a template would be checked.
     printf "namespace rapt::mechanisms {\n#line %d \"%s.md\"\n%s}\n", first, stem, text > name
-    printf "template rapt::MechanismInfo rapt::make_mechanism<rapt::mechanisms::%s>(std::string_view);\n", words[2] > name
+    printf "template rapt::MechanismDefinition rapt::make_definition<rapt::mechanisms::%s>(std::string_view);\n", words[2] > name
   } else {
     body[++statements] = sprintf("#line %d \"%s.md\"\n", first, stem) text
   }

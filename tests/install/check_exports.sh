@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# check_exports.sh NM API_PAGE LIBRARY...: the shared libraries export what the page lists under "Names that stay", and nothing
-# else. Listed are functions and classes that lie in a library, in the table's second column; a class stands for its members.
+# check_exports.sh NM API_PAGE ABI LIBRARY...: the shared libraries export what the page lists under "Names that stay", and
+# nothing else; C++ names lie in the namespace of that ABI version. Listed are functions and classes that lie in a library, in the table's second column; a class stands for its members.
 set -euo pipefail
 
-nm=$1 page=$2
-shift 2
+nm=$1 page=$2 abi=$3
+shift 3
 
 # What librapt_train uses of librapt_attend beyond the headers; see docs/design.md.
 internal='rapt::parallel_for'
 
-# Without arguments, template arguments of the name itself, and the ABI's namespace.
-exported=$("$nm" -D -C --defined-only "$@" | awk 'NF >= 3 && $2 ~ /^[A-Za-z]$/ {
+# Without arguments and the ABI's namespace; where that is missing, with a mark that is in no list.
+exported=$("$nm" -D -C --defined-only "$@" | awk -v abi="rapt::v${abi}::" 'NF >= 3 && $2 ~ /^[A-Za-z]$/ {
     name = $0
     sub(/^[^ ]+ [A-Za-z] /, "", name)
     sub(/^(typeinfo|typeinfo name|vtable) for /, "", name)
     sub(/\(.*/, "", name)
     sub(/\[abi:cxx11\]/, "", name)
-    sub(/^rapt::v[0-9]+::/, "rapt::", name)
+    if (index(name, abi) == 1) name = "rapt::" substr(name, length(abi) + 1)
+    else if (name !~ /^rapt_/) name = name " (not in " abi ")"
     print name
   }' | sort -u)
 

@@ -96,7 +96,7 @@ elseif(STEP STREQUAL "needed_libraries")
   endforeach()
 
 elseif(STEP STREQUAL "exports")
-  run("${here}/check_exports.sh" "${NM}" "${ROOT}/docs/api.md" "${prefix}/${LIBDIR}/librapt_attend.so"
+  run("${here}/check_exports.sh" "${NM}" "${ROOT}/docs/api.md" "${ABI}" "${prefix}/${LIBDIR}/librapt_attend.so"
       "${prefix}/${LIBDIR}/librapt_train.so")
 
 elseif(STEP STREQUAL "macros")
@@ -114,8 +114,9 @@ elseif(STEP STREQUAL "subproject")
   file(REMOVE "${build}/CMakeCache.txt")
   # Nothing that rapt::attend does not need is looked for.
   run("${CMAKE_COMMAND}" -S "${here}/subproject" -B "${build}" -G Ninja "-DRAPT_ROOT=${ROOT}" "-DONE_TARGET=${TARGET}"
-      "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_C_COMPILER=${CC}" -DCMAKE_BUILD_TYPE=Debug
-      -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_PNG=ON)
+      "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
+      -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+      -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_PNG=ON)
   run("${CMAKE_COMMAND}" --build "${build}")
   run("${build}/user_cxx")
   run("${build}/user_c")

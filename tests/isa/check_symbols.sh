@@ -14,6 +14,7 @@ offenders=$("$nm" -C --defined-only "$@" | awk -v target="rapt::${target}::" -v 
   $2 ~ /^[WVu]$/ {
     name = $0
     sub(/^[^ ]+ [WVu] /, "", name)
+    gsub(/rapt::v[0-9]+::/, "rapt::", name)
     if (name !~ allowed && index(name, target) == 0 && name !~ /hwy::N_/) print $2 " " name
   }' | sort | uniq -c)
 

@@ -5,7 +5,7 @@
 #include "attend/storage.h"
 #include "backends/cpu/engine.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 bool takes(const Problem& problem, std::string& why) {
@@ -61,4 +61,4 @@ const Backend& cpu_backend() {
   return backend;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

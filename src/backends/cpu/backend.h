@@ -2,9 +2,9 @@
 
 #include "attend/backend.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Fused and threaded, on the processor's vectors.
 const Backend& cpu_backend();
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -16,7 +16,7 @@
 
 // The backward pass: which task adds what, where, and in which order. The order is fixed by the shapes alone, so the
 // result has the same bits on any number of threads.
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // Keys of one task: as many as the caches hold, fewer where there are few heads, so that many threads find work. What is
@@ -401,4 +401,4 @@ void tiled_backward(const Problem& problem, const BackwardRequest& request, cons
   else Backward<float>(problem, request, rows).run();
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #endif
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::size_t kLarge = std::size_t{1} << 20;
@@ -144,4 +144,4 @@ Buffer::~Buffer() {
 
 void release_work_space() { kept().release_all(); }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

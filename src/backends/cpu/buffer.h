@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Memory aligned for vectors, not initialised.
 class Buffer {
@@ -27,4 +27,4 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -16,7 +16,7 @@
 #include <sched.h>
 #endif
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 #define RAPT_DECLARE(name)                          \
   namespace name {                                  \
@@ -173,4 +173,4 @@ const NormalizerProgram<T>& normalizer_program(Isa isa, const NormalizerDefiniti
 template const NormalizerProgram<float>& normalizer_program(Isa, const NormalizerDefinition&);
 template const NormalizerProgram<double>& normalizer_program(Isa, const NormalizerDefinition&);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

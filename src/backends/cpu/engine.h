@@ -3,7 +3,7 @@
 #include "attend/backend.h"
 
 // The ways in which the CPU backend computes a problem. Parameters are read, outputs and gradients checked.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Tile by tile: every problem.
 void tiled_forward(const Problem& problem, const Outputs& outputs);
@@ -14,4 +14,4 @@ bool can_factorize(const Problem& problem);
 void factorized_forward(const Problem& problem, const Outputs& outputs);
 void factorized_backward(const Problem& problem, const std::vector<Operand>& grad_out, const Gradients& gradients);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -8,7 +8,7 @@
 #include "backends/cpu/parallel.h"
 #include "rapt/tile_program.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace factorized {
 namespace {
 
@@ -128,4 +128,4 @@ void factorized_forward(const Problem& problem, const Outputs& outputs) {
   else factorized::forward<float>(problem, outputs);
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -12,7 +12,7 @@
 
 // A score f(row offset) + g(column offset) has the weights Wr ⊗ Wc, Wr a softmax over the grid's rows and Wc over its
 // columns: out is a pass over columns and a pass over rows, the same weights for every batch.
-namespace rapt::factorized {
+namespace rapt::inline v1::factorized {
 
 // The coefficients of the form times the scale, and their derivatives in the mechanism's slots.
 struct Form {
@@ -104,4 +104,4 @@ T without_denormals(double x) {
   return x < kSmallest && x > -kSmallest ? T(0) : static_cast<T>(x);
 }
 
-}  // namespace rapt::factorized
+}  // namespace rapt::inline v1::factorized

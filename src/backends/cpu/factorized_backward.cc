@@ -7,7 +7,7 @@
 #include "backends/cpu/factorized_pass.h"
 #include "backends/cpu/parallel.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace factorized {
 namespace {
 
@@ -248,4 +248,4 @@ void factorized_backward(const Problem& problem, const std::vector<Operand>& gra
   else factorized::Backward<float>(problem, grad_out, gradients).run();
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -2,7 +2,7 @@
 
 #include "backends/cpu/factorized.h"
 
-namespace rapt::factorized {
+namespace rapt::inline v1::factorized {
 
 // One head's weights in the compute type.
 template <class T>
@@ -75,4 +75,4 @@ class GridPass {
   std::vector<Outlier> outliers_;
 };
 
-}  // namespace rapt::factorized
+}  // namespace rapt::inline v1::factorized

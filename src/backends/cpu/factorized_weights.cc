@@ -3,7 +3,7 @@
 #include "backends/cpu/engine.h"
 #include "backends/cpu/factorized.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace factorized {
 namespace {
 
@@ -166,4 +166,4 @@ bool can_factorize(const Problem& problem) {
   return true;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -8,7 +8,7 @@
 #include "backends/cpu/parallel.h"
 
 // The fused forward pass: which task computes which queries, and over which keys.
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // The outputs of one head: views into what the caller gave.
@@ -266,4 +266,4 @@ void tiled_forward(const Problem& problem, const Outputs& outputs) {
   else Forward<float>(problem, outputs).run();
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

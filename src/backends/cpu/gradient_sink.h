@@ -8,7 +8,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/kernels.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // A gradient array in the compute type: the caller's own memory where its type fits, else a copy that is converted at the end.
 template <class T>
@@ -66,4 +66,4 @@ class Sink {
   Buffer copy_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -11,7 +11,7 @@
 #include "mechanisms/objects.h"
 #include "rapt/error.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::int64_t kMapBlock = 128;                      // rows mapped by one task
@@ -313,4 +313,4 @@ template class HeadWaves<double>;
 template std::vector<float> padded_copy(const float*, std::int64_t, std::int64_t, std::int64_t, bool);
 template std::vector<double> padded_copy(const double*, std::int64_t, std::int64_t, std::int64_t, bool);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

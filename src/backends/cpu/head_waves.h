@@ -8,7 +8,7 @@
 #include "backends/cpu/buffer.h"
 #include "backends/cpu/simd/kernels.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // One batch and head of a wave, ready for the tiles. Where the mechanism maps queries or keys first, the mapped rows and
 // their gradients are here too.
@@ -71,4 +71,4 @@ class HeadWaves {
 template <class T>
 std::vector<T> padded_copy(const T* w, std::int64_t rows, std::int64_t cols, std::int64_t pad, bool transposed);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

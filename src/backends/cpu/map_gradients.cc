@@ -6,7 +6,7 @@
 
 #include "backends/cpu/parallel.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::int64_t kBlock = 128;
@@ -218,4 +218,4 @@ void MapGradients<T>::run(Sink<T>& dq, Sink<T>& dk, bool apart) {
 template class MapGradients<float>;
 template class MapGradients<double>;
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/parameter_sink.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Gradients through the maps of queries and keys that are applied before scoring: matrices, shifts, and unit length.
 // The tiles leave the gradients of the mapped rows here; run() takes them back to q, k and the maps' parameters.
@@ -44,4 +44,4 @@ class MapGradients {
   Buffer dq_, dr_, dk_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

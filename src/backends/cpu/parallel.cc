@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 // One call of parallel_for: workers take the next task until there is none.
@@ -143,4 +143,4 @@ void Turns::wait(std::int64_t place, std::int64_t ordinal) const {
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -7,7 +7,7 @@
 
 #include "rapt/api.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Calls task(n, worker) for n = 0 … count−1 on up to `threads` threads, the caller's included. Tasks are started in
 // order, each by whichever thread is free; worker is in [0, threads). The first exception is thrown again here.
@@ -29,4 +29,4 @@ class Turns {
   std::atomic<bool> abandoned_{false};
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

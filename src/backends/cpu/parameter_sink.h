@@ -11,7 +11,7 @@
 #include "backends/cpu/sharing.h"
 #include "backends/cpu/simd/kernels.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // The gradient of one parameter, added up in an order that the shapes fix. Every head of a wave has sums of its own:
 // - of large tables along positions by offset, which the tasks add to in the turn of their queries;
@@ -202,4 +202,4 @@ class ParameterSink {
   std::vector<Buffer> scratch_;  // [workers]: a task's own part
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

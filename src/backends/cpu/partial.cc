@@ -10,7 +10,7 @@
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 [[noreturn]] void fail(const char* operation, const std::string& what) {
@@ -184,4 +184,4 @@ void merge_backward(std::span<const Partial> parts, const Partial& merged, const
   });
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // Among the heads of a wave: how many share one thing (a matrix, a table), and which of them each is. `owner` gives what
 // head n uses, as a number.
@@ -26,4 +26,4 @@ struct Sharing {
   }
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

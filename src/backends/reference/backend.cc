@@ -5,7 +5,7 @@
 #include "attend/storage.h"
 #include "backends/reference/head.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 bool takes(const Problem& problem, std::string& why) {
@@ -40,4 +40,4 @@ const Backend& reference_backend() {
   return backend;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

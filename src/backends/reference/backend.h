@@ -2,9 +2,9 @@
 
 #include "attend/backend.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // The naive path, which stores every matrix: what the others are held to.
 const Backend& reference_backend();
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -5,7 +5,7 @@
 #include "attend/storage.h"
 #include "backends/reference/head.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace reference {
 namespace {
 
@@ -372,4 +372,4 @@ void backward(const Problem& problem, const BackwardRequest& request) {
 }
 
 }  // namespace reference
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 
 #include "attend/storage.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace reference {
 namespace {
 
@@ -186,4 +186,4 @@ void forward(const Problem& problem, const Outputs& outputs) {
 }
 
 }  // namespace reference
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -9,7 +9,7 @@
 #include "backends/reference/head.h"
 #include "rapt/error.h"
 
-namespace rapt::reference {
+namespace rapt::inline v1::reference {
 namespace {
 
 template <class T>
@@ -353,4 +353,4 @@ template Matrix<double> transposed<double>(const Matrix<double>&);
 template struct Head<float>;
 template struct Head<double>;
 
-}  // namespace rapt::reference
+}  // namespace rapt::inline v1::reference

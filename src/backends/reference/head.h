@@ -7,7 +7,7 @@
 #include "rapt/tile_program.h"
 
 // The naive path: one head at a time, every intermediate stored. It is the definition that the other paths are held to.
-namespace rapt::reference {
+namespace rapt::inline v1::reference {
 
 template <class T>
 struct Matrix {
@@ -92,4 +92,4 @@ Matrix<T> transposed(const Matrix<T>& x);
 void forward(const Problem& problem, const Outputs& outputs);
 void backward(const Problem& problem, const BackwardRequest& request);
 
-}  // namespace rapt::reference
+}  // namespace rapt::inline v1::reference

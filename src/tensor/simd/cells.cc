@@ -2,7 +2,7 @@
 #include "tensor/simd/functions.h"
 
 // One step of the recurrent cells. The products with the weight matrices are done outside, for all rows at once.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 template <class T>
@@ -189,4 +189,4 @@ void fill_cells(TensorKernels<T>& kernels) {
 template void fill_cells(TensorKernels<float>&);
 template void fill_cells(TensorKernels<double>&);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -1,6 +1,6 @@
 #include "tensor/simd/entry.h"
 
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 const TensorKernels<T>& tensor_table() {
@@ -18,4 +18,4 @@ const TensorKernels<T>& tensor_table() {
 template const TensorKernels<float>& tensor_table();
 template const TensorKernels<double>& tensor_table();
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -2,7 +2,7 @@
 
 #include "tensor/simd/table.h"
 
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 void fill_matmul(TensorKernels<T>& kernels);
@@ -13,4 +13,4 @@ void fill_cells(TensorKernels<T>& kernels);
 template <class T>
 void fill_rows(TensorKernels<T>& kernels);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

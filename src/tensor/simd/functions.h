@@ -3,7 +3,7 @@
 #include "backends/cpu/simd/lane.h"
 
 // Exponentials as training needs them: accurate to a few units in the last place, on whole vectors.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 inline constexpr std::int64_t kWide = Lanes<Lane<T>>::count;
@@ -59,4 +59,4 @@ RAPT_FN void store(Vec<T> v, T* p, std::int64_t lanes) {
   for (std::int64_t n = 0; n < lanes; ++n) p[n] = buffer[n];
 }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

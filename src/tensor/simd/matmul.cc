@@ -3,7 +3,7 @@
 
 // Products of matrices of any shape, on the same block kernel as attention. B is packed into panels of two vectors;
 // one panel of kDepth rows and eight rows of A stay in the first cache, kPanels panels in the second.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 constexpr std::int64_t kDepth = 256;
@@ -146,4 +146,4 @@ void fill_matmul(TensorKernels<T>& kernels) {
 template void fill_matmul(TensorKernels<float>&);
 template void fill_matmul(TensorKernels<double>&);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

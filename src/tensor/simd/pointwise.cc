@@ -4,7 +4,7 @@
 #include "tensor/simd/functions.h"
 
 // What is done to each number by itself.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 constexpr double kGeluScale = 0.7978845608028654;  // √(2/π)
@@ -144,4 +144,4 @@ void fill_pointwise(TensorKernels<T>& kernels) {
 template void fill_pointwise(TensorKernels<float>&);
 template void fill_pointwise(TensorKernels<double>&);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -5,7 +5,7 @@
 #include "tensor/simd/functions.h"
 
 // What is done to a row as a whole: normalisation, softmax and the loss.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 // Numbers past the end of a row count as `fill`.
@@ -152,4 +152,4 @@ void fill_rows(TensorKernels<T>& kernels) {
 template void fill_rows(TensorKernels<float>&);
 template void fill_rows(TensorKernels<double>&);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 // The functions of tensors that are compiled once for each SIMD target. Plain structs only, as in backends/cpu/simd/kernels.h.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // C = A·B, or C += A·B. A and B lie at any strides; the rows of C are contiguous. Every number of C is one chain of
 // multiply-adds over k, in order: a row has the same bits whatever rows are computed beside it.
@@ -107,4 +107,4 @@ struct TensorKernels {
 template <class T>
 const TensorKernels<T>& tensor_kernels();
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 #include "backends/cpu/simd/value_sums.h"
 
 // Hard attention over a block of queries: the first largest score, without an exponential.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 class ArgmaxBlock {
@@ -97,4 +97,4 @@ class ArgmaxBlock {
   std::int64_t* chosen_ = nullptr;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

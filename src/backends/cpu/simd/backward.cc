@@ -4,7 +4,7 @@
 #include "backends/cpu/simd/output_table.h"
 
 // Gradients from one chunk of keys: every block of queries is scored again from its row sums, tile by tile.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 // Keys of a chunk: its rows, values and both gradients stay in the second-level cache.
@@ -414,4 +414,4 @@ void fill_backward(Kernels<T>& kernels) {
 template void fill_backward(Kernels<float>&);
 template void fill_backward(Kernels<double>&);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

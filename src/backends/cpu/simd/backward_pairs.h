@@ -3,7 +3,7 @@
 #include "backends/cpu/simd/scores.h"
 
 // The five products of the backward pass as products of bf16 pairs, and the layouts that they read.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 class BackwardPairs {
@@ -169,4 +169,4 @@ class BackwardPairs {
   Set* sets_ = nullptr;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

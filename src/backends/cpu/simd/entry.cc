@@ -1,6 +1,6 @@
 #include "backends/cpu/simd/entry.h"
 
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 const Kernels<T>& kernels() {
@@ -17,4 +17,4 @@ const Kernels<T>& kernels() {
 template const Kernels<float>& kernels();
 template const Kernels<double>& kernels();
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -2,7 +2,7 @@
 
 #include "backends/cpu/simd/kernels.h"
 
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 void fill_forward(Kernels<T>& kernels);
@@ -11,4 +11,4 @@ void fill_backward(Kernels<T>& kernels);
 template <class T>
 void fill_slope_means(Kernels<T>& kernels);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

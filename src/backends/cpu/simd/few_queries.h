@@ -4,7 +4,7 @@
 
 // One or two queries: lanes of queries would lie idle, so lanes are keys, or numbers of values. The bits are those of the
 // wide path, because every sum is made in its order.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 inline constexpr int kNarrow = 2;
 inline constexpr int kTileKeys = 64;
@@ -167,4 +167,4 @@ void few_values(T* to, const T* rows, std::ptrdiff_t stride, std::int64_t dim, c
   hn::StoreU(hn::Add(sum, hn::LoadU(tag, to + d)), tag, to + d);
 }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -6,7 +6,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // While it lives, results below the smallest normal number are 0 on this thread. Weights of far keys end there, and some
 // processors take a hundred times as long for such a number.
@@ -36,4 +36,4 @@ class FlushTiny {
   FlushTiny& operator=(const FlushTiny&) = delete;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

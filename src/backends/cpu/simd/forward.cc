@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/threshold_block.h"
 
 // Blocks of queries against all keys they see, a tile at a time: scores, weights and output.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 template <class T>
@@ -128,4 +128,4 @@ void fill_forward(Kernels<T>& kernels) {
 template void fill_forward(Kernels<float>&);
 template void fill_forward(Kernels<double>&);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -11,7 +11,7 @@
 
 // The functions that are compiled once for each SIMD target, and the plain structs they take. No standard containers here:
 // their inline functions, compiled for a newer processor, could be linked in place of everybody's.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // C (+)= A·B. A[m,k] = a[m·a_row + k·a_col] is read one number at a time; B and C rows lie in vectors, so their
 // strides and n are padded to Kernels::pad. With accumulate, C is added to.
@@ -264,4 +264,4 @@ const Kernels<T>& kernels_for(Isa isa);
 template <class T>
 const NormalizerProgram<T>& normalizer_program(Isa isa, const NormalizerDefinition& normalizer);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

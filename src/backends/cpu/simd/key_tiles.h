@@ -3,7 +3,7 @@
 #include "backends/cpu/simd/scores.h"
 
 // A block of queries on its way through the tiles of keys that it sees.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 class KeyTiles {
@@ -77,4 +77,4 @@ class KeyTiles {
   std::uint16_t* key_tile16_ = nullptr;  // [kTileKeys][pair_dim]
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

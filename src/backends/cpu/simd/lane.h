@@ -10,7 +10,7 @@
 #include "rapt/hooks.h"
 
 // SIMD vectors as numbers, so that hooks run on them. Everything is in the target's own namespace.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -235,9 +235,9 @@ RAPT_FN Lane<float> tanh(Lane<float> x) {
   return keep_nan<float>(x.v, hn::Max(hn::Neg(one), hn::Min(one, t)));
 }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 template <class T>
 struct Lanes<RAPT_TARGET::Lane<T>> {
@@ -252,4 +252,4 @@ struct Lanes<RAPT_TARGET::Lane<T>> {
   }
 };
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

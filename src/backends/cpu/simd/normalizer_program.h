@@ -4,7 +4,7 @@
 #include "normalizers/contract.h"
 
 // Runs a normaliser's weight() over tiles of scores; its slope comes from dual numbers.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class W, class T, class F>
 RAPT_FN void for_each_weight(const WeightTile<T>& tile, F&& f) {
@@ -113,4 +113,4 @@ NormalizerProgram<T> make_normalizer() {
   return program;
 }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -4,7 +4,7 @@
 
 // A table of vectors that are added to values by the offset of key and query: each query's weights are summed by row of the
 // table, and meet its vectors once.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 class OutputTableSums {
@@ -133,4 +133,4 @@ class OutputTableGrads {
   T* products_ = nullptr;  // [rows][columns]: vectors of the table times gradients
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -4,7 +4,7 @@
 #include "backends/cpu/simd/lane.h"
 
 // The one matrix product that all of attention is made of: numbers of A times vectors of B.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 inline constexpr int kLanes = Lanes<Lane<T>>::count;
@@ -100,4 +100,4 @@ void careful_product(const ProductArgs<T>& args) {
   }
 }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

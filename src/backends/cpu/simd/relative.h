@@ -6,7 +6,7 @@
 
 // The slots of a score that depend on the offset between key and query: tables of numbers, and queries times tables of
 // vectors. A tile of keys × queries touches keys + queries − 1 offsets, so each product is made once an offset.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // to[j][c] = from[j + columns − 1 − c][c]. In each vector the lanes' common shift is a matter of where to read; the rest
 // is done by moving, for each bit, the lanes whose number has it clear.
@@ -376,4 +376,4 @@ class RelativeSlot {
   std::ptrdiff_t source_stride_ = 0;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

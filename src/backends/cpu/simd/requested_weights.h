@@ -4,7 +4,7 @@
 
 // Weights that are asked for. While a block goes through its keys their place holds the scores, so that nothing is computed
 // twice.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // What is asked for of one block of queries, as its columns [begin, end).
 template <class T>
@@ -77,4 +77,4 @@ void store_weights_again(KeyTiles<T>& tiles, const ForwardTask<T>& task, const W
   });
 }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -3,7 +3,7 @@
 #include "backends/cpu/simd/product.h"
 
 // Moving rows between storage and tiles.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T* HWY_RESTRICT dst) {
@@ -281,4 +281,4 @@ class Arena {
   std::size_t used_ = 0;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

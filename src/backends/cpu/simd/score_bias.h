@@ -3,7 +3,7 @@
 #include "backends/cpu/simd/few_queries.h"
 
 // The bias of a tile. Its rows lie along the keys, the tile's along the queries: they are turned on the way.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // A bias of −∞ hides the pair, whatever its score is: −∞ + NaN would be NaN.
 struct AddOrHide {
@@ -81,4 +81,4 @@ class ScoreBias {
   T* converted_ = nullptr;  // [columns][kTileKeys]
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

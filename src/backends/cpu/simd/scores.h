@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/score_bias.h"
 
 // The scores of one tile, keys × queries, in the order: raw, score, softcap, bias, masks. Forward and backward share it.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // Queries of a tile: four vectors, so that a key read once serves them all; fewer where there are fewer queries.
 template <class T>
@@ -464,4 +464,4 @@ class Scores {
   std::int64_t filled_query_[kMaxSlots] = {-1, -1, -1, -1, -1, -1, -1, -1};
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

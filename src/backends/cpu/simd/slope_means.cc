@@ -4,7 +4,7 @@
 #include "backends/cpu/simd/output_table.h"
 
 // What every ∂weight of a row is lowered by where weights are solved to sum to 1: δ = Σ u·∂weight / Σ u, u the slopes.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 template <class T>
@@ -150,4 +150,4 @@ void fill_slope_means(Kernels<T>& kernels) {
 template void fill_slope_means(Kernels<float>&);
 template void fill_slope_means(Kernels<double>&);
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -9,7 +9,7 @@
 #include "backends/cpu/simd/value_sums.h"
 
 // Softmax over a block of queries: a running maximum and sum, the output rescaled when the maximum moves far.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // The running softmax of a block's rows over one part of the keys.
 template <class T>
@@ -286,4 +286,4 @@ class SoftmaxBlock {
   T* line_ = nullptr;  // [columns][kTileKeys]
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/scores.h"
 
 // Facts about rows of weights, gathered tile by tile beside the output. Nothing here grows with the number of keys.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 class RowStatistics {
@@ -262,4 +262,4 @@ class RowStatistics {
   T* threshold_ = nullptr;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

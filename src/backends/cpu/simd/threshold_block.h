@@ -8,7 +8,7 @@
 #include "backends/cpu/simd/value_sums.h"
 
 // Normalisers whose weights are weight(score − τ): τ is 0, or makes every row sum to 1.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // Finds τ of the rows of a block from all their scores: Newton's method on Σ weight(z − τ) = 1, z = score − row maximum.
 // weight() is convex, so steps from the left never pass the root and end when rounding stops them.
@@ -247,4 +247,4 @@ class ThresholdBlock {
   int* keys_ = nullptr;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -4,7 +4,7 @@
 #include "backends/cpu/simd/scores.h"
 
 // Weights times values of a block of queries, added up tile by tile.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 // The weights of a tile as value_sums reads them: number j of column c is at weights[j·key_step + c·column_step].
 template <class T>
@@ -216,4 +216,4 @@ class ValueSums {
   T* value_tile_ = nullptr;
 };
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/rows.h"
 
 // From scores to weights: the exponential and what a row's running maximum needs.
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -73,4 +73,4 @@ void weights_from_scores(T* scores, int keys, int columns, int stride, const T* 
   }
 }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -3,7 +3,7 @@
 #include "backends/cpu/x86/pairs.h"
 
 // AVX512-BF16: sixteen sums of two products in one instruction.
-namespace rapt::bf16_dot {
+namespace rapt::inline v1::bf16_dot {
 namespace {
 
 template <int kRows, int kVectors>
@@ -83,4 +83,4 @@ void round_pairs(const float* from, std::int64_t rows, std::int64_t cols, std::p
 extern const PairKernels kernels;
 const PairKernels kernels{"avx512_bf16", &nothing, &nothing, &product, &round_rows, &round_pairs};
 
-}  // namespace rapt::bf16_dot
+}  // namespace rapt::inline v1::bf16_dot

@@ -14,7 +14,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                std::uint16_t* to, std::ptrdiff_t to_stride) {
@@ -147,4 +147,4 @@ void set_active_pairs(const PairKernels*) {}
 
 #endif
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

@@ -6,7 +6,7 @@
 #include "rapt/threads.h"
 
 // Products of bf16 numbers, two at a time, summed in f32: instructions that newer processors have beside their SIMD target.
-namespace rapt {
+namespace rapt::inline v1 {
 
 // C (+)= A·B, where a "pair" is two bf16 numbers that follow each other along the sum. Sizes are padded: m and n to 16,
 // k to 16 pairs; what pads A or B is zero.
@@ -64,4 +64,4 @@ const PairKernels* active_pairs(Isa isa);
 // For tests and measurements; null: none.
 void set_active_pairs(const PairKernels* kernels);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

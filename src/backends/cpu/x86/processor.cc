@@ -4,7 +4,7 @@
 #include <cpuid.h>
 #endif
 
-namespace rapt {
+namespace rapt::inline v1 {
 namespace {
 
 constexpr std::uint32_t bit(int n) { return std::uint32_t{1} << n; }
@@ -67,4 +67,4 @@ bool can_run(Isa isa, const ProcessorReport& report) {
   return false;
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

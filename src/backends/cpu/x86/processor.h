@@ -4,7 +4,7 @@
 
 #include "rapt/threads.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // What an x86-64 processor and its operating system say they can do.
 struct ProcessorReport {
@@ -20,4 +20,4 @@ ProcessorReport read_processor();
 // Whether everything is there that the compile flags of a SIMD target let the compiler use; see cmake/library.cmake.
 bool can_run(Isa isa, const ProcessorReport& report);
 
-}  // namespace rapt
+}  // namespace rapt::inline v1

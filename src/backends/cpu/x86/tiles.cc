@@ -3,7 +3,7 @@
 #include "backends/cpu/x86/pairs.h"
 
 // AMX: products of 16×32 by 32×16 bf16 tiles in one instruction. Four sums are held at a time, 32×32 numbers.
-namespace rapt {
+namespace rapt::inline v1 {
 namespace bf16_dot {
 void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride, std::uint16_t* to,
                 std::ptrdiff_t to_stride);
@@ -88,4 +88,4 @@ extern const PairKernels kernels;
 const PairKernels kernels{"amx", &begin, &end, &product, &bf16_dot::round_rows, &bf16_dot::round_pairs};
 
 }  // namespace bf16_tiles
-}  // namespace rapt
+}  // namespace rapt::inline v1
