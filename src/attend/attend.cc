@@ -25,8 +25,8 @@ void check_view(const char* operation, const std::string& name, const ConstView&
   if (access == Access::read || element_count(view.shape) == 0) return;
   for (std::size_t n = 0; n < 4; ++n)
     if (view.shape[n] > 1 && view.strides[n] == 0)
-      fail(operation, name + ": got strides " + to_string(view.strides) +
-                          ", takes none of 0: rows would be written over each other");
+      fail(operation, name + ": expected strides above 0, so that rows are not written over each other, got " +
+                          to_string(view.strides));
 }
 
 Shape output_shape(const Problem& p, std::size_t set) { return {p.batch, p.heads, p.queries, p.v[set].dim}; }
@@ -64,8 +64,8 @@ void check_partial(const Problem& p, const Outputs& outputs) {
 void check_outputs(const Problem& p, const Outputs& outputs) {
   check_partial(p, outputs);
   if (!outputs.out.empty() && outputs.out.size() != p.v.size())
-    fail("attend", "out: got " + std::to_string(outputs.out.size()) + " arrays, takes " + std::to_string(p.v.size()) +
-                       ", one for each value set");
+    fail("attend", "out: expected " + std::to_string(p.v.size()) + " arrays, one for each value set, got " +
+                       std::to_string(outputs.out.size()));
   for (std::size_t s = 0; s < outputs.out.size(); ++s)
     check_view("attend", indexed("out", s), outputs.out[s], output_shape(p, s), p.device, Access::write);
   if (outputs.lse) check_view("attend", "lse", outputs.lse, {p.batch, p.heads, p.queries, 1}, p.device, Access::write);
@@ -73,12 +73,14 @@ void check_outputs(const Problem& p, const Outputs& outputs) {
     const WeightsRequest& w = outputs.weights[n];
     const std::string name = indexed("weights", n);
     if (w.batch < 0 || w.batch >= p.batch)
-      fail("attend", name + ": got batch " + std::to_string(w.batch) + ", takes 0 to " + std::to_string(p.batch - 1));
+      fail("attend",
+           name + ": expected a batch from 0 to " + std::to_string(p.batch - 1) + ", got " + std::to_string(w.batch));
     if (w.head < 0 || w.head >= p.heads)
-      fail("attend", name + ": got head " + std::to_string(w.head) + ", takes 0 to " + std::to_string(p.heads - 1));
-    if (w.row_begin < 0 || w.row_end > p.queries || w.row_begin >= w.row_end)
-      fail("attend", name + ": got rows " + std::to_string(w.row_begin) + " to " + std::to_string(w.row_end) +
-                         ", takes a range within 0 to " + std::to_string(p.queries));
+      fail("attend",
+           name + ": expected a head from 0 to " + std::to_string(p.heads - 1) + ", got " + std::to_string(w.head));
+    if (w.row_begin < 0 || w.row_end > p.queries || w.row_begin > w.row_end)
+      fail("attend", name + ": expected a range of rows within 0 to " + std::to_string(p.queries) + ", got " +
+                         std::to_string(w.row_begin) + " to " + std::to_string(w.row_end));
     check_view("attend", name, w.out, {1, 1, w.row_end - w.row_begin, p.keys}, p.device, Access::write);
   }
   const Statistics& s = outputs.statistics;
@@ -88,9 +90,9 @@ void check_outputs(const Problem& p, const Outputs& outputs) {
     fail("attend", "statistics: grid: got " + std::to_string(s.grid[0]) + "," + std::to_string(s.grid[1]) +
                        ", takes rows,cols with rows·cols = " + std::to_string(p.keys));
   if (s.top_k < 0 || s.top_k > p.keys)
-    fail("attend", "statistics: top_k: got " + std::to_string(s.top_k) + ", takes 0 to " + std::to_string(p.keys));
+    fail("attend", "statistics: top_k: expected 0 to " + std::to_string(p.keys) + ", got " + std::to_string(s.top_k));
   if (s.top_k == 0 && (s.top_indices || s.top_weights))
-    fail("attend", "statistics: top_k: got 0, takes 1 or more where top_indices or top_weights are wanted");
+    fail("attend", "statistics: top_k: expected 1 or more where top_indices or top_weights are wanted, got 0");
   check_statistic(p, "entropy", s.entropy, 1);
   check_statistic(p, "position", s.position, grid ? 2 : 1);
   check_statistic(p, "covariance", s.covariance, grid ? 4 : 1);
@@ -102,12 +104,12 @@ void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions
   if (g.q) check_view(op, "gradient of q", g.q, inputs.q.shape, p.device, Access::write);
   if (g.k) check_view(op, "gradient of k", g.k, inputs.k.shape, p.device, Access::write);
   if (!g.v.empty() && g.v.size() != p.v.size())
-    fail(op, "gradient of v: got " + std::to_string(g.v.size()) + " arrays, takes " + std::to_string(p.v.size()) +
-                 ", one for each value set");
+    fail(op, "gradient of v: expected " + std::to_string(p.v.size()) + " arrays, one for each value set, got " +
+                 std::to_string(g.v.size()));
   for (std::size_t s = 0; s < g.v.size(); ++s)
     if (g.v[s]) check_view(op, "gradient of " + indexed("v", s), g.v[s], inputs.v[s].shape, p.device, Access::write);
   if (g.bias) {
-    if (!p.bias) fail(op, "gradient of bias: got an array, takes none: there is no bias");
+    if (!p.bias) fail(op, "gradient of bias: expected none, as there is no bias, got an array");
     check_view(op, "gradient of bias", g.bias, options.bias.shape, p.device, Access::write);
   }
   for (std::size_t n = 0; n < g.parameters.size(); ++n) {
@@ -117,7 +119,8 @@ void check_gradients(const Problem& p, const Inputs& inputs, const AttendOptions
       for (const NamedView& value : *list)
         if (value.name == wanted.name) given = &value;
     if (!given)
-      fail(op, "gradient of parameter '" + wanted.name + "': got an array, takes none: no such parameter was given");
+      fail(op,
+           "gradient of parameter '" + wanted.name + "': expected none, as no such parameter was given, got an array");
     for (std::size_t m = 0; m < n; ++m)
       if (g.parameters[m].name == wanted.name) fail(op, "gradient of parameter '" + wanted.name + "': asked for twice");
     check_view(op, "gradient of parameter '" + wanted.name + "'", wanted.value, given->value.shape, p.device,

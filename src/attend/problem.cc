@@ -43,7 +43,7 @@ class Builder {
   void operands() {
     p_.q = make_operand(operation_, "q", inputs_.q);
     p_.k = make_operand(operation_, "k", inputs_.k);
-    if (inputs_.v.empty()) fail(operation_, "v: got no value set, takes at least one");
+    if (inputs_.v.empty()) fail(operation_, "v: expected at least one value set, got none");
     for (std::size_t n = 0; n < inputs_.v.size(); ++n)
       p_.v.push_back(make_operand(operation_, value_name(n).c_str(), inputs_.v[n]));
     p_.batch = p_.q.batches;
@@ -69,7 +69,7 @@ class Builder {
       share(value_name(n), p_.v[n]);
       if (p_.v[n].rows != p_.keys)
         fail(operation_,
-             value_name(n) + ": got " + number(p_.v[n].rows) + " rows, takes " + number(p_.keys) + ", as k has");
+             value_name(n) + ": expected " + number(p_.keys) + " keys as in k, got " + number(p_.v[n].rows));
     }
     p_.device = inputs_.q.device;
     same_device("k", inputs_.k.device);
@@ -130,10 +130,10 @@ class Builder {
 
   void share(const std::string& name, Operand& operand) const {
     if (operand.batches != 1 && operand.batches != p_.batch)
-      fail(operation_, name + ": got batch " + number(operand.batches) + ", takes 1 or " + number(p_.batch));
+      fail(operation_, name + ": expected batch 1 or " + number(p_.batch) + ", got " + number(operand.batches));
     if (operand.heads == 0 ? p_.heads != 0 : p_.heads % operand.heads != 0)
       fail(operation_,
-           name + ": got " + number(operand.heads) + " heads, takes a divisor of the queries' " + number(p_.heads));
+           name + ": expected a divisor of the queries' " + number(p_.heads) + " heads, got " + number(operand.heads));
     operand.group = operand.heads == 0 ? 1 : p_.heads / operand.heads;
   }
 
@@ -249,7 +249,7 @@ class Builder {
 
   void read(const std::string& owner, const ParameterSpec& spec, const ConstView& view, ParameterValue& value) {
     const std::string name = owner + ": parameter '" + std::string(spec.name) + "'";
-    if (!view.data) fail(operation_, name + ": got no data, takes " + wanted(spec));
+    if (!view.data) fail(operation_, name + ": expected " + wanted(spec) + ", got no data");
     const int rank = spec.rank();
     bool fits = true;
     std::int64_t* const sizes[2] = {&value.rows, &value.cols};
@@ -264,7 +264,7 @@ class Builder {
     const std::int64_t heads = view.shape[static_cast<std::size_t>(3 - rank)];
     fits = fits && (heads == 1 || (spec.heads != Heads::shared && heads == p_.heads));
     for (int n = 0; n < 3 - rank; ++n) fits = fits && view.shape[static_cast<std::size_t>(n)] == 1;
-    if (!fits) fail(operation_, name + ": got shape " + to_string(view.shape) + ", takes " + wanted(spec));
+    if (!fits) fail(operation_, name + ": expected " + wanted(spec) + ", got shape " + to_string(view.shape));
     same_device(name, view.device);
     if (spec.role == Role::relative_output && p_.v.size() > 1)
       fail(operation_,
@@ -280,7 +280,7 @@ class Builder {
     if (const ParameterValue* map = p_.find(Role::query_map)) q = map->cols;
     if (const ParameterValue* map = p_.find(Role::key_map)) k = map->cols;
     if (p_.uses_content && q != k)
-      fail(operation_, "q: got rows of " + number(q) + " numbers to score, takes " + number(k) + ", as the keys have");
+      fail(operation_, "q: expected rows of " + number(k) + " numbers to score as the keys have, got " + number(q));
     if (const ParameterValue* w = p_.find(Role::pair_weight); w && w->rows != q)
       fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': got " + number(w->rows) +
                            " numbers, takes " + number(q) + ", one for each that is scored");
@@ -294,10 +294,9 @@ class Builder {
   void scores() {
     p_.scale = options_.scale ? *options_.scale
                               : (p_.mechanism->scaled() ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
-    if (!std::isfinite(p_.scale))
-      fail(operation_, "scale: got " + std::to_string(p_.scale) + ", takes a finite number");
+    if (!std::isfinite(p_.scale)) fail(operation_, "scale: expected a finite number, got " + std::to_string(p_.scale));
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
-      fail(operation_, "softcap: got " + std::to_string(options_.softcap) + ", takes a positive number, or 0 for none");
+      fail(operation_, "softcap: expected a positive number, or 0 for none, got " + std::to_string(options_.softcap));
     p_.softcap = options_.softcap;
     p_.rotary = options_.rotary;
     const Rotary& rotary = p_.rotary;
@@ -365,7 +364,7 @@ class Builder {
                            number(p_.batch) + " batches");
     for (const std::int64_t length : lengths)
       if (length < 0 || length > p_.keys)
-        fail(operation_, "key_lengths: got " + number(length) + ", takes 0 to " + number(p_.keys));
+        fail(operation_, "key_lengths: expected 0 to " + number(p_.keys) + ", got " + number(length));
     const auto& qs = p_.mask.query_starts;
     const auto& ks = p_.mask.key_starts;
     if (qs.size() != ks.size())
@@ -418,10 +417,9 @@ Operand make_operand(const char* operation, const char* argument, const ConstVie
   if (!view.data && !(empty && element_count(view.shape) == 0 && view.shape != Shape{}))
     fail(operation, name + ": expected an array [B, H, S, D], got no data");
   for (std::size_t n = 0; n < 4; ++n)
-    if (view.strides[n] < 0)
-      fail(operation, name + ": got strides " + to_string(view.strides) + ", takes none below 0");
+    if (view.strides[n] < 0) fail(operation, name + ": expected strides from 0, got " + to_string(view.strides));
   if (view.shape[3] > 1 && view.strides[3] != 1)
-    fail(operation, name + ": got a last stride of " + number(view.strides[3]) + ", takes 1: rows must be contiguous");
+    fail(operation, name + ": expected a last stride of 1, rows being contiguous, got " + number(view.strides[3]));
   Operand operand;
   operand.data = const_cast<void*>(view.data);
   operand.dtype = view.dtype;

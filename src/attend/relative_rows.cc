@@ -21,9 +21,10 @@ void find_relative_rows(const char* operation, const Problem& problem, Parameter
     const std::int64_t row = problem.mechanism->definition().index(problem.object, offset, shape);
     if (row < 0 || row >= value.rows)
       throw Error(std::string(operation) + ": score " + std::string(problem.mechanism->name()) + ": parameter '" +
-                  std::string(value.spec->name) + "': expected rows for the offsets " + std::to_string(lowest) +
-                  " to " + std::to_string(highest) + " of a key from a query, got " + std::to_string(value.rows) +
-                  " rows, of which offset " + std::to_string(offset) + " reads row " + std::to_string(row));
+                  std::string(value.spec->name) + "': expected rows for the " + std::to_string(highest - lowest + 1) +
+                  " offsets " + std::to_string(lowest) + " to " + std::to_string(highest) +
+                  " of a key from a query, got " + std::to_string(value.rows) + " rows, of which offset " +
+                  std::to_string(offset) + " reads row " + std::to_string(row));
     value.relative_rows[static_cast<std::size_t>(offset - lowest)] = static_cast<std::int32_t>(row);
   }
 }

@@ -123,7 +123,6 @@ const Bad kBadCalls[] = {
     {"NoKeys", {"k"}, [](Good& g) { g.inputs.k = {}; }},
     {"NoValueSet", {"v"}, [](Good& g) { g.inputs.v.clear(); }},
     {"EmptyValues", {"v"}, [](Good& g) { g.inputs.v[0] = {}; }},
-    {"SizeZero", {"q", "0"}, [](Good& g) { g.inputs.q.shape[2] = 0; }},
     {"NegativeSize", {"k", "-7"}, [](Good& g) { g.inputs.k.shape[2] = -7; }},
     {"NegativeStride", {"q"}, [](Good& g) { g.inputs.q.strides[2] = -3; }},
     {"LastDimensionNotContiguous", {"k", "2"}, [](Good& g) { g.inputs.k.strides[3] = 2; }},

@@ -81,7 +81,7 @@ TEST(CApiErrors, NullPointers) {
 }
 
 TEST(CApiErrors, ArraysAndCountsWithoutData) {
-  expect_refused("q: got no data", [](Good& g) { g.inputs.q.data = nullptr; });
+  expect_refused("q: expected an array [B, H, S, D], got no data", [](Good& g) { g.inputs.q.data = nullptr; });
   expect_refused("v: got NULL for 1 of them", [](Good& g) { g.inputs.v = nullptr; });
   expect_refused("v: got no value set", [](Good& g) { g.inputs.v_count = 0; });
   expect_refused("out: got NULL for 1 of them", [](Good& g) { g.outputs.out = nullptr; });
@@ -137,14 +137,14 @@ TEST(CApiErrors, WrongCodes) {
     expect_refused("normalizer" + got + "1", [&](Good& g) { g.options.normalizer = code; });
     expect_refused("path" + got + "2", [&](Good& g) { g.options.path = code; });
   }
-  expect_refused("threads: got -1", [](Good& g) { g.options.threads = -1; });
+  expect_refused("threads: expected 1 or more, or 0 for the default, got -1", [](Good& g) { g.options.threads = -1; });
 }
 
 TEST(CApiErrors, WhatTheEngineRefuses) {
   expect_refused("v: got 3 rows, takes 4", [](Good& g) { g.v.shape[2] = 3; });
-  expect_refused("out[0]: got shape [1, 2, 3, 3]", [](Good& g) { g.out.shape[3] = 3; });
+  expect_refused("out[0]: expected shape [1, 2, 3, 2], got [1, 2, 3, 3]", [](Good& g) { g.out.shape[3] = 3; });
   expect_refused("no mechanism is called 'scaled-dot'", [](Good& g) { g.options.score = "scaled-dot"; });
-  expect_refused("parameter 'm' is missing", [](Good& g) { g.options.score = "alibi"; });
+  expect_refused("parameter 'm': expected [2], got none", [](Good& g) { g.options.score = "alibi"; });
   expect_refused("unknown parameter 'm'", [](Good& g) {
     g.options.parameters = &g.slopes;
     g.options.parameter_count = 1;
@@ -155,7 +155,7 @@ TEST(CApiErrors, WhatTheEngineRefuses) {
   });
   expect_refused("takes none below 0", [](Good& g) { g.inputs.q.strides[0] = -1; });
   expect_refused(
-      "gradient of q: got shape", [](Good& g) { g.gradients.q = g.k; }, true);
+      "gradient of q: expected shape", [](Good& g) { g.gradients.q = g.k; }, true);
 }
 
 TEST(CApiErrors, NumbersThatAreNotAskedForAreNotRead) {

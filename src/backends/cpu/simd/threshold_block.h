@@ -17,15 +17,16 @@ class ThresholdSearch {
  public:
   ThresholdSearch(Arena& arena, const NormalizerProgram<T>& program, int columns)
       : program_(program), columns_(columns) {
-    for (T** row : {&weight_sum_, &slope_sum_}) *row = arena.take<T>(columns);
+    for (T** row : {&weight_sum_, &slope_sum_, &steps_back_}) *row = arena.take<T>(columns);
   }
 
   // tiles: `count` of [kTileKeys][columns], the scores; tops: [count][columns], their largest; keys of each tile.
   void run(T* tiles, const T* tops, const int* keys, std::int64_t count, const T* row_max, T* threshold) {
     const Tag<T> tag;
     for (int c = 0; c < columns_; ++c) threshold[c] = -program_.reach;
-    // Rounding may take a step past the root; the next ones go back, and then it is as near as sums tell.
-    int backward_steps = 0;
+    // Rounding may take a step past the root; some steps back, and a row is as near as its sums tell. Every row ends by
+    // itself, so that its bits do not depend on its neighbours.
+    for (int c = 0; c < columns_; ++c) steps_back_[c] = kStepsBack;
     for (bool moved = true; moved;) {
       for (int c = 0; c < columns_; ++c) weight_sum_[c] = slope_sum_[c] = 0;
       for (std::int64_t n = 0; n < count; ++n)
@@ -39,18 +40,22 @@ class ThresholdSearch {
                         .weight_sum = weight_sum_,
                         .slope_sum = slope_sum_});
       moved = false;
-      bool back = false;
       for (int c = 0; c < columns_; c += kLanes<T>) {
+        const Vec<T> zero = hn::Zero(tag);
         const Vec<T> slope = hn::LoadU(tag, slope_sum_ + c);
+        const Vec<T> left = hn::LoadU(tag, steps_back_ + c);
         const Vec<T> excess = hn::Sub(hn::LoadU(tag, weight_sum_ + c), hn::Set(tag, T(1)));
-        const Vec<T> step = hn::IfThenElseZero(hn::Gt(slope, hn::Zero(tag)), hn::Div(excess, slope));
+        const auto live = hn::And(hn::Gt(left, zero), hn::Gt(slope, zero));
+        const Vec<T> step = hn::IfThenElseZero(live, hn::Div(excess, slope));
         const Vec<T> next = hn::Add(hn::LoadU(tag, threshold + c), step);
         const Vec<T> rounding = hn::Mul(hn::Abs(next), hn::Set(tag, std::numeric_limits<T>::epsilon()));
-        moved = moved || !hn::AllFalse(tag, hn::Gt(step, rounding));
-        back = back || !hn::AllFalse(tag, hn::Lt(step, hn::Neg(rounding)));
+        const auto goes_on = hn::Gt(hn::Abs(step), rounding);
+        const Vec<T> fewer = hn::IfThenElse(hn::Lt(step, zero), hn::Sub(left, hn::Set(tag, T(1))), left);
+        const Vec<T> remain = hn::IfThenElseZero(goes_on, fewer);
         hn::StoreU(next, tag, threshold + c);
+        hn::StoreU(remain, tag, steps_back_ + c);
+        moved = moved || !hn::AllFalse(tag, hn::Gt(remain, zero));
       }
-      if (back && !moved && backward_steps++ < kBackwardSteps) moved = true;
     }
   }
 
@@ -66,12 +71,13 @@ class ThresholdSearch {
   }
 
  private:
-  static constexpr int kBackwardSteps = 3;
+  static constexpr T kStepsBack = 3;
 
   const NormalizerProgram<T>& program_;
   const int columns_;
   T* weight_sum_ = nullptr;
   T* slope_sum_ = nullptr;
+  T* steps_back_ = nullptr;  // that a row may still take; 0: it is done
 };
 
 template <class T>
