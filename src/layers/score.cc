@@ -50,10 +50,14 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
   if (choice.query_dim != choice.key_dim && !maps)
     throw Error(name + ": got queries of " + std::to_string(choice.query_dim) + " numbers and keys of " +
                 std::to_string(choice.key_dim) + "; " + std::string(choice.mechanism->name()) + " takes equal ones");
+  // A table by position knows every offset up to the longest sequence, in both directions.
+  for (const SettingSpec& spec : choice.mechanism->settings())
+    if (spec.name == "origin") choice_.settings.push_back({"origin", static_cast<double>(choice_.max_length - 1)});
   if (choice.mechanism->grid() && choice.grid[0] < 1)
     throw Error(name + ": got the mechanism " + std::string(choice.mechanism->name()) +
                 ", which lives on a grid of pixels; sequences take one without a grid");
   for (const ParameterSpec& spec : choice.mechanism->parameters()) {
+    if (spec.role == Role::relative_output) continue;
     const std::vector<std::int64_t> shape = shape_of(spec);
     const ParameterId id = parameters.add(name + "." + std::string(spec.name), shape, initial_of(spec, shape));
     entries_.push_back({&spec, id});
@@ -122,18 +126,12 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
   const std::int64_t queries = q.size(2);
   const std::int64_t keys = k.size(2);
   for (const Entry& entry : entries_) {
-    Tensor<T> value = graph.get(entry.id);
-    if (entry.spec->sizes[0] == kPositions) {
-      // The table knows every offset up to the longest sequence; these sequences use its middle.
-      const int dim = value.rank - entry.spec->rank();
-      const std::int64_t first = choice_.max_length - queries;
-      if (queries > choice_.max_length || keys > choice_.max_length)
-        throw Error(std::string(choice_.mechanism->name()) + ": got a sequence of " +
-                    std::to_string(std::max(queries, keys)) + " steps, takes up to " +
-                    std::to_string(choice_.max_length) + ", the longest that the model was made for");
-      value = value.slice(dim, first, first + queries + keys - 1);
-    }
-    call.parameters.push_back({std::string(entry.spec->name), value});
+    call.parameters.push_back({std::string(entry.spec->name), graph.get(entry.id)});
+    if (entry.spec->sizes[0] != kPositions) continue;
+    if (std::max(queries, keys) > choice_.max_length)
+      throw Error(std::string(choice_.mechanism->name()) + ": expected a sequence of up to " +
+                  std::to_string(choice_.max_length) + " steps, the longest that the model was made for, got " +
+                  std::to_string(std::max(queries, keys)));
   }
   if (AttentionObserver<T>* observer = graph.observer())
     observer->attended({seen_as_, call, queries, uses_positions() || bias});
