@@ -64,6 +64,7 @@ std::int64_t size_of_parameter(int size, const Spec& spec, Role role) {
     case kOdd: return 129;
     case kQueryDim:
     case kKeyDim:
+    case kValueDim:
     case kInner: return dim;
     case kPositions: return spec.query_count() + spec.sizes.keys - 1;
     case kGridRows: return 2 * grid[0] - 1;
@@ -122,6 +123,7 @@ ElementType Workload::number_type() const { return spec.dtype == Dtype::f64 ? El
 void Workload::add_parameters() {
   Random random(2);
   for (const ParameterSpec& p : rapt::mechanism(spec.mechanism).parameters()) {
+    if (p.role == Role::relative_output) continue;
     std::vector<std::int64_t> shape;
     if (p.heads != Heads::shared) shape.push_back(spec.sizes.heads);
     for (const int size : p.sizes)

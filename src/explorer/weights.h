@@ -27,7 +27,7 @@ class RecordedWeights final : public Weights {
   explicit RecordedWeights(layers::AttentionRecord record, std::int64_t batch = 0)
       : record_(std::move(record)), batch_(batch) {}
   std::int64_t heads() const override { return record_.heads(); }
-  std::int64_t queries() const override { return record_.rows; }
+  std::int64_t queries() const override { return record_.rows(); }
   std::int64_t keys() const override { return record_.keys(); }
   void rows(std::int64_t head, std::int64_t begin, std::int64_t end, float* out) const override {
     record_.weights(batch_, head, begin, end, out);

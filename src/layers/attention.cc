@@ -25,6 +25,7 @@ MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string
                 shape_.bias != ProjectionBias::none);
   shape_.score.heads = shape_.heads;
   shape_.score.query_dim = shape_.score.key_dim = shape_.hidden;
+  shape_.score.value_dim = shape_.value_dim;
   score_ = ScoreLayer(parameters, name + ".score", shape_.score, name);
 }
 
@@ -41,25 +42,25 @@ KeysValues<T> MultiHeadAttention::keys_values(Graph<T>& graph, const Tensor<T>& 
 }
 
 template <class T>
-Tensor<T> MultiHeadAttention::attend(Graph<T>& graph, const Tensor<T>& q, const KeysValues<T>& memory, const Mask& mask,
-                                     T* weights) const {
+Tensor<T> MultiHeadAttention::attend(Graph<T>& graph, const Tensor<T>& q, const KeysValues<T>& memory,
+                                     const AttentionOptions<T>& options) const {
   return score_(graph, q.split_heads(shape_.heads), memory.k.split_heads(shape_.heads),
-                memory.v.split_heads(shape_.heads), mask, weights);
+                memory.v.split_heads(shape_.heads), options);
 }
 
 template <class T>
-Tensor<T> MultiHeadAttention::operator()(Graph<T>& graph, const Tensor<T>& x, const Tensor<T>& memory, const Mask& mask,
-                                         T* weights) const {
-  return project(graph, attend(graph, queries(graph, x, 0), keys_values(graph, memory, 0), mask, weights));
+Tensor<T> MultiHeadAttention::operator()(Graph<T>& graph, const Tensor<T>& x, const Tensor<T>& memory,
+                                         const AttentionOptions<T>& options) const {
+  return project(graph, attend(graph, queries(graph, x, options.first_query), keys_values(graph, memory, 0), options));
 }
 
-#define RAPT_INSTANTIATE(T)                                                                                         \
-  template Tensor<T> MultiHeadAttention::queries(Graph<T>&, const Tensor<T>&, std::int64_t) const;                  \
-  template KeysValues<T> MultiHeadAttention::keys_values(Graph<T>&, const Tensor<T>&, std::int64_t) const;          \
-  template Tensor<T> MultiHeadAttention::attend(Graph<T>&, const Tensor<T>&, const KeysValues<T>&, const Mask&, T*) \
-      const;                                                                                                        \
-  template Tensor<T> MultiHeadAttention::operator()(Graph<T>&, const Tensor<T>&, const Tensor<T>&, const Mask&, T*) \
-      const;
+#define RAPT_INSTANTIATE(T)                                                                                \
+  template Tensor<T> MultiHeadAttention::queries(Graph<T>&, const Tensor<T>&, std::int64_t) const;         \
+  template KeysValues<T> MultiHeadAttention::keys_values(Graph<T>&, const Tensor<T>&, std::int64_t) const; \
+  template Tensor<T> MultiHeadAttention::attend(Graph<T>&, const Tensor<T>&, const KeysValues<T>&,         \
+                                                const AttentionOptions<T>&) const;                         \
+  template Tensor<T> MultiHeadAttention::operator()(Graph<T>&, const Tensor<T>&, const Tensor<T>&,         \
+                                                    const AttentionOptions<T>&) const;
 RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE

@@ -19,7 +19,7 @@ struct MultiHeadShape {
   std::int64_t value_dim = 0;  // D_o of one head; 0: hidden
   std::int64_t out = 0;        // 0: query_in
   ProjectionBias bias = ProjectionBias::all;
-  bool rotary = false;  // queries and keys are turned by their positions
+  bool rotary = false;  // queries and keys are rotated by their positions
 };
 
 // Keys and values of steps that are known already.
@@ -39,10 +39,10 @@ class MultiHeadAttention {
   const MultiHeadShape& shape() const { return shape_; }
   const ScoreLayer& score() const { return score_; }
 
-  // x [steps, batch, width]; `weights` as in AttentionCall.
+  // x [steps, batch, width]
   template <class T>
-  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x, const Tensor<T>& memory, const Mask& mask,
-                       T* weights = nullptr) const;
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x, const Tensor<T>& memory,
+                       const AttentionOptions<T>& options) const;
 
   // The parts, for decoding step by step.
   template <class T>
@@ -50,8 +50,8 @@ class MultiHeadAttention {
   template <class T>
   KeysValues<T> keys_values(Graph<T>& graph, const Tensor<T>& memory, std::int64_t first_step) const;
   template <class T>
-  Tensor<T> attend(Graph<T>& graph, const Tensor<T>& q, const KeysValues<T>& memory, const Mask& mask,
-                   T* weights = nullptr) const;
+  Tensor<T> attend(Graph<T>& graph, const Tensor<T>& q, const KeysValues<T>& memory,
+                   const AttentionOptions<T>& options) const;
   template <class T>
   Tensor<T> project(Graph<T>& graph, const Tensor<T>& heads) const {
     return out_(graph, heads);

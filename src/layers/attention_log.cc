@@ -15,31 +15,30 @@ struct Storage {
 };
 
 template <class T>
-void append(std::vector<T>& to, const T* data, const Shape& shape, const Shape& strides, std::int64_t rows) {
+void append(std::vector<T>& to, const T* data, const Shape& shape, const Shape& strides) {
   for (std::int64_t a = 0; a < shape[0]; ++a)
     for (std::int64_t b = 0; b < shape[1]; ++b)
-      for (std::int64_t c = 0; c < rows; ++c)
+      for (std::int64_t c = 0; c < shape[2]; ++c)
         for (std::int64_t d = 0; d < shape[3]; ++d)
           to.push_back(data[a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3]]);
 }
 
 template <class T>
 ConstView copied(std::vector<T>& to, const ConstView& from) {
-  append(to, static_cast<const T*>(from.data), from.shape, from.strides, from.shape[2]);
+  append(to, static_cast<const T*>(from.data), from.shape, from.strides);
   return {to.data(), from.dtype, from.shape, contiguous_strides(from.shape)};
 }
 
 // The rows of `later` after those of `earlier`, head by head.
 template <class T>
-ConstView joined(std::vector<T>& to, const ConstView& earlier, std::int64_t rows, const ConstView& later,
-                 std::int64_t more) {
+ConstView joined(std::vector<T>& to, const ConstView& earlier, const ConstView& later) {
   Shape shape = earlier.shape;
   for (std::int64_t a = 0; a < shape[0]; ++a)
     for (std::int64_t b = 0; b < shape[1]; ++b)
-      for (const auto& [view, count] : {std::pair{&earlier, rows}, std::pair{&later, more}})
+      for (const ConstView* view : {&earlier, &later})
         append(to, static_cast<const T*>(view->data) + a * view->strides[0] + b * view->strides[1],
-               {1, 1, count, shape[3]}, view->strides, count);
-  shape[2] = rows + more;
+               {1, 1, view->shape[2], shape[3]}, view->strides);
+  shape[2] += later.shape[2];
   return {to.data(), earlier.dtype, shape, contiguous_strides(shape)};
 }
 
@@ -49,12 +48,7 @@ AttentionRecord record_of(const Attended<T>& use, const AttentionRecord* before)
   const auto storage = std::make_shared<Storage<T>>();
   AttentionRecord record;
   record.name = use.name;
-  record.by_position = use.by_position;
-  // Where positions count, later steps were asked together with all before them.
-  const bool continues = before && !use.by_position;
-  record.q = continues ? joined(storage->q, before->q, before->rows, call.q.view(), use.queries)
-                       : copied(storage->q, call.q.view());
-  record.rows = continues ? before->rows + use.queries : use.queries;
+  record.q = before ? joined(storage->q, before->q, call.q.view()) : copied(storage->q, call.q.view());
   record.k = copied(storage->k, call.k.view());
   AttendOptions& options = record.options;
   options.score.mechanism = call.mechanism;
@@ -65,8 +59,11 @@ AttentionRecord record_of(const Attended<T>& use, const AttentionRecord* before)
   options.score.grid = call.grid;
   if (call.bias) options.bias = copied(storage->bias, call.bias.view());
   options.mask = call.mask;
+  // The steps stand one after the other, from the first one's position.
+  if (before) options.first_query = before->options.first_query;
+  else if (call.first_query != 0) options.first_query = {call.first_query};
   if (const BoolView& dense = call.mask.dense) {
-    append(storage->mask, dense.data, dense.shape, dense.strides, dense.shape[2]);
+    append(storage->mask, dense.data, dense.shape, dense.strides);
     options.mask.dense = {storage->mask.data(), dense.shape, contiguous_strides(dense.shape)};
   }
   options.normalizer = call.normalizer;
@@ -78,9 +75,9 @@ AttentionRecord record_of(const Attended<T>& use, const AttentionRecord* before)
 
 void AttentionRecord::weights(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end,
                               float* out) const {
-  if (begin < 0 || end > rows || begin >= end)
+  if (begin < 0 || end > rows() || begin >= end)
     throw Error(name + ": got rows " + std::to_string(begin) + " to " + std::to_string(end) +
-                ", takes a range within 0 to " + std::to_string(rows));
+                ", takes a range within 0 to " + std::to_string(rows()));
   // The values do not matter to the weights: one number, repeated.
   const float value = 0;
   const double wide = 0;

@@ -15,12 +15,11 @@ struct AttentionRecord {
   ConstView q;            // [batch, heads, steps, dim]
   ConstView k;            // [batch, heads or fewer, keys, dim]
   AttendOptions options;  // its views, like q and k, look into `storage`
-  std::int64_t rows = 0;  // the first queries count
-  bool by_position = false;
   std::shared_ptr<const void> storage;
 
   std::int64_t batches() const { return q.shape[0]; }
   std::int64_t heads() const { return q.shape[1]; }
+  std::int64_t rows() const { return q.shape[2]; }
   std::int64_t keys() const { return k.shape[2]; }
 
   // The weights of rows [begin, end) of one head, [end − begin, keys]. Throws where there are no such rows.

@@ -74,7 +74,7 @@ Tensor<T> GridAttention::mix_all(Graph<T>& graph, const Tensor<T>& x) const {
   const std::int64_t pixels = x.size(0), batch = x.size(1), heads = shape_.heads;
   const Tensor<T> nothing = unread(graph.tape, 1, heads, pixels, shape_.hidden);
   const Tensor<T> v = x.reshape({1, 1, pixels, batch * shape_.width});
-  const Tensor<T> mixed = score_(graph, nothing, nothing, v, Mask{});
+  const Tensor<T> mixed = score_(graph, nothing, nothing, v, {});
   return out_.of_heads(graph, mixed.reshape({heads, pixels * batch, shape_.width}))
       .reshape({pixels, batch, shape_.width});
 }
@@ -90,7 +90,7 @@ Tensor<T> GridAttention::operator()(Graph<T>& graph, const Tensor<T>& x) const {
   const Tensor<T> k = projected(key_, shape_.reads == ScoreReads::queries_and_keys);
   // All heads of full width share one set of values: the pixels.
   const Tensor<T> v = shape_.full_heads ? x.split_heads(1) : value_(graph, x).split_heads(heads);
-  return out_(graph, score_(graph, q, k, v, Mask{}));
+  return out_(graph, score_(graph, q, k, v, {}));
 }
 
 template Tensor<float> GridAttention::operator()(Graph<float>&, const Tensor<float>&) const;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 
 #include "tensor/attention.h"
@@ -12,8 +11,6 @@ template <class T>
 struct Attended {
   std::string_view name;         // of the layer: "encoder.0.self"
   const AttentionCall<T>& call;  // q and k as they are scored, [batch, heads, steps, dim]
-  std::int64_t queries = 0;      // the first ones are the layer's; any after them only fill up
-  bool by_position = false;      // whether scores look at where queries and keys stand
 };
 
 // Told of every attention of a graph that carries it.

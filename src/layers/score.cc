@@ -44,16 +44,21 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
                        const std::string& seen_as)
     : choice_(choice), seen_as_(seen_as.empty() ? name : seen_as) {
   if (choice_.inner == 0) choice_.inner = choice_.query_dim;
+  if (choice_.value_dim == 0) choice_.value_dim = choice_.query_dim;
   const bool maps = std::ranges::any_of(choice.mechanism->parameters(), [](const ParameterSpec& spec) {
     return spec.role == Role::query_map || spec.role == Role::key_map;
   });
   if (choice.query_dim != choice.key_dim && !maps)
     throw Error(name + ": got queries of " + std::to_string(choice.query_dim) + " numbers and keys of " +
                 std::to_string(choice.key_dim) + "; " + std::string(choice.mechanism->name()) + " takes equal ones");
+  // A table by position knows every offset up to the longest sequence, in both directions.
+  for (const SettingSpec& spec : choice.mechanism->settings())
+    if (spec.name == "origin") choice_.settings.push_back({"origin", static_cast<double>(choice_.max_length - 1)});
   if (choice.mechanism->grid() && choice.grid[0] < 1)
     throw Error(name + ": got the mechanism " + std::string(choice.mechanism->name()) +
                 ", which lives on a grid of pixels; sequences take one without a grid");
   for (const ParameterSpec& spec : choice.mechanism->parameters()) {
+    if (spec.role == Role::relative_output && !choice.relative_values) continue;
     const std::vector<std::int64_t> shape = shape_of(spec);
     const ParameterId id = parameters.add(name + "." + std::string(spec.name), shape, initial_of(spec, shape));
     entries_.push_back({&spec, id});
@@ -69,6 +74,7 @@ std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const 
       case kAny: shape.push_back(kBuckets); break;
       case kQueryDim: shape.push_back(choice_.query_dim); break;
       case kKeyDim: shape.push_back(choice_.key_dim); break;
+      case kValueDim: shape.push_back(choice_.value_dim); break;
       case kInner: shape.push_back(choice_.inner); break;
       case kPositions:
         if (choice_.max_length < 1)
@@ -91,22 +97,20 @@ ParameterId ScoreLayer::parameter(std::string_view name) const {
   throw Error(std::string(choice_.mechanism->name()) + ": there is no parameter '" + std::string(name) + "'");
 }
 
-bool ScoreLayer::uses_positions() const { return choice_.mechanism->reads_positions(); }
-
 bool ScoreLayer::has_length_limit() const {
   return std::ranges::any_of(entries_, [](const Entry& entry) { return entry.spec->sizes[0] == kPositions; });
 }
 
 template <class T>
 Tensor<T> ScoreLayer::operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
-                                 const Mask& mask, T* weights) const {
-  return shared<T>(graph, q, k, {&v, 1}, {}, mask, weights)[0];
+                                 const AttentionOptions<T>& options) const {
+  return shared<T>(graph, q, k, {&v, 1}, {}, options)[0];
 }
 
 template <class T>
 std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k,
-                                          std::span<const Tensor<T>> values, const Tensor<T>& bias, const Mask& mask,
-                                          T* weights) const {
+                                          std::span<const Tensor<T>> values, const Tensor<T>& bias,
+                                          const AttentionOptions<T>& options) const {
   AttentionCall<T> call;
   call.q = q;
   call.k = k;
@@ -116,36 +120,29 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
   call.settings = choice_.settings;
   call.layout = choice_.layout;
   if (choice_.mechanism->grid()) call.grid = choice_.grid;
-  call.mask = mask;
+  call.mask = options.mask;
+  call.first_query = options.first_query;
   call.normalizer = choice_.normalizer;
-  call.weights = weights;
-  const std::int64_t queries = q.size(2);
-  const std::int64_t keys = k.size(2);
+  call.weights = options.weights;
+  const std::int64_t longest = std::max(options.first_query + q.size(2), k.size(2));
   for (const Entry& entry : entries_) {
-    Tensor<T> value = graph.get(entry.id);
-    if (entry.spec->sizes[0] == kPositions) {
-      // The table knows every offset up to the longest sequence; these sequences use its middle.
-      const int dim = value.rank - entry.spec->rank();
-      const std::int64_t first = choice_.max_length - queries;
-      if (queries > choice_.max_length || keys > choice_.max_length)
-        throw Error(std::string(choice_.mechanism->name()) + ": got a sequence of " +
-                    std::to_string(std::max(queries, keys)) + " steps, takes up to " +
-                    std::to_string(choice_.max_length) + ", the longest that the model was made for");
-      value = value.slice(dim, first, first + queries + keys - 1);
-    }
-    call.parameters.push_back({std::string(entry.spec->name), value});
+    call.parameters.push_back({std::string(entry.spec->name), graph.get(entry.id)});
+    if (entry.spec->sizes[0] != kPositions) continue;
+    if (longest > choice_.max_length)
+      throw Error(std::string(choice_.mechanism->name()) + ": expected a sequence of up to " +
+                  std::to_string(choice_.max_length) + " steps, the longest that the model was made for, got " +
+                  std::to_string(longest));
   }
-  if (AttentionObserver<T>* observer = graph.observer())
-    observer->attended({seen_as_, call, queries, uses_positions() || bias});
+  if (AttentionObserver<T>* observer = graph.observer()) observer->attended({seen_as_, call});
   return shared_attention(graph.tape, call);
 }
 
-#define RAPT_INSTANTIATE(T)                                                                                         \
-  template Tensor<T> ScoreLayer::operator()(Graph<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&,        \
-                                            const Mask&, T*) const;                                                 \
-  template std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>&, const Tensor<T>&, const Tensor<T>&,                 \
-                                                     std::span<const Tensor<T>>, const Tensor<T>&, const Mask&, T*) \
-      const;
+#define RAPT_INSTANTIATE(T)                                                                                  \
+  template Tensor<T> ScoreLayer::operator()(Graph<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&, \
+                                            const AttentionOptions<T>&) const;                               \
+  template std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>&, const Tensor<T>&, const Tensor<T>&,          \
+                                                     std::span<const Tensor<T>>, const Tensor<T>&,           \
+                                                     const AttentionOptions<T>&) const;
 RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE

@@ -17,15 +17,25 @@ struct ScoreChoice {
   std::int64_t heads = 1;
   std::int64_t query_dim = 0;  // of one head
   std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;   // for a table that is added to the values; 0: query_dim
   std::int64_t inner = 0;       // A of additive; 0: query_dim
   std::int64_t max_length = 0;  // of either side; for tables by position
   std::array<std::int64_t, 2> grid{};
   std::vector<NamedNumber> settings{};           // of the mechanism, where they are not the usual ones
+  bool relative_values = false;                  // with the mechanism's table that is added to the values
   HeadLayout layout = HeadLayout::side_by_side;  // of what comes out
 };
 
 // A mechanism by name, or "argmax": dot products of which only the largest counts. Throws for other names.
 ScoreChoice choose_score(std::string_view name);
+
+// What a query may see, where it stands, and what is wanted besides the results.
+template <class T>
+struct AttentionOptions {
+  Mask mask{};
+  std::int64_t first_query = 0;  // the position of query 0
+  T* weights = nullptr;          // [batch, heads, queries, keys], where they are wanted
+};
 
 // A mechanism with learned parameters: what scores a query against a key in a model.
 class ScoreLayer {
@@ -38,21 +48,19 @@ class ScoreLayer {
   const ScoreChoice& choice() const { return choice_; }
   // One of the mechanism's own parameters. Throws where there is none of this name.
   ParameterId parameter(std::string_view name) const;
-  // Whether a score depends on where the query and the key stand, and not on what they hold alone.
-  bool uses_positions() const;
   // Whether a table of positions ends with the longest sequence of choice().
   bool has_length_limit() const;
 
   // q, k, v are [batch, heads, steps, dim].
   template <class T>
-  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, const Mask& mask,
-                       T* weights = nullptr) const;
+  Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
+                       const AttentionOptions<T>& options) const;
 
   // The same for several value sets under one map, with a bias [1, heads, queries, keys] where it is given.
   template <class T>
   std::vector<Tensor<T>> shared(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k,
-                                std::span<const Tensor<T>> values, const Tensor<T>& bias, const Mask& mask,
-                                T* weights = nullptr) const;
+                                std::span<const Tensor<T>> values, const Tensor<T>& bias,
+                                const AttentionOptions<T>& options) const;
 
  private:
   struct Entry {

@@ -61,7 +61,7 @@ std::vector<Tensor<T>> SharedAttention::operator()(Graph<T>& graph, const Tensor
     values.push_back(heads_of(tasks_[t].value(graph, shape_.norm ? tasks_[t].norm(graph, tasks[t]) : tasks[t])));
   Tensor<T> bias;
   if (bias_) bias = grid_bias(graph.tape, graph.get(bias_), window > 0 ? Grid{window, window} : shape_.grid);
-  std::vector<Tensor<T>> results = score_.template shared<T>(graph, q, k, values, bias, {}, weights);
+  std::vector<Tensor<T>> results = score_.template shared<T>(graph, q, k, values, bias, {.weights = weights});
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     if (window > 0) results[t] = from_windows(graph.tape, results[t], shape_.grid, window);
     results[t] = add(graph.tape, tasks[t], tasks_[t].out(graph, results[t]));

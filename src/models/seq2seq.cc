@@ -73,7 +73,7 @@ Seq2seq::Encoded<T> Seq2seq::encode(Graph<T>& graph, const Batch& batch) const {
 }
 
 template <class T>
-Tensor<T> Seq2seq::attend(Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries, std::int64_t first,
+Tensor<T> Seq2seq::attend(Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries, std::int64_t first_query,
                           T* weights) const {
   Mask mask;
   mask.key_lengths.assign(source.lengths.begin(), source.lengths.end());
@@ -83,10 +83,11 @@ Tensor<T> Seq2seq::attend(Graph<T>& graph, const Encoded<T>& source, const Tenso
   T* rows = weights ? graph.tape.scratch(batch * count * keys) : nullptr;
   const Tensor<T> asked = projected_ ? query_(graph, queries) : queries;
   const Tensor<T> context =
-      score_(graph, asked.split_heads(1), source.keys.split_heads(1), source.values.split_heads(1), mask, rows);
-  for (std::int64_t t = first; rows && t < count; ++t)
+      score_(graph, asked.split_heads(1), source.keys.split_heads(1), source.values.split_heads(1),
+             {.mask = mask, .first_query = first_query, .weights = rows});
+  for (std::int64_t t = 0; rows && t < count; ++t)
     for (std::int64_t b = 0; b < batch; ++b, weights += keys) std::copy_n(rows + (b * count + t) * keys, keys, weights);
-  const std::array<Tensor<T>, 2> parts{context.slice(0, first, count), queries.slice(0, first, count)};
+  const std::array<Tensor<T>, 2> parts{context, queries};
   return activate(graph.tape, Activation::tanh, combine_(graph, concatenate<T>(graph.tape, parts)));
 }
 
@@ -110,35 +111,22 @@ Seq2seq::Step<T> Seq2seq::decode(Graph<T>& graph, const Encoded<T>& source, std:
     const std::array<Tensor<T>, 2> parts{x, source.context};
     x = concatenate<T>(graph.tape, parts);
   }
-  // A score that looks at positions must see a query at its own place: after all that came before it.
-  const bool placed = has_attention() && score_.uses_positions();
-  const std::int64_t past = placed && before.queries ? before.queries.size(0) : 0;
   if (!has_attention() || !config_.input_feeding) {
     layers::RecurrentOutput<T> out =
         tables ? decoder_(graph, tables, tokens, batch, {}, before.state) : decoder_(graph, x, {}, before.state);
-    if (!has_attention()) return {out.states, {}, std::move(out.last)};
-    Tensor<T> queries = out.states;
-    if (past > 0) {
-      queries = graph.tape.make({past + steps, batch, config_.hidden});
-      copy_into(graph, before.queries, queries.slice(0, 0, past));
-      copy_into(graph, out.states, queries.slice(0, past, past + steps));
-    }
-    return {attend(graph, source, queries, past, weights), queries, std::move(out.last)};
+    if (!has_attention()) return {out.states, std::move(out.last)};
+    return {attend(graph, source, out.states, before.steps, weights), std::move(out.last)};
   }
   // With input feeding a step needs the attentional state of the step before.
   Step<T> result;
   result.state.assign(before.state.begin(), before.state.end());
   result.attentional = graph.tape.make({steps, batch, config_.hidden});
-  result.queries = graph.tape.make({past + steps, batch, config_.hidden});
-  if (past > 0) copy_into(graph, before.queries, result.queries.slice(0, 0, past));
   Tensor<T> fed = before.attentional;
   for (std::int64_t t = 0; t < steps; ++t) {
     const std::array<Tensor<T>, 2> parts{x.slice(0, t, t + 1), fed};
     layers::RecurrentOutput<T> out =
         decoder_(graph, concatenate<T>(graph.tape, parts), {}, std::span<const CellState<T>>(result.state));
-    copy_into(graph, out.states, result.queries.slice(0, past + t, past + t + 1));
-    const Tensor<T> queries = result.queries.slice(0, placed ? 0 : past + t, past + t + 1);
-    fed = attend(graph, source, queries, queries.size(0) - 1,
+    fed = attend(graph, source, out.states, before.steps + t,
                  weights ? weights + t * batch * source.keys.size(0) : nullptr);
     copy_into(graph, fed, result.attentional.slice(0, t, t + 1));
     result.state = std::move(out.last);
@@ -152,7 +140,7 @@ Tensor<T> Seq2seq::logits(Graph<T>& graph, const Batch& batch, Alignment<T>* ali
   const std::int64_t keys = batch.source_steps;
   const std::int64_t rows = static_cast<std::int64_t>(batch.target_steps) * batch.size;
   T* weights = alignment && has_attention() ? graph.tape.scratch(rows * keys) : nullptr;
-  const Before<T> before{source.decoder_state, zeros(graph, batch.size), {}};
+  const Before<T> before{source.decoder_state, zeros(graph, batch.size), 0};
   const Step<T> step = decode<T>(graph, source, batch.target_in, batch.size, before, weights);
   if (weights) {
     alignment->weights.resize(static_cast<std::size_t>(rows * keys));
@@ -213,9 +201,7 @@ class Seq2seqDecoder final : public Decoder<T> {
     next_source_.resize(tokens.size());
     for (std::size_t n = 0; n < tokens.size(); ++n) next_source_[n] = source_of_[static_cast<std::size_t>(parents[n])];
     source_of_.swap(next_source_);
-    const Seq2seq::Before<T> before{state, fed, past_queries(parents)};
-    const auto out = model_.decode<T>(graph, gather(), tokens, count, before, nullptr);
-    if (keeps_queries()) queries_.assign(out.queries.data, out.queries.data + out.queries.count());
+    const auto out = model_.decode<T>(graph, gather(), tokens, count, {state, fed, steps_++}, nullptr);
     for (std::size_t l = 0; l < states_.size(); ++l) {
       states_[l].h.assign(out.state[l].h.data, out.state[l].h.data + count * hidden);
       if (out.state[l].c) states_[l].c.assign(out.state[l].c.data, out.state[l].c.data + count * hidden);
@@ -228,26 +214,6 @@ class Seq2seqDecoder final : public Decoder<T> {
   struct State {
     std::vector<T> h, c;
   };
-
-  bool keeps_queries() const { return model_.has_attention() && model_.score_.uses_positions(); }
-
-  // Of the hypotheses that go on, [steps, hypotheses, hidden].
-  Tensor<T> past_queries(std::span<const int> parents) {
-    if (queries_.empty()) {
-      hypotheses_ = static_cast<std::int64_t>(parents.size());
-      return {};
-    }
-    const std::int64_t hidden = model_.config_.hidden;
-    const auto count = static_cast<std::int64_t>(parents.size());
-    const std::int64_t steps = static_cast<std::int64_t>(queries_.size()) / (hypotheses_ * hidden);
-    const Tensor<T> past = tape_.make({steps, count, hidden});
-    for (std::int64_t t = 0; t < steps; ++t)
-      for (std::int64_t n = 0; n < count; ++n)
-        std::copy_n(queries_.begin() + (t * hypotheses_ + parents[static_cast<std::size_t>(n)]) * hidden, hidden,
-                    past.data + (t * count + n) * hidden);
-    hypotheses_ = count;
-    return past;
-  }
 
   // What each hypothesis sees of its source.
   Seq2seq::Encoded<T> gather() {
@@ -292,8 +258,7 @@ class Seq2seqDecoder final : public Decoder<T> {
   std::vector<std::int64_t> lengths_, gathered_lengths_;
   std::vector<State> states_;
   std::vector<T> fed_;
-  std::vector<T> queries_;
-  std::int64_t hypotheses_ = 0;  // of the last step
+  std::int64_t steps_ = 0;
   std::vector<int> source_of_, next_source_;
 };
 

@@ -43,7 +43,6 @@ class Seq2seq {
   template <class T>
   struct Step {
     Tensor<T> attentional;  // s̃, [steps, batch, hidden]
-    Tensor<T> queries;      // s of all steps so far
     std::vector<CellState<T>> state;
   };
 
@@ -53,17 +52,17 @@ class Seq2seq {
   template <class T>
   struct Before {
     std::span<const CellState<T>> state;
-    Tensor<T> attentional;  // of the last step, [1, batch, hidden]: for input feeding
-    Tensor<T> queries;      // of all earlier steps, [steps, batch, hidden]: for scores that look at positions
+    Tensor<T> attentional;   // of the last step, [1, batch, hidden]: for input feeding
+    std::int64_t steps = 0;  // how many there were
   };
   // Target steps all at once. `weights`: [steps, batch, source_steps], or null.
   template <class T>
   Step<T> decode(layers::Graph<T>& graph, const Encoded<T>& source, std::span<const int> tokens, std::int64_t batch,
                  const Before<T>& before, T* weights) const;
-  // The attentional states of the queries from `first` on.
+  // The attentional states of the queries, the first of which stands at `first_query`.
   template <class T>
-  Tensor<T> attend(layers::Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries, std::int64_t first,
-                   T* weights) const;
+  Tensor<T> attend(layers::Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries,
+                   std::int64_t first_query, T* weights) const;
   // Whether a table of what each symbol does to the gates saves work over `uses` embedded tokens.
   template <class T>
   bool table_pays(const layers::Graph<T>& graph, std::int64_t symbols, std::int64_t uses) const {

@@ -78,7 +78,8 @@ Tensor<T> Transformer::encode(Graph<T>& graph, const Batch& batch) const {
   Tensor<T> x = embed(graph, source_embedding_, source_positions_, source_narrow_, batch.source, batch.size, 0);
   for (const EncoderBlock& block : encoder_) {
     const auto before = graph.tape.mark();
-    x = residual(graph, block.self_norm, x, [&](const Tensor<T>& in) { return block.self(graph, in, in, mask); });
+    x = residual(graph, block.self_norm, x,
+                 [&](const Tensor<T>& in) { return block.self(graph, in, in, {.mask = mask}); });
     x = residual(graph, block.inner_norm, x, [&](const Tensor<T>& in) { return block.inner(graph, in); });
     x = graph.tape.keep_only(before, x);
   }
@@ -98,9 +99,11 @@ Tensor<T> Transformer::logits(Graph<T>& graph, const Batch& batch, Alignment<T>*
   for (const DecoderBlock& block : decoder_) {
     T* wanted = &block == &decoder_.back() ? weights : nullptr;
     const auto before = graph.tape.mark();
-    x = residual(graph, block.self_norm, x, [&](const Tensor<T>& in) { return block.self(graph, in, in, causal); });
-    x = residual(graph, block.cross_norm, x,
-                 [&](const Tensor<T>& in) { return block.cross(graph, in, memory, known, wanted); });
+    x = residual(graph, block.self_norm, x,
+                 [&](const Tensor<T>& in) { return block.self(graph, in, in, {.mask = causal}); });
+    x = residual(graph, block.cross_norm, x, [&](const Tensor<T>& in) {
+      return block.cross(graph, in, memory, {.mask = known, .weights = wanted});
+    });
     x = residual(graph, block.inner_norm, x, [&](const Tensor<T>& in) { return block.inner(graph, in); });
     x = graph.tape.keep_only(before, x);
   }

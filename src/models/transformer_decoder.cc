@@ -46,7 +46,7 @@ class StepCache {
   std::vector<T> rows_, moved_;
 };
 
-// One query at a time, with the bits that a long pass gives it.
+// One query at a time, at its own position, with the bits that a whole pass gives it.
 template <class T>
 class TransformerDecoder final : public Decoder<T> {
  public:
@@ -83,12 +83,10 @@ class TransformerDecoder final : public Decoder<T> {
         const layers::KeysValues<T> fresh = block.self.keys_values(graph, in, steps_);
         state.keys.push(fresh.k);
         state.values.push(fresh.v);
-        return ask(graph, block.self, block.self.queries(graph, in, steps_), state.self_queries,
-                   {state.keys.all(), state.values.all()}, Mask{});
+        return ask(graph, block.self, in, {state.keys.all(), state.values.all()}, {});
       });
       x = model_.residual(graph, block.cross_norm, x, [&](const Tensor<T>& in) {
-        return ask(graph, block.cross, block.cross.queries(graph, in, steps_), state.cross_queries,
-                   lengths_now_.empty() ? state.source : state.source_now, known);
+        return ask(graph, block.cross, in, lengths_now_.empty() ? state.source : state.source_now, known);
       });
       x = model_.residual(graph, block.inner_norm, x, [&](const Tensor<T>& in) { return block.inner(graph, in); });
     }
@@ -99,19 +97,15 @@ class TransformerDecoder final : public Decoder<T> {
  private:
   struct BlockState {
     StepCache<T> keys, values;
-    StepCache<T> self_queries, cross_queries;  // where scores look at positions
     layers::KeysValues<T> source;
     layers::KeysValues<T> source_now;  // of the hypotheses, after branching
   };
 
-  Tensor<T> ask(Graph<T>& graph, const layers::MultiHeadAttention& attention, const Tensor<T>& query,
-                StepCache<T>& queries, const layers::KeysValues<T>& memory, const Mask& mask) {
-    // A score that looks at positions must see a query at its own place: after all that came before it.
-    const bool placed = attention.score().uses_positions();
-    if (placed) queries.push(query);
-    const Tensor<T> heads = attention.attend(graph, placed ? queries.all() : query, memory, mask);
-    const std::int64_t place = heads.size(0) - 1;
-    return attention.project(graph, heads.slice(0, place, place + 1));
+  // One query, at the position of this step.
+  Tensor<T> ask(Graph<T>& graph, const layers::MultiHeadAttention& attention, const Tensor<T>& in,
+                const layers::KeysValues<T>& memory, const Mask& mask) {
+    const Tensor<T> query = attention.queries(graph, in, steps_);
+    return attention.project(graph, attention.attend(graph, query, memory, {.mask = mask, .first_query = steps_}));
   }
 
   // The hypotheses become those of `parents`.
@@ -119,8 +113,7 @@ class TransformerDecoder final : public Decoder<T> {
     std::vector<int> next;
     for (const int p : parents) next.push_back(source_of_[static_cast<std::size_t>(p)]);
     for (BlockState& state : blocks_)
-      for (StepCache<T>* cache : {&state.keys, &state.values, &state.self_queries, &state.cross_queries})
-        cache->reorder(parents);
+      for (StepCache<T>* cache : {&state.keys, &state.values}) cache->reorder(parents);
     if (next == source_of_) return;
     source_of_.swap(next);
     lengths_now_.clear();

@@ -23,6 +23,7 @@ AttendOptions options_of(const AttentionCall<T>& call) {
   options.score.grid = call.grid;
   if (call.bias) options.bias = call.bias.view();
   options.mask = call.mask;
+  if (call.first_query != 0) options.first_query = {call.first_query};
   options.normalizer = call.normalizer;
   options.threads = 1;
   return options;

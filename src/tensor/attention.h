@@ -29,6 +29,7 @@ struct AttentionCall {
   std::vector<NamedNumber> settings;
   std::array<std::int64_t, 2> grid{};
   Mask mask;
+  std::int64_t first_query = 0;  // the position of query 0
   Normalizer normalizer = Normalizer::softmax;
   HeadLayout layout = HeadLayout::side_by_side;
   // Where the weights go, [batch, heads, queries, keys], when they are wanted.

@@ -59,7 +59,7 @@ TEST(AttentionLog, GivesTheWeightsOfTheLayer) {
     EXPECT_EQ(record.options.score.mechanism->name(), mechanism);
     EXPECT_EQ(record.batches(), 2);
     EXPECT_EQ(record.heads(), 2);
-    EXPECT_EQ(record.rows, steps);
+    EXPECT_EQ(record.rows(), steps);
     EXPECT_EQ(record.keys(), steps);
     for (int64_t b = 0; b < 2; ++b)
       for (int64_t h = 0; h < 2; ++h)
@@ -87,7 +87,7 @@ TEST(AttentionLog, CountsTheStepsThatWereAsked) {
   graph.observe(log);
   model.layer(graph, x.tensor(false), x.tensor(false), {}, weights.data());
   const AttentionRecord& record = log.records().at(0);
-  EXPECT_EQ(record.rows, 2);
+  EXPECT_EQ(record.rows(), 2);
   std::vector<float> rows(4);
   record.weights(0, 1, 0, 2, rows.data());
   for (std::size_t n = 0; n < 4; ++n) EXPECT_NEAR(rows[n], weights[4 + n], 1e-6);
@@ -154,7 +154,7 @@ TEST(AttentionLog, JoinsTheStepsOfARecurrentDecoder) {
       ASSERT_EQ(log.records().size(), 1U);
       const AttentionRecord& record = log.records()[0];
       EXPECT_EQ(record.name, "attention");
-      ASSERT_EQ(record.rows, 4);
+      ASSERT_EQ(record.rows(), 4);
       ASSERT_EQ(record.keys(), 5);
       std::vector<float> rows(20);
       record.weights(0, 0, 0, 4, rows.data());
@@ -182,7 +182,7 @@ TEST(AttentionLog, NamesTheLayersOfATransformer) {
   const std::vector<std::string> expected{"encoder.0.self",  "encoder.1.self", "decoder.0.self",
                                           "decoder.0.cross", "decoder.1.self", "decoder.1.cross"};
   EXPECT_EQ(names, expected);
-  EXPECT_EQ(log.records()[2].rows, 4);
+  EXPECT_EQ(log.records()[2].rows(), 4);
   EXPECT_EQ(log.records()[2].keys(), 4);
   EXPECT_EQ(log.records()[3].keys(), 5);
 }
