@@ -134,7 +134,7 @@ TEST(CApiErrors, WrongCodes) {
   for (const int32_t code : {-1, 9}) {
     const std::string got = ": got " + std::to_string(code) + ", takes 0 to ";
     expect_refused("causal" + got + "2", [&](Good& g) { g.options.causal = code; });
-    expect_refused("normalizer" + got + "1", [&](Good& g) { g.options.normalizer = code; });
+    expect_refused("normalizer" + got + "4", [&](Good& g) { g.options.normalizer = code; });
     expect_refused("path" + got + "2", [&](Good& g) { g.options.path = code; });
   }
   expect_refused("threads: expected 1 or more, or 0 for the default, got -1", [](Good& g) { g.options.threads = -1; });
