@@ -75,7 +75,7 @@ struct RowFacts {
 };
 
 RowFacts facts_of(const layers::AttentionRecord& record, const std::array<std::int64_t, 2>& grid) {
-  RowFacts facts{record.batches(), record.heads(), record.rows, grid[1], {}, {}};
+  RowFacts facts{record.batches(), record.heads(), record.rows(), grid[1], {}, {}};
   const std::int64_t count = facts.batches * facts.heads * facts.rows;
   facts.position.resize(static_cast<std::size_t>(2 * count));
   facts.covariance.resize(static_cast<std::size_t>(4 * count));
