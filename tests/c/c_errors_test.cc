@@ -83,7 +83,7 @@ TEST(CApiErrors, NullPointers) {
 TEST(CApiErrors, ArraysAndCountsWithoutData) {
   expect_refused("q: expected an array [B, H, S, D], got no data", [](Good& g) { g.inputs.q.data = nullptr; });
   expect_refused("v: got NULL for 1 of them", [](Good& g) { g.inputs.v = nullptr; });
-  expect_refused("v: got no value set", [](Good& g) { g.inputs.v_count = 0; });
+  expect_refused("v: expected at least one value set, got none", [](Good& g) { g.inputs.v_count = 0; });
   expect_refused("out: got NULL for 1 of them", [](Good& g) { g.outputs.out = nullptr; });
   expect_refused("weights: got NULL for 2 of them", [](Good& g) { g.outputs.weights_count = 2; });
   expect_refused("parameters: got NULL", [](Good& g) { g.options.parameter_count = 1; });
@@ -141,7 +141,7 @@ TEST(CApiErrors, WrongCodes) {
 }
 
 TEST(CApiErrors, WhatTheEngineRefuses) {
-  expect_refused("v: got 3 rows, takes 4", [](Good& g) { g.v.shape[2] = 3; });
+  expect_refused("v: expected 4 keys as in k, got 3", [](Good& g) { g.v.shape[2] = 3; });
   expect_refused("out[0]: expected shape [1, 2, 3, 2], got [1, 2, 3, 3]", [](Good& g) { g.out.shape[3] = 3; });
   expect_refused("no mechanism is called 'scaled-dot'", [](Good& g) { g.options.score = "scaled-dot"; });
   expect_refused("parameter 'm': expected [2], got none", [](Good& g) { g.options.score = "alibi"; });
@@ -149,11 +149,11 @@ TEST(CApiErrors, WhatTheEngineRefuses) {
     g.options.parameters = &g.slopes;
     g.options.parameter_count = 1;
   });
-  expect_refused("scale: got nan", [](Good& g) {
+  expect_refused("scale: expected a finite number, got nan", [](Good& g) {
     g.options.has_scale = 1;
     g.options.scale = std::numeric_limits<double>::quiet_NaN();
   });
-  expect_refused("takes none below 0", [](Good& g) { g.inputs.q.strides[0] = -1; });
+  expect_refused("expected strides from 0", [](Good& g) { g.inputs.q.strides[0] = -1; });
   expect_refused(
       "gradient of q: expected shape", [](Good& g) { g.gradients.q = g.k; }, true);
 }
