@@ -5,6 +5,7 @@
 
 #include "attend/host_parameters.h"
 #include "backends/cpu/engine.h"
+#include "mechanisms/sizes.h"
 #include "rapt/registry.h"
 
 namespace rapt::bench {
@@ -57,20 +58,14 @@ Array random_array(ElementType type, const std::vector<std::int64_t>& shape, Ran
 // Sizes that the specification leaves open are those of the papers.
 std::int64_t size_of_parameter(int size, const Spec& spec, Role role) {
   const std::int64_t dim = spec.sizes.dim;
+  ParameterSizes sizes{.query_dim = dim, .key_dim = dim, .value_dim = dim, .inner = dim};
+  sizes.positions = spec.query_count() + spec.sizes.keys - 1;
   const std::array<std::int64_t, 2> grid = grid_of(spec.sizes.keys);
-  switch (size) {
-    case 0: return 1;
-    case kAny: return role == Role::relative_value ? 32 : 64;
-    case kOdd: return 129;
-    case kQueryDim:
-    case kKeyDim:
-    case kValueDim:
-    case kInner: return dim;
-    case kPositions: return spec.query_count() + spec.sizes.keys - 1;
-    case kGridRows: return 2 * grid[0] - 1;
-    case kGridCols: return 2 * grid[1] - 1;
-    default: return size;
-  }
+  sizes.grid_rows = grid[0];
+  sizes.grid_cols = grid[1];
+  sizes.any = role == Role::relative_value ? 32 : 64;
+  sizes.odd = 129;
+  return resolve(size, sizes).value_or(1);
 }
 
 }  // namespace
@@ -123,7 +118,7 @@ ElementType Workload::number_type() const { return spec.dtype == Dtype::f64 ? El
 void Workload::add_parameters() {
   Random random(2);
   for (const ParameterSpec& p : rapt::mechanism(spec.mechanism).parameters()) {
-    if (p.role == Role::relative_output) continue;
+    if (p.role == Role::relative_output && !p.required) continue;
     std::vector<std::int64_t> shape;
     if (p.heads != Heads::shared) shape.push_back(spec.sizes.heads);
     for (const int size : p.sizes)

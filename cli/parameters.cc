@@ -9,6 +9,7 @@
 
 #include "cli/options.h"
 #include "mechanisms/describe.h"
+#include "mechanisms/sizes.h"
 #include "rapt/error.h"
 #include "tensor/npy.h"
 
@@ -124,29 +125,16 @@ class ParameterReader {
     }
   }
 
-  std::optional<std::int64_t> resolve(int size) const {
-    switch (size) {
-      case kAny:
-      case kOdd: return std::nullopt;
-      case kQueryDim: return sizes_.query_dim;
-      case kKeyDim: return sizes_.key_dim;
-      case kInner: return inner_;
-      case kPositions: return sizes_.queries + sizes_.keys - 1;
-      case kGridRows: return grid_size(result_.grid[0]);
-      case kGridCols: return grid_size(result_.grid[1]);
-      default: return size;
-    }
+  std::optional<std::int64_t> resolved(int size) const {
+    ParameterSizes known{.query_dim = sizes_.query_dim, .key_dim = sizes_.key_dim, .inner = inner_};
+    known.grid_rows = result_.grid[0];
+    known.grid_cols = result_.grid[1];
+    return resolve(size, known);
   }
 
-  // Twice the size less one; any where there is no grid, which attend() refuses.
-  static std::optional<std::int64_t> grid_size(std::int64_t size) {
-    if (size < 1 || size > std::numeric_limits<std::int64_t>::max() / 2) return std::nullopt;
-    return 2 * size - 1;
-  }
-
-  Sizes resolve(const ParameterSpec& spec) const {
+  Sizes resolved(const ParameterSpec& spec) const {
     Sizes sizes;
-    for (int n = 0; n < spec.rank(); ++n) sizes.push_back(resolve(spec.sizes[static_cast<std::size_t>(n)]));
+    for (int n = 0; n < spec.rank(); ++n) sizes.push_back(resolved(spec.sizes[static_cast<std::size_t>(n)]));
     return sizes;
   }
 
@@ -159,7 +147,7 @@ class ParameterReader {
     if (spec.heads != Heads::shared) add_value("H", sizes_.heads);
     for (int n = 0; n < spec.rank(); ++n) {
       const int size = spec.sizes[static_cast<std::size_t>(n)];
-      if (const auto value = resolve(size); value && size < 0) add_value(size_text(spec, size), *value);
+      if (const auto value = resolved(size); value && size < 0) add_value(size_text(spec, size), *value);
     }
     return std::string(spec.name) + " " + shape_text(spec) + values;
   }
@@ -189,7 +177,7 @@ class ParameterReader {
   }
 
   bool fits(const ParameterSpec& spec, const std::vector<std::int64_t>& shape) const {
-    const Sizes sizes = resolve(spec);
+    const Sizes sizes = resolved(spec);
     const std::size_t lead = shape.size() - std::min(shape.size(), sizes.size());
     if (shape.size() != sizes.size() + lead || lead > 1) return false;
     if (lead == 0 && spec.heads == Heads::required) return false;
@@ -209,7 +197,7 @@ class ParameterReader {
       if (per_head) shape.push_back(sizes_.heads);
       std::int64_t known = per_head ? sizes_.heads : 1;
       int unknown = 0;
-      for (const std::optional<std::int64_t>& size : resolve(spec)) {
+      for (const std::optional<std::int64_t>& size : resolved(spec)) {
         if (!size) ++unknown;
         // More than there are numbers: it cannot fit, and must not overflow.
         else if (known > count / std::max<std::int64_t>(*size, 1)) known = count + 1;

@@ -126,11 +126,8 @@ int main() {
   p.a = {0.5, 0.5};
   p.b = {2.0, 2.0};
   rapt::AttendOptions options;
-  options.score = rapt::custom([](auto raw, const auto& at) {
-    using rapt::abs;
-    using rapt::log;
-    return raw * at.scale - 0.5 * log(2.0 * abs(at.offset()) + 1.0);
-  });
+  options.score =
+      rapt::custom([](auto raw, const auto& at) { return raw * at.scale - 0.5 * log(2.0 * abs(at.offset()) + 1.0); });
   check("lambda, forward", attend(p, options), naive(p), 1e-12);
   return failures == 0 ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 
 #include "attend/relative_rows.h"
 #include "mechanisms/objects.h"
+#include "mechanisms/sizes.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
@@ -224,15 +225,11 @@ class Builder {
 
   // The size a dimension must have, or −1 where any will do.
   std::int64_t expected(int size) const {
-    switch (size) {
-      case kQueryDim: return p_.query_dim;
-      case kKeyDim: return p_.key_dim;
-      case kInner: return inner_;
-      case kValueDim: return p_.v[0].dim;
-      case kGridRows: return 2 * p_.grid[0] - 1;
-      case kGridCols: return 2 * p_.grid[1] - 1;
-      default: return size > 0 ? size : -1;
-    }
+    ParameterSizes sizes{.query_dim = p_.query_dim, .key_dim = p_.key_dim, .value_dim = p_.v[0].dim};
+    if (inner_ >= 0) sizes.inner = inner_;
+    sizes.grid_rows = p_.grid[0];
+    sizes.grid_cols = p_.grid[1];
+    return resolve(size, sizes).value_or(-1);
   }
 
   std::string wanted(const ParameterSpec& spec) const {

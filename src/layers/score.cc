@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "layers/observer.h"
+#include "mechanisms/sizes.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
 
@@ -66,26 +67,19 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
 }
 
 std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const {
+  ParameterSizes sizes{.query_dim = choice_.query_dim, .key_dim = choice_.key_dim, .value_dim = choice_.value_dim, .inner = choice_.inner};
+  if (choice_.max_length > 0) sizes.positions = 2 * choice_.max_length - 1;
+  sizes.grid_rows = choice_.grid[0];
+  sizes.grid_cols = choice_.grid[1];
+  sizes.any = kBuckets;
+  sizes.odd = 2 * kClip + 1;
   std::vector<std::int64_t> shape;
   if (spec.heads != Heads::shared) shape.push_back(choice_.heads);
-  for (const int size : spec.sizes) {
-    switch (size) {
-      case 0: break;
-      case kAny: shape.push_back(kBuckets); break;
-      case kQueryDim: shape.push_back(choice_.query_dim); break;
-      case kKeyDim: shape.push_back(choice_.key_dim); break;
-      case kValueDim: shape.push_back(choice_.value_dim); break;
-      case kInner: shape.push_back(choice_.inner); break;
-      case kPositions:
-        if (choice_.max_length < 1)
-          throw Error(std::string(choice_.mechanism->name()) + ": got no longest sequence, takes one for its table");
-        shape.push_back(2 * choice_.max_length - 1);
-        break;
-      case kGridRows: shape.push_back(2 * choice_.grid[0] - 1); break;
-      case kGridCols: shape.push_back(2 * choice_.grid[1] - 1); break;
-      case kOdd: shape.push_back(2 * kClip + 1); break;
-      default: shape.push_back(size);
-    }
+  for (int n = 0; n < spec.rank(); ++n) {
+    const std::optional<std::int64_t> size = resolve(spec.sizes[static_cast<std::size_t>(n)], sizes);
+    if (!size)
+      throw Error(std::string(choice_.mechanism->name()) + ": got no longest sequence, takes one for its table");
+    shape.push_back(*size);
   }
   if (shape.empty()) shape.push_back(1);
   return shape;

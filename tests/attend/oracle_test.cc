@@ -133,6 +133,11 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
 
 // Both ways: a mechanism or a normaliser without a formula here would pass most tests unseen.
 TEST(Oracle, KnowsWhatTheRegistriesHave) {
+  for (const std::string& name : support::registered_names())
+    EXPECT_TRUE(oracle::knows(name)) << "the mechanism '" << name
+                                     << "' has no second formula to be held to: write it in "
+                                     << "tests/oracle/formulas.cc, in plain C++ and from its definition, and add it to "
+                                     << "formula_names() and make_formula(), and to divides_by_root() if it is scaled";
   EXPECT_EQ(sorted(oracle::formula_names()), sorted(support::registered_names()));
   std::vector<std::string> normalizers;
   for (const rapt::NormalizerInfo& info : rapt::all_normalizers()) normalizers.emplace_back(info.name);

@@ -43,7 +43,7 @@ TEST_P(RotaryOption, MatchesTheOracle) {
 }
 
 TEST_P(RotaryOption, EveryHeadDim) {
-  for (const Int dim : {2, 3, 4, 7, 16, 33, 64, 130}) {
+  for (const Int dim : {2, 3, 4, 7, 16, 33, 64, 126}) {
     CaseSpec s;
     s.mechanism = std::get<0>(GetParam());
     s.dtype = std::get<1>(GetParam());

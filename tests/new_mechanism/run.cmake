@@ -20,8 +20,9 @@ endforeach()
 foreach(part IN ITEMS cuda isa oracle registry support)
   file(COPY "${SOURCE_DIR}/tests/${part}" DESTINATION "${tree}/tests")
 endforeach()
-file(COPY "${SOURCE_DIR}/tests/attend/gradient_check_test.cc" "${SOURCE_DIR}/tests/attend/properties_test.cc"
-     DESTINATION "${tree}/tests/attend")
+foreach(suite IN ITEMS gradient_check influence oracle properties)
+  file(COPY "${SOURCE_DIR}/tests/attend/${suite}_test.cc" DESTINATION "${tree}/tests/attend")
+endforeach()
 
 # A copy older than what was built from the last one would pass for done.
 file(TOUCH "${tree}/docs/mechanisms.md")
@@ -50,11 +51,18 @@ run("${CMAKE_CURRENT_LIST_DIR}/check.sh" "${build}/rapt" "${WORK_DIR}/arrays")
 execute_process(COMMAND "${build}/rapt_attend_test" "--gtest_filter=*/${name}*" COMMAND_ECHO STDOUT OUTPUT_VARIABLE output
                 ECHO_OUTPUT_VARIABLE COMMAND_ERROR_IS_FATAL ANY)
 # A filter that fits nothing would pass too.
-foreach(suite IN ITEMS GradientCheck Properties)
+foreach(suite IN ITEMS GradientCheck Influence Properties)
   if(NOT output MATCHES "OK \\] Registry/${suite}\\.[A-Za-z]+/${name}")
     message(FATAL_ERROR "no test of ${suite} ran for ${name}")
   endif()
 endforeach()
+# Everything works without it, but a mechanism that is to stay needs a second formula, and a test says where.
+execute_process(COMMAND "${build}/rapt_attend_test" "--gtest_filter=Oracle.KnowsWhatTheRegistriesHave" RESULT_VARIABLE status
+                OUTPUT_VARIABLE output)
+if(status EQUAL 0 OR NOT output MATCHES "the mechanism '${name}' has no second formula [^\n]*tests/oracle/formulas.cc")
+  message(FATAL_ERROR "the oracle's test does not say that ${name} is missing:\n${output}")
+endif()
+
 file(READ "${tree}/docs/mechanisms.md" text)
 if(NOT text MATCHES "\n\\| `${name}` \\| q·k/√Dk − a·log")
   message(FATAL_ERROR "docs/mechanisms.md has no row for ${name}")

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "rapt/hooks.h"
+
+namespace rapt {
+
+// What sizes of parameters depend on, as far as it is known.
+struct ParameterSizes {
+  std::optional<std::int64_t> query_dim{}, key_dim{}, value_dim{};
+  std::optional<std::int64_t> inner{};      // A: of the first parameter that names it
+  std::optional<std::int64_t> positions{};  // rows of a table by distance
+  std::int64_t grid_rows = 0, grid_cols = 0;
+  std::optional<std::int64_t> any{}, odd{};  // where the specification leaves the length open
+};
+
+// A size of a parameter (see Size) in numbers; none where every length will do or nothing is known.
+inline std::optional<std::int64_t> resolve(int size, const ParameterSizes& sizes) {
+  const auto offsets = [](std::int64_t places) -> std::optional<std::int64_t> {
+    if (places < 1 || places > std::numeric_limits<std::int64_t>::max() / 2) return std::nullopt;
+    return 2 * places - 1;
+  };
+  switch (size) {
+    case kAny: return sizes.any;
+    case kOdd: return sizes.odd;
+    case kQueryDim: return sizes.query_dim;
+    case kKeyDim: return sizes.key_dim;
+    case kValueDim: return sizes.value_dim;
+    case kInner: return sizes.inner;
+    case kPositions: return sizes.positions;
+    case kGridRows: return offsets(sizes.grid_rows);
+    case kGridCols: return offsets(sizes.grid_cols);
+    default: return size;
+  }
+}
+
+}  // namespace rapt
