@@ -47,7 +47,8 @@ void check(const oracle::Problem& p, rapt::Dtype dtype) {
       call.options.path = path;
       call.options.threads = threads;
       support::ForwardWants wants;
-      wants.weights = wants.statistics = true;
+      wants.statistics = true;
+      wants.weights = p.queries() > 0;
       wants.top_k = p.keys() > 0 ? 1 : 0;
       wants.partial = p.normalizer == oracle::Normalizer::softmax;
       const support::ForwardResult r = call.forward(wants);
