@@ -37,8 +37,9 @@ void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std:
   }
 }
 
-void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-                std::uint32_t* to, std::ptrdiff_t to_stride) {
+// Not inlined: GCC 12 warns, wrongly, of the last loop where it knows the sizes.
+[[gnu::noinline]] void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows,
+                                  std::int64_t cols, std::uint32_t* to, std::ptrdiff_t to_stride) {
   std::int64_t r = 0;
 #if defined(RAPT_BF16_PAIRS)
   const auto load = [&](std::int64_t row, std::int64_t col) {
