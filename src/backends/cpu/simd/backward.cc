@@ -193,9 +193,9 @@ class BackwardChunk {
       fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
                  task_.dbias_stride, scores_.count(), keys);
     scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pairs_.key_rows(offset));
-    clamp_if_needed(keys);
+    if (!is_program()) clamp_if_needed(keys);
     find_strips(head_.pairs || scores_.is_whole(), keys);
-    if (kept_)
+    if (kept_ && task_.normalizer_grads)
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) kept_[n] = tile_[n];
     for (int n = 0; n < strip_count_; ++n) {
       const Strip& strip = strips_[n];
@@ -265,7 +265,7 @@ class BackwardChunk {
   }
 
   void clamp_if_needed(int keys) {
-    bool huge = threshold_ == Threshold::none;  // no maximum tells
+    bool huge = false;
     for (int c = 0; c < scores_.count(); ++c) huge = huge || max_[c] >= kLargest<T>;
     if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
   }

@@ -207,6 +207,14 @@ RAPT_FN Vec<float> exp_within(Vec<float> x) {
   return times_power(hn::MulAdd(p, f, hn::Set(tag, 1.0F)), n);
 }
 
+// Within the range of exp_within() at its price, beyond it by the library's.
+RAPT_FN Lane<float> exp(Lane<float> x) {
+  const Tag<float> tag;
+  const auto within = hn::And(hn::Ge(x.v, hn::Set(tag, -87.3F)), hn::Le(x.v, hn::Set(tag, 88.3F)));
+  if (hn::AllTrue(tag, within)) return exp_within(x.v);
+  return keep_nan<float>(x.v, hn::Exp(tag, x.v));
+}
+
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.
 RAPT_FN Lane<float> reciprocal(Lane<float> x) {
   Vec<float> r = hn::ApproximateReciprocal(x.v);

@@ -9,12 +9,15 @@ namespace rapt::inline v1::RAPT_TARGET {
 template <class W, class T, class F>
 RAPT_FN void for_each_weight(const WeightTile<T>& tile, F&& f) {
   const Tag<T> tag;
+  const Vec<T> largest = hn::Set(tag, kLargest<T>);
   for (int c = 0; c < tile.columns; c += kLanes<T>) {
     const Vec<T> shift = shift_of<T>(hn::LoadU(tag, tile.row_max + c));
     const Vec<T> threshold = hn::LoadU(tag, tile.threshold + c);
     for (int j = 0; j < tile.keys; ++j) {
       const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(j) * tile.stride + c;
-      const Vec<T> s = hn::LoadU(tag, tile.tile + at);
+      // A score of +∞ counts as the largest number.
+      const Vec<T> given = hn::LoadU(tag, tile.tile + at);
+      const Vec<T> s = hn::IfThenElse(hn::Gt(given, largest), largest, given);
       f(c, at, s, Lane<T>(hn::Sub(hn::Sub(s, shift), threshold)));
     }
   }

@@ -64,7 +64,6 @@ class SlopeMeans {
   void add(std::int64_t first, int keys) {
     const Tag<T> tag;
     T* tile = tiles_.tile();
-    clamp_scores(tile, static_cast<std::int64_t>(keys) * columns_);
     head_.normalizer->weights({.tile = tile,
                                .slopes = slopes_,
                                .keys = keys,

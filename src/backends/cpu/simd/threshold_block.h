@@ -109,7 +109,6 @@ class ThresholdBlock {
 
   void advance(std::int64_t before) {
     tiles_.advance(before, [&](std::int64_t first, int keys) {
-      clamp_scores(tiles_.tile(), static_cast<std::int64_t>(keys) * columns_);
       if (solved_) keep(first, keys);
       else weigh(tiles_.tile(), first, keys, false);
     });
@@ -125,10 +124,8 @@ class ThresholdBlock {
     write_rows();
     statistics_.finish(task_.first_query, static_cast<int>(task_.count), max_, sum_, sum_, false);
     for (const WeightsTask* w = task_.weights; w; w = w->next)
-      store_weights_again(tiles_, task_, *w, columns_, line_, [&](std::int64_t, int keys) {
-        clamp_scores(tiles_.tile(), static_cast<std::int64_t>(keys) * columns_);
-        weights(tiles_.tile(), keys);
-      });
+      store_weights_again(tiles_, task_, *w, columns_, line_,
+                          [&](std::int64_t, int keys) { weights(tiles_.tile(), keys); });
   }
 
  private:
@@ -146,11 +143,14 @@ class ThresholdBlock {
 
   void keep(std::int64_t first, int keys) {
     const Tag<T> tag;
+    const Vec<T> largest = hn::Set(tag, kLargest<T>);
     const T* tile = tiles_.tile();
     for (int c = 0; c < columns_; c += kLanes<T>) {
       Vec<T> top = hn::Set(tag, -kInfinity<T>);
       for (int j = 0; j < keys; ++j) {
-        const Vec<T> s = hn::LoadU(tag, tile + j * columns_ + c);
+        // +∞ counts as the largest number, so that such keys share the weight.
+        const Vec<T> given = hn::LoadU(tag, tile + j * columns_ + c);
+        const Vec<T> s = hn::IfThenElse(hn::Gt(given, largest), largest, given);
         top = hn::IfThenElse(hn::And(hn::Le(s, top), hn::Eq(top, top)), top, hn::IfThenElse(hn::Eq(top, top), s, top));
         hn::StoreU(s, tag, stored_ + (count_ * kTileKeys + j) * columns_ + c);
       }
@@ -210,10 +210,7 @@ class ThresholdBlock {
     statistics_.reset();
     values_.clear();
     threshold_ = kept;
-    tiles_.advance(task_.key_end, [&](std::int64_t first, int keys) {
-      clamp_scores(tiles_.tile(), static_cast<std::int64_t>(keys) * columns_);
-      weigh(tiles_.tile(), first, keys, true);
-    });
+    tiles_.advance(task_.key_end, [&](std::int64_t first, int keys) { weigh(tiles_.tile(), first, keys, true); });
   }
 
   void write_rows() {
