@@ -96,6 +96,10 @@ RAPT_FN Lane<double> exp(Lane<double> x) {
   return keep_nan<double>(x.v, hn::IfThenElse(large, hn::Mul(e, e), e));
 }
 RAPT_FN Lane<float> exp(Lane<float> x) {
+  // Most numbers lie where the short one holds.
+  const Tag<float> near;
+  const auto within = hn::And(hn::Ge(x.v, hn::Set(near, -87.3F)), hn::Le(x.v, hn::Set(near, 88.3F)));
+  if (hn::AllTrue(near, within)) return exp_within(x.v);
   const Tag<float> tag;
   return keep_nan<float>(x.v, hn::Exp(tag, hn::Min(x.v, hn::Set(tag, 104.0F))));
 }
@@ -205,14 +209,6 @@ RAPT_FN Vec<float> exp_within(Vec<float> x) {
   p = hn::MulAdd(p, f, hn::Set(tag, 0.24022647738456726F));
   p = hn::MulAdd(p, f, hn::Set(tag, 0.6931471824645996F));
   return times_power(hn::MulAdd(p, f, hn::Set(tag, 1.0F)), n);
-}
-
-// Within the range of exp_within() at its price, beyond it by the library's.
-RAPT_FN Lane<float> exp(Lane<float> x) {
-  const Tag<float> tag;
-  const auto within = hn::And(hn::Ge(x.v, hn::Set(tag, -87.3F)), hn::Le(x.v, hn::Set(tag, 88.3F)));
-  if (hn::AllTrue(tag, within)) return exp_within(x.v);
-  return keep_nan<float>(x.v, hn::Exp(tag, x.v));
 }
 
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.
