@@ -95,6 +95,40 @@ RAPT_FN Lane<double> exp(Lane<double> x) {
   const auto e = hn::Exp(tag, hn::IfThenElse(large, hn::Mul(y, hn::Set(tag, 0.5)), y));
   return keep_nan<double>(x.v, hn::IfThenElse(large, hn::Mul(e, e), e));
 }
+// p·2^n for whole n from −126 to 127.
+RAPT_FN Vec<float> times_power(Vec<float> p, Vec<float> n) {
+#if HWY_TARGET <= HWY_AVX3
+  return Vec<float>{_mm512_scalef_ps(p.raw, n.raw)};
+#else
+  const hn::RebindToSigned<Tag<float>> whole;
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(whole, n), hn::Set(whole, 127)));
+  return hn::Mul(p, hn::BitCast(Tag<float>(), power));
+#endif
+}
+
+// e^x for x from −87.3 to 88.3; NaN stays.
+RAPT_FN Vec<float> exp_within(Vec<float> x) {
+  const Tag<float> tag;
+  const Vec<float> n = hn::Round(hn::Mul(x, hn::Set(tag, 1.44269504F)));
+#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM
+  // x·log₂e − n, with the digits of log₂e that one number does not hold.
+  Vec<float> f = hn::MulSub(x, hn::Set(tag, 1.44269504F), n);
+  f = hn::MulAdd(x, hn::Set(tag, 1.925963033500011e-08F), f);
+#else
+  // Without fused multiply-adds x − n·ln2 in two steps keeps all digits.
+  const Vec<float> r =
+      hn::Sub(hn::Sub(x, hn::Mul(n, hn::Set(tag, 0.693359375F))), hn::Mul(n, hn::Set(tag, -2.12194440e-4F)));
+  const Vec<float> f = hn::Mul(r, hn::Set(tag, 1.44269504F));
+#endif
+  Vec<float> p = hn::Set(tag, 0.00015353361959569156F);
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.0013398875016719103F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.00961843691766262F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.055503323674201965F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.24022647738456726F));
+  p = hn::MulAdd(p, f, hn::Set(tag, 0.6931471824645996F));
+  return times_power(hn::MulAdd(p, f, hn::Set(tag, 1.0F)), n);
+}
+
 RAPT_FN Lane<float> exp(Lane<float> x) {
   // Most numbers lie where the short one holds.
   const Tag<float> near;
@@ -175,40 +209,6 @@ RAPT_FN Lane<float> pow(Lane<float> x, Lane<float> y) {
 template <class T>
 RAPT_FN Lane<T> mul_add(Lane<T> a, Lane<T> b, Lane<T> c) {
   return hn::MulAdd(a.v, b.v, c.v);
-}
-
-// p·2^n for whole n from −126 to 127.
-RAPT_FN Vec<float> times_power(Vec<float> p, Vec<float> n) {
-#if HWY_TARGET <= HWY_AVX3
-  return Vec<float>{_mm512_scalef_ps(p.raw, n.raw)};
-#else
-  const hn::RebindToSigned<Tag<float>> whole;
-  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(whole, n), hn::Set(whole, 127)));
-  return hn::Mul(p, hn::BitCast(Tag<float>(), power));
-#endif
-}
-
-// e^x for x from −87.3 to 88.3; NaN stays.
-RAPT_FN Vec<float> exp_within(Vec<float> x) {
-  const Tag<float> tag;
-  const Vec<float> n = hn::Round(hn::Mul(x, hn::Set(tag, 1.44269504F)));
-#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM
-  // x·log₂e − n, with the digits of log₂e that one number does not hold.
-  Vec<float> f = hn::MulSub(x, hn::Set(tag, 1.44269504F), n);
-  f = hn::MulAdd(x, hn::Set(tag, 1.925963033500011e-08F), f);
-#else
-  // Without fused multiply-adds x − n·ln2 in two steps keeps all digits.
-  const Vec<float> r =
-      hn::Sub(hn::Sub(x, hn::Mul(n, hn::Set(tag, 0.693359375F))), hn::Mul(n, hn::Set(tag, -2.12194440e-4F)));
-  const Vec<float> f = hn::Mul(r, hn::Set(tag, 1.44269504F));
-#endif
-  Vec<float> p = hn::Set(tag, 0.00015353361959569156F);
-  p = hn::MulAdd(p, f, hn::Set(tag, 0.0013398875016719103F));
-  p = hn::MulAdd(p, f, hn::Set(tag, 0.00961843691766262F));
-  p = hn::MulAdd(p, f, hn::Set(tag, 0.055503323674201965F));
-  p = hn::MulAdd(p, f, hn::Set(tag, 0.24022647738456726F));
-  p = hn::MulAdd(p, f, hn::Set(tag, 0.6931471824645996F));
-  return times_power(hn::MulAdd(p, f, hn::Set(tag, 1.0F)), n);
 }
 
 // One Newton step on the hardware's estimate: close to a division's accuracy, at a third of its cost.
