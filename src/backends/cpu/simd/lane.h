@@ -129,13 +129,14 @@ RAPT_FN Vec<float> exp_within(Vec<float> x) {
   return times_power(hn::MulAdd(p, f, hn::Set(tag, 1.0F)), n);
 }
 
+// Most numbers lie where the short one holds. Each lane goes its own way: its bits do not depend on its neighbours.
 RAPT_FN Lane<float> exp(Lane<float> x) {
-  // Most numbers lie where the short one holds.
-  const Tag<float> near;
-  const auto within = hn::And(hn::Ge(x.v, hn::Set(near, -87.3F)), hn::Le(x.v, hn::Set(near, 88.3F)));
-  if (hn::AllTrue(near, within)) return exp_within(x.v);
   const Tag<float> tag;
-  return keep_nan<float>(x.v, hn::Exp(tag, hn::Min(x.v, hn::Set(tag, 104.0F))));
+  const auto within = hn::And(hn::Ge(x.v, hn::Set(tag, -87.3F)), hn::Le(x.v, hn::Set(tag, 88.3F)));
+  const Vec<float> inside = exp_within(hn::IfThenElseZero(within, x.v));
+  if (hn::AllTrue(tag, within)) return inside;
+  const Vec<float> outside = keep_nan<float>(x.v, hn::Exp(tag, hn::Min(x.v, hn::Set(tag, 104.0F))));
+  return hn::IfThenElse(within, inside, outside);
 }
 // Highway's takes what is above 0 and finite.
 template <class T>
