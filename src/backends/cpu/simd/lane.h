@@ -132,11 +132,16 @@ RAPT_FN Vec<float> exp_within(Vec<float> x) {
 // Most numbers lie where the short one holds. Each lane goes its own way: its bits do not depend on its neighbours.
 RAPT_FN Lane<float> exp(Lane<float> x) {
   const Tag<float> tag;
+  const Vec<float> most = hn::Set(tag, 104.0F);
+#if HWY_TARGET > HWY_AVX2 && !HWY_ARCH_ARM  // without fused multiply-adds the short one loses a digit
+  return keep_nan<float>(x.v, hn::Exp(tag, hn::Min(x.v, most)));
+#else
   const auto within = hn::And(hn::Ge(x.v, hn::Set(tag, -87.3F)), hn::Le(x.v, hn::Set(tag, 88.3F)));
   const Vec<float> inside = exp_within(hn::IfThenElseZero(within, x.v));
   if (hn::AllTrue(tag, within)) return inside;
-  const Vec<float> outside = keep_nan<float>(x.v, hn::Exp(tag, hn::Min(x.v, hn::Set(tag, 104.0F))));
+  const Vec<float> outside = keep_nan<float>(x.v, hn::Exp(tag, hn::Min(x.v, most)));
   return hn::IfThenElse(within, inside, outside);
+#endif
 }
 // Highway's takes what is above 0 and finite.
 template <class T>
