@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -14,6 +15,8 @@ struct NormalizerInfo {
   std::string_view name;
   std::string_view formula;
   std::span<const ParameterSpec> parameters;
+  // What stands for parameter n where the caller gives none; null: nothing does.
+  double (*absent)(int n, std::int64_t keys) = nullptr;
 };
 
 // Every normaliser of src/normalizers/registry.txt, in that order.

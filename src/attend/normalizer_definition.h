@@ -21,7 +21,6 @@ struct NormalizerDefinition {
   NormalizerInfo info;
   Threshold threshold = Threshold::none;
   double reach = 0;
-  double (*absent)(int n, std::int64_t keys) = nullptr;
   ScalarNormalizer scalar;  // where the threshold is none or solved
 };
 
@@ -55,7 +54,7 @@ NormalizerDefinition make_normalizer_definition(std::string_view name) {
   d.threshold = W::threshold;
   if constexpr (requires { W::parameters; }) d.info.parameters = W::parameters;
   if constexpr (requires { W::reach; }) d.reach = W::reach;
-  if constexpr (requires { W::absent(0, std::int64_t{1}); }) d.absent = &W::absent;
+  if constexpr (requires { W::absent(0, std::int64_t{1}); }) d.info.absent = &W::absent;
   if constexpr (W::threshold == Threshold::none || W::threshold == Threshold::solved) {
     d.scalar.weight = [](double x, const double* p) { return W{}.weight(x, p); };
     d.scalar.slope = [](double x, const double* p) { return detail::dual_weight<W>(x, p).d[0]; };

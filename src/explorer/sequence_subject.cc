@@ -113,7 +113,8 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
     Layer layer;
     layer.name = record.name;
     layer.mechanism = record.options.score.mechanism->name();
-    if (record.options.normalizer == Normalizer::argmax) layer.mechanism += ", argmax";
+    if (record.options.normalizer != Normalizer::softmax)
+      layer.mechanism += ", " + std::string(info_of(record.options.normalizer).name);
     layer.group = group_of(record.name);
     layer.query_tokens = layer.group == Group::encoder ? 0 : layer.group == Group::decoder ? 1 : 2;
     layer.key_tokens = layer.group == Group::decoder ? 1 : 0;

@@ -52,9 +52,12 @@ AttentionRecord record_of(const Attended<T>& use, const AttentionRecord* before)
   record.k = copied(storage->k, call.k.view());
   AttendOptions& options = record.options;
   options.score.mechanism = call.mechanism;
-  storage->parameters.reserve(call.parameters.size());
-  for (const NamedTensor<T>& p : call.parameters)
-    options.score.parameters.push_back({p.name, copied(storage->parameters.emplace_back(), p.value.view())});
+  storage->parameters.reserve(call.parameters.size() + call.normalizer_parameters.size());
+  const auto keep = [&](const NamedTensor<T>& p) {
+    return NamedView{p.name, copied(storage->parameters.emplace_back(), p.value.view())};
+  };
+  for (const NamedTensor<T>& p : call.parameters) options.score.parameters.push_back(keep(p));
+  for (const NamedTensor<T>& p : call.normalizer_parameters) options.normalizer_parameters.push_back(keep(p));
   options.score.settings = call.settings;
   options.score.grid = call.grid;
   if (call.bias) options.bias = copied(storage->bias, call.bias.view());

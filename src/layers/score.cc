@@ -30,14 +30,17 @@ Initial initial_of(const ParameterSpec& spec, const std::vector<std::int64_t>& s
 
 }  // namespace
 
-ScoreChoice choose_score(std::string_view name) {
+ScoreChoice choose_score(std::string_view name, std::string_view normalize) {
   ScoreChoice choice;
-  if (name == "argmax") {
-    choice.mechanism = &mechanism("dot");
-    choice.normalizer = Normalizer::argmax;
-  } else {
+  choice.normalizer = normalizer(normalize);
+  if (name != "argmax") {
     choice.mechanism = &mechanism(name);
+    return choice;
   }
+  if (choice.normalizer != Normalizer::softmax && choice.normalizer != Normalizer::argmax)
+    throw Error("attention argmax: expected no other normaliser, got " + std::string(normalize));
+  choice.mechanism = &mechanism("dot");
+  choice.normalizer = Normalizer::argmax;
   return choice;
 }
 
@@ -63,6 +66,21 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
     const std::vector<std::int64_t> shape = shape_of(spec);
     const ParameterId id = parameters.add(name + "." + std::string(spec.name), shape, initial_of(spec, shape));
     entries_.push_back({&spec, id});
+  }
+  add_normalizer(parameters, name);
+}
+
+// A number that would follow the keys of each call must not: padding, or a step of decoding, would change the weights.
+// It is learned instead, from what it is for the longest sequence.
+void ScoreLayer::add_normalizer(Parameters& parameters, const std::string& name) {
+  const NormalizerInfo& info = info_of(choice_.normalizer);
+  const std::int64_t keys = choice_.max_length > 0 ? choice_.max_length : choice_.grid[0] * choice_.grid[1];
+  if (!info.absent || keys < 1) return;
+  for (std::size_t n = 0; n < info.parameters.size(); ++n) {
+    const ParameterSpec& spec = info.parameters[n];
+    const ParameterId id = parameters.add(name + "." + std::string(spec.name), shape_of(spec),
+                                          Initial::constant(info.absent(static_cast<int>(n), keys)));
+    normalizer_entries_.push_back({&spec, id});
   }
 }
 
@@ -127,6 +145,8 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
                   std::to_string(choice_.max_length) + " steps, the longest that the model was made for, got " +
                   std::to_string(longest));
   }
+  for (const Entry& entry : normalizer_entries_)
+    call.normalizer_parameters.push_back({std::string(entry.spec->name), graph.get(entry.id)});
   if (AttentionObserver<T>* observer = graph.observer()) observer->attended({seen_as_, call});
   return shared_attention(graph.tape, call);
 }

@@ -26,8 +26,9 @@ struct ScoreChoice {
   HeadLayout layout = HeadLayout::side_by_side;  // of what comes out
 };
 
-// A mechanism by name, or "argmax": dot products of which only the largest counts. Throws for other names.
-ScoreChoice choose_score(std::string_view name);
+// A mechanism and a normaliser by name; the mechanism "argmax" is dot products under the normaliser of that name.
+// Throws for other names.
+ScoreChoice choose_score(std::string_view name, std::string_view normalize = "softmax");
 
 // What a query may see, where it stands, and what is wanted besides the results.
 template <class T>
@@ -68,10 +69,12 @@ class ScoreLayer {
     ParameterId id;
   };
   std::vector<std::int64_t> shape_of(const ParameterSpec& spec) const;
+  void add_normalizer(Parameters& parameters, const std::string& name);
 
   ScoreChoice choice_;
   std::string seen_as_;
   std::vector<Entry> entries_;
+  std::vector<Entry> normalizer_entries_;
 };
 
 }  // namespace rapt::inline v1::layers

@@ -26,7 +26,8 @@ struct Seq2seqConfig {
   std::int64_t hidden = 64;
   int layers = 1;
   bool bidirectional = false;
-  std::string attention = "dot";  // a mechanism, "argmax", or "none"
+  std::string attention = "dot";      // a mechanism, "argmax", or "none"
+  std::string normalize = "softmax";  // a normaliser
   Conditioning conditioning = Conditioning::first_step;
   bool input_feeding = false;
   double dropout = 0;
@@ -41,6 +42,7 @@ struct TransformerConfig {
   bool tied = true;                      // the decoder's embedding is its output layer
   std::string attention = "scaled_dot";  // of self-attention; the source is attended to by content
   std::string cross_attention = "scaled_dot";
+  std::string normalize = "softmax";  // of both
   layers::Positions positions = layers::Positions::sinusoidal;
   bool concatenate_positions = false;
   double dropout = 0.1;

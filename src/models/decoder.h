@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "tensor/tape.h"
+#include "layers/graph.h"
 
 namespace rapt::inline v1::models {
 
@@ -24,6 +24,20 @@ class Decoder {
   virtual const T* step(std::span<const int> tokens, std::span<const int> parents) = 0;
 
   virtual std::int64_t symbols() const = 0;
+
+  // Attention layers tell the observer what each step asks of them, from here on.
+  void observe(layers::AttentionObserver<T>& observer) { observer_ = &observer; }
+
+ protected:
+  // The computation of one step.
+  layers::Graph<T> step_graph(Tape<T>& tape, const layers::Parameters& parameters, const T* values) const {
+    layers::Graph<T> graph(tape, parameters, values, nullptr);
+    if (observer_) graph.observe(*observer_);
+    return graph;
+  }
+
+ private:
+  layers::AttentionObserver<T>* observer_ = nullptr;
 };
 
 }  // namespace rapt::inline v1::models

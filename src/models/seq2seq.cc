@@ -35,7 +35,7 @@ Seq2seq::Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parame
   if (has_attention() && config.input_feeding) in += hidden;
   decoder_ = layers::Recurrent(parameters, "decoder", {config.cell, in, hidden, config.layers, false, config.dropout});
   if (has_attention()) {
-    layers::ScoreChoice choice = layers::choose_score(config.attention);
+    layers::ScoreChoice choice = layers::choose_score(config.attention, config.normalize);
     choice.query_dim = choice.key_dim = hidden;
     choice.max_length = sizes.max_length;
     score_ = layers::ScoreLayer(parameters, "attention", choice);
@@ -188,7 +188,7 @@ class Seq2seqDecoder final : public Decoder<T> {
     const auto count = static_cast<std::int64_t>(tokens.size());
     const std::int64_t hidden = model_.config_.hidden;
     tape_.reset();
-    Graph<T> graph(tape_, parameters_, values_, nullptr);
+    Graph<T> graph = this->step_graph(tape_, parameters_, values_);
     const auto pick = [&](const std::vector<T>& from) {
       Tensor<T> to = tape_.make({count, hidden});
       for (std::int64_t n = 0; n < count; ++n)

@@ -70,7 +70,7 @@ class TransformerDecoder final : public Decoder<T> {
     for (std::size_t n = 0; unchanged && n < parents.size(); ++n) unchanged = parents[n] == static_cast<int>(n);
     if (!unchanged) follow(parents);
     tape_.reset();
-    Graph<T> graph(tape_, parameters_, values_, nullptr);
+    Graph<T> graph = this->step_graph(tape_, parameters_, values_);
     const auto count = static_cast<std::int64_t>(tokens.size());
     Mask known;
     known.key_lengths = lengths_now_.empty() ? lengths_ : lengths_now_;

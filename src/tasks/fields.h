@@ -72,7 +72,8 @@ std::string_view name_of(E value) {
 
 template <class V>
 void fields(V& v, models::Seq2seqConfig& c) {
-  v("attention", c.attention, "a mechanism of `rapt list`, argmax, or none");
+  v("attention", c.attention, "a mechanism, argmax, or none");
+  v("normalize", c.normalize, "how scores become weights: a normaliser");
   v("cell", c.cell, "rnn, gru or lstm");
   v("embedding", c.embedding, 1, 65536, "numbers of a symbol's embedding");
   v("hidden", c.hidden, 1, 65536, "units of a recurrent layer; two directions share them");
@@ -85,8 +86,9 @@ void fields(V& v, models::Seq2seqConfig& c) {
 
 template <class V>
 void fields(V& v, models::TransformerConfig& c) {
-  v("attention", c.attention, "of self-attention: a mechanism of `rapt list`");
+  v("attention", c.attention, "of self-attention: a mechanism");
   v("cross_attention", c.cross_attention, "of attention to the source");
+  v("normalize", c.normalize, "how scores become weights: a normaliser");
   v("width", c.width, 1, 65536, "numbers of a token");
   v("heads", c.heads, 1, 1024, "heads of each attention");
   v("inner", c.inner, 1, 1 << 20, "units of the feed-forward layers");

@@ -25,6 +25,8 @@ AttendOptions options_of(const AttentionCall<T>& call) {
   options.mask = call.mask;
   if (call.first_query != 0) options.first_query = {call.first_query};
   options.normalizer = call.normalizer;
+  for (const NamedTensor<T>& p : call.normalizer_parameters)
+    options.normalizer_parameters.push_back({p.name, p.value.view()});
   options.threads = 1;
   return options;
 }
@@ -82,8 +84,9 @@ struct Step {
     gradients.k = place(call.k);
     for (const Tensor<T>& v : call.values) gradients.v.push_back(place(v));
     if (call.bias) gradients.bias = place(call.bias);
-    for (const NamedTensor<T>& p : call.parameters)
-      if (p.value.grad) gradients.parameters.push_back({p.name, place(p.value)});
+    for (const auto* list : {&call.parameters, &call.normalizer_parameters})
+      for (const NamedTensor<T>& p : *list)
+        if (p.value.grad) gradients.parameters.push_back({p.name, place(p.value)});
     std::vector<ConstView> outs;
     std::vector<ConstView> grads;
     for (const Tensor<T>& o : out) {

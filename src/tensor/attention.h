@@ -31,6 +31,7 @@ struct AttentionCall {
   Mask mask;
   std::int64_t first_query = 0;  // the position of query 0
   Normalizer normalizer = Normalizer::softmax;
+  std::vector<NamedTensor<T>> normalizer_parameters;
   HeadLayout layout = HeadLayout::side_by_side;
   // Where the weights go, [batch, heads, queries, keys], when they are wanted.
   T* weights = nullptr;

@@ -51,7 +51,7 @@ TEST(AttentionLog, GivesTheWeightsOfTheLayer) {
       Tape<double> tape(false);
       Graph<double> graph(tape, model.parameters, model.values.data(), nullptr);
       graph.observe(log);
-      model.layer(graph, x.tensor(false), x.tensor(false), mask, weights.data());
+      model.layer(graph, x.tensor(false), x.tensor(false), {.mask = mask, .weights = weights.data()});
     }
     ASSERT_EQ(log.records().size(), 1U);
     const AttentionRecord& record = log.records()[0];
@@ -85,7 +85,7 @@ TEST(AttentionLog, CountsTheStepsThatWereAsked) {
   Tape<double> tape(false);
   Graph<double> graph(tape, model.parameters, model.values.data(), nullptr);
   graph.observe(log);
-  model.layer(graph, x.tensor(false), x.tensor(false), {}, weights.data());
+  model.layer(graph, x.tensor(false), x.tensor(false), {.weights = weights.data()});
   const AttentionRecord& record = log.records().at(0);
   EXPECT_EQ(record.rows(), 2);
   std::vector<float> rows(4);
@@ -109,7 +109,7 @@ TEST(AttentionLog, TakesRowsFromTheMiddle) {
   Tape<double> tape(false);
   Graph<double> graph(tape, model.parameters, model.values.data(), nullptr);
   graph.observe(log);
-  model.layer(graph, x.tensor(false), x.tensor(false), mask, weights.data());
+  model.layer(graph, x.tensor(false), x.tensor(false), {.mask = mask, .weights = weights.data()});
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1}, {130, 133}, {62, 66}, {299, 300}}) {
     std::vector<float> rows(static_cast<std::size_t>((end - begin) * steps), -1.0F);
     log.records().at(0).weights(0, 1, begin, end, rows.data());

@@ -77,7 +77,7 @@ TEST(MultiHead, EqualsTheDefinition) {
   Tape<double> tape(false);
   Graph<double> graph(tape, parameters, values.data(), nullptr);
   std::vector<double> weights(2 * 3 * 5);
-  const auto got = support::numbers_of(layer(graph, x.tensor(false), m.tensor(false), {}, weights.data()));
+  const auto got = support::numbers_of(layer(graph, x.tensor(false), m.tensor(false), {.weights = weights.data()}));
 
   const auto parameter = [&](const std::string& name) {
     for (const Parameter& p : parameters.list())
@@ -135,16 +135,17 @@ TEST(MultiHead, Gradients) {
     Random random(2);
     Mask lengths;
     lengths.key_lengths = {4, 2};
-    support::check_layer(parameters, {random_input("x", {3, 2, 3}, random), random_input("m", {4, 2, 5}, random)},
-                         random,
-                         [&](auto& graph, const auto& x) { return std::vector{layer(graph, x[0], x[1], lengths)}; });
+    support::check_layer(
+        parameters, {random_input("x", {3, 2, 3}, random), random_input("m", {4, 2, 5}, random)}, random,
+        [&](auto& graph, const auto& x) { return std::vector{layer(graph, x[0], x[1], {.mask = lengths})}; });
     Parameters others;
     shape.key_in = 3;
     const MultiHeadAttention self(others, "attention", shape);
     Mask causal;
     causal.causal = Causal::top_left;
-    support::check_layer(others, {random_input("x", {4, 2, 3}, random)}, random,
-                         [&](auto& graph, const auto& x) { return std::vector{self(graph, x[0], x[0], causal)}; });
+    support::check_layer(others, {random_input("x", {4, 2, 3}, random)}, random, [&](auto& graph, const auto& x) {
+      return std::vector{self(graph, x[0], x[0], {.mask = causal})};
+    });
   }
 }
 
@@ -163,7 +164,7 @@ TEST_P(Scores, ShapesAndGradients) {
   Mask mask;
   mask.key_lengths = {5, 3};
   const auto run = [&](auto& graph, const auto& x) {
-    const auto y = layer(graph, x[0].split_heads(2), x[1].split_heads(2), x[2].split_heads(2), mask);
+    const auto y = layer(graph, x[0].split_heads(2), x[1].split_heads(2), x[2].split_heads(2), {.mask = mask});
     EXPECT_EQ(to_string(y), "[3, 2, 6]");
     return std::vector{y};
   };
@@ -179,8 +180,8 @@ TEST_P(Scores, ShapesAndGradients) {
   for (const double y : support::numbers_of(run(graph, x)[0])) EXPECT_TRUE(std::isfinite(y));
 }
 
-// A score that says it looks at content alone does: shifting the queries by a place changes nothing.
-TEST_P(Scores, UsesPositionsIsTrueWhereTheyMatter) {
+// A query without those before it: where scores look at positions it moves, unless it is told where it stands.
+TEST_P(Scores, AQueryStandsWhereItIsPut) {
   ScoreChoice choice = choose_score(GetParam());
   choice.query_dim = choice.key_dim = 4;
   choice.max_length = 9;
@@ -193,12 +194,13 @@ TEST_P(Scores, UsesPositionsIsTrueWhereTheyMatter) {
   Tape<double> tape(false);
   Graph<double> graph(tape, parameters, values.data(), nullptr);
   const auto keys = k.tensor(false).split_heads(1);
-  const auto rows = [&](int64_t first) {
+  const auto last = [&](int64_t first, int64_t first_query) {
+    const auto rows = q.tensor(false).slice(0, first, 4).split_heads(1);
     return support::numbers_of(
-        layer(graph, q.tensor(false).slice(0, first, 4).split_heads(1), keys, keys, {}).slice(0, 3 - first, 4 - first));
+        layer(graph, rows, keys, keys, {.first_query = first_query}).slice(0, 3 - first, 4 - first));
   };
-  const bool moved = std::abs(rows(0)[0] - rows(1)[0]) > 1e-9;
-  EXPECT_TRUE(layer.uses_positions() || !moved);
+  const bool moved = std::abs(last(0, 0)[0] - last(1, 0)[0]) > 1e-9;
+  for (const int64_t first : {1, 2, 3}) EXPECT_EQ(last(0, 0), last(first, first)) << first;
   const bool relative =
       GetParam() == "alibi" || GetParam() == "t5" || GetParam() == "shaw" || GetParam() == "transformer_xl";
   EXPECT_EQ(moved, relative);

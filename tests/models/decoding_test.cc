@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "layers/observer.h"
 #include "rapt/error.h"
 #include "support/tensors.h"
 #include "tensor/token_ids.h"
@@ -102,6 +103,35 @@ TEST_P(Decoding, BranchesEqualTheWholePass) {
                   "hypothesis " + std::to_string(n) + ", step " + std::to_string(t));
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// Work, not time: a step gives every layer one query of each hypothesis, and no more keys than there are.
+TEST_P(Decoding, AStepAsksOneQuery) {
+  struct Counter final : layers::AttentionObserver<float> {
+    void attended(const layers::Attended<float>& use) override {
+      EXPECT_EQ(use.call.q.size(0), 2) << use.name;
+      EXPECT_EQ(use.call.q.size(2), 1) << use.name;
+      EXPECT_EQ(use.call.k.size(2), use.name.ends_with("self") ? step + 1 : 6) << use.name;
+      EXPECT_EQ(use.call.first_query, step) << use.name;
+      ++uses;
+    }
+    std::int64_t step = 0;
+    int uses = 0;
+  };
+  const SequenceModel model(GetParam().config, kSizes);
+  const std::vector<float> values = random_values<float>(model, 3, 0.4);
+  Random random(4);
+  const Batch batch = batch_of({random_pair(random, 6, 20, 8), random_pair(random, 3, 20, 8)});
+  const auto decoder = model.decoder(values.data(), batch);
+  Counter counter;
+  decoder->observe(counter);
+  const int layers = GetParam().config.kind == Kind::transformer ? 2 * GetParam().config.transformer.layers
+                                                                 : (model.has_attention() ? 1 : 0);
+  for (; counter.step < 20; ++counter.step) {
+    counter.uses = 0;
+    decoder->step(std::span<const int>(batch.target_in.data() + counter.step * 2, 2), std::vector<int>{0, 1});
+    EXPECT_EQ(counter.uses, layers);
   }
 }
 

@@ -85,6 +85,7 @@ std::vector<Named> seq2seq_models() {
     add("every_step", "none").conditioning = Conditioning::every_step;
     for (const char* name : {"dot", "argmax", "additive", "bilinear", "alibi", "shaw", "transformer_xl"})
       add(name, name);
+    for (const char* name : {"sparsemax", "entmax15", "sigmoid"}) add(name, "dot").normalize = name;
     add("input_feeding", "dot").input_feeding = true;
     add("input_feeding_shaw", "shaw").input_feeding = true;
     Seq2seqConfig& deep = add("two_layers_both_ways", "scaled_dot");
@@ -130,6 +131,11 @@ std::vector<Named> transformer_models() {
     relative.positions = layers::Positions::none;
     relative.attention = name;
   }
+  for (const char* name : {"sparsemax", "entmax15", "sigmoid"}) add(name).normalize = name;
+  TransformerConfig& sparse = add("sparsemax_t5");
+  sparse.positions = layers::Positions::none;
+  sparse.attention = "t5";
+  sparse.normalize = "sparsemax";
   add("cross_alibi").cross_attention = "alibi";
   for (const char* name : {"scaled_dot", "transformer_xl"}) {
     TransformerConfig& wide = add(std::string("wide_") + name);
