@@ -23,7 +23,9 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --score alibi --param m=0.5,0.25 --causal top_left --out result\n"
-    "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy --out result\n";
+    "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --normalize sparsemax --stats --out result\n"
+    "  rapt attend --q step.npy --k k.npy --v v.npy --first-query 99 --causal top_left --out result\n";
 
 // The type that the file has.
 ElementType stored_type(const Array& array) {
@@ -93,9 +95,13 @@ void add_attend(CLI::App& app) {
   option("--param", a.parameters, "A parameter of the mechanism", "NAME=FILE.npy|NUMBER[,NUMBER...]");
   option("--scale", a.scale, "In place of 1/√Dk, or of 1 where the formula has none", "X");
   option("--softcap", a.softcap, "c > 0: the score becomes c·tanh(score/c)", "X");
-  option("--normalize", a.normalize, "How scores become weights [softmax]", "softmax|argmax");
+  option("--normalize", a.normalize, "How scores become weights [softmax]; its parameters are given by --param",
+         "softmax|argmax|sparsemax|entmax15|sigmoid");
   option("--bias", a.bias, "Added to the scores [.., Sq or 1, Sk]", "B.npy");
 
+  option("--first-query", a.first_query, "Position of the first query, for all batches or for each [0]", "N,...");
+  option("--rotary", a.rotary, "Rotate the first D numbers of queries and keys by their positions", "D[,BASE]");
+  verb->add_flag("--rotary-interleaved", a.rotary_interleaved, "Rotary pairs are neighbours, not halves");
   option("--causal", a.causal, "Hide later keys; which corner the diagonal starts from", "top_left|bottom_right");
   option("--window", a.window, "Query i sees keys i−L … i+R; -1: no limit", "L,R");
   option("--key-lengths", a.key_lengths, "Keys in use, for each batch or for all", "N,...");
@@ -112,6 +118,7 @@ void add_attend(CLI::App& app) {
   option("--grad", a.grad, "Gradient of the loss by out; one for each --v. Goes backward", "GO.npy");
 
   option("--dtype", a.dtype, "Type to compute in [the widest of the inputs]", "f32|f64|bf16|f16");
+  option("--device", a.device, "Where to compute [cpu]", "cpu|cuda");
   option("--threads", a.threads, "Threads [all processors]", "N");
   option("--path", a.path, "generic: without specialised paths [auto]", "auto|generic");
   verb->add_flag("--reference", a.reference, "The naive path, which stores all scores; for checking");

@@ -71,6 +71,16 @@ void check_broadcast(const std::string& option, const Array& array, std::int64_t
                 "; takes a number of heads that divides " + std::to_string(heads) + ", that of the other arrays");
 }
 
+// DIMS or DIMS,BASE.
+void read_rotary(const std::string& name, const std::string& text, Rotary& rotary) {
+  if (text.empty()) return;
+  const char* takes = "DIMS or DIMS,BASE: an even number of dimensions, and a number above 0";
+  const std::size_t comma = text.find(',');
+  rotary.dims = parse_integers(name, text.substr(0, comma), takes, 1)[0];
+  if (comma != std::string::npos) rotary.base = parse_number(name, text.substr(comma + 1), takes);
+  if (rotary.dims < 2 || rotary.dims % 2 != 0 || !(rotary.base > 0)) refuse(name, text, takes);
+}
+
 }  // namespace
 
 Array read_input(const std::string& option, const std::string& path, int lowest_rank, int highest_rank) {
@@ -99,7 +109,7 @@ AttendInputs::AttendInputs(const AttendArguments& arguments) {
   read_options(arguments);
   read_arrays(arguments);
   find_sizes();
-  score = read_score("attend", info, arguments.parameters, sizes, number_type);
+  score = read_score("attend", info, read_normalizer_parameters(arguments.parameters), sizes, number_type);
   read_mask(arguments);
   read_grid(arguments);
   options.score = score.score();
@@ -151,8 +161,16 @@ void AttendInputs::read_options(const AttendArguments& arguments) {
     options.softcap = parse_number(argument("--softcap"), arguments.softcap, "a number above 0, or 0 for none");
     if (options.softcap < 0) refuse(argument("--softcap"), arguments.softcap, "a number above 0, or 0 for none");
   }
-  options.normalizer = parse_choice<Normalizer>(argument("--normalize"), arguments.normalize,
-                                                {{"softmax", Normalizer::softmax}, {"argmax", Normalizer::argmax}});
+  options.normalizer = parse_normalizer(argument("--normalize"), arguments.normalize);
+  if (!arguments.first_query.empty())
+    options.first_query =
+        parse_integers(argument("--first-query"), arguments.first_query, "one whole number, or one for each batch");
+  read_rotary(argument("--rotary"), arguments.rotary, options.rotary);
+  options.rotary.interleaved = arguments.rotary_interleaved;
+  if (arguments.rotary_interleaved && arguments.rotary.empty())
+    throw Error("attend: --rotary-interleaved: expected --rotary beside it, got none");
+  if (arguments.device != "cpu")
+    refuse(argument("--device"), arguments.device, "cpu, the only device that this build has a backend for");
   Mask& parts = options.mask;
   if (!arguments.causal.empty())
     parts.causal = parse_choice<Causal>(argument("--causal"), arguments.causal,
@@ -171,6 +189,22 @@ void AttendInputs::read_options(const AttendArguments& arguments) {
     parts.key_starts = parse_integers(argument("--key-starts"), arguments.key_starts, starts);
   }
   if (!arguments.stats && !arguments.top_k.empty()) throw Error("attend: --top-k is given without --stats; takes both");
+}
+
+std::vector<std::string> AttendInputs::read_normalizer_parameters(const std::vector<std::string>& assignments) {
+  std::vector<std::string> others;
+  const auto specs = info_of(options.normalizer).parameters;
+  for (const std::string& assignment : assignments) {
+    const std::string name = assignment.substr(0, assignment.find('='));
+    const auto same = [&](const ParameterSpec& spec) { return spec.name == name; };
+    if (name.size() == assignment.size() || std::ranges::none_of(specs, same)) others.push_back(assignment);
+    else
+      normalizer_parameters.push_back(
+          {name, read_numbers(argument("--param " + name), assignment.substr(name.size() + 1), number_type)});
+  }
+  for (const Parameter& parameter : normalizer_parameters)
+    options.normalizer_parameters.push_back({parameter.name, parameter.value.view()});
+  return others;
 }
 
 void AttendInputs::read_mask(const AttendArguments& arguments) {

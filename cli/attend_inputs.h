@@ -37,6 +37,7 @@ struct AttendInputs {
   Array bias;
   Array mask;
   ScoreArguments score;
+  std::vector<Parameter> normalizer_parameters;
   AttendOptions options;
   std::array<std::int64_t, 2> grid{};  // of the keys, for statistics
 
@@ -46,6 +47,8 @@ struct AttendInputs {
   void read_options(const AttendArguments& arguments);
   void read_mask(const AttendArguments& arguments);
   void read_grid(const AttendArguments& arguments);
+  // Takes those of --param that belong to the normaliser; returns the others.
+  std::vector<std::string> read_normalizer_parameters(const std::vector<std::string>& assignments);
 };
 
 }  // namespace rapt::cli

@@ -188,6 +188,8 @@ class Job {
     if (inputs_.bias) gradients_.bias = make_gradient("dbias", inputs_.bias);
     for (const Parameter& parameter : inputs_.score.parameters)
       gradients_.parameters.push_back({parameter.name, make_gradient("d_" + parameter.name, parameter.value)});
+    for (const Parameter& parameter : inputs_.normalizer_parameters)
+      gradients_.parameters.push_back({parameter.name, make_gradient("d_" + parameter.name, parameter.value)});
   }
 
   const std::vector<std::int64_t>& file_shape_of(const std::string& name) const {

@@ -20,6 +20,10 @@ struct AttendArguments {
   std::string scale;
   std::string softcap;
   std::string normalize = "softmax";
+  std::string first_query;
+  std::string rotary;
+  bool rotary_interleaved = false;
+  std::string device = "cpu";
   std::string causal;
   std::string window;
   std::string key_lengths;

@@ -156,7 +156,9 @@ void add_explore(CLI::App& app) {
       ->group(arrays);
   option("--scale", a.attend.scale, "In place of 1/√Dk, or of 1", "X")->group(arrays);
   option("--softcap", a.attend.softcap, "c > 0: the score becomes c·tanh(score/c)", "X")->group(arrays);
-  option("--normalize", a.attend.normalize, "How scores become weights [softmax]", "softmax|argmax")->group(arrays);
+  option("--normalize", a.attend.normalize, "How scores become weights [softmax]",
+         "softmax|argmax|sparsemax|entmax15|sigmoid")
+      ->group(arrays);
   option("--causal", a.attend.causal, "Hide later keys", "top_left|bottom_right")->group(arrays);
   option("--window", a.attend.window, "Query i sees keys i−L … i+R; -1: no limit", "L,R")->group(arrays);
   option("--key-lengths", a.attend.key_lengths, "Keys in use, for each layer or for all", "N,...")->group(arrays);

@@ -142,10 +142,10 @@ void scored(Exhibit& exhibit, const fs::path& directory, AttendArguments options
       v->strides[d] = 0;
     }
   record.options = inputs->options;
-  record.rows = inputs->sizes.queries;
   record.storage = inputs;
   std::string name(inputs->score.mechanism->name());
-  if (inputs->options.normalizer == Normalizer::argmax) name += ", argmax";
+  if (inputs->options.normalizer != Normalizer::softmax)
+    name += ", " + std::string(info_of(inputs->options.normalizer).name);
   add_layers(exhibit, inputs->batch, name, inputs->grid[0] > 0 ? inputs->grid : grid,
              [&](std::int64_t l) { return std::make_shared<explorer::RecordedWeights>(record, l); });
 }

@@ -9,6 +9,7 @@
 #include "cli/parameters.h"
 #include "cli/verbs.h"
 #include "mechanisms/describe.h"
+#include "rapt/normalizer.h"
 #include "rapt/registry.h"
 #include "tasks/experiment.h"
 
@@ -23,14 +24,9 @@ struct Item {
   const char* option;
 };
 
-constexpr std::array kNormalisers{
-    Item{"softmax", "exp(score) / Σ exp(score)", "--normalize softmax"},
-    Item{"argmax", "1 at the first largest score, 0 elsewhere; no gradient to the scores", "--normalize argmax"},
-};
-
 constexpr std::array kMasks{
-    Item{"causal top_left", "j ≤ i", "--causal top_left"},
-    Item{"causal bottom_right", "j ≤ i + Sk − Sq", "--causal bottom_right"},
+    Item{"causal top_left", "j ≤ i, i counted from --first-query", "--causal top_left"},
+    Item{"causal bottom_right", "j ≤ i + L − Sq, L the key length or Sk", "--causal bottom_right"},
     Item{"window", "i − L ≤ j ≤ i + R; -1: no limit", "--window L,R"},
     Item{"key_lengths", "j < length of the batch", "--key-lengths N,…"},
     Item{"packed", "query and key of the same sequence", "--query-starts N,… --key-starts N,…"},
@@ -63,11 +59,16 @@ std::string number_text(double value) {
   return text.data();
 }
 
-Json parameters_json(const MechanismInfo& info) {
+Json specs_json(std::span<const ParameterSpec> specs) {
   Json list = Json::array();
-  for (const ParameterSpec& spec : info.parameters())
+  for (const ParameterSpec& spec : specs)
     list.push_back(
         {{"name", spec.name}, {"shape", shape_text(spec)}, {"required", spec.required}, {"about", role_text(spec)}});
+  return list;
+}
+
+Json parameters_json(const MechanismInfo& info) {
+  Json list = specs_json(info.parameters());
   if (info.grid())
     list.push_back({{"name", "grid"}, {"shape", "rows,cols"}, {"required", true}, {"about", "how the positions lie"}});
   return list;
@@ -95,7 +96,12 @@ Json items_json(std::span<const Item> items) {
 Json all_json() {
   Json all;
   all["mechanisms"] = Json::array();
-  all["normalisers"] = items_json(kNormalisers);
+  all["normalisers"] = Json::array();
+  for (const NormalizerInfo& info : all_normalizers())
+    all["normalisers"].push_back({{"name", info.name},
+                                  {"formula", info.formula},
+                                  {"option", "--normalize " + std::string(info.name)},
+                                  {"parameters", specs_json(info.parameters)}});
   all["masks"] = items_json(kMasks);
   all["encodings"] = Json::array();
   for (const auto& [name, formula] : kPositions)
@@ -139,6 +145,18 @@ void print_parameters() {
   std::cout << format_table(rows) << "\n";
 }
 
+void print_normalizers() {
+  Table rows{{"normaliser", "weight", "parameters (* may be left out)"}};
+  for (const NormalizerInfo& info : all_normalizers()) {
+    std::string takes;
+    for (const ParameterSpec& spec : info.parameters)
+      takes +=
+          (takes.empty() ? "" : ", ") + std::string(spec.name) + (spec.required ? "" : "*") + " " + shape_text(spec);
+    rows.push_back({std::string(info.name), std::string(info.formula), takes});
+  }
+  std::cout << format_table(rows) << "\n";
+}
+
 void print_items(const char* title, std::span<const Item> items) {
   Table rows{{title, "formula", "option"}};
   for (const Item& item : items) rows.push_back({item.name, item.formula, item.option});
@@ -148,7 +166,7 @@ void print_items(const char* title, std::span<const Item> items) {
 void print_tables() {
   print_mechanisms();
   print_parameters();
-  print_items("normaliser", kNormalisers);
+  print_normalizers();
   print_items("mask", kMasks);
   std::string names;
   for (const MechanismInfo* info : all_mechanisms())

@@ -160,4 +160,13 @@ std::uint64_t available_memory() {
   return limit;
 }
 
+Normalizer parse_normalizer(const std::string& argument, const std::string& text) {
+  std::string names;
+  for (const NormalizerInfo& info : all_normalizers()) {
+    if (info.name == text) return normalizer(text);
+    names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  refuse(argument, text, names);
+}
+
 }  // namespace rapt::cli

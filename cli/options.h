@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "rapt/error.h"
+#include "rapt/normalizer.h"
 #include "solve/choice.h"
 
 // What the verbs share to read their arguments. `argument` names it in errors, as in "attend: --window".
@@ -50,5 +51,8 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows, std:
 
 // What this process may use: the machine's available memory, or less where a control group says so.
 std::uint64_t available_memory();
+
+// A normaliser's name; throws where there is none of that name.
+Normalizer parse_normalizer(const std::string& argument, const std::string& text);
 
 }  // namespace rapt::cli

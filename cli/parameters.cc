@@ -93,16 +93,7 @@ class ParameterReader {
 
   void take_array(const ParameterSpec& spec, const std::string& value) {
     Given given{.value = value, .numbers = try_numbers(value), .array = {}};
-    if (!given.numbers) {
-      std::error_code ignored;
-      if (!std::filesystem::exists(value, ignored))
-        refuse(argument(spec.name), value, "numbers or a .npy file, and there is no such file");
-      try {
-        given.array = read_npy(value).to(type_);
-      } catch (const Error& error) {
-        throw Error(argument(spec.name) + ": " + error.what());
-      }
-    }
+    if (!given.numbers) given.array = read_numbers(argument(spec.name), value, type_);
     given_[std::string(spec.name)] = std::move(given);
   }
 
@@ -222,6 +213,19 @@ class ParameterReader {
 };
 
 }  // namespace
+
+Array read_numbers(const std::string& argument, const std::string& value, ElementType type) {
+  if (const auto numbers = try_numbers(value))
+    return Array::of<double>({static_cast<std::int64_t>(numbers->size())}, *numbers).to(type);
+  std::error_code ignored;
+  if (!std::filesystem::exists(value, ignored))
+    refuse(argument, value, "numbers or a .npy file, and there is no such file");
+  try {
+    return read_npy(value).to(type);
+  } catch (const Error& error) {
+    throw Error(argument + ": " + error.what());
+  }
+}
 
 Score ScoreArguments::score() const {
   Score score;

@@ -36,6 +36,9 @@ struct ScoreArguments {
   Score score() const;
 };
 
+// Numbers, or a .npy file of them; `argument` stands in the message where it is neither.
+Array read_numbers(const std::string& argument, const std::string& value, ElementType type);
+
 // Reads the --param arguments of a mechanism; `type` is that of the numbers. Throws rapt::Error for unknown names,
 // missing ones, and shapes that do not fit.
 ScoreArguments read_score(const std::string& operation, const MechanismInfo& mechanism,
