@@ -37,9 +37,13 @@ void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std:
   }
 }
 
-// Not inlined: GCC 12 warns, wrongly, of the last loop where it knows the sizes.
-[[gnu::noinline]] void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows,
-                                  std::int64_t cols, std::uint32_t* to, std::ptrdiff_t to_stride) {
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 warns of the last loop, wrongly, where it knows the sizes and that nothing is left.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Waggressive-loop-optimizations"
+#endif
+void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                std::uint32_t* to, std::ptrdiff_t to_stride) {
   std::int64_t r = 0;
 #if defined(RAPT_BF16_PAIRS)
   const auto load = [&](std::int64_t row, std::int64_t col) {
@@ -66,6 +70,9 @@ void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std:
   for (; r < rows; ++r)
     for (std::int64_t c = 0; c < cols; ++c) to[c * to_stride + r] = from[r * from_stride + c];
 }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 void turn_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                std::int64_t padded_cols, std::uint16_t* to) {
