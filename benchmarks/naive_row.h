@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "benchmarks/workload.h"
 #include "attend/problem.h"
+#include "benchmarks/workload.h"
 
 namespace rapt::bench {
 

@@ -8,10 +8,10 @@
 #include <numeric>
 #include <thread>
 
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/simd/kernels.h"
 #include "benchmarks/peak.h"
 #include "benchmarks/timing.h"
-#include "backends/cpu/simd/kernels.h"
-#include "backends/cpu/parallel.h"
 
 namespace rapt::bench {
 namespace {

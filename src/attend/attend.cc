@@ -78,7 +78,8 @@ void check_outputs(const Problem& p, const Outputs& outputs) {
     if (w.head < 0 || w.head >= p.heads)
       fail("attend",
            name + ": expected a head from 0 to " + std::to_string(p.heads - 1) + ", got " + std::to_string(w.head));
-    if (w.row_begin < 0 || w.row_end > p.queries || (p.queries > 0 ? w.row_begin >= w.row_end : w.row_begin > w.row_end))
+    if (w.row_begin < 0 || w.row_end > p.queries ||
+        (p.queries > 0 ? w.row_begin >= w.row_end : w.row_begin > w.row_end))
       fail("attend", name + ": expected a range of rows within 0 to " + std::to_string(p.queries) + ", got " +
                          std::to_string(w.row_begin) + " to " + std::to_string(w.row_end));
     check_view("attend", name, w.out, {1, 1, w.row_end - w.row_begin, p.keys}, p.device, Access::write);

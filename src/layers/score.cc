@@ -85,7 +85,10 @@ void ScoreLayer::add_normalizer(Parameters& parameters, const std::string& name)
 }
 
 std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const {
-  ParameterSizes sizes{.query_dim = choice_.query_dim, .key_dim = choice_.key_dim, .value_dim = choice_.value_dim, .inner = choice_.inner};
+  ParameterSizes sizes{.query_dim = choice_.query_dim,
+                       .key_dim = choice_.key_dim,
+                       .value_dim = choice_.value_dim,
+                       .inner = choice_.inner};
   if (choice_.max_length > 0) sizes.positions = 2 * choice_.max_length - 1;
   sizes.grid_rows = choice_.grid[0];
   sizes.grid_cols = choice_.grid[1];

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "rapt/error.h"
-#include "tensor/simd/table.h"
 #include "tensor/matmul.h"
+#include "tensor/simd/table.h"
 
 namespace rapt::inline v1 {
 namespace {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "attend/problem.h"
 #include "backends/cpu/buffer.h"
 #include "backends/cpu/simd/kernels.h"
-#include "attend/problem.h"
 
 // A score f(row offset) + g(column offset) has the weights Wr ⊗ Wc, Wr a softmax over the grid's rows and Wc over its
 // columns: out is a pass over columns and a pass over rows, the same weights for every batch.

@@ -21,7 +21,7 @@ inline float* numbers() {
 }
 
 inline float *q = numbers(), *k = numbers(), *v = numbers(), *v2 = numbers(), *out = numbers(), *out2 = numbers(),
-             *lse = numbers(), *bias = numbers(), *per_head = numbers(), *slopes = numbers(), *table = numbers(), *grad_out = numbers(),
-             *dq = numbers(), *dk = numbers(), *dv = numbers(), *dbias = numbers(), *d_per_head = numbers(),
-             *weights = numbers(), *entropy = numbers(), *position = numbers();
+             *lse = numbers(), *bias = numbers(), *per_head = numbers(), *slopes = numbers(), *table = numbers(),
+             *grad_out = numbers(), *dq = numbers(), *dk = numbers(), *dv = numbers(), *dbias = numbers(),
+             *d_per_head = numbers(), *weights = numbers(), *entropy = numbers(), *position = numbers();
 inline std::vector<std::uint8_t> visible(B* H* S* S, 1);
