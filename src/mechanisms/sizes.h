@@ -6,7 +6,7 @@
 
 #include "rapt/hooks.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 // What sizes of parameters depend on, as far as it is known.
 struct ParameterSizes {
@@ -37,4 +37,4 @@ inline std::optional<std::int64_t> resolve(int size, const ParameterSizes& sizes
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::inline v1
