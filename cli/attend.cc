@@ -24,8 +24,8 @@ constexpr const char* kFooter =
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --score alibi --param m=0.5,0.25 --causal top_left --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy --out result\n"
-    "  rapt attend --q q.npy --k k.npy --v v.npy --normalize sparsemax --stats --out result\n"
-    "  rapt attend --q step.npy --k k.npy --v v.npy --first-query 99 --causal top_left --out result\n";
+    "  rapt attend --q q.npy --k k.npy --v v.npy --normalize sparsemax --weights --out result\n"
+    "  rapt attend --q step.npy --k k.npy --v v.npy --score t5 --param table=t.npy --first-query 99 --out result\n";
 
 // The type that the file has.
 ElementType stored_type(const Array& array) {
@@ -82,7 +82,7 @@ void add_attend(CLI::App& app) {
   // Lives as long as the callback that holds it.
   auto arguments = std::make_shared<AttendArguments>();
   AttendArguments& a = *arguments;
-  const auto option = [verb](const char* name, auto& target, const char* help, const char* takes) {
+  const auto option = [verb](const char* name, auto& target, const char* help, const std::string& takes) {
     return verb->add_option(name, target, help)->type_name(takes)->check(value_given());
   };
 
@@ -92,18 +92,20 @@ void add_attend(CLI::App& app) {
   option("--out", a.out, "Directory for the results; made where it is missing", "DIR")->required();
 
   option("--score", a.score, "Mechanism, see rapt list [scaled_dot]", "NAME");
-  option("--param", a.parameters, "A parameter of the mechanism", "NAME=FILE.npy|NUMBER[,NUMBER...]");
+  option("--param", a.parameters, "A parameter of the mechanism or of the normaliser",
+         "NAME=FILE.npy|NUMBER[,NUMBER...]");
   option("--scale", a.scale, "In place of 1/√Dk, or of 1 where the formula has none", "X");
   option("--softcap", a.softcap, "c > 0: the score becomes c·tanh(score/c)", "X");
-  option("--normalize", a.normalize, "How scores become weights [softmax]; its parameters are given by --param",
-         "softmax|argmax|sparsemax|entmax15|sigmoid");
+  option("--normalize", a.normalize, "How scores become weights [softmax]", normalizer_names());
   option("--bias", a.bias, "Added to the scores [.., Sq or 1, Sk]", "B.npy");
 
-  option("--first-query", a.first_query, "Position of the first query, for all batches or for each [0]", "N,...");
-  option("--rotary", a.rotary, "Rotate the first D numbers of queries and keys by their positions", "D[,BASE]");
-  verb->add_flag("--rotary-interleaved", a.rotary_interleaved, "Rotary pairs are neighbours, not halves");
-  option("--causal", a.causal, "Hide later keys; which corner the diagonal starts from", "top_left|bottom_right");
-  option("--window", a.window, "Query i sees keys i−L … i+R; -1: no limit", "L,R");
+  option("--first-query", a.first_query, "Position of query 0, for all or for each batch [0]", "N[,N...]");
+  option("--rotary", a.rotary, "Rotate the first DIMS numbers of queries and keys by their positions [base 10000]",
+         "DIMS[,BASE]");
+  verb->add_flag("--rotary-interleaved", a.rotary_interleaved, "With --rotary: in pairs of neighbours");
+  option("--causal", a.causal, "Hide later keys; bottom_right: the last query stands at the last key",
+         "top_left|bottom_right");
+  option("--window", a.window, "A query at position p sees keys p−L … p+R; -1: no limit", "L,R");
   option("--key-lengths", a.key_lengths, "Keys in use, for each batch or for all", "N,...");
   option("--query-starts", a.query_starts, "Packed sequences: 0, further starts, the end", "N,...");
   option("--key-starts", a.key_starts, "The same for keys", "N,...");
@@ -117,8 +119,8 @@ void add_attend(CLI::App& app) {
   option("--grid", a.grid, "With --stats: the keys lie on a grid", "R,C");
   option("--grad", a.grad, "Gradient of the loss by out; one for each --v. Goes backward", "GO.npy");
 
-  option("--dtype", a.dtype, "Type to compute in [the widest of the inputs]", "f32|f64|bf16|f16");
   option("--device", a.device, "Where to compute [cpu]", "cpu|cuda");
+  option("--dtype", a.dtype, "Type to compute in [the widest of the inputs]", "f32|f64|bf16|f16");
   option("--threads", a.threads, "Threads [all processors]", "N");
   option("--path", a.path, "generic: without specialised paths [auto]", "auto|generic");
   verb->add_flag("--reference", a.reference, "The naive path, which stores all scores; for checking");

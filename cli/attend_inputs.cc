@@ -1,8 +1,11 @@
 #include "cli/attend_inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "attend/problem.h"
+#include "cli/attend_errors.h"
 #include "cli/options.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
@@ -61,26 +64,6 @@ BoolView bool_view(const Array& array) {
   return view;
 }
 
-void check_broadcast(const std::string& option, const Array& array, std::int64_t batch, std::int64_t heads) {
-  const Shape shape = array.view().shape;
-  if (shape[0] != 1 && shape[0] != batch)
-    throw Error(argument(option) + ": got shape " + to_string(array.shape()) + "; takes a batch of 1 or " +
-                std::to_string(batch) + ", that of the other arrays");
-  if (heads % shape[1] != 0)
-    throw Error(argument(option) + ": got shape " + to_string(array.shape()) +
-                "; takes a number of heads that divides " + std::to_string(heads) + ", that of the other arrays");
-}
-
-// DIMS or DIMS,BASE.
-void read_rotary(const std::string& name, const std::string& text, Rotary& rotary) {
-  if (text.empty()) return;
-  const char* takes = "DIMS or DIMS,BASE: an even number of dimensions, and a number above 0";
-  const std::size_t comma = text.find(',');
-  rotary.dims = parse_integers(name, text.substr(0, comma), takes, 1)[0];
-  if (comma != std::string::npos) rotary.base = parse_number(name, text.substr(comma + 1), takes);
-  if (rotary.dims < 2 || rotary.dims % 2 != 0 || !(rotary.base > 0)) refuse(name, text, takes);
-}
-
 }  // namespace
 
 Array read_input(const std::string& option, const std::string& path, int lowest_rank, int highest_rank) {
@@ -90,10 +73,9 @@ Array read_input(const std::string& option, const std::string& path, int lowest_
   } catch (const Error& error) {
     throw Error(argument(option) + ": " + error.what());
   }
-  const std::string got = argument(option) + " '" + path + "': got shape " + to_string(array.shape());
   if (array.rank() < lowest_rank || array.rank() > highest_rank)
-    throw Error(got + "; takes " + std::to_string(lowest_rank) + " to " + std::to_string(highest_rank) + " dimensions");
-  if (array.count() == 0) throw Error(got + "; takes sizes from 1");
+    throw Error(argument(option) + " '" + path + "': expected " + std::to_string(lowest_rank) + " to " +
+                std::to_string(highest_rank) + " dimensions, got shape " + to_string(array.shape()));
   return array;
 }
 
@@ -104,15 +86,45 @@ AttendInputs::AttendInputs(const AttendArguments& arguments) {
     throw Error("attend: --reference and --path generic exclude each other");
   if (arguments.reference) options.path = Path::reference;
   // What needs no file is checked first: a wrong name should not wait for a large array.
-  const MechanismInfo& info = mechanism(arguments.score);
+  options.score.mechanism = &mechanism(arguments.score);
+  options.normalizer = normalizer(arguments.normalize);
   if (!arguments.threads.empty()) options.threads = parse_threads(argument("--threads"), arguments.threads);
   read_options(arguments);
   read_arrays(arguments);
   find_sizes();
-  score = read_score("attend", info, read_normalizer_parameters(arguments.parameters), sizes, number_type);
-  read_mask(arguments);
+  parameters =
+      read_parameters(*options.score.mechanism, info_of(options.normalizer), arguments.parameters, sizes, number_type);
+  for (const Parameter& p : parameters.of_mechanism) options.score.parameters.push_back({p.name, place(p.value)});
+  for (const Parameter& p : parameters.of_normalizer) options.normalizer_parameters.push_back({p.name, place(p.value)});
+  options.score.settings = parameters.settings;
+  options.score.grid = parameters.grid;
+  if (!arguments.mask.empty()) {
+    mask = to_boolean(arguments.mask, read_input("--mask", arguments.mask, 1, 4));
+    options.mask.dense = bool_view(mask);
+    options.mask.dense.device = device;
+  }
+  if (bias) options.bias = place(bias);
   read_grid(arguments);
-  options.score = score.score();
+}
+
+void AttendInputs::check() const {
+  try {
+    make_problem("attend", views(), options);
+  } catch (const Error& error) {
+    throw Error(in_options(error.what()));
+  }
+}
+
+ConstView AttendInputs::place(const Array& array) const {
+  ConstView view = array.view();
+  view.device = device;
+  return view;
+}
+
+View AttendInputs::place(Array& array) const {
+  View view = array.view();
+  view.device = device;
+  return view;
 }
 
 void AttendInputs::read_arrays(const AttendArguments& arguments) {
@@ -135,121 +147,89 @@ void AttendInputs::read_arrays(const AttendArguments& arguments) {
   bias = std::move(bias).to(number_type);
 }
 
+// As attend() finds them, where it does not refuse the arrays.
 void AttendInputs::find_sizes() {
+  std::vector<const Array*> arrays{&q, &k};
+  for (const Array& array : v) arrays.push_back(&array);
+  const auto widen = [](std::int64_t& size, std::int64_t own) { size = size == 1 ? own : size; };
+  for (const Array* array : arrays) {
+    const Shape shape = array->view().shape;
+    widen(batch, shape[0]);
+    widen(sizes.heads, shape[1]);
+  }
   const Shape q_shape = std::as_const(q).view().shape;
   const Shape k_shape = std::as_const(k).view().shape;
-  batch = std::max(q_shape[0], k_shape[0]);
-  sizes.heads = std::max(q_shape[1], k_shape[1]);
-  for (const Array& array : v) {
-    const Shape shape = array.view().shape;
-    batch = std::max(batch, shape[0]);
-    sizes.heads = std::max(sizes.heads, shape[1]);
-  }
-  check_broadcast("--q", q, batch, sizes.heads);
-  check_broadcast("--k", k, batch, sizes.heads);
-  for (const Array& array : v) check_broadcast("--v", array, batch, sizes.heads);
   sizes.queries = q_shape[2];
   sizes.query_dim = q_shape[3];
   sizes.keys = k_shape[2];
   sizes.key_dim = k_shape[3];
+  sizes.value_dim = std::as_const(v[0]).view().shape[3];
 }
 
 void AttendInputs::read_options(const AttendArguments& arguments) {
   if (!arguments.dtype.empty()) parse_dtype(argument("--dtype"), arguments.dtype);
   if (!arguments.scale.empty()) options.scale = parse_number(argument("--scale"), arguments.scale, "a finite number");
-  if (!arguments.softcap.empty()) {
+  if (!arguments.softcap.empty())
     options.softcap = parse_number(argument("--softcap"), arguments.softcap, "a number above 0, or 0 for none");
-    if (options.softcap < 0) refuse(argument("--softcap"), arguments.softcap, "a number above 0, or 0 for none");
-  }
-  options.normalizer = parse_normalizer(argument("--normalize"), arguments.normalize);
-  if (!arguments.first_query.empty())
-    options.first_query =
-        parse_integers(argument("--first-query"), arguments.first_query, "one whole number, or one for each batch");
-  read_rotary(argument("--rotary"), arguments.rotary, options.rotary);
-  options.rotary.interleaved = arguments.rotary_interleaved;
-  if (arguments.rotary_interleaved && arguments.rotary.empty())
-    throw Error("attend: --rotary-interleaved: expected --rotary beside it, got none");
-  if (arguments.device != "cpu")
-    refuse(argument("--device"), arguments.device, "cpu, the only device that this build has a backend for");
+  read_positions(arguments);
   Mask& parts = options.mask;
+  if (!arguments.key_lengths.empty())
+    parts.key_lengths = parse_integers(argument("--key-lengths"), arguments.key_lengths,
+                                       "one whole number for each batch, or one for all");
   if (!arguments.causal.empty())
     parts.causal = parse_choice<Causal>(argument("--causal"), arguments.causal,
                                         {{"top_left", Causal::top_left}, {"bottom_right", Causal::bottom_right}});
   if (!arguments.window.empty()) {
-    const char* takes = "LEFT,RIGHT: two whole numbers from -1, where -1 is no limit";
+    const char* takes = "LEFT,RIGHT: two whole numbers, where -1 is no limit";
     const auto window = parse_integers(argument("--window"), arguments.window, takes, 2);
-    if (window[0] < -1 || window[1] < -1) refuse(argument("--window"), arguments.window, takes);
     parts.window = Window{window[0], window[1]};
   }
-  if (arguments.query_starts.empty() != arguments.key_starts.empty())
-    throw Error("attend: --query-starts and --key-starts go together; got one of them");
   const char* starts = "whole numbers: 0, the start of each further sequence, and the end of the last";
-  if (!arguments.query_starts.empty()) {
+  if (!arguments.query_starts.empty())
     parts.query_starts = parse_integers(argument("--query-starts"), arguments.query_starts, starts);
+  if (!arguments.key_starts.empty())
     parts.key_starts = parse_integers(argument("--key-starts"), arguments.key_starts, starts);
-  }
   if (!arguments.stats && !arguments.top_k.empty()) throw Error("attend: --top-k is given without --stats; takes both");
 }
 
-std::vector<std::string> AttendInputs::read_normalizer_parameters(const std::vector<std::string>& assignments) {
-  std::vector<std::string> others;
-  const auto specs = info_of(options.normalizer).parameters;
-  for (const std::string& assignment : assignments) {
-    const std::string name = assignment.substr(0, assignment.find('='));
-    const auto same = [&](const ParameterSpec& spec) { return spec.name == name; };
-    if (name.size() == assignment.size() || std::ranges::none_of(specs, same)) others.push_back(assignment);
-    else
-      normalizer_parameters.push_back(
-          {name, read_numbers(argument("--param " + name), assignment.substr(name.size() + 1), number_type)});
+// Where queries stand, and on which device.
+void AttendInputs::read_positions(const AttendArguments& arguments) {
+  if (!arguments.first_query.empty())
+    options.first_query =
+        parse_integers(argument("--first-query"), arguments.first_query, "one whole number, or one for each batch");
+  if (!arguments.rotary.empty()) {
+    const auto numbers = try_numbers(arguments.rotary);
+    if (!numbers || numbers->size() > 2 || (*numbers)[0] != std::floor((*numbers)[0]) || std::abs((*numbers)[0]) > 1e9)
+      refuse(argument("--rotary"), arguments.rotary, "DIMS or DIMS,BASE");
+    options.rotary.dims = static_cast<std::int64_t>((*numbers)[0]);
+    if (numbers->size() == 2) options.rotary.base = (*numbers)[1];
+    options.rotary.interleaved = arguments.rotary_interleaved;
+  } else if (arguments.rotary_interleaved) {
+    throw Error("attend: --rotary-interleaved is given without --rotary; takes both");
   }
-  for (const Parameter& parameter : normalizer_parameters)
-    options.normalizer_parameters.push_back({parameter.name, parameter.value.view()});
-  return others;
-}
-
-void AttendInputs::read_mask(const AttendArguments& arguments) {
-  if (!arguments.key_lengths.empty()) {
-    const std::string takes = "one whole number for each of " + std::to_string(batch) +
-                              " batches, or one for all, from 0 to " + std::to_string(sizes.keys);
-    std::vector<std::int64_t> lengths = parse_integers(argument("--key-lengths"), arguments.key_lengths, takes);
-    if (lengths.size() == 1) lengths.resize(static_cast<std::size_t>(batch), lengths[0]);
-    const bool good = std::all_of(lengths.begin(), lengths.end(),
-                                  [&](std::int64_t length) { return length >= 0 && length <= sizes.keys; });
-    if (!good || lengths.size() != static_cast<std::size_t>(batch))
-      refuse(argument("--key-lengths"), arguments.key_lengths, takes);
-    options.mask.key_lengths = std::move(lengths);
-  }
-  if (!arguments.mask.empty()) {
-    mask = to_boolean(arguments.mask, read_input("--mask", arguments.mask, 1, 4));
-    options.mask.dense = bool_view(mask);
-  }
-  if (bias) options.bias = std::as_const(bias).view();
+  device.kind = parse_choice<Device::Kind>(argument("--device"), arguments.device,
+                                           {{"cpu", Device::Kind::cpu}, {"cuda", Device::Kind::cuda}});
 }
 
 void AttendInputs::read_grid(const AttendArguments& arguments) {
-  const bool mechanism_grid = score.mechanism->grid();
-  if (!arguments.grid.empty()) {
-    const std::string takes = "ROWS,COLS whose product is the number of keys, " + std::to_string(sizes.keys);
-    const auto given = parse_integers(argument("--grid"), arguments.grid, takes, 2);
-    if (given[0] < 1 || given[1] < 1 || given[0] > sizes.keys || given[1] > sizes.keys ||
-        given[0] * given[1] != sizes.keys)
-      refuse(argument("--grid"), arguments.grid, takes);
-    grid = {given[0], given[1]};
-    if (!mechanism_grid && !arguments.stats) throw Error("attend: --grid is given without --stats; takes both");
-    if (mechanism_grid && score.grid[0] > 0 && score.grid != grid)
-      throw Error("attend: --grid: got " + arguments.grid + ", but --param grid is " + std::to_string(score.grid[0]) +
-                  "," + std::to_string(score.grid[1]) + "; takes the same");
-    if (mechanism_grid) score.grid = grid;
-  } else if (mechanism_grid) {
-    grid = score.grid;
+  const bool mechanism_grid = options.score.mechanism->grid();
+  if (arguments.grid.empty()) {
+    grid = parameters.grid;
+    return;
   }
-  if (mechanism_grid && grid[0] < 1)
-    throw Error("attend: --param grid is missing; " + std::string(score.mechanism->name()) + " takes grid=rows,cols");
+  const auto given = parse_integers(argument("--grid"), arguments.grid, "ROWS,COLS: two whole numbers", 2);
+  grid = {given[0], given[1]};
+  if (!mechanism_grid && !arguments.stats) throw Error("attend: --grid is given without --stats; takes both");
+  if (!mechanism_grid) return;
+  if (parameters.grid != std::array<std::int64_t, 2>{} && parameters.grid != grid)
+    throw Error("attend: --grid: got " + arguments.grid + ", but --param grid is " +
+                std::to_string(parameters.grid[0]) + "," + std::to_string(parameters.grid[1]) + "; takes the same");
+  options.score.grid = grid;
 }
 
 Inputs AttendInputs::views() const {
-  Inputs inputs{q.view(), k.view(), {}};
-  for (const Array& array : v) inputs.v.push_back(array.view());
+  Inputs inputs{place(q), place(k), {}};
+  for (const Array& array : v) inputs.v.push_back(place(array));
   return inputs;
 }
 

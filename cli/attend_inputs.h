@@ -12,16 +12,23 @@
 
 namespace rapt::cli {
 
-// A .npy file of an option: refuses other ranks than those given, and sizes of 0.
+// A .npy file of an option: refuses other ranks than those given.
 Array read_input(const std::string& option, const std::string& path, int lowest_rank, int highest_rank);
 
-// The files and options of `rapt attend`, read and checked. Options and views refer to the arrays of this object.
+// The files and options of `rapt attend`, read. Options and views refer to the arrays of this object. Whether they go
+// together, attend() tells.
 struct AttendInputs {
   explicit AttendInputs(const AttendArguments& arguments);
   AttendInputs(const AttendInputs&) = delete;
   AttendInputs& operator=(const AttendInputs&) = delete;
 
   Inputs views() const;
+  // Throws what attend() would, in the names of the options.
+  void check() const;
+
+  // The array as one on the device that was asked for.
+  ConstView place(const Array& array) const;
+  View place(Array& array) const;
 
   // The shape of a file with one number a row: [B, H, Sq] less the dimensions that no input has.
   std::vector<std::int64_t> leading(std::int64_t queries) const;
@@ -36,8 +43,8 @@ struct AttendInputs {
   std::vector<Array> v;
   Array bias;
   Array mask;
-  ScoreArguments score;
-  std::vector<Parameter> normalizer_parameters;
+  GivenParameters parameters;
+  Device device;
   AttendOptions options;
   std::array<std::int64_t, 2> grid{};  // of the keys, for statistics
 
@@ -45,10 +52,8 @@ struct AttendInputs {
   void read_arrays(const AttendArguments& arguments);
   void find_sizes();
   void read_options(const AttendArguments& arguments);
-  void read_mask(const AttendArguments& arguments);
+  void read_positions(const AttendArguments& arguments);
   void read_grid(const AttendArguments& arguments);
-  // Takes those of --param that belong to the normaliser; returns the others.
-  std::vector<std::string> read_normalizer_parameters(const std::vector<std::string>& assignments);
 };
 
 }  // namespace rapt::cli

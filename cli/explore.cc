@@ -108,6 +108,13 @@ int port_of(const std::string& text) {
   return static_cast<int>(port);
 }
 
+// Messages of the library name arguments; here they are options.
+std::string in_options(const std::string& message) {
+  for (const std::string name : {"image", "port", "text"})
+    if (message.starts_with("explore: " + name + ": ")) return "explore: --" + message.substr(9);
+  return message;
+}
+
 void explore(const ExploreArguments& a) {
   if (a.serve && !a.out.empty()) throw Error("explore: --serve and --out exclude each other");
   if (!a.serve && !a.port.empty()) throw Error("explore: --port is given without --serve; takes both");
@@ -138,7 +145,7 @@ void add_explore(CLI::App& app) {
   a.attend.normalize.clear();
   CLI::App* verb = app.add_subcommand("explore", "Look at attention in the browser: a page, or a local server");
   verb->footer(kFooter);
-  const auto option = [verb](const char* name, std::string& target, const char* help, const char* takes) {
+  const auto option = [verb](const char* name, std::string& target, const char* help, const std::string& takes) {
     return verb->add_option(name, target, help)->type_name(takes)->check(value_given());
   };
   verb->add_option("RUN|DIR", a.directory, "The directory of a run, or of arrays")->required();
@@ -150,22 +157,28 @@ void add_explore(CLI::App& app) {
   option("--port", a.port, "With --serve: the port [any that is free]", "N");
   const char* arrays = "For arrays";
   option("--score", a.attend.score, "Mechanism, see rapt list [scaled_dot]", "NAME")->group(arrays);
-  verb->add_option("--param", a.attend.parameters, "A parameter of the mechanism")
+  verb->add_option("--param", a.attend.parameters, "A parameter of the mechanism or of the normaliser")
       ->type_name("NAME=FILE.npy|NUMBER[,NUMBER...]")
       ->check(value_given())
       ->group(arrays);
   option("--scale", a.attend.scale, "In place of 1/√Dk, or of 1", "X")->group(arrays);
   option("--softcap", a.attend.softcap, "c > 0: the score becomes c·tanh(score/c)", "X")->group(arrays);
-  option("--normalize", a.attend.normalize, "How scores become weights [softmax]",
-         "softmax|argmax|sparsemax|entmax15|sigmoid")
+  option("--normalize", a.attend.normalize, "How scores become weights [softmax]", normalizer_names())->group(arrays);
+  option("--first-query", a.attend.first_query, "Position of query 0, for all layers or for each [0]", "N[,N...]")
       ->group(arrays);
   option("--causal", a.attend.causal, "Hide later keys", "top_left|bottom_right")->group(arrays);
-  option("--window", a.attend.window, "Query i sees keys i−L … i+R; -1: no limit", "L,R")->group(arrays);
+  option("--window", a.attend.window, "A query at position p sees keys p−L … p+R; -1: no limit", "L,R")->group(arrays);
   option("--key-lengths", a.attend.key_lengths, "Keys in use, for each layer or for all", "N,...")->group(arrays);
   option("--mask", a.attend.mask, "bool [.., Sq or 1, Sk]; true = attend", "M.npy")->group(arrays);
   option("--bias", a.attend.bias, "Added to the scores [.., Sq or 1, Sk]", "B.npy")->group(arrays);
   option("--grid", a.attend.grid, "Queries and keys are places of an image", "ROWS,COLS")->group(arrays);
-  verb->callback([arguments] { explore(*arguments); });
+  verb->callback([arguments] {
+    try {
+      explore(*arguments);
+    } catch (const Error& error) {
+      throw Error(in_options(error.what()));
+    }
+  });
 }
 
 }  // namespace rapt::cli

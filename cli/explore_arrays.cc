@@ -64,11 +64,17 @@ void read_mechanism(const fs::path& directory, AttendArguments& options) {
   if (!fs::exists(file)) return;
   const json settings = json::parse(read_file(file), nullptr, false);
   if (!settings.is_object()) throw Error("explore: " + file.string() + ": takes one JSON object");
-  const std::vector<std::pair<const char*, std::string*>> texts{
-      {"score", &options.score},        {"scale", &options.scale},   {"softcap", &options.softcap},
-      {"causal", &options.causal},      {"window", &options.window}, {"key_lengths", &options.key_lengths},
-      {"grid", &options.grid},          {"mask", &options.mask},     {"bias", &options.bias},
-      {"normalize", &options.normalize}};
+  const std::vector<std::pair<const char*, std::string*>> texts{{"score", &options.score},
+                                                                {"scale", &options.scale},
+                                                                {"softcap", &options.softcap},
+                                                                {"causal", &options.causal},
+                                                                {"window", &options.window},
+                                                                {"key_lengths", &options.key_lengths},
+                                                                {"grid", &options.grid},
+                                                                {"mask", &options.mask},
+                                                                {"bias", &options.bias},
+                                                                {"normalize", &options.normalize},
+                                                                {"first_query", &options.first_query}};
   const auto beside = [&](const std::string& text) {
     return text.ends_with(".npy") && fs::path(text).is_relative() ? (directory / text).string() : text;
   };
@@ -84,8 +90,10 @@ void read_mechanism(const fs::path& directory, AttendArguments& options) {
     }
     const auto place = std::ranges::find_if(texts, [&](const auto& entry) { return name == entry.first; });
     if (place == texts.end())
-      throw Error("explore: " + file.string() + ": got '" + one_line(name) +
-                  "'; takes score, param, scale, softcap, normalize, causal, window, key_lengths, mask, bias and grid");
+      throw Error(
+          "explore: " + file.string() + ": got '" + one_line(name) +
+          "'; takes score, param, scale, softcap, normalize, first_query, causal, window, key_lengths, mask, bias and "
+          "grid");
     if (place->second->empty()) *place->second = beside(option_text(file, name, value));
   }
 }
@@ -130,6 +138,7 @@ void scored(Exhibit& exhibit, const fs::path& directory, AttendArguments options
   // The grid is the page's here, and the mechanism's where it has one.
   options.stats = true;
   const auto inputs = std::make_shared<AttendInputs>(options);
+  inputs->check();
   layers::AttentionRecord record;
   record.name = "explore";
   record.q = std::as_const(inputs->q).view();
@@ -143,7 +152,7 @@ void scored(Exhibit& exhibit, const fs::path& directory, AttendArguments options
     }
   record.options = inputs->options;
   record.storage = inputs;
-  std::string name(inputs->score.mechanism->name());
+  std::string name(inputs->options.score.mechanism->name());
   if (inputs->options.normalizer != Normalizer::softmax)
     name += ", " + std::string(info_of(inputs->options.normalizer).name);
   add_layers(exhibit, inputs->batch, name, inputs->grid[0] > 0 ? inputs->grid : grid,

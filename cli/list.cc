@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
-#include "cli/parameters.h"
 #include "cli/verbs.h"
 #include "mechanisms/describe.h"
 #include "rapt/normalizer.h"
@@ -25,12 +24,17 @@ struct Item {
 };
 
 constexpr std::array kMasks{
-    Item{"causal top_left", "j ≤ i, i counted from --first-query", "--causal top_left"},
-    Item{"causal bottom_right", "j ≤ i + L − Sq, L the key length or Sk", "--causal bottom_right"},
+    Item{"causal top_left", "j ≤ i, i = first_query + the query's row", "--causal top_left"},
+    Item{"causal bottom_right", "the same with first_query = keys in use − Sq", "--causal bottom_right"},
     Item{"window", "i − L ≤ j ≤ i + R; -1: no limit", "--window L,R"},
     Item{"key_lengths", "j < length of the batch", "--key-lengths N,…"},
     Item{"packed", "query and key of the same sequence", "--query-starts N,… --key-starts N,…"},
     Item{"dense", "mask[i,j]; true = attend", "--mask M.npy"},
+};
+
+// Of any call of attend.
+constexpr std::array kEncodings{
+    Item{"rotary", "queries and keys rotated by the angles position · base^(−2n/dims)", "--rotary DIMS[,BASE]"},
 };
 
 // Mechanisms that know where a key lies from the query.
@@ -42,12 +46,12 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kPositions{{
     {"one_hot", "1 at the place of the step"},
     {"sinusoidal", "sin ω₁t, cos ω₁t, sin ω₂t, …; ω_k = 10000^(−2k/d)"},
     {"learned", "a learned vector for each step"},
-    {"rotary", "queries and keys turned by angles ω_k t"},
+    {"rotary", "queries and keys rotated by angles ω_k t"},
 }};
 
 constexpr const char* kFooter =
-    "Shapes: H heads (H? = per head, or without it shared), Sq Sk rows, Dq Dk dimensions of queries and keys, A free,\n"
-    "R C rows and columns of the grid.\n"
+    "Shapes: H heads (H? = per head, or without it shared), Dq Dk Dv dimensions of queries, keys and values, A free,\n"
+    "R C rows and columns of the grid; of transformer_xl's table R is as many rows as reach the positions.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"
@@ -59,7 +63,7 @@ std::string number_text(double value) {
   return text.data();
 }
 
-Json specs_json(std::span<const ParameterSpec> specs) {
+Json parameters_json(std::span<const ParameterSpec> specs) {
   Json list = Json::array();
   for (const ParameterSpec& spec : specs)
     list.push_back(
@@ -68,7 +72,7 @@ Json specs_json(std::span<const ParameterSpec> specs) {
 }
 
 Json parameters_json(const MechanismInfo& info) {
-  Json list = specs_json(info.parameters());
+  Json list = parameters_json(info.parameters());
   if (info.grid())
     list.push_back({{"name", "grid"}, {"shape", "rows,cols"}, {"required", true}, {"about", "how the positions lie"}});
   return list;
@@ -85,6 +89,18 @@ bool is_relative(const MechanismInfo& info) {
   return std::find(kRelative.begin(), kRelative.end(), info.name()) != kRelative.end();
 }
 
+std::string option_of(const NormalizerInfo& info) { return "--normalize " + std::string(info.name); }
+
+Json normalizers_json() {
+  Json list = Json::array();
+  for (const NormalizerInfo& info : all_normalizers())
+    list.push_back({{"name", info.name},
+                    {"formula", info.formula},
+                    {"option", option_of(info)},
+                    {"parameters", parameters_json(info.parameters)}});
+  return list;
+}
+
 Json items_json(std::span<const Item> items) {
   Json list = Json::array();
   for (const Item& item : items)
@@ -96,14 +112,9 @@ Json items_json(std::span<const Item> items) {
 Json all_json() {
   Json all;
   all["mechanisms"] = Json::array();
-  all["normalisers"] = Json::array();
-  for (const NormalizerInfo& info : all_normalizers())
-    all["normalisers"].push_back({{"name", info.name},
-                                  {"formula", info.formula},
-                                  {"option", "--normalize " + std::string(info.name)},
-                                  {"parameters", specs_json(info.parameters)}});
+  all["normalisers"] = normalizers_json();
   all["masks"] = items_json(kMasks);
-  all["encodings"] = Json::array();
+  all["encodings"] = items_json(kEncodings);
   for (const auto& [name, formula] : kPositions)
     all["encodings"].push_back({{"name", name}, {"formula", formula}, {"option", "--positions " + std::string(name)}});
   all["tasks"] = Json::array();
@@ -123,13 +134,18 @@ Json all_json() {
 
 using Table = std::vector<std::vector<std::string>>;
 
+std::string parameters_text(std::span<const ParameterSpec> specs) {
+  std::string text;
+  for (const ParameterSpec& spec : specs)
+    text += (text.empty() ? "" : ", ") + std::string(spec.name) + (spec.required ? "" : "*") + " " + shape_text(spec);
+  return text;
+}
+
 void print_mechanisms() {
   Table rows{{"mechanism", "score", "parameters (* may be left out)"}};
   for (const MechanismInfo* info : all_mechanisms()) {
-    std::string takes;
+    std::string takes = parameters_text(info->parameters());
     const auto add = [&takes](const std::string& text) { takes += (takes.empty() ? "" : ", ") + text; };
-    for (const ParameterSpec& spec : info->parameters())
-      add(std::string(spec.name) + (spec.required ? "" : "*") + " " + shape_text(spec));
     if (info->grid()) add("grid=rows,cols");
     for (const SettingSpec& spec : info->settings()) add(std::string(spec.name) + "=" + number_text(spec.value));
     rows.push_back({std::string(info->name()), std::string(info->formula()), takes});
@@ -146,14 +162,10 @@ void print_parameters() {
 }
 
 void print_normalizers() {
-  Table rows{{"normaliser", "weight", "parameters (* may be left out)"}};
-  for (const NormalizerInfo& info : all_normalizers()) {
-    std::string takes;
-    for (const ParameterSpec& spec : info.parameters)
-      takes +=
-          (takes.empty() ? "" : ", ") + std::string(spec.name) + (spec.required ? "" : "*") + " " + shape_text(spec);
-    rows.push_back({std::string(info.name), std::string(info.formula), takes});
-  }
+  Table rows{{"normaliser", "weight", "option", "parameters (* may be left out)"}};
+  for (const NormalizerInfo& info : all_normalizers())
+    rows.push_back(
+        {std::string(info.name), std::string(info.formula), option_of(info), parameters_text(info.parameters)});
   std::cout << format_table(rows) << "\n";
 }
 
@@ -172,6 +184,7 @@ void print_tables() {
   for (const MechanismInfo* info : all_mechanisms())
     if (is_relative(*info)) names += (names.empty() ? "" : ", ") + std::string(info->name());
   std::cout << "encodings, as mechanisms: " << names << "\n\n";
+  print_items("encoding", kEncodings);
   Table positions{{"encoding of a Transformer", "formula", "option"}};
   for (const auto& [name, formula] : kPositions)
     positions.push_back({name, formula, "--positions " + std::string(name)});

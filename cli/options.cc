@@ -10,6 +10,8 @@
 #include <fstream>
 #include <limits>
 
+#include "rapt/normalizer.h"
+
 namespace rapt::cli {
 namespace {
 
@@ -92,6 +94,12 @@ std::pair<std::string, std::string> parse_assignment(std::string_view argument, 
   return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
 }
 
+std::string normalizer_names() {
+  std::string names;
+  for (const NormalizerInfo& info : all_normalizers()) names.append(names.empty() ? "" : "|").append(info.name);
+  return names;
+}
+
 CLI::Validator value_given() {
   // A description would be printed with every option of the help; it stays empty.
   return CLI::Validator(
@@ -158,15 +166,6 @@ std::uint64_t available_memory() {
   std::uint64_t bytes = 0;
   if (group >> bytes) limit = std::min(limit, bytes);
   return limit;
-}
-
-Normalizer parse_normalizer(const std::string& argument, const std::string& text) {
-  std::string names;
-  for (const NormalizerInfo& info : all_normalizers()) {
-    if (info.name == text) return normalizer(text);
-    names += (names.empty() ? "" : ", ") + std::string(info.name);
-  }
-  refuse(argument, text, names);
 }
 
 }  // namespace rapt::cli

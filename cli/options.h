@@ -10,7 +10,6 @@
 #include <CLI/CLI.hpp>
 
 #include "rapt/error.h"
-#include "rapt/normalizer.h"
 #include "solve/choice.h"
 
 // What the verbs share to read their arguments. `argument` names it in errors, as in "attend: --window".
@@ -36,6 +35,9 @@ int parse_threads(std::string_view argument, std::string_view text);
 // "NAME=VALUE", neither part empty.
 std::pair<std::string, std::string> parse_assignment(std::string_view argument, std::string_view text);
 
+// "softmax|argmax|…": every normaliser.
+std::string normalizer_names();
+
 // Refuses an empty value, and one that looks like the next option: "--out --stats" has lost its directory.
 CLI::Validator value_given();
 
@@ -51,8 +53,5 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows, std:
 
 // What this process may use: the machine's available memory, or less where a control group says so.
 std::uint64_t available_memory();
-
-// A normaliser's name; throws where there is none of that name.
-Normalizer parse_normalizer(const std::string& argument, const std::string& text);
 
 }  // namespace rapt::cli

@@ -1,14 +1,11 @@
 #include "cli/parameters.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
-#include <map>
 #include <optional>
+#include <set>
 
 #include "cli/options.h"
-#include "mechanisms/describe.h"
 #include "mechanisms/sizes.h"
 #include "rapt/error.h"
 #include "tensor/npy.h"
@@ -16,229 +13,134 @@
 namespace rapt::cli {
 namespace {
 
-using Sizes = std::vector<std::optional<std::int64_t>>;  // none: any length
-
 // One --param, before its shape is known.
 struct Given {
-  std::string value;
-  std::optional<std::vector<double>> numbers;
-  std::optional<Array> array;
+  std::string name;
+  const ParameterSpec* spec = nullptr;  // null: nobody has one of that name
+  std::vector<double> numbers;
+  std::optional<Array> array;  // in place of the numbers
 };
 
-class ParameterReader {
- public:
-  ParameterReader(std::string operation, const MechanismInfo& mechanism, const CallSizes& sizes, ElementType type)
-      : operation_(std::move(operation)), mechanism_(mechanism), sizes_(sizes), type_(type) {}
+std::string argument(std::string_view name) { return "attend: --param " + std::string(name); }
 
-  ScoreArguments read(const std::vector<std::string>& assignments) {
-    result_.mechanism = &mechanism_;
-    for (const std::string& assignment : assignments) take(assignment);
-    find_inner();
-    for (const ParameterSpec& spec : mechanism_.parameters()) {
-      const auto found = given_.find(std::string(spec.name));
-      if (found != given_.end()) add(spec, found->second);
-      else if (spec.required)
-        throw Error(operation_ + ": --param " + std::string(spec.name) + " is missing; " +
-                    std::string(mechanism_.name()) + " takes " + expected(spec));
+const ParameterSpec* find(std::span<const ParameterSpec> specs, std::string_view name) {
+  const auto found = std::ranges::find(specs, name, &ParameterSpec::name);
+  return found == specs.end() ? nullptr : &*found;
+}
+
+// Plain numbers have no shape of their own: it is found from the specification and the sizes of the call.
+class Shaper {
+ public:
+  Shaper(const MechanismInfo& mechanism, const std::vector<Given>& given, const CallSizes& sizes,
+         const std::array<std::int64_t, 2>& grid)
+      : heads_(sizes.heads) {
+    known_.query_dim = sizes.query_dim;
+    known_.key_dim = sizes.key_dim;
+    known_.value_dim = sizes.value_dim;
+    known_.grid_rows = grid[0];
+    known_.grid_cols = grid[1];
+    find_inner(mechanism, given);
+  }
+
+  // The shape that so many numbers fill, shared before per head; where none fits, a row of them.
+  std::vector<std::int64_t> shape_for(const ParameterSpec* spec, std::size_t numbers) {
+    const auto count = static_cast<std::int64_t>(numbers);
+    for (const bool per_head : {false, true}) {
+      if (!spec || (per_head ? spec->heads == Heads::shared : spec->heads == Heads::required)) continue;
+      std::vector<std::int64_t> shape;
+      if (per_head) shape.push_back(heads_);
+      std::int64_t product = per_head ? heads_ : 1;
+      int unknown = 0;
+      for (int n = 0; n < spec->rank(); ++n) {
+        const std::optional<std::int64_t> size = resolve(spec->sizes[static_cast<std::size_t>(n)], known_);
+        if (!size) ++unknown;
+        // More than there are numbers: it cannot fit, and must not overflow.
+        else if (product > count / std::max<std::int64_t>(*size, 1)) product = count + 1;
+        else product *= *size;
+        shape.push_back(size.value_or(0));
+      }
+      if (unknown > 1 || product < 1 || product > count || (unknown == 0 ? product != count : count % product != 0))
+        continue;
+      std::replace(shape.begin(), shape.end(), std::int64_t{0}, count / product);
+      learn_inner(*spec, shape);
+      return shape;
     }
-    return std::move(result_);
+    return {count};
   }
 
  private:
-  std::string argument(std::string_view name) const { return operation_ + ": --param " + std::string(name); }
-
-  void take(const std::string& assignment) {
-    auto [name, value] = parse_assignment(operation_ + ": --param", assignment);
-    // The name that the formula gives the setting.
-    if (mechanism_.name() == "learned_2d" && name == "c") name = "content";
-    if (!seen_.insert({name, true}).second) throw Error(argument(name) + " is given twice");
-    if (mechanism_.grid() && name == "grid") return take_grid(value);
-    for (const SettingSpec& spec : mechanism_.settings())
-      if (name == spec.name) return take_setting(spec, value);
-    for (const ParameterSpec& spec : mechanism_.parameters())
-      if (name == spec.name) return take_array(spec, value);
-    throw Error(argument(name) + " is unknown; " + std::string(mechanism_.name()) + " takes " + known_names());
-  }
-
-  std::string known_names() const {
-    std::string names;
-    const auto add_name = [&names](std::string_view name) { names += (names.empty() ? "" : ", ") + std::string(name); };
-    for (const ParameterSpec& spec : mechanism_.parameters()) add_name(spec.name);
-    for (const SettingSpec& spec : mechanism_.settings()) add_name(spec.name);
-    if (mechanism_.grid()) add_name("grid");
-    return names.empty() ? "no parameters" : names;
-  }
-
-  void take_grid(const std::string& value) {
-    const char* takes = "rows,cols: two whole numbers from 1";
-    const auto grid = parse_integers(argument("grid"), value, takes, 2);
-    if (grid[0] < 1 || grid[1] < 1) refuse(argument("grid"), value, takes);
-    result_.grid = {grid[0], grid[1]};
-  }
-
-  void take_setting(const SettingSpec& spec, const std::string& value) {
-    const std::string takes = std::string(spec.integer ? "a whole number" : "a number") + " from " +
-                              number_text(spec.low) + " to " + number_text(spec.high);
-    const double number = parse_number(argument(spec.name), value, takes);
-    const bool whole = !spec.integer || number == std::floor(number);
-    if (!whole || number < spec.low || number > spec.high) refuse(argument(spec.name), value, takes);
-    result_.settings.push_back({std::string(spec.name), number});
-  }
-
-  static std::string number_text(double value) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%g", value);
-    return text.data();
-  }
-
-  void take_array(const ParameterSpec& spec, const std::string& value) {
-    Given given{.value = value, .numbers = try_numbers(value), .array = {}};
-    if (!given.numbers) given.array = read_numbers(argument(spec.name), value, type_);
-    given_[std::string(spec.name)] = std::move(given);
-  }
-
   // The length that query_map and key_map lead to: of an array that has it, or of the rows that no map changes.
-  void find_inner() {
-    for (const ParameterSpec& spec : mechanism_.parameters()) {
-      const auto found = given_.find(std::string(spec.name));
-      if (found == given_.end() || !found->second.array) continue;
-      const std::vector<std::int64_t>& shape = found->second.array->shape();
-      for (int n = 0; n < spec.rank(); ++n) {
-        const int place = static_cast<int>(shape.size()) - spec.rank() + n;
-        if (spec.sizes[static_cast<std::size_t>(n)] != kInner || place < 0 || inner_) continue;
-        if (const std::int64_t size = shape[static_cast<std::size_t>(place)]; size > 0) inner_ = size;
-      }
-    }
-    for (const ParameterSpec& spec : mechanism_.parameters()) {
+  void find_inner(const MechanismInfo& mechanism, const std::vector<Given>& given) {
+    for (const Given& one : given)
+      if (one.spec && one.array) learn_inner(*one.spec, one.array->shape());
+    for (const ParameterSpec& spec : mechanism.parameters()) {
       const bool is_map = spec.role == Role::query_map || spec.role == Role::key_map;
-      if (is_map && spec.sizes[1] == kInner && !given_.contains(std::string(spec.name)) && !inner_)
-        inner_ = spec.role == Role::query_map ? sizes_.query_dim : sizes_.key_dim;
+      const bool absent = std::ranges::find(given, spec.name, &Given::name) == given.end();
+      if (is_map && spec.sizes[1] == kInner && absent && !known_.inner)
+        known_.inner = spec.role == Role::query_map ? known_.query_dim : known_.key_dim;
     }
-  }
-
-  std::optional<std::int64_t> resolved(int size) const {
-    ParameterSizes known{.query_dim = sizes_.query_dim, .key_dim = sizes_.key_dim, .inner = inner_};
-    known.grid_rows = result_.grid[0];
-    known.grid_cols = result_.grid[1];
-    return resolve(size, known);
-  }
-
-  Sizes resolved(const ParameterSpec& spec) const {
-    Sizes sizes;
-    for (int n = 0; n < spec.rank(); ++n) sizes.push_back(resolved(spec.sizes[static_cast<std::size_t>(n)]));
-    return sizes;
-  }
-
-  // "m [H] with H=4".
-  std::string expected(const ParameterSpec& spec) const {
-    std::string values;
-    const auto add_value = [&values](const std::string& name, std::int64_t value) {
-      values += (values.empty() ? " with " : ", ") + name + "=" + std::to_string(value);
-    };
-    if (spec.heads != Heads::shared) add_value("H", sizes_.heads);
-    for (int n = 0; n < spec.rank(); ++n) {
-      const int size = spec.sizes[static_cast<std::size_t>(n)];
-      if (const auto value = resolved(size); value && size < 0) add_value(size_text(spec, size), *value);
-    }
-    return std::string(spec.name) + " " + shape_text(spec) + values;
-  }
-
-  void add(const ParameterSpec& spec, const Given& given) {
-    std::optional<std::vector<std::int64_t>> shape;
-    if (given.array) {
-      if (fits(spec, given.array->shape())) shape = given.array->shape();
-      else
-        throw Error(argument(spec.name) + ": got shape " + to_string(given.array->shape()) + "; takes " +
-                    expected(spec));
-    } else {
-      shape = shape_for(spec, given.numbers->size());
-      if (!shape)
-        throw Error(argument(spec.name) + ": got " + std::to_string(given.numbers->size()) + " numbers; takes " +
-                    expected(spec));
-    }
-    if (!given.array) learn_inner(spec, *shape);
-    Array value = given.array ? *given.array : Array::of<double>(*shape, *given.numbers).to(type_);
-    result_.parameters.push_back({std::string(spec.name), std::move(value)});
   }
 
   void learn_inner(const ParameterSpec& spec, const std::vector<std::int64_t>& shape) {
-    for (int n = 0; n < spec.rank(); ++n)
-      if (spec.sizes[static_cast<std::size_t>(n)] == kInner && !inner_)
-        inner_ = shape[shape.size() - static_cast<std::size_t>(spec.rank() - n)];
-  }
-
-  bool fits(const ParameterSpec& spec, const std::vector<std::int64_t>& shape) const {
-    const Sizes sizes = resolved(spec);
-    const std::size_t lead = shape.size() - std::min(shape.size(), sizes.size());
-    if (shape.size() != sizes.size() + lead || lead > 1) return false;
-    if (lead == 0 && spec.heads == Heads::required) return false;
-    if (lead == 1 && spec.heads == Heads::shared) return false;
-    if (lead == 1 && shape[0] != sizes_.heads && !(shape[0] == 1 && spec.heads == Heads::optional)) return false;
-    for (std::size_t n = 0; n < sizes.size(); ++n)
-      if (shape[lead + n] < 1 || (sizes[n] && *sizes[n] != shape[lead + n])) return false;
-    return true;
-  }
-
-  // The shape that so many numbers fill; shared before per head.
-  std::optional<std::vector<std::int64_t>> shape_for(const ParameterSpec& spec, std::size_t numbers) const {
-    const auto count = static_cast<std::int64_t>(numbers);
-    for (const bool per_head : {false, true}) {
-      if (per_head ? spec.heads == Heads::shared : spec.heads == Heads::required) continue;
-      std::vector<std::int64_t> shape;
-      if (per_head) shape.push_back(sizes_.heads);
-      std::int64_t known = per_head ? sizes_.heads : 1;
-      int unknown = 0;
-      for (const std::optional<std::int64_t>& size : resolved(spec)) {
-        if (!size) ++unknown;
-        // More than there are numbers: it cannot fit, and must not overflow.
-        else if (known > count / std::max<std::int64_t>(*size, 1)) known = count + 1;
-        else known *= *size;
-        shape.push_back(size.value_or(0));
-      }
-      if (unknown > 1 || known > count || (unknown == 0 ? known != count : count % known != 0)) continue;
-      std::replace(shape.begin(), shape.end(), std::int64_t{0}, count / known);
-      return shape;
+    for (int n = 0; n < spec.rank(); ++n) {
+      const int place = static_cast<int>(shape.size()) - spec.rank() + n;
+      if (spec.sizes[static_cast<std::size_t>(n)] != kInner || place < 0 || known_.inner) continue;
+      if (const std::int64_t size = shape[static_cast<std::size_t>(place)]; size > 0) known_.inner = size;
     }
-    return std::nullopt;
   }
 
-  std::string operation_;
-  const MechanismInfo& mechanism_;
-  CallSizes sizes_;
-  ElementType type_;
-  ScoreArguments result_;
-  std::map<std::string, bool> seen_;
-  std::map<std::string, Given> given_;
-  std::optional<std::int64_t> inner_;
+  std::int64_t heads_;
+  ParameterSizes known_;
 };
+
+Given read_array(const std::string& name, const ParameterSpec* spec, const std::string& value, ElementType type) {
+  if (const auto numbers = try_numbers(value)) return {name, spec, *numbers, {}};
+  std::error_code ignored;
+  if (!std::filesystem::exists(value, ignored))
+    refuse(argument(name), value, "numbers or a .npy file, and there is no such file");
+  try {
+    return {name, spec, {}, read_npy(value).to(type)};
+  } catch (const Error& error) {
+    throw Error(argument(name) + ": " + error.what());
+  }
+}
 
 }  // namespace
 
-Array read_numbers(const std::string& argument, const std::string& value, ElementType type) {
-  if (const auto numbers = try_numbers(value))
-    return Array::of<double>({static_cast<std::int64_t>(numbers->size())}, *numbers).to(type);
-  std::error_code ignored;
-  if (!std::filesystem::exists(value, ignored))
-    refuse(argument, value, "numbers or a .npy file, and there is no such file");
-  try {
-    return read_npy(value).to(type);
-  } catch (const Error& error) {
-    throw Error(argument + ": " + error.what());
+GivenParameters read_parameters(const MechanismInfo& mechanism, const NormalizerInfo& normalizer,
+                                const std::vector<std::string>& assignments, const CallSizes& sizes, ElementType type) {
+  GivenParameters result;
+  std::set<std::string> seen;
+  std::vector<Given> arrays;
+  for (const std::string& assignment : assignments) {
+    auto [name, value] = parse_assignment("attend: --param", assignment);
+    // The name that the formula gives the setting.
+    if (mechanism.name() == "learned_2d" && name == "c") name = "content";
+    if (!seen.insert(name).second) throw Error(argument(name) + " is given twice");
+    const auto settings = mechanism.settings();
+    if (name == "grid" && mechanism.grid()) {
+      const auto grid = parse_integers(argument(name), value, "rows,cols: two whole numbers", 2);
+      result.grid = {grid[0], grid[1]};
+    } else if (std::ranges::find(settings, name, &SettingSpec::name) != settings.end()) {
+      result.settings.push_back({name, parse_number(argument(name), value, "a number")});
+    } else {
+      const ParameterSpec* own = find(mechanism.parameters(), name);
+      arrays.push_back(read_array(name, own ? own : find(normalizer.parameters, name), value, type));
+    }
   }
-}
-
-Score ScoreArguments::score() const {
-  Score score;
-  score.mechanism = mechanism;
-  for (const Parameter& parameter : parameters) score.parameters.push_back({parameter.name, parameter.value.view()});
-  score.settings = settings;
-  score.grid = grid;
-  return score;
-}
-
-ScoreArguments read_score(const std::string& operation, const MechanismInfo& mechanism,
-                          const std::vector<std::string>& assignments, const CallSizes& sizes, ElementType type) {
-  return ParameterReader(operation, mechanism, sizes, type).read(assignments);
+  Shaper shaper(mechanism, arrays, sizes, result.grid);
+  // In the order of the specifications, so that A is learned before it is needed.
+  const auto specs = mechanism.parameters();
+  std::ranges::stable_sort(arrays, {}, [&](const Given& given) {
+    return std::ranges::find(specs, given.name, &ParameterSpec::name) - specs.begin();
+  });
+  for (Given& given : arrays) {
+    Array value = given.array ? std::move(*given.array)
+                              : Array::of<double>(shaper.shape_for(given.spec, given.numbers.size()), given.numbers);
+    const bool of_normalizer = given.spec && !find(specs, given.name);
+    (of_normalizer ? result.of_normalizer : result.of_mechanism).push_back({given.name, std::move(value).to(type)});
+  }
+  return result;
 }
 
 }  // namespace rapt::cli

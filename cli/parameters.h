@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rapt/mechanism.h"
+#include "rapt/normalizer.h"
 #include "tensor/array.h"
 
 namespace rapt::cli {
@@ -17,6 +18,7 @@ struct CallSizes {
   std::int64_t keys = 1;
   std::int64_t query_dim = 1;
   std::int64_t key_dim = 1;
+  std::int64_t value_dim = 1;
 };
 
 // An array parameter, in the shape of its file or of its specification.
@@ -25,23 +27,17 @@ struct Parameter {
   Array value;
 };
 
-// A mechanism with what --param gave it.
-struct ScoreArguments {
-  const MechanismInfo* mechanism = nullptr;
-  std::vector<Parameter> parameters;
+// What --param gave: to a mechanism, and to a normaliser.
+struct GivenParameters {
+  std::vector<Parameter> of_mechanism;
+  std::vector<Parameter> of_normalizer;
   std::vector<NamedNumber> settings;
   std::array<std::int64_t, 2> grid{};
-
-  // Refers to the arrays of this object.
-  Score score() const;
 };
 
-// Numbers, or a .npy file of them; `argument` stands in the message where it is neither.
-Array read_numbers(const std::string& argument, const std::string& value, ElementType type);
-
-// Reads the --param arguments of a mechanism; `type` is that of the numbers. Throws rapt::Error for unknown names,
-// missing ones, and shapes that do not fit.
-ScoreArguments read_score(const std::string& operation, const MechanismInfo& mechanism,
-                          const std::vector<std::string>& assignments, const CallSizes& sizes, ElementType type);
+// Reads --param arguments; `type` is that of the numbers. A name that the mechanism does not have, but the normaliser does,
+// is the normaliser's. Whether names, shapes and numbers are right, attend() tells.
+GivenParameters read_parameters(const MechanismInfo& mechanism, const NormalizerInfo& normalizer,
+                                const std::vector<std::string>& assignments, const CallSizes& sizes, ElementType type);
 
 }  // namespace rapt::cli

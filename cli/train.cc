@@ -34,6 +34,7 @@ constexpr const char* kFooter =
     "  rapt train reverse --attention dot --out runs/reverse\n"
     "  rapt train reverse --attention none --out runs/reverse_without\n"
     "  rapt train reverse --compare attention=none,dot,additive --out runs/compare\n"
+    "  rapt train reverse --attention dot --normalize sparsemax --out runs/sparse\n"
     "  rapt train case --model transformer --positions rotary --out runs/case\n"
     "  rapt train digits --encoding quadratic --out runs/digits\n"
     "  rapt train shapes --model cnn --out runs/shapes\n"
@@ -146,6 +147,28 @@ struct Trained {
   std::string next_command;
 };
 
+std::string next_command(tasks::Look look, const std::string& run) {
+  switch (look) {
+    case tasks::Look::answers: return "rapt decode " + run + " TEXT";
+    case tasks::Look::head_places: return "rapt plot centers " + run + " --out centers.svg";
+    case tasks::Look::scenes: return "rapt plot scenes " + run + " 0 --out scenes.png";
+    case tasks::Look::scores: break;
+  }
+  return "rapt evaluate " + run;
+}
+
+// Messages of the library name settings; here they are options: "setting max_length: …" becomes "train: --max-length: …".
+std::string in_options(std::string_view message) {
+  const auto after = [&](std::string_view prefix) { return std::string(message.substr(prefix.size())); };
+  if (message.starts_with("normalizer: ")) return "train: --normalize: " + after("normalizer: ");
+  if (message.starts_with("mechanism: ")) return "train: --attention: " + after("mechanism: ");
+  const std::size_t end = message.find(": ");
+  if (!message.starts_with("setting ") || end == std::string_view::npos) return std::string(message);
+  std::string name(message.substr(8, end - 8));
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "train: --" + name + std::string(message.substr(end));
+}
+
 Trained train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
   const std::unique_ptr<tasks::Experiment> run = a.resume ? old_run(a, settings) : new_run(a, settings);
@@ -181,7 +204,7 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
                   {"parameters", parameters},
                   {"seconds", progress.seconds}},
                  {},
-                 run->next_command(a.out)};
+                 next_command(run->look(), a.out)};
   const char* held_out = "test";
   auto scores = run->score(tasks::Split::test, trainer.values().data(), threads);
   if (!scores) {
@@ -246,7 +269,7 @@ Json compare(const TrainArguments& a, const std::map<std::string, std::string>& 
   return rows;
 }
 
-void run_train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+void train_as_asked(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
   if (a.out.empty()) throw Error("train: --out RUN is missing: the directory of the run");
   if (!a.compare.empty()) {
     const Json rows = compare(a, settings);
@@ -255,7 +278,15 @@ void run_train(const TrainArguments& a, const std::map<std::string, std::string>
   }
   const Trained trained = train(a, settings);
   if (a.json) std::cout << trained.json.dump(2) << std::endl;
-  else if (!trained.next_command.empty()) std::cout << "Try it:  " << trained.next_command << std::endl;
+  else std::cout << "Try it:  " << trained.next_command << std::endl;
+}
+
+void run_train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+  try {
+    train_as_asked(a, settings);
+  } catch (const Error& error) {
+    throw Error(in_options(error.what()));
+  }
 }
 
 }  // namespace

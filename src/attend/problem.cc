@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -18,6 +19,11 @@ namespace {
 [[noreturn]] void fail(const std::string& operation, const std::string& what) { throw Error(operation + ": " + what); }
 
 std::string number(std::int64_t n) { return std::to_string(n); }
+std::string number(double x) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", x);
+  return text.data();
+}
 
 // What one call is checked with: the operation's name goes into every message.
 class Builder {
@@ -91,7 +97,8 @@ class Builder {
     p_.path = options_.path;
     p_.isa = active_isa();
     if (options_.threads < 0)
-      fail(operation_, "threads: expected 1 or more, or 0 for the default, got " + number(options_.threads));
+      fail(operation_,
+           "threads: expected 1 or more, or 0 for the default, got " + number(std::int64_t{options_.threads}));
     p_.threads = options_.threads == 0 ? default_threads() : options_.threads;
   }
 
@@ -159,9 +166,9 @@ class Builder {
         fail(operation_, score_name() + ": unknown setting '" + given.name + "'" + known_names());
       if (!(given.value >= spec->low && given.value <= spec->high) ||
           (spec->integer && given.value != std::floor(given.value)))
-        fail(operation_, score_name() + ": " + given.name + ": got " + std::to_string(given.value) + ", takes " +
-                             (spec->integer ? "a whole number" : "a number") + " from " + std::to_string(spec->low) +
-                             " to " + std::to_string(spec->high));
+        fail(operation_, score_name() + ": " + given.name + ": expected " +
+                             (spec->integer ? "a whole number" : "a number") + " from " + number(spec->low) + " to " +
+                             number(spec->high) + ", got " + number(given.value));
       p_.settings[static_cast<std::size_t>(spec - specs.begin())] = given.value;
     }
     p_.uses_content = p_.mechanism->definition().uses_content(p_.object, p_.settings);
@@ -291,9 +298,9 @@ class Builder {
   void scores() {
     p_.scale = options_.scale ? *options_.scale
                               : (p_.mechanism->scaled() ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
-    if (!std::isfinite(p_.scale)) fail(operation_, "scale: expected a finite number, got " + std::to_string(p_.scale));
+    if (!std::isfinite(p_.scale)) fail(operation_, "scale: expected a finite number, got " + number(p_.scale));
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
-      fail(operation_, "softcap: expected a positive number, or 0 for none, got " + std::to_string(options_.softcap));
+      fail(operation_, "softcap: expected a positive number, or 0 for none, got " + number(options_.softcap));
     p_.softcap = options_.softcap;
     p_.rotary = options_.rotary;
     const Rotary& rotary = p_.rotary;
@@ -301,7 +308,7 @@ class Builder {
       fail(operation_, "rotary: dims: expected an even number up to " + number(std::min(p_.query_dim, p_.key_dim)) +
                            ", the length of a row, got " + number(rotary.dims));
     if (rotary.dims > 0 && !(rotary.base > 0 && std::isfinite(rotary.base)))
-      fail(operation_, "rotary: base: expected a positive number, got " + std::to_string(rotary.base));
+      fail(operation_, "rotary: base: expected a positive number, got " + number(rotary.base));
     if (options_.bias) {
       p_.bias = make_operand(operation_, "bias", options_.bias);
       share_pairs("bias", p_.bias);

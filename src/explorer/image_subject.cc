@@ -45,8 +45,7 @@ ImageSubject::ImageSubject(const std::filesystem::path& run)
       values_(tasks::best_weights(run, experiment_->model().parameters())),
       epochs_(read_epochs(run / "metrics.jsonl")) {
   if (!experiment_->model().attention())
-    throw Error("explore: the model in " + run.string() +
-                " has no attention to show; train one with --model attention");
+    throw Error("explore: the model in " + run.string() + " has no attention to show");
   if (experiment_->data().test.count() == 0)
     throw Error("explore: the data of " + run.string() + " has no test images to show");
 }
@@ -57,8 +56,8 @@ Exhibit ImageSubject::show(const std::string& number) const {
   std::int64_t n = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
   if (error != std::errc() || end != number.data() + number.size() || n < 0 || n >= data.count())
-    throw Error("explore: --image: got '" + number + "', takes the number of a test image, 0 to " +
-                std::to_string(data.count() - 1));
+    throw Error("explore: image: expected the number of a test image, 0 to " + std::to_string(data.count() - 1) +
+                ", got '" + number + "'");
   Exhibit exhibit;
   exhibit.title = title_;
   exhibit.input = Input::image;

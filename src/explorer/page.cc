@@ -185,8 +185,8 @@ Json describe(const Exhibit& exhibit) {
 
 std::string static_page(const Exhibit& exhibit, const Report& report) {
   if (exhibit.cells() > kMostCells)
-    throw Error("explore: got " + std::to_string(exhibit.cells()) + " weights, a page takes up to " +
-                std::to_string(kMostCells) + "; look at them with --serve, which computes the rows that are shown");
+    throw Error("explore: expected at most " + std::to_string(kMostCells) + " weights on a page, got " +
+                std::to_string(exhibit.cells()) + "; a server computes only the rows that are shown");
   std::int64_t total = 0;
   for (const Layer& layer : exhibit.layers) total += layer.weights->heads();
   Json data{{"served", false}, {"palette", palette()}, {"exhibit", describe(exhibit)}};

@@ -51,8 +51,7 @@ SequenceSubject::SequenceSubject(const std::filesystem::path& run)
       run_(tasks::load_sequence_run(run)),
       source_(run_.config.source_symbols),
       target_(run_.config.target_symbols) {
-  if (!run_.model->has_attention())
-    throw Error("explore: the model in " + run.string() + " has no attention to show; train one with --attention NAME");
+  if (!run_.model->has_attention()) throw Error("explore: the model in " + run.string() + " has no attention to show");
 }
 
 std::string SequenceSubject::example() const {
@@ -62,9 +61,9 @@ std::string SequenceSubject::example() const {
     for (const std::vector<tasks::Example>* part : {&examples.test, &examples.valid, &examples.train})
       if (!part->empty()) return source_text(data, part->front().source);
   } catch (const Error& error) {
-    throw Error(std::string("explore: no --text is given, and the run's own data cannot be read: ") + error.what());
+    throw Error(std::string("explore: no text is given, and the run's own data cannot be read: ") + error.what());
   }
-  throw Error("explore: no --text is given, and the run has no examples; takes --text TEXT");
+  throw Error("explore: no text is given, and the run has no examples");
 }
 
 Exhibit SequenceSubject::show(std::string_view text, std::string_view target) const {
@@ -72,7 +71,7 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
   Exhibit exhibit;
   exhibit.title = title_;
   exhibit.text = text;
-  if (text.empty()) throw Error("explore: got an empty text, takes at least one token");
+  if (text.empty()) throw Error("explore: text: expected at least one token, got none");
   const std::vector<std::string> source = data.split_source(text);
   const auto check = [](const char* what, std::size_t count) {
     if (count == 0 || count > kMostTokens)

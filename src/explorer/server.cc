@@ -251,8 +251,7 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
   p.routes();
   if (port == 0) p.port = p.http.bind_to_any_port("127.0.0.1");
   else p.port = p.http.bind_to_port("127.0.0.1", port) ? port : -1;
-  if (p.port <= 0)
-    throw Error("explore: --port: cannot listen on " + std::to_string(port) + "; takes one that is free, or 0 for any");
+  if (p.port <= 0) throw Error("explore: port: expected one that is free, or 0 for any, got " + std::to_string(port));
 }
 
 Server::~Server() { stop(); }

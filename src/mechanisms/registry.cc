@@ -23,7 +23,7 @@ const MechanismInfo& mechanism(std::string_view name) {
     if (info->name() == name) return *info;
     known.append(known.empty() ? "" : ", ").append(info->name());
   }
-  throw Error("mechanism: no mechanism is called '" + std::string(name) + "'; there are " + known);
+  throw Error("mechanism: expected one of " + known + ", got '" + std::string(name) + "'");
 }
 
 }  // namespace rapt::inline v1

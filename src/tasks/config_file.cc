@@ -1,7 +1,5 @@
 #include "tasks/config_file.h"
 
-#include <algorithm>
-
 #include "rapt/error.h"
 #include "tensor/files.h"
 
@@ -11,10 +9,10 @@ using nlohmann::json;
 
 std::filesystem::path run_config_path(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory))
-    throw Error("there is no directory '" + directory.string() + "'; takes one that `rapt train --out` made");
+    throw Error("expected the directory of a run, got '" + directory.string() + "', which is not there");
   std::filesystem::path path = directory / "config.json";
   if (!std::filesystem::exists(path))
-    throw Error(directory.string() + ": got no config.json, takes a directory that `rapt train --out` made");
+    throw Error(directory.string() + ": expected the directory of a run, got one without config.json");
   return path;
 }
 
@@ -49,9 +47,7 @@ void require_nothing_left(const std::string& file, const json& whole, const std:
 
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner) {
   if (options.empty()) return;
-  std::string name = options.begin()->first;
-  std::replace(name.begin(), name.end(), '_', '-');
-  throw Error("train: --" + name + ": " + owner + " has no such setting");
+  throw Error("setting " + options.begin()->first + ": " + owner + " has no such setting");
 }
 
 }  // namespace rapt::inline v1::tasks

@@ -16,6 +16,9 @@ namespace rapt::inline v1::tasks {
 
 enum class Split : std::uint8_t { train, valid, test };
 
+// What is worth looking at when a model is trained.
+enum class Look : std::uint8_t { answers, head_places, scenes, scores };
+
 class Experiment {
  public:
   virtual ~Experiment() = default;
@@ -26,8 +29,7 @@ class Experiment {
   // A line about the model, and one about the data.
   virtual std::string about_model() const = 0;
   virtual std::string about_data() const = 0;
-  // What a user may try when it is trained; empty: nothing.
-  virtual std::string next_command(const std::string& run) const = 0;
+  virtual Look look() const = 0;
 
   // config.json, from which open() makes the same experiment again.
   virtual void write_config(const std::filesystem::path& directory) const = 0;

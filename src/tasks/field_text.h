@@ -26,7 +26,7 @@ template <class E>
 E parse_name(const std::string& what, const std::string& text) {
   for (const auto& [name, value] : Names<E>::list)
     if (name == text) return value;
-  throw Error(what + ": got '" + text + "', takes " + known_names<E>());
+  throw Error(what + ": expected " + known_names<E>() + ", got '" + text + "'");
 }
 
 class FieldWriter {
@@ -56,7 +56,7 @@ void check_range(const std::string& what, const T& value, double low, double hig
                                                                    : nlohmann::json(n))
         .dump();
   };
-  throw Error(what + ": got " + text(x) + ", takes " + text(low) + " to " + text(high));
+  throw Error(what + ": expected " + text(low) + " to " + text(high) + ", got " + text(x));
 }
 
 // Takes the fields it finds out of the object; what is left is unknown.
@@ -108,14 +108,14 @@ class FieldReader {
 // Sets fields from options given as text: {"hidden", "128"}. Takes what it finds out of the map.
 class FieldSetter {
  public:
-  FieldSetter(std::string verb, std::map<std::string, std::string>& texts) : verb_(std::move(verb)), texts_(texts) {}
+  explicit FieldSetter(std::map<std::string, std::string>& texts) : texts_(texts) {}
 
   template <class T>
   void operator()(const char* name, T& value, const char*) {
     take(name, [&](const std::string& text) {
       if constexpr (std::is_enum_v<T>) value = parse_name<T>(what(name), text);
       else if constexpr (std::is_same_v<T, bool>) {
-        if (text != "true" && text != "false") throw Error(what(name) + ": got '" + text + "', takes true or false");
+        if (text != "true" && text != "false") throw Error(what(name) + ": expected true or false, got '" + text + "'");
         value = text == "true";
       } else {
         value = text;
@@ -127,18 +127,15 @@ class FieldSetter {
     take(name, [&](const std::string& text) {
       const nlohmann::json number = nlohmann::json::parse(text, nullptr, false);
       if (!number.is_number() || (std::is_integral_v<T> && !number.is_number_integer()))
-        throw Error(what(name) + ": got '" + text + "', takes a " + (std::is_integral_v<T> ? "whole " : "") + "number");
+        throw Error(what(name) + ": expected a " + (std::is_integral_v<T> ? "whole " : "") + "number, got '" + text +
+                    "'");
       check_range(what(name), number.get<double>(), low, high);
       number.get_to(value);
     });
   }
 
  private:
-  std::string what(std::string name) const {
-    for (char& c : name)
-      if (c == '_') c = '-';
-    return verb_ + ": --" + name;
-  }
+  static std::string what(const char* name) { return std::string("setting ") + name; }
   template <class F>
   void take(const char* name, F&& f) {
     const auto found = texts_.find(name);
@@ -147,7 +144,6 @@ class FieldSetter {
     texts_.erase(found);
   }
 
-  std::string verb_;
   std::map<std::string, std::string>& texts_;
 };
 

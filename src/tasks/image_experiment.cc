@@ -12,9 +12,9 @@ namespace {
 constexpr std::array<TaskInfo, 5> kTasks{{
     {"digits", "1,797 handwritten digits of 8 × 8 pixels → which digit"},
     {"shapes", "made images of 32 × 32 colour pixels → figure and texture, ten classes"},
-    {"cifar10", "the ten classes of CIFAR-10: --data DIR with its binary files"},
-    {"cifar100", "the hundred fine classes of CIFAR-100: --data DIR with its binary files"},
-    {"mnist", "the handwritten digits of MNIST: --data DIR with its IDX files"},
+    {"cifar10", "the ten classes of CIFAR-10; data: the directory of its binary files"},
+    {"cifar100", "the hundred fine classes of CIFAR-100; data: the directory of its binary files"},
+    {"mnist", "the handwritten digits of MNIST; data: the directory of its IDX files"},
 }};
 
 models::ImageSizes sizes_of(const ImageData& data) {
@@ -73,9 +73,8 @@ std::string ImageExperiment::about_data() const {
          " to validate, " + std::to_string(data_.test.count()) + " to test";
 }
 
-std::string ImageExperiment::next_command(const std::string& run) const {
-  return config_.model.kind == models::ImageModelKind::cnn ? "rapt evaluate " + run
-                                                           : "rapt plot centers " + run + " --out centers.svg";
+Look ImageExperiment::look() const {
+  return config_.model.kind == models::ImageModelKind::cnn ? Look::scores : Look::head_places;
 }
 
 void ImageExperiment::write_config(const std::filesystem::path& directory) const {

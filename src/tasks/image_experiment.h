@@ -22,7 +22,7 @@ class ImageExperiment : public Experiment {
   std::shared_ptr<training::Objective> objective() override;
   std::string about_model() const override;
   std::string about_data() const override;
-  std::string next_command(const std::string& run) const override;
+  Look look() const override;
   void write_config(const std::filesystem::path& directory) const override;
   std::optional<training::Scores> score(Split split, const float* values, int threads) const override;
 

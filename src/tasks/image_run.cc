@@ -70,8 +70,8 @@ ImageTask read_images(const ImageDataConfig& data) {
     default: break;
   }
   if (data.directory.empty())
-    throw Error("train: the task " + std::string(name_of(data.source)) +
-                " takes the directory of its files by --data DIR");
+    throw Error("setting data: expected the directory of the files of " + std::string(name_of(data.source)) +
+                ", got none");
   switch (data.source) {
     case ImageSource::cifar10: return cifar10_task(data.directory, data.valid_fraction);
     case ImageSource::cifar100: return cifar100_task(data.directory, CifarLabels::fine, data.valid_fraction);
@@ -83,7 +83,7 @@ ImageTask read_images(const ImageDataConfig& data) {
 
 ImageRunConfig image_defaults(std::string_view task, models::ImageModelKind kind) {
   ImageRunConfig config;
-  config.data.source = parse_name<ImageSource>("train: TASK", std::string(task));
+  config.data.source = parse_name<ImageSource>("task", std::string(task));
   config.model.kind = kind;
   training::TrainOptions& training = config.training;
   training.schedule = training::Schedule::cosine;
@@ -121,7 +121,7 @@ ImageRunConfig image_config(std::string_view task, const std::filesystem::path& 
   json model = take_section(name, whole, "model", false);
   // The kind of model decides what the other settings start from.
   FieldReader(name + ": model", model)("kind", kind, "");
-  FieldSetter setter("train", options);
+  FieldSetter setter(options);
   setter("model", kind, "");
   ImageRunConfig config = image_defaults(task, kind);
   read_section(name + ": model", std::move(model), config.model);
@@ -136,7 +136,7 @@ ImageRunConfig image_config(std::string_view task, const std::filesystem::path& 
 }
 
 void lengthen(ImageRunConfig& config, std::map<std::string, std::string> options) {
-  FieldSetter setter("train", options);
+  FieldSetter setter(options);
   fields(setter, config.training);
   require_no_option_left(options, "a run that is resumed");
 }

@@ -39,9 +39,7 @@ class SceneExperiment : public Experiment {
     return std::to_string(d.train) + " scenes of " + std::to_string(d.size) + "×" + std::to_string(d.size) +
            " to train on, " + std::to_string(d.valid) + " to validate, " + std::to_string(d.test) + " to test";
   }
-  std::string next_command(const std::string& run) const override {
-    return "rapt plot scenes " + run + " 0 --out scenes.png";
-  }
+  Look look() const override { return Look::scenes; }
 
   void write_config(const std::filesystem::path& directory) const override { tasks::write_config(directory, config_); }
 

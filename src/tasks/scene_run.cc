@@ -49,7 +49,7 @@ void apply_file(SceneRunConfig& config, const std::filesystem::path& path) {
 }
 
 void apply_options(SceneRunConfig& config, std::map<std::string, std::string> options) {
-  FieldSetter setter("train", options);
+  FieldSetter setter(options);
   fields(setter, config.model);
   fields(setter, config.training);
   fields(setter, config.data);

@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<TaskInfo, 3> kTasks{{
     {"reverse", "strings over a, b, c, d → the same backwards"},
     {"case", "\"<U> some words\" → upper case, \"<L> …\" → lower case, letter by letter"},
-    {"pairs", "your own lines of source TAB target: --data FILE"},
+    {"pairs", "lines of source TAB target; data: their file"},
 }};
 
 // What is not usual.
@@ -57,7 +57,7 @@ class SequenceExperiment : public Experiment {
     return std::to_string(data_.train.size()) + " examples to train on, " + std::to_string(data_.valid.size()) +
            " to validate, " + std::to_string(data_.test.size()) + " to test";
   }
-  std::string next_command(const std::string& run) const override { return "rapt decode " + run + " TEXT"; }
+  Look look() const override { return Look::answers; }
 
   void write_config(const std::filesystem::path& directory) const override { tasks::write_config(directory, config_); }
 

@@ -33,7 +33,7 @@ SequenceRunConfig task_defaults(std::string_view name) {
     config.model.seq2seq.embedding = 128;
     config.model.seq2seq.dropout = 0.2;
   } else {
-    throw Error("train: there is no task '" + std::string(name) + "' of sequences");
+    throw Error("there is no task '" + std::string(name) + "' of sequences");
   }
   return config;
 }

@@ -70,7 +70,7 @@ void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
 }
 
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {
-  FieldSetter setter("train", options);
+  FieldSetter setter(options);
   setter("model", config.model.kind, "");
   fields(setter, config.model);
   fields(setter, config.training);

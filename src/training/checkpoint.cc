@@ -86,7 +86,7 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
   const auto format = file.metadata.find("format");
   const auto text = file.metadata.find("progress");
   if (format == file.metadata.end() || format->second != kFormat || text == file.metadata.end())
-    fail(path, "got a file without the progress of a run, takes one that `rapt train` wrote");
+    fail(path, "expected the state of a run, got a file without its progress");
   try {
     const json progress = json::parse(text->second);
     Progress& p = state.progress;

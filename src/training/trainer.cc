@@ -137,7 +137,7 @@ void Trainer::train_batch(std::int64_t n) {
 void Trainer::require_finite(double number) const {
   if (!std::isfinite(number))
     throw Error("train: the loss is no longer a number at step " + std::to_string(progress_.step) +
-                "; a smaller --rate or a --clip may help; the last saved state is kept");
+                "; a smaller learning rate or gradient clipping may help; the last saved state is kept");
 }
 
 EpochReport Trainer::finish_epoch(double rate, double units_per_second) {

@@ -246,6 +246,101 @@ TEST_F(CliAttend, ArgmaxTakesTheBestKey) {
   expect_values("out.npy", expected);
 }
 
+// Two scores a row, so that every weight has a closed form.
+TEST_F(CliAttend, NormalisersByName) {
+  save_f8(file("q.npy"), {3, 1}, {1, 1, 2});
+  save_f8(file("k.npy"), {2, 1}, {0.25, -0.25});
+  save_f8(file("v.npy"), {2, 1}, {1, 0});
+  const auto weights = [&](const char* name, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--normalize", name, "--weights"});
+    attend(more);
+    return load(result("weights.npy")).values;
+  };
+  const auto expect_rows = [&](const Numbers& got, double difference_half, double difference_one) {
+    EXPECT_NEAR(got[0] - got[1], difference_half, 1e-12);
+    EXPECT_NEAR(got[2] - got[3], difference_half, 1e-12);
+    EXPECT_NEAR(got[4] - got[5], difference_one, 1e-12);
+  };
+  // Scores ±¼ and ±½: sparsemax keeps their difference, up to 1.
+  expect_rows(weights("sparsemax"), 0.5, 1);
+  expect_rows(weights("argmax"), 1, 1);
+  expect_rows(weights("softmax"), std::tanh(0.25), std::tanh(0.5));
+  // ((x + d/2)² + (x − d/2)² = 1 with weights (x ± d/2)², d half the difference of the scores.
+  const auto entmax = [](double d) { return 2 * d * std::sqrt((1 - d * d / 2) / 2); };
+  expect_rows(weights("entmax15"), entmax(0.25), entmax(0.5));
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const double b = -std::log(2.0);
+  expect_rows(weights("sigmoid"), sigmoid(0.25 + b) - sigmoid(-0.25 + b), sigmoid(0.5 + b) - sigmoid(-0.5 + b));
+  expect_rows(weights("sigmoid", {"--param", "b=1"}), sigmoid(1.25) - sigmoid(0.75), sigmoid(1.5) - sigmoid(0.5));
+  const Numbers sunk = weights("softmax", {"--param", "sink=2"});
+  EXPECT_NEAR(sunk[0], std::exp(0.25) / (std::exp(0.25) + std::exp(-0.25) + std::exp(2)), 1e-12);
+}
+
+TEST_F(CliAttend, GradientsOfNormalisers) {
+  save_problem(random_problem(1, 2, 3, 5, 4, 2));
+  save_f8(file("go.npy"), {1, 2, 3, 2}, pseudo_random(12, 9));
+  const Numbers go = load(file("go.npy")).values;
+  const auto loss = [&](const std::string& name, const std::string& parameter) {
+    attend({"--normalize", name, "--param", parameter});
+    const Numbers out = load(result("out.npy")).values;
+    double sum = 0;
+    for (std::size_t n = 0; n < out.size(); ++n) sum += out[n] * go[n];
+    return sum;
+  };
+  for (const auto& [name, parameter] : {std::pair{"softmax", "sink"}, std::pair{"sigmoid", "b"}}) {
+    const std::string p = parameter;
+    const double step = 1e-5;
+    const double slope = (loss(name, p + "=0.3,0.50001") - loss(name, p + "=0.3,0.49999")) / (2 * step);
+    attend({"--normalize", name, "--param", p + "=0.3,0.5", "--grad", file("go.npy")});
+    const Loaded gradient = load(result("d_" + p + ".npy"));
+    EXPECT_EQ(gradient.shape, Sizes{2});
+    EXPECT_NEAR(gradient.values[1], slope, 1e-8) << name;
+  }
+}
+
+// A query at its position is the row of the whole pass, bit for bit.
+TEST_F(CliAttend, QueriesStandAtTheirPositions) {
+  const Naive p = random_problem(2, 2, 9, 9, 4, 3);
+  save_problem(p);
+  const std::vector<std::vector<std::string>> calls{{"--score", "alibi", "--param", "m=0.5,0.25"},
+                                                    {"--score", "t5", "--param", "table=1,2,3,4,5,6,7,8"},
+                                                    {"--rotary", "4"},
+                                                    {"--rotary", "2,100", "--rotary-interleaved"}};
+  for (std::vector<std::string> call : calls) {
+    call.insert(call.end(), {"--causal", "top_left"});
+    save_problem(p);
+    attend(call);
+    const Numbers whole = load(result("out.npy")).values;
+    Numbers rows;
+    for (int b = 0; b < 2; ++b)
+      for (int h = 0; h < 2; ++h)
+        for (int d = 0; d < 4; ++d) rows.push_back(p.q[p.at(b, h, b == 0 ? 6 : 2, 9, d, 4)]);
+    save_f8(file("q.npy"), {2, 2, 1, 4}, rows);
+    call.insert(call.end(), {"--first-query", "6,2"});
+    attend(call);
+    const Numbers step = load(result("out.npy")).values;
+    for (int b = 0; b < 2; ++b)
+      for (int h = 0; h < 2; ++h)
+        for (int d = 0; d < 3; ++d)
+          EXPECT_EQ(step[p.at(b, h, 0, 1, d, 3)], whole[p.at(b, h, b == 0 ? 6 : 2, 9, d, 3)]) << call[1];
+  }
+}
+
+TEST_F(CliAttend, SizesOfZeroAreNoErrors) {
+  save_f4(file("q.npy"), {2, 3, 4}, pseudo_random(24, 1));
+  save_f4(file("k.npy"), {2, 0, 4}, {});
+  save_f4(file("v.npy"), {2, 0, 5}, {});
+  save_f4(file("go.npy"), {2, 3, 5}, pseudo_random(30, 1));
+  attend({"--grad", file("go.npy")});
+  EXPECT_EQ(load(result("out.npy")).values, Numbers(30, 0));
+  expect_values("lse.npy", Numbers(6, -std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(load(result("dq.npy")).values, Numbers(24, 0));
+  expect_file("dk.npy", "<f4", {2, 0, 4});
+  save_f4(file("q.npy"), {2, 0, 4}, {});
+  attend({"--weights", "--stats"});
+  expect_file("out.npy", "<f4", {2, 0, 5});
+}
+
 TEST_F(CliAttend, GradientsOfEverything) {
   Naive p = random_problem(2, 3, 5, 7, 4, 3);
   save_problem(p);

@@ -118,7 +118,6 @@ TEST_F(CliErrors, Files) {
     expect_refused(attend({{option, file("nothing.npy")}}), "nothing.npy");
     expect_refused(attend({{option, file("flat.npy")}}), "2 to 4 dimensions");
     expect_refused(attend({{option, file("five.npy")}}), "2 to 4 dimensions");
-    expect_refused(attend({{option, file("empty.npy")}}), "sizes from 1");
     expect_refused(attend({{option, ""}}), "empty");
   }
   expect_refused(attend({{"--out", "(none)"}}), "--out");
@@ -132,14 +131,21 @@ TEST_F(CliErrors, Files) {
 }
 
 TEST_F(CliErrors, Shapes) {
-  expect_refused(attend({{"--k", file("short.npy")}}), "v: got 6 rows, takes 5");
-  expect_refused(attend({{"--k", file("narrow.npy")}}), "3");
-  expect_refused(attend({{"--k", file("batch3.npy")}}), "batch");
-  expect_refused(attend({{"--k", file("heads3.npy")}}), "heads");
-  expect_refused(attend({{"--v", file("heads3.npy")}}), "heads");
-  expect_refused(attend({}, {"--grad", file("narrow.npy")}), "--grad");
-  expect_refused(attend({}, {"--grad", file("go.npy"), "--grad", file("go.npy")}), "one for each --v");
-  expect_refused(attend({}, {"--v", file("v.npy"), "--grad", file("go.npy")}), "one for each --v");
+  expect_refused(attend({{"--k", file("short.npy")}}), "attend: --v: expected 5 keys as in k, got 6");
+  expect_refused(attend({{"--k", file("narrow.npy")}}), "attend: --q: expected rows of 2 numbers");
+  expect_refused(attend({{"--k", file("batch3.npy")}}), "attend: --k: expected batch 1 or 2, got 3");
+  expect_refused(attend({{"--k", file("heads3.npy")}}),
+                 "attend: --k: expected a divisor of the queries' 4 heads, got 3");
+  expect_refused(attend({{"--v", file("heads3.npy")}}),
+                 "attend: --v: expected a divisor of the queries' 4 heads, got 3");
+  expect_refused(attend({{"--v", file("v.npy")}}, {"--v", file("heads3.npy")}), "attend: --v[1]: ");
+  // One message, whether fewer heads are asked or more.
+  save_f4(file("heads2.npy"), {2, 2, 6, 3}, Numbers(72, 1));
+  expect_refused(attend({{"--q", file("heads2.npy")}}),
+                 "attend: --k: expected a divisor of the queries' 2 heads, got 4");
+  expect_refused(attend({}, {"--grad", file("narrow.npy")}), "attend: --grad[0]: expected shape [2, 4, 6, 3]");
+  expect_refused(attend({}, {"--grad", file("go.npy"), "--grad", file("go.npy")}), "attend: --grad: expected 1 arrays");
+  expect_refused(attend({}, {"--v", file("v.npy"), "--grad", file("go.npy")}), "attend: --grad: expected 2 arrays");
 }
 
 TEST_F(CliErrors, Parameters) {
@@ -150,11 +156,12 @@ TEST_F(CliErrors, Parameters) {
   };
   expect_refused(score("softdot", {}), "scaled_dot");
   expect_refused(score("", {}), "empty");
-  expect_refused(score("dot", {"m=1"}), "dot takes no parameters");
-  expect_refused(score("alibi", {}), "m is missing; alibi takes m [H] with H=4");
-  expect_refused(score("alibi", {"slope=1,1,1,1"}), "alibi takes m");
-  expect_refused(score("alibi", {"m=1,2"}), "got 2 numbers; takes m [H] with H=4");
-  expect_refused(score("alibi", {"m=1,2,3,4,5"}), "got 5 numbers");
+  expect_refused(score("dot", {"m=1"}), "--param m: score dot: unknown parameter 'm'; it takes none");
+  expect_refused(score("alibi", {}), "attend: --param m: expected [4], got none");
+  expect_refused(score("alibi", {"slope=1,1,1,1"}),
+                 "--param slope: score alibi: unknown parameter 'slope'; it takes m");
+  expect_refused(score("alibi", {"m=1,2"}), "attend: --param m: expected [4], got shape [1, 1, 1, 2]");
+  expect_refused(score("alibi", {"m=1,2,3,4,5"}), "attend: --param m: expected [4]");
   expect_refused(score("alibi", {"m=1,2,3,4", "m=1,2,3,4"}), "twice");
   expect_refused(score("alibi", {"m"}), "NAME=");
   expect_refused(score("alibi", {"m="}), "NAME=");
@@ -166,28 +173,31 @@ TEST_F(CliErrors, Parameters) {
   expect_refused(score("alibi", {"m=abc"}), "'abc'");
   expect_refused(score("alibi", {"m=" + file("text.npy")}), "--param m");
   expect_refused(score("alibi", {"m=" + file("folder")}), "directory");
-  expect_refused(score("alibi", {"m=" + file("flat.npy")}), "got shape [6]; takes m [H] with H=4");
-  expect_refused(score("bilinear", {"W=" + file("bias.npy")}), "takes W [H?,Dq,Dk] with H=4, Dq=3, Dk=3");
-  expect_refused(score("bilinear", {"W=1,2,3"}), "got 3 numbers");
-  expect_refused(score("additive", {"w=1,2"}), "w [H?,A]");
+  expect_refused(score("alibi", {"m=" + file("flat.npy")}), "attend: --param m: expected [4], got shape [1, 1, 1, 6]");
+  expect_refused(score("bilinear", {"W=" + file("bias.npy")}),
+                 "attend: --param W: expected [4 or none, 3, 3], got shape [1, 1, 6, 6]");
+  expect_refused(score("bilinear", {"W=1,2,3"}), "attend: --param W: expected [4 or none, 3, 3]");
+  expect_refused(score("additive", {"w=1,2"}), "attend: --param w: ");
   expect_refused(score("additive", {"w=" + file("flat.npy")}), "attend");
-  expect_refused(score("additive", {"Wq=" + file("square.npy")}), "w is missing");
-  expect_refused(score("t5", {"table=1,2,3,4", "max_distance=0"}), "from 1 to");
+  expect_refused(score("additive", {"Wq=" + file("square.npy")}), "attend: --param w: expected");
+  expect_refused(score("t5", {"table=1,2,3,4", "max_distance=0"}),
+                 "attend: --param max_distance: expected a whole number from 1 to");
   expect_refused(score("t5", {"table=1,2,3,4", "max_distance=1.5"}), "whole number");
-  expect_refused(score("t5", {"table=1,2,3,4", "max_distance=x"}), "whole number");
-  expect_refused(score("t5", {"table=1,2,3"}), "got 3 numbers");
+  expect_refused(score("t5", {"table=1,2,3,4", "max_distance=x"}), "attend: --param max_distance");
+  expect_refused(score("t5", {"table=1,2,3"}), "attend: --param table: expected [4, any]");
   expect_refused(score("shaw", {"a=1,2,3,4,5,6"}), "odd");
   expect_refused(score("quadratic", {"alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "grid");
   expect_refused(score("quadratic", {"grid=2,2", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "grid");
-  expect_refused(score("quadratic", {"grid=2", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "rows,cols");
-  expect_refused(score("quadratic", {"grid=0,6", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "rows,cols");
-  expect_refused(score("quadratic", {"grid=-2,-3", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "rows,cols");
+  expect_refused(score("quadratic", {"grid=2", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "attend: --param grid");
+  expect_refused(score("quadratic", {"grid=0,6", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "attend: --param grid");
+  expect_refused(score("quadratic", {"grid=-2,-3", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "attend: --param grid");
   expect_refused(score("quadratic", {"grid=4611686018427387904,4", "alpha=1,1,1,1", "center=1,1,1,1,1,1,1,1"}), "grid");
   expect_refused(score("learned_2d", {"grid=9223372036854775807,9223372036854775807", "row=1,2,3", "col=1,2,3"}),
                  "attend");
-  expect_refused(score("scaled_dot", {"grid=2,3"}), "no parameters");
-  expect_refused(score("learned_2d", {"grid=2,3", "row=1,2,3", "col=1,2,3", "c=2"}), "from 0 to 1");
-  expect_refused(score("learned_2d", {"grid=2,3", "row=1,2,3", "col=1,2,3"}), "got 3 numbers");
+  expect_refused(score("scaled_dot", {"grid=2,3"}), "unknown parameter 'grid'");
+  expect_refused(score("learned_2d", {"grid=2,3", "row=1,2,3", "col=1,2,3", "c=2"}),
+                 "attend: --param content: expected a whole number from 0 to 1");
+  expect_refused(score("learned_2d", {"grid=2,3", "row=1,2,3", "col=1,2,3"}), "attend: --param row: expected");
 }
 
 TEST_F(CliErrors, Options) {
@@ -196,13 +206,24 @@ TEST_F(CliErrors, Options) {
     expect_refused(with({"--threads", value}), "--threads");
   for (const char* value : {"x", "nan", "inf", "1e999", "1,2", ""}) expect_refused(with({"--scale", value}), "--scale");
   for (const char* value : {"-1", "x", "nan"}) expect_refused(with({"--softcap", value}), "--softcap");
-  for (const char* value : {"1", "1,2,3", "-2,1", "1,-2", "a,b", "1,", "1.5,2"})
-    expect_refused(with({"--window", value}), "--window");
+  for (const char* value : {"1", "1,2,3", "a,b", "1,", "1.5,2"}) expect_refused(with({"--window", value}), "--window");
   for (const char* value : {"7", "-1", "1,2,3", "1,x", "9223372036854775807"})
     expect_refused(with({"--key-lengths", value}), "--key-lengths");
   for (const char* value : {"left", "none", "topleft"})
     expect_refused(with({"--causal", value}), "top_left, bottom_right");
-  expect_refused(with({"--normalize", "sparsemax"}), "softmax, argmax");
+  expect_refused(with({"--normalize", "softsign"}),
+                 "attend: --normalize: expected one of softmax, argmax, sparsemax, entmax15, sigmoid, got 'softsign'");
+  expect_refused(with({"--normalize", "sparsemax", "--param", "b=1"}), "--param b: ");
+  expect_refused(with({"--param", "b=1"}), "--param b: ");
+  expect_refused(with({"--param", "sink=1,2"}), "attend: --param sink: expected [4]");
+  for (const char* value : {"x", "1.5", "1,2,3", "1,"}) expect_refused(with({"--first-query", value}), "--first-query");
+  expect_refused(with({"--first-query", "3", "--causal", "bottom_right"}), "attend: --first-query: ");
+  for (const char* value : {"3", "4", "-2", "x", "2,0", "2,x", "1.5", "2,3,4"})
+    expect_refused(with({"--rotary", value}), "attend: --rotary: ");
+  expect_refused(with({"--rotary-interleaved"}), "--rotary");
+  expect_refused(with({"--device", "tpu"}), "cpu, cuda");
+  expect_refused(with({"--device", "cuda"}),
+                 "no backend takes this call: cpu: expected arrays on cpu, got arrays on cuda");
   expect_refused(with({"--dtype", "int8"}), "f32, f64, bf16, f16");
   expect_refused(with({"--path", "fast"}), "auto, generic");
   expect_refused(with({"--reference", "--path", "generic"}), "exclude");
@@ -213,10 +234,10 @@ TEST_F(CliErrors, Options) {
   expect_refused(with({"--bias", file("mask.npy")}), "--mask");
   expect_refused(with({"--bias", file("short.npy")}), "bias");
   expect_refused(with({"--bias", file("flat.npy")}), "dimensions");
-  expect_refused(with({"--query-starts", "0,6"}), "together");
-  expect_refused(with({"--query-starts", "0,5", "--key-starts", "0,6"}), "query_starts");
-  expect_refused(with({"--query-starts", "0,4,2,6", "--key-starts", "0,1,2,6"}), "query_starts");
-  expect_refused(with({"--query-starts", "0,6", "--key-starts", "0,3,6"}), "key_starts");
+  expect_refused(with({"--query-starts", "0,6"}), "--key-starts");
+  expect_refused(with({"--query-starts", "0,5", "--key-starts", "0,6"}), "--query-starts");
+  expect_refused(with({"--query-starts", "0,4,2,6", "--key-starts", "0,1,2,6"}), "--query-starts");
+  expect_refused(with({"--query-starts", "0,6", "--key-starts", "0,3,6"}), "--key-starts");
   expect_refused(with({"--top-k", "2"}), "--stats");
   for (const char* value : {"0", "-1", "7", "x", "99999999999"})
     expect_refused(with({"--stats", "--top-k", value}), "--top-k");
@@ -252,7 +273,8 @@ TEST_F(CliErrors, AFullOutputIsAnError) {
 TEST_F(CliErrors, RandomArgumentsNeverCrash) {
   const Words options = split(
       "--q --k --v --score --param --scale --softcap --normalize --bias --causal --window --key-lengths --query-starts "
-      "--key-starts --mask --weights --weights-head --weights-rows --stats --top-k --grid --grad --dtype --threads "
+      "--key-starts --first-query --rotary --rotary-interleaved --device --mask --weights --weights-head "
+      "--weights-rows --stats --top-k --grid --grad --dtype --threads "
       "--path --reference --json --bogus -x -- --q= --help");
   Words values = split(
       "/dev/null dot bilinear additive cosine distance alibi t5 shaw transformer_xl quadratic gaussian learned_2d "
@@ -262,6 +284,7 @@ TEST_F(CliErrors, RandomArgumentsNeverCrash) {
   for (const char* name : {"q.npy", "go.npy", "mask.npy", "bias.npy", "text.npy", "folder"})
     values.push_back(file(name));
   values.insert(values.end(), {"", "new\nline", std::string(3000, '9')});
+  values.insert(values.end(), {"sparsemax", "entmax15", "sigmoid", "sink=1,2,3,4", "b=-1", "cuda", "2,100"});
   // Groups that go together, so that half of the rounds get far.
   const Words groups{"--score cosine --param tau=2",
                      "--score alibi --param m=1,2,3,4",
@@ -284,6 +307,13 @@ TEST_F(CliErrors, RandomArgumentsNeverCrash) {
                      "--threads 3",
                      "--softcap 2 --scale 0.1",
                      "--normalize argmax",
+                     "--normalize sparsemax",
+                     "--normalize entmax15",
+                     "--normalize sigmoid --param b=-1",
+                     "--param sink=1,2,3,4",
+                     "--first-query 3",
+                     "--first-query 2,-1",
+                     "--rotary 2,100 --rotary-interleaved",
                      "--reference",
                      "--path generic",
                      "--json",

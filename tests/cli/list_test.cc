@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "rapt/normalizer.h"
 #include "tests/cli/run_cli.h"
 
 namespace rapt::test {
@@ -30,15 +31,26 @@ TEST(CliList, ListsEverythingInJson) {
   EXPECT_EQ(find("t5")["parameters"][0]["shape"], "[H,buckets]");
   EXPECT_EQ(find("shaw")["parameters"][0]["shape"], "[2c+1,Dk]");
   EXPECT_EQ(find("gaussian")["parameters"][1]["shape"], "[H,2,2]");
-  EXPECT_EQ(find("transformer_xl")["parameters"][0]["shape"], "[H?,Sq+Sk−1,Dk]");
+  EXPECT_EQ(find("transformer_xl")["parameters"][0]["shape"], "[H?,R,Dk]");
   for (const Json& entry : all["mechanisms"]) EXPECT_FALSE(entry["formula"].get<std::string>().empty()) << entry;
-  EXPECT_EQ(all["encodings"].size(), 11u);  // seven mechanisms, four that a Transformer adds
+  EXPECT_EQ(all["encodings"].size(), 12u);  // rotary, seven mechanisms, four that a Transformer adds
   std::set<std::string> tasks;
   for (const auto& task : all["tasks"]) tasks.insert(task["name"].get<std::string>());
   for (const char* name : {"reverse", "case", "pairs", "scenes", "digits", "shapes", "cifar10", "cifar100", "mnist"})
     EXPECT_TRUE(tasks.contains(name)) << name;
   EXPECT_EQ(all["tasks"][0]["name"], "reverse");
-  EXPECT_EQ(all["normalisers"].size(), 2u);
+  ASSERT_EQ(all["normalisers"].size(), all_normalizers().size());
+  for (std::size_t n = 0; n < all["normalisers"].size(); ++n) {
+    const Json& entry = all["normalisers"][n];
+    const NormalizerInfo& info = all_normalizers()[n];
+    EXPECT_EQ(entry["name"], info.name);
+    EXPECT_EQ(entry["formula"], info.formula);
+    EXPECT_EQ(entry["option"], "--normalize " + std::string(info.name));
+    ASSERT_EQ(entry["parameters"].size(), info.parameters.size());
+    for (std::size_t p = 0; p < info.parameters.size(); ++p)
+      EXPECT_EQ(entry["parameters"][p]["name"], info.parameters[p].name);
+  }
+  EXPECT_EQ(all["normalisers"][0]["parameters"][0]["name"], "sink");
   EXPECT_FALSE(all["masks"].empty());
 }
 
@@ -50,6 +62,10 @@ TEST(CliList, PrintsAlignedTables) {
   const CliResult json = run_cli({"list", "--json"});
   for (const Json& entry : Json::parse(json.out)["mechanisms"])
     EXPECT_NE(done.out.find("\n" + entry["name"].get<std::string>() + " "), std::string::npos) << entry["name"];
+  for (const NormalizerInfo& info : all_normalizers()) {
+    EXPECT_NE(done.out.find("\n" + std::string(info.name) + " "), std::string::npos) << info.name;
+    EXPECT_NE(done.out.find(info.formula), std::string::npos) << info.name;
+  }
 }
 
 TEST(CliHelp, ExplainsItself) {
@@ -70,10 +86,12 @@ TEST(CliHelp, ExplainsItself) {
   }
   const CliResult attend = run_cli({"attend", "--help"});
   for (const char* option :
-       {"--q",       "--k",         "--v",      "--out",    "--score",       "--param",     "--scale",
-        "--softcap", "--normalize", "--causal", "--window", "--key-lengths", "--mask",      "--bias",
-        "--weights", "--stats",     "--grad",   "--dtype",  "--threads",     "--reference", "--json"})
+       {"--q",         "--k",      "--v",       "--out",         "--score", "--param",  "--scale",   "--softcap",
+        "--normalize", "--causal", "--window",  "--key-lengths", "--mask",  "--bias",   "--weights", "--stats",
+        "--grad",      "--dtype",  "--threads", "--reference",   "--json",  "--device", "--rotary",  "--first-query"})
     EXPECT_NE(attend.out.find(option), std::string::npos) << option;
+  for (const NormalizerInfo& info : all_normalizers())
+    EXPECT_NE(attend.out.find(info.name), std::string::npos) << info.name;
 }
 
 }  // namespace

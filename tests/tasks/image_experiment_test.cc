@@ -131,12 +131,12 @@ std::string error_of(const std::string& task, const Texts& options, const std::f
 }
 
 TEST(ImageRuns, RefuseWhatDoesNotFit) {
-  EXPECT_NE(error_of("digits", {{"encoding", "cubic"}}).find("takes quadratic, gaussian"), std::string::npos);
+  EXPECT_NE(error_of("digits", {{"encoding", "cubic"}}).find("expected quadratic, gaussian"), std::string::npos);
   EXPECT_NE(error_of("digits", {{"patch", "3"}}).find("divides both"), std::string::npos);
-  EXPECT_NE(error_of("digits", {{"model", "cnn"}, {"heads", "3"}}).find("--heads"), std::string::npos);
+  EXPECT_NE(error_of("digits", {{"model", "cnn"}, {"heads", "3"}}).find("setting heads"), std::string::npos);
   EXPECT_NE(error_of("digits", {{"model", "cnn"}, {"groups", "5"}}).find("divide the channels"), std::string::npos);
-  EXPECT_NE(error_of("digits", {{"train_size", "5"}}).find("--train-size"), std::string::npos);
-  EXPECT_NE(error_of("cifar10", {}).find("--data DIR"), std::string::npos);
+  EXPECT_NE(error_of("digits", {{"train_size", "5"}}).find("setting train_size"), std::string::npos);
+  EXPECT_NE(error_of("cifar10", {}).find("setting data"), std::string::npos);
   EXPECT_NE(error_of("mnist", {{"data", "/nowhere"}}), "");
   const TemporaryDirectory directory;
   std::ofstream(directory / "settings.json") << R"({"model": {"kind": "cnn", "heads": 3}})";
