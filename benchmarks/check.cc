@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "attend/normalizer_definition.h"
 #include "benchmarks/naive_row.h"
 #include "rapt/registry.h"
 
@@ -128,8 +129,27 @@ void check_query_gradient(const Workload& workload, const Workload& twin, const 
   }
 }
 
-// Each row of weights sums to 1, so the gradients of all values sum to those of all outputs.
-void check_value_gradient(const Workload& workload) {
+// The gradients of a head's values sum to those of its outputs, each times the sum of its row of weights.
+void check_value_sum(const Workload& workload, const Workload& twin) {
+  const NaiveRow naive(twin, 0, 0);
+  const Spec& spec = workload.spec;
+  const Array dv = workload.dv[0].to(ElementType::f64);
+  const Array grad_out = workload.grad_out[0].to(ElementType::f64);
+  double got = 0, want = 0, size = 0;
+  for (const double x : dv.as<double>().first(static_cast<std::size_t>(spec.sizes.keys * spec.sizes.dim)))
+    got += x, size += std::abs(x);
+  for (std::int64_t i = 0; i < spec.query_count(); ++i) {
+    double weights = 0;
+    for (const double w : naive.weights(i)) weights += w;
+    for (const double x : row_of(grad_out, workload, {0, 0, i})) want += weights * x, size += std::abs(weights * x);
+  }
+  if (!(std::abs(got - want) <= tolerance(spec) * size + 1e-9))
+    refuse(spec, Direction::backward, "dv of a head sums to " + number(got) + ", not to " + number(want));
+}
+
+// Where each row of weights sums to 1, the gradients of all values sum to those of all outputs.
+void check_value_gradient(const Workload& workload, const Workload& twin) {
+  if (definition_of(workload.spec.normalizer).threshold == Threshold::none) return check_value_sum(workload, twin);
   for (std::size_t set = 0; set < workload.dv.size(); ++set) {
     const Array dv = workload.dv[set].to(ElementType::f64);
     const Array grad_out = workload.grad_out[set].to(ElementType::f64);
@@ -170,7 +190,7 @@ void check_rows(const Workload& workload, Direction direction) {
   }
   const Array dq = workload.dq.to(ElementType::f64);
   for (const Place& at : places_of(workload.spec)) check_query_gradient(workload, twin, dq, at);
-  check_value_gradient(workload);
+  check_value_gradient(workload, twin);
 }
 
 }  // namespace rapt::bench

@@ -167,16 +167,39 @@ std::vector<double> NaiveRow::logits(std::int64_t i, const std::vector<double>& 
 std::vector<double> NaiveRow::weights(std::int64_t i, const std::vector<double>& given) const {
   std::vector<double> w = logits(i, given);
   const auto best = std::max_element(w.begin(), w.end());
-  if (workload_.spec.normalizer == Normalizer::argmax) {
-    const auto place = best - w.begin();
-    std::fill(w.begin(), w.end(), 0);
-    w[static_cast<std::size_t>(place)] = 1;
-    return w;
-  }
   const double max = *best;
+  const NormalizerDefinition& normalizer = *problem_.normalizer;
+  std::vector<double> values;
+  for (std::size_t n = 0; n < normalizer.info.parameters.size(); ++n)
+    values.push_back(normalizer_value(problem_, n, head_));
+  const auto weight_of = [&](double x) { return normalizer.scalar.weight(x, values.data()); };
   double sum = 0;
-  for (double& x : w) sum += x = std::exp(x - max);
-  for (double& x : w) x /= sum;
+  switch (normalizer.threshold) {
+    case Threshold::first_largest: {
+      const auto place = best - w.begin();
+      std::fill(w.begin(), w.end(), 0);
+      w[static_cast<std::size_t>(place)] = 1;
+      break;
+    }
+    case Threshold::exponential:
+      for (double& x : w) sum += x = std::exp(x - max);
+      for (double& x : w) x /= sum;
+      break;
+    case Threshold::none:
+      for (double& x : w) x = weight_of(x);
+      break;
+    case Threshold::solved: {
+      // Halving: slower than what is measured, and unlike it.
+      double low = max - normalizer.reach, high = max;
+      while (low < (low + high) / 2 && (low + high) / 2 < high) {
+        const double middle = (low + high) / 2;
+        sum = 0;
+        for (const double x : w) sum += weight_of(x - middle);
+        (sum > 1 ? low : high) = middle;
+      }
+      for (double& x : w) x = weight_of(x - low);
+    }
+  }
   return w;
 }
 
@@ -211,8 +234,9 @@ double NaiveRow::query_slope(std::int64_t i, std::int64_t d) const {
     for (std::size_t j = 0; j < w.size(); ++j) sum += w[j] * gain[j];
     return sum;
   };
-  constexpr double kStep = 1e-4;
-  return (loss(kStep) - loss(-kStep)) / (2 * kStep);
+  // Where weights begin at a threshold, the loss has corners: a smaller step meets fewer of them.
+  const double step = problem_.normalizer->threshold == Threshold::solved ? 1e-6 : 1e-4;
+  return (loss(step) - loss(-step)) / (2 * step);
 }
 
 double NaiveRow::lead(std::int64_t i) const {

@@ -14,7 +14,8 @@ class NaiveRow {
   // `workload` is in f64 and outlives this object.
   NaiveRow(const Workload& workload, std::int64_t batch, std::int64_t head);
 
-  // The weights of query i when its vector is `query`.
+  // The weights of query i; or of one with another vector in its place.
+  std::vector<double> weights(std::int64_t i) const { return weights(i, query(i)); }
   std::vector<double> weights(std::int64_t i, const std::vector<double>& query) const;
 
   std::vector<double> output(std::int64_t i, int value_set) const;

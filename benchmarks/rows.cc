@@ -38,7 +38,6 @@ const std::vector<Variant>& variants() {
        }},
       {"short", {{8, 8, 128, 64}, {8, 8, 128, 128}}, [](Spec&) {}},
       {"decode", {{1, 8, 16384, 64}, {1, 8, 16384, 128}}, [](Spec& s) { s.queries = 1; }, false},
-      {"argmax", usual_shapes(), [](Spec& s) { s.normalizer = Normalizer::argmax; }, false},
       {"softcap", usual_shapes(), [](Spec& s) { s.softcap = 20; }},
       {"bias", usual_shapes(), [](Spec& s) { s.bias = true; }},
       {"two_values", one, [](Spec& s) { s.value_sets = 2; }},
@@ -52,6 +51,19 @@ const std::vector<Variant>& variants() {
       {"quadratic_generic", grid, [](Spec& s) { s.mechanism = "quadratic", s.path = Path::generic; }},
       {"gaussian_axes", grid, [](Spec& s) { s.mechanism = "gaussian", s.axis_aligned = true; }},
   };
+  return list;
+}
+
+const std::vector<Sizes>& normalizer_shapes() {
+  static const std::vector<Sizes> shapes{{1, 8, 1024, 64}, {1, 8, 1024, 128}, {1, 8, 2048, 64}};
+  return shapes;
+}
+
+// Every normaliser but softmax, which is what all other rows are.
+std::vector<const NormalizerInfo*> measured_normalizers() {
+  std::vector<const NormalizerInfo*> list;
+  for (const NormalizerInfo& info : all_normalizers())
+    if (normalizer(info.name) != Normalizer::softmax) list.push_back(&info);
   return list;
 }
 
@@ -134,6 +146,7 @@ std::optional<double> naive_seconds(Row row, const Plan& plan) {
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
   for (const MechanismInfo* info : all_mechanisms()) names.emplace_back(info->name());
+  for (const NormalizerInfo* info : measured_normalizers()) names.emplace_back(info->name);
   for (const Variant& variant : variants()) names.emplace_back(variant.name);
   return names;
 }
@@ -155,6 +168,14 @@ std::vector<Row> rows_of(const Plan& plan) {
     Spec spec;
     spec.name = spec.mechanism = info->name();
     add_rows(rows, spec, mechanism_shapes(info->name()), true, nullptr, plan);
+  }
+  for (const NormalizerInfo* info : measured_normalizers()) {
+    if (!wanted(info->name)) continue;
+    Spec spec;
+    spec.name = info->name;
+    spec.normalizer = normalizer(info->name);
+    // Scores have no gradient under argmax.
+    add_rows(rows, spec, normalizer_shapes(), spec.normalizer != Normalizer::argmax, nullptr, plan);
   }
   for (const Variant& variant : variants()) {
     if (!wanted(variant.name)) continue;

@@ -29,7 +29,7 @@ struct Row {
   Direction direction = Direction::forward;
 };
 
-// Every mechanism, then the variants.
+// Every mechanism, every normaliser but softmax, then the variants.
 std::vector<std::string> known_names();
 // The rows of a plan. Throws rapt::Error for a name that there is not.
 std::vector<Row> rows_of(const Plan& plan);

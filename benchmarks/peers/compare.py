@@ -28,6 +28,7 @@ class Case:
     name: str
     shape: tuple  # B, H, S, D
     mechanism: str = "scaled_dot"
+    normalizer: str = "softmax"
     causal: str | None = None
     window: tuple | None = None
     softcap: float = 0.0
@@ -70,6 +71,8 @@ def all_cases():
         if name in ("scaled_dot", "additive", "quadratic"):
             continue
         cases.append(Case(name, usual, mechanism=name))
+    for name in ("sparsemax", "entmax15", "sigmoid"):
+        cases += [Case(name, (1, 8, length, 64), normalizer=name, directions=ALL) for length in (1024, 2048)]
     cases.append(Case("additive", (8, 1, 256, 64), mechanism="additive", directions=ALL))
     cases.append(Case("additive", (4, 1, 512, 64), mechanism="additive", directions=ALL))
     cases.append(Case("quadratic", usual, mechanism="quadratic"))
@@ -96,7 +99,8 @@ class Problem:
             self.parameters = {n: p.double() for n, p in self.parameters.items()}
         self.rapt = rapt_c.Attention(
             library, self.q, self.k, self.v, threads=threads, score=case.mechanism, parameters=self.parameters,
-            grid=case.grid, softcap=case.softcap, bias=self.bias, causal=case.causal, window=case.window)
+            grid=case.grid, softcap=case.softcap, bias=self.bias, causal=case.causal, window=case.window,
+            normalizer=case.normalizer)
         self.rapt.grad_out.copy_(self.grad_out)
         self.torch_paths = self.find_torch_paths(compiled)
 

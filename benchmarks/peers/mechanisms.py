@@ -157,11 +157,26 @@ def visible(case):
     return mask
 
 
+def normalizer_of(case):
+    """Scores → weights. The sparse ones are those of the entmax package."""
+    if case.normalizer == "softmax":
+        return lambda s: torch.softmax(s, -1)
+    if case.normalizer == "sigmoid":
+        return lambda s: torch.sigmoid(s - math.log(case.keys))
+
+    def sparse(s):
+        import entmax  # where it is missing, this path fails and is left out
+        return getattr(entmax, case.normalizer)(s, dim=-1)
+
+    return sparse
+
+
 def composed(case):
     """attention(q, k, v, bias, p) from separate operations; p: the parameters by name."""
     score = SCORES[case.mechanism]
     grid = {"grid": case.grid} if case.mechanism in GRID else {}
     mask = visible(case)
+    normalize = normalizer_of(case)
 
     def attention(q, k, v, bias, p):
         s = score(q, k, **p, **grid)
@@ -171,14 +186,14 @@ def composed(case):
             s = s + bias
         if mask is not None:
             s = s.masked_fill(~mask, float("-inf"))
-        return torch.softmax(s, -1) @ v
+        return normalize(s) @ v
 
     return attention
 
 
 def fused(case):
     """The same through scaled_dot_product_attention; None where it cannot say it."""
-    if case.softcap or case.mechanism not in ("dot", "scaled_dot", "bilinear", "alibi", "t5", "quadratic", "gaussian"):
+    if case.normalizer != "softmax" or case.softcap or case.mechanism not in ("dot", "scaled_dot", "bilinear", "alibi", "t5", "quadratic", "gaussian"):
         return None
     mask = None if case.causal and not case.window else visible(case)
 
@@ -204,7 +219,7 @@ def fused(case):
 
 def flexible(case):
     """The same through FlexAttention, compiled, forward only on a CPU; None where it cannot say it."""
-    if case.mechanism not in ("dot", "scaled_dot", "alibi", "t5") or case.dtype != torch.float32 or case.queries == 1:
+    if case.normalizer != "softmax" or case.mechanism not in ("dot", "scaled_dot", "alibi", "t5") or case.dtype != torch.float32 or case.queries == 1:
         return None
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

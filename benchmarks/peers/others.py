@@ -4,7 +4,7 @@ import numpy
 
 
 def _plain(case):
-    return case.mechanism == "scaled_dot" and not case.softcap and not case.window and not case.has_bias \
+    return case.mechanism == "scaled_dot" and case.normalizer == "softmax" and not case.softcap and not case.window and not case.has_bias \
         and str(case.dtype) == "torch.float32" and case.queries == case.keys
 
 

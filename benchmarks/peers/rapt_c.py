@@ -1,17 +1,17 @@
 """Rapt through its C interface (rapt/c.h), over the memory of PyTorch tensors."""
 
 import ctypes
-from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_int16, c_int32, c_int64, c_size_t, c_void_p
 
 import torch
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3, torch.bool: 4}
-NORMALIZERS = {"softmax": 0, "argmax": 1}
+NORMALIZERS = {"softmax": 0, "argmax": 1, "sparsemax": 2, "entmax15": 3, "sigmoid": 4}
 CAUSAL = {None: 0, "top_left": 1, "bottom_right": 2}
 
 
 class Array(Structure):
-    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("shape", c_int64 * 4), ("strides", c_int64 * 4)]
+    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("device", c_int16), ("device_index", c_int16), ("shape", c_int64 * 4), ("strides", c_int64 * 4)]
 
 
 class Parameter(Structure):
@@ -92,7 +92,7 @@ def array_of(tensor):
     missing = 4 - tensor.dim()
     shape = [1] * missing + list(tensor.shape)
     strides = [0] * missing + list(tensor.stride())
-    return Array(tensor.data_ptr(), DTYPES[tensor.dtype], (c_int64 * 4)(*shape), (c_int64 * 4)(*strides))
+    return Array(tensor.data_ptr(), DTYPES[tensor.dtype], 0, 0, (c_int64 * 4)(*shape), (c_int64 * 4)(*strides))
 
 
 class Library:
