@@ -23,14 +23,19 @@ inline std::optional<std::int64_t> resolve(int size, const ParameterSizes& sizes
     if (places < 1 || places > std::numeric_limits<std::int64_t>::max() / 2) return std::nullopt;
     return 2 * places - 1;
   };
+  // Not a copy: GCC 12 warns of the number in an empty one.
+  const auto known = [](const std::optional<std::int64_t>& number) -> std::optional<std::int64_t> {
+    if (!number.has_value()) return std::nullopt;
+    return *number;
+  };
   switch (size) {
-    case kAny: return sizes.any;
-    case kOdd: return sizes.odd;
-    case kQueryDim: return sizes.query_dim;
-    case kKeyDim: return sizes.key_dim;
-    case kValueDim: return sizes.value_dim;
-    case kInner: return sizes.inner;
-    case kPositions: return sizes.positions;
+    case kAny: return known(sizes.any);
+    case kOdd: return known(sizes.odd);
+    case kQueryDim: return known(sizes.query_dim);
+    case kKeyDim: return known(sizes.key_dim);
+    case kValueDim: return known(sizes.value_dim);
+    case kInner: return known(sizes.inner);
+    case kPositions: return known(sizes.positions);
     case kGridRows: return offsets(sizes.grid_rows);
     case kGridCols: return offsets(sizes.grid_cols);
     default: return size;
