@@ -48,7 +48,9 @@ TEST_P(Padding, ChangesNothing) {
         }
         const ModelConfig& config = GetParam().config;
         const bool normalized = config.seq2seq.normalize != "sigmoid" && config.transformer.normalize != "sigmoid";
-        if (normalized) ASSERT_NEAR(sum, 1, 1e-5);
+        if (normalized) {
+          ASSERT_NEAR(sum, 1, 1e-5);
+        }
       }
     }
   };
