@@ -27,8 +27,9 @@
 //   QuadraticForm<N> form(const P& p)                         a score that is a quadratic form of the grid offset
 //
 // N, P and At are template parameters. N is any number type: plain numbers, SIMD vectors, and dual numbers over them; use
-// the functions of numbers.h, by their names alone. p[n] counts the numbers of the parameters whose role is value or relative_*, in the order
-// of declaration. Hooks are public and const. contract.h refuses what does not keep to this.
+// the functions of numbers.h, by their names alone. p[n] counts the numbers of the parameters whose role is value,
+// relative_value or relative_vector, in the order of declaration. Hooks are public and const. contract.h refuses what does
+// not keep to this.
 namespace rapt::inline v1 {
 
 // Named here first: a file that opens rapt::mechanisms need not say the ABI's namespace.

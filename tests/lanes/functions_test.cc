@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "rapt/hooks.h"
 #include "rapt/threads.h"
 
-namespace rapt {
+namespace rapt::inline v1 {
 
 #define RAPT_DECLARE(target)                                       \
   namespace target {                                               \
@@ -203,5 +204,23 @@ TYPED_TEST(LaneFunctions, KnowTheEnds) {
   });
 }
 
+// Padding and other rows share a vector with a number: they must not change its bits.
+TYPED_TEST(LaneFunctions, DoNotDependOnTheirNeighbours) {
+  using T = TypeParam;
+  Points points = ordinary();
+  for (const double large : {1e5, 1e9, 1e30, HUGE_VAL, -200.0, 95.0}) points.add(large, 0.5);
+  const std::vector<T> x = as<T>(points.x), y = as<T>(points.y);
+  std::vector<T> together(x.size()), alone(lanes::kMultiple), out(lanes::kMultiple), second(lanes::kMultiple);
+  this->for_each([&](const lanes::Function<T>& function) {
+    function.values(x.data(), y.data(), together.data(), static_cast<int>(x.size()));
+    for (std::size_t n = 0; n < x.size(); n += 7) {
+      std::fill(alone.begin(), alone.end(), x[n]);
+      std::fill(second.begin(), second.end(), y[n]);
+      function.values(alone.data(), second.data(), out.data(), lanes::kMultiple);
+      ASSERT_EQ(std::memcmp(&out[3], &together[n], sizeof(T)), 0) << "x " << x[n] << ", y " << y[n];
+    }
+  });
+}
+
 }  // namespace
-}  // namespace rapt
+}  // namespace rapt::inline v1

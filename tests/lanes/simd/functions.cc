@@ -2,7 +2,7 @@
 #include "backends/cpu/simd/lane.h"
 #include "lanes/lanes.h"
 
-namespace rapt::RAPT_TARGET {
+namespace rapt::inline v1::RAPT_TARGET {
 
 std::span<const lanes::Function<float>> lane_functions(float);
 std::span<const lanes::Function<double>> lane_functions(double);
@@ -10,4 +10,4 @@ std::span<const lanes::Function<double>> lane_functions(double);
 std::span<const lanes::Function<float>> lane_functions(float) { return lanes::kFunctions<Lane<float>>; }
 std::span<const lanes::Function<double>> lane_functions(double) { return lanes::kFunctions<Lane<double>>; }
 
-}  // namespace rapt::RAPT_TARGET
+}  // namespace rapt::inline v1::RAPT_TARGET

@@ -162,20 +162,24 @@ RAPT_FN Lane<T> each_lane(Lane<T> x, Lane<T> y, const Function& function) {
   for (std::size_t n = 0; n < hn::Lanes(Tag<T>()); ++n) a[n] = function(a[n], b[n]);
   return hn::LoadU(Tag<T>(), a);
 }
-// Highway's sine and cosine reduce angles up to here.
+// Highway's sine and cosine reduce angles up to here; NaN and larger ones go to the C library, each by itself.
 template <class T>
-RAPT_FN bool has_large_angle(Lane<T> x) {
-  return !hn::AllTrue(Tag<T>(), hn::Le(hn::Abs(x.v), hn::Set(Tag<T>(), T(39000))));
+RAPT_FN Condition<T> is_small_angle(Lane<T> x) {
+  return abs(x) <= Lane<T>(39000);
 }
 template <class T>
 RAPT_FN Lane<T> sin(Lane<T> x) {
-  if (has_large_angle(x)) return each_lane(x, x, [](T a, T) { return std::sin(a); });
-  return hn::Sin(Tag<T>(), x.v);
+  const Condition<T> small = is_small_angle(x);
+  const Lane<T> inside = hn::Sin(Tag<T>(), hn::IfThenElseZero(small.mask, x.v));
+  if (hn::AllTrue(Tag<T>(), small.mask)) return inside;
+  return where(small, inside, each_lane(x, x, [](T a, T) { return std::sin(a); }));
 }
 template <class T>
 RAPT_FN Lane<T> cos(Lane<T> x) {
-  if (has_large_angle(x)) return each_lane(x, x, [](T a, T) { return std::cos(a); });
-  return hn::Cos(Tag<T>(), x.v);
+  const Condition<T> small = is_small_angle(x);
+  const Lane<T> inside = hn::Cos(Tag<T>(), hn::IfThenElseZero(small.mask, x.v));
+  if (hn::AllTrue(Tag<T>(), small.mask)) return inside;
+  return where(small, inside, each_lane(x, x, [](T a, T) { return std::cos(a); }));
 }
 
 // e^(y·log a) for a > 0 in the range of f32.
