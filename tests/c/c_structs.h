@@ -9,7 +9,11 @@
 namespace c_test {
 
 inline rapt_array c_array(const rapt::ConstView& view) {
-  rapt_array array{const_cast<void*>(view.data), static_cast<int32_t>(view.dtype), {}, {}};
+  rapt_array array{};
+  array.data = const_cast<void*>(view.data);
+  array.dtype = static_cast<int32_t>(view.dtype);
+  array.device = static_cast<int16_t>(view.device.kind);
+  array.device_index = static_cast<int16_t>(view.device.index);
   for (std::size_t n = 0; n < 4; ++n) {
     array.shape[n] = view.shape[n];
     array.strides[n] = view.strides[n];
