@@ -76,7 +76,7 @@ class Shaper {
     for (const ParameterSpec& spec : mechanism.parameters()) {
       const bool is_map = spec.role == Role::query_map || spec.role == Role::key_map;
       const bool absent = std::ranges::find(given, spec.name, &Given::name) == given.end();
-      if (is_map && spec.sizes[1] == kInner && absent && !known_.inner)
+      if (is_map && spec.sizes[1] == kInner && absent && known_.inner == ParameterSizes::kUnknown)
         known_.inner = spec.role == Role::query_map ? known_.query_dim : known_.key_dim;
     }
   }
@@ -84,7 +84,8 @@ class Shaper {
   void learn_inner(const ParameterSpec& spec, const std::vector<std::int64_t>& shape) {
     for (int n = 0; n < spec.rank(); ++n) {
       const int place = static_cast<int>(shape.size()) - spec.rank() + n;
-      if (spec.sizes[static_cast<std::size_t>(n)] != kInner || place < 0 || known_.inner) continue;
+      if (spec.sizes[static_cast<std::size_t>(n)] != kInner || place < 0) continue;
+      if (known_.inner != ParameterSizes::kUnknown) continue;
       if (const std::int64_t size = shape[static_cast<std::size_t>(place)]; size > 0) known_.inner = size;
     }
   }

@@ -10,11 +10,13 @@ namespace rapt::inline v1 {
 
 // What sizes of parameters depend on, as far as it is known.
 struct ParameterSizes {
-  std::optional<std::int64_t> query_dim{}, key_dim{}, value_dim{};
-  std::optional<std::int64_t> inner{};      // A: of the first parameter that names it
-  std::optional<std::int64_t> positions{};  // rows of a table by distance
+  static constexpr std::int64_t kUnknown = -1;
+
+  std::int64_t query_dim = kUnknown, key_dim = kUnknown, value_dim = kUnknown;
+  std::int64_t inner = kUnknown;      // A: of the first parameter that names it
+  std::int64_t positions = kUnknown;  // rows of a table by distance
   std::int64_t grid_rows = 0, grid_cols = 0;
-  std::optional<std::int64_t> any{}, odd{};  // where the specification leaves the length open
+  std::int64_t any = kUnknown, odd = kUnknown;  // where the specification leaves the length open
 };
 
 // A size of a parameter (see Size) in numbers; none where every length will do or nothing is known.
@@ -23,10 +25,9 @@ inline std::optional<std::int64_t> resolve(int size, const ParameterSizes& sizes
     if (places < 1 || places > std::numeric_limits<std::int64_t>::max() / 2) return std::nullopt;
     return 2 * places - 1;
   };
-  // Not a copy: GCC 12 warns of the number in an empty one.
-  const auto known = [](const std::optional<std::int64_t>& number) -> std::optional<std::int64_t> {
-    if (!number.has_value()) return std::nullopt;
-    return *number;
+  const auto known = [](std::int64_t number) -> std::optional<std::int64_t> {
+    if (number == ParameterSizes::kUnknown) return std::nullopt;
+    return number;
   };
   switch (size) {
     case kAny: return known(sizes.any);
