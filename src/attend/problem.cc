@@ -266,7 +266,8 @@ class Builder {
       if (size == kInner && inner_ < 0) inner_ = got;
     }
     const std::int64_t heads = view.shape[static_cast<std::size_t>(3 - rank)];
-    fits = fits && (heads == 1 || (spec.heads != Heads::shared && heads == p_.heads));
+    const bool per_head = spec.heads != Heads::shared && heads == p_.heads;
+    fits = fits && (per_head || (heads == 1 && spec.heads != Heads::required));
     for (int n = 0; n < 3 - rank; ++n) fits = fits && view.shape[static_cast<std::size_t>(n)] == 1;
     if (!fits) fail(operation_, name + ": expected " + wanted(spec) + ", got shape " + to_string(view.shape));
     same_device(name, view.device);
