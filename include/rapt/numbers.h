@@ -31,11 +31,11 @@ RAPT_FN constexpr T abs(T x) {
 }
 template <PlainNumber T>
 RAPT_FN constexpr T min(T a, T b) {
-  return b < a || b != b ? b : a;
+  return b < a || b != b ? b : a;  // NOLINT(misc-redundant-expression): NaN stays
 }
 template <PlainNumber T>
 RAPT_FN constexpr T max(T a, T b) {
-  return a < b || b != b ? b : a;
+  return a < b || b != b ? b : a;  // NOLINT(misc-redundant-expression): NaN stays
 }
 template <PlainNumber T>
 RAPT_FN constexpr T clamp(T x, T low, T high) {
