@@ -29,14 +29,16 @@ RAPT_FN constexpr T abs(T x) {
   else return __builtin_fabs(x);
 #endif
 }
+// NaN stays: a number that is not itself. NOLINTBEGIN(misc-redundant-expression)
 template <PlainNumber T>
 RAPT_FN constexpr T min(T a, T b) {
-  return b < a || b != b ? b : a;  // NOLINT(misc-redundant-expression): NaN stays
+  return b < a || b != b ? b : a;
 }
 template <PlainNumber T>
 RAPT_FN constexpr T max(T a, T b) {
-  return a < b || b != b ? b : a;  // NOLINT(misc-redundant-expression): NaN stays
+  return a < b || b != b ? b : a;
 }
+// NOLINTEND(misc-redundant-expression)
 template <PlainNumber T>
 RAPT_FN constexpr T clamp(T x, T low, T high) {
   return min(max(x, low), high);
