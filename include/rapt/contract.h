@@ -67,7 +67,7 @@ template <class M, class V> concept ScoresOn = ScoresOver<M, V, V> && ScoresOver
 template <class M, class V> concept FormsOn = FormsOver<M, V> && FormsOver<M, ScoreDual<M, V>>;
 
 template <class M> concept GoodFormula = requires {
-  typename std::bool_constant<(std::string_view(M::formula).size() > 0)>;
+  typename std::bool_constant<!std::string_view(M::formula).empty()>;
 };
 template <class M> concept GoodScaled = requires { typename std::bool_constant<M::scaled>; };
 template <class M> concept GoodGrid = requires { typename std::bool_constant<M::grid>; };

@@ -43,7 +43,7 @@ near "gradient of b" "$(numbers out/d_b.npy)" 0.1111111
 
 status=0
 error=$("$rapt" attend --q q.npy --k q.npy --v v.npy --score kerple --param a=1 --out out 2>&1) || status=$?
-[[ $status == 2 && $error == *"param b is missing"* ]] || fail "a missing parameter gave status $status: $error"
+[[ $status == 2 && $error == *"--param b: expected"* ]] || fail "a missing parameter gave status $status: $error"
 
 # Results are checked before they are timed.
 bench=$("$rapt" bench kerple --shape 1,1,32,8 --quick --repeat 1 --json) || fail "rapt bench failed"

@@ -135,7 +135,8 @@ void Head<T>::load_slots() {
   }
   if (!problem.mechanism->grid()) return;
   const auto place = [&](std::int64_t position, std::vector<T>& rows, std::vector<T>& cols) {
-    rows.push_back(static_cast<T>(position / problem.grid[1]));
+    const std::int64_t row = position / problem.grid[1];
+    rows.push_back(static_cast<T>(row));
     cols.push_back(static_cast<T>(position % problem.grid[1]));
   };
   const std::int64_t first = problem.first_key + problem.query_shift(batch);
