@@ -25,7 +25,8 @@ using Json = nlohmann::ordered_json;
 using Table = std::vector<std::vector<std::string>>;
 
 constexpr const char* kFooter =
-    "NAME is a mechanism or a normaliser (see rapt list), or a variant: causal, window256, short, decode, softcap, bias,\n"
+    "NAME is a mechanism or a normaliser (see rapt list), or a variant: causal, window256, short, decode, softcap, "
+    "bias,\n"
     "two_values, three_values, four_values, weights_one_head, statistics, bf16, f16, f64, quadratic_generic,\n"
     "gaussian_axes. The first NAME may instead be\n"
     "  memory   the peak of forward and backward of each mechanism; exits with 1 where more than 64 MiB are needed\n"
