@@ -330,7 +330,7 @@ class Run(PageTest):
         self.assertEqual(words.count("d"), 1)
         self.page.run("document.querySelector('#live-text').value = ''; document.querySelector('#live-run').click();")
         self.page.wait("!document.querySelector('#message').hidden")
-        self.assertIn("takes at least one token", self.page.text("#message"))
+        self.assertIn("expected at least one token", self.page.text("#message"))
         # The browser itself notes the refusal.
         self.page.errors()
         self.page.messages[:] = [m for m in self.page.messages if "400" not in m]
