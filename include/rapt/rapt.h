@@ -10,6 +10,7 @@
 #include "rapt/mechanisms.h"
 #include "rapt/normalizer.h"
 #include "rapt/partial.h"
+#include "rapt/plan.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 #include "rapt/view.h"

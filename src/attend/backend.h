@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,13 +18,27 @@ struct BackwardRequest {
   Gradients gradients;
 };
 
+// A forward pass made ready. run() computes it with the arrays, lengths and positions that the problem has by then; sizes,
+// types, strides and options stay. In the steady state it allocates nothing.
+class ForwardPass {
+ public:
+  virtual ~ForwardPass() = default;
+  virtual void run() = 0;
+
+ protected:
+  ForwardPass() = default;
+  ForwardPass(const ForwardPass&) = delete;
+  ForwardPass& operator=(const ForwardPass&) = delete;
+};
+
 // One way to compute a problem. attend() asks each in turn, and the first that takes the call computes it.
 struct Backend {
   const char* name;
   // False: `why` says in a sentence what keeps it from taking the call.
   bool (*takes)(const Problem& problem, std::string& why);
-  // The problem is theirs to complete, by the numbers of parameters for one. Outputs and gradients are checked.
-  void (*forward)(Problem& problem, const Outputs& outputs);
+  // The problem is theirs to complete, by the numbers of parameters for one. Outputs and gradients are checked. A pass
+  // keeps both references.
+  std::unique_ptr<ForwardPass> (*forward)(Problem& problem, const Outputs& outputs);
   void (*backward)(Problem& problem, const BackwardRequest& request);
 };
 

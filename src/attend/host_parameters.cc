@@ -15,17 +15,16 @@ void read(ParameterValue& value) {
     value.data = view.data;
     return;
   }
-  auto storage = std::make_shared<std::vector<T>>(static_cast<std::size_t>(element_count(view.shape)));
-  std::size_t n = 0;
+  if (!value.storage) value.storage = std::make_shared<T[]>(static_cast<std::size_t>(element_count(view.shape)));
+  T* to = static_cast<T*>(value.storage.get());
+  value.data = to;
   for (std::int64_t a = 0; a < view.shape[0]; ++a)
     for (std::int64_t b = 0; b < view.shape[1]; ++b)
       for (std::int64_t c = 0; c < view.shape[2]; ++c)
         for (std::int64_t d = 0; d < view.shape[3]; ++d) {
           const std::int64_t at = a * view.strides[0] + b * view.strides[1] + c * view.strides[2] + d * view.strides[3];
-          load_row<T>({const_cast<void*>(view.data), view.dtype, 1}, at, 1, storage->data() + n++);
+          load_row<T>({const_cast<void*>(view.data), view.dtype, 1}, at, 1, to++);
         }
-  value.data = storage->data();
-  value.storage = std::shared_ptr<void>(storage, storage->data());
 }
 
 }  // namespace

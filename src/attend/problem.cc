@@ -42,7 +42,7 @@ class Builder {
     scores();
     normalizer();
     masks();
-    for (ParameterValue& value : p_.parameters) find_relative_rows(operation_, p_, value);
+    set_positions(operation_, p_, options_.mask.key_lengths, options_.first_query);
     return std::move(p_);
   }
 
@@ -102,36 +102,16 @@ class Builder {
     p_.threads = options_.threads == 0 ? default_threads() : options_.threads;
   }
 
-  // Positions are numbers in the score: outside f64 they must be exact in f32.
-  void check_position(const std::string& name, std::int64_t first, std::int64_t count) const {
-    const std::int64_t most = std::int64_t{1} << (p_.is_double ? 52 : 24);
-    if (first < -most || first > most || first + count > most)
-      fail(operation_, name + ": expected positions within ±" + number(most) + (p_.is_double ? "" : " outside f64") +
-                           ", got " + number(first) + " to " + number(first + count));
-  }
-
   void positions() {
     p_.first_key = options_.first_key.value_or(0);
     p_.is_part = options_.first_key.has_value();
-    check_position("k", p_.first_key, p_.keys);
     const bool packed = !options_.mask.query_starts.empty();
     const auto& given = options_.first_query;
-    if (!given.empty() && given.size() != 1 && static_cast<std::int64_t>(given.size()) != p_.batch)
-      fail(operation_, "first_query: expected one position, or one for each of the " + number(p_.batch) +
-                           " batches, got " + std::to_string(given.size()));
     if (!given.empty() && packed)
       fail(operation_, "first_query: expected none with packed sequences, whose positions follow from their starts");
-    if (!given.empty() && options_.mask.causal == Causal::bottom_right)
-      fail(operation_, "first_query: expected none with causal bottom_right, which says where the queries stand, got " +
-                           number(given[0]));
-    p_.first_query = given.empty() ? std::vector<std::int64_t>{0} : given;
-    if (options_.mask.causal == Causal::bottom_right && !packed) {
-      const auto& lengths = options_.mask.key_lengths;
-      if (lengths.empty()) p_.first_query = {p_.first_key + p_.keys - p_.queries};
-      else p_.first_query.clear();
-      for (const std::int64_t length : lengths) p_.first_query.push_back(p_.first_key + length - p_.queries);
-    }
-    for (const std::int64_t first : p_.first_query) check_position("first_query", first, p_.queries);
+    if (p_.is_part && packed)
+      fail(operation_, "first_key: expected none with packed sequences, whose positions follow from their starts");
+    p_.bottom_right = options_.mask.causal == Causal::bottom_right && !packed;
   }
 
   static std::string value_name(std::size_t n) { return n == 0 ? "v" : "v[" + std::to_string(n) + "]"; }
@@ -173,26 +153,10 @@ class Builder {
     }
     p_.uses_content = p_.mechanism->definition().uses_content(p_.object, p_.settings);
     const auto& grid = options_.score.grid;
-    if (p_.mechanism->grid()) {
-      check_grid(grid);
-      p_.grid = grid;
-    } else if (grid[0] != 0 || grid[1] != 0) {
-      fail(operation_, score_name() + ": grid: got " + number(grid[0]) + "," + number(grid[1]) +
-                           ", takes none: this mechanism has no grid");
-    }
-  }
-
-  // Keys fill the grid, unless they are a part of more; queries may stand anywhere on it.
-  void check_grid(const std::array<std::int64_t, 2>& grid) const {
-    const std::int64_t most = std::int64_t{1} << 24;
-    const bool sized = grid[0] >= 1 && grid[1] >= 1 && grid[0] <= most && grid[1] <= most;
-    const std::int64_t places = sized ? grid[0] * grid[1] : 0;
-    const bool keys_fit = p_.is_part ? p_.first_key >= 0 && p_.first_key + p_.keys <= places : places == p_.keys;
-    const std::int64_t low = p_.lowest_shift() + p_.first_key, high = p_.highest_shift() + p_.first_key;
-    if (sized && keys_fit && low >= 0 && high + p_.queries <= places) return;
-    fail(operation_, score_name() + ": grid: expected rows,cols with rows·cols equal to the " + number(p_.keys) +
-                         " keys and a place for every query, got " + number(grid[0]) + "," + number(grid[1]) + " for " +
-                         number(p_.queries) + " queries from position " + number(low));
+    if (p_.mechanism->grid()) p_.grid = grid;
+    else if (grid[0] != 0 || grid[1] != 0)
+      fail(operation_, score_name() + ": grid: expected none, as this mechanism has no grid, got " + number(grid[0]) +
+                           "," + number(grid[1]));
   }
 
   std::string known_names() const {
@@ -287,12 +251,12 @@ class Builder {
     if (p_.uses_content && q != k)
       fail(operation_, "q: expected rows of " + number(k) + " numbers to score as the keys have, got " + number(q));
     if (const ParameterValue* w = p_.find(Role::pair_weight); w && w->rows != q)
-      fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': got " + number(w->rows) +
-                           " numbers, takes " + number(q) + ", one for each that is scored");
+      fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': expected " + number(q) +
+                           " numbers, one for each that is scored, got " + number(w->rows));
     for (const ParameterValue& value : p_.parameters)
       if (value.given && value.spec->role == Role::relative_vector && value.cols != p_.query_dim)
-        fail(operation_, score_name() + ": parameter '" + std::string(value.spec->name) + "': got vectors of " +
-                             number(value.cols) + " numbers, takes " + number(p_.query_dim) + ", as the queries have");
+        fail(operation_, score_name() + ": parameter '" + std::string(value.spec->name) + "': expected vectors of " +
+                             number(p_.query_dim) + " numbers, as the queries have, got " + number(value.cols));
     p_.inner = q;
   }
 
@@ -345,9 +309,9 @@ class Builder {
                       (operand.heads == 1 || operand.heads == p_.heads) &&
                       (operand.rows == 1 || operand.rows == p_.queries) && operand.dim == p_.keys;
     if (!fits)
-      fail(operation_, name + ": got shape " + to_string({operand.batches, operand.heads, operand.rows, operand.dim}) +
-                           ", takes [1 or " + number(p_.batch) + ", 1 or " + number(p_.heads) + ", 1 or " +
-                           number(p_.queries) + ", " + number(p_.keys) + "]");
+      fail(operation_, name + ": expected shape [1 or " + number(p_.batch) + ", 1 or " + number(p_.heads) + ", 1 or " +
+                           number(p_.queries) + ", " + number(p_.keys) + "], got " +
+                           to_string({operand.batches, operand.heads, operand.rows, operand.dim}));
     operand.group = operand.heads == 1 ? p_.heads : 1;
     if (operand.rows == 1) operand.row_stride = 0;
   }
@@ -355,26 +319,19 @@ class Builder {
   void masks() {
     p_.mask = options_.mask;
     p_.mask.dense = {};
-    // Outside packed sequences bottom_right is in first_query.
-    if (p_.mask.causal == Causal::bottom_right && p_.mask.query_starts.empty()) p_.mask.causal = Causal::top_left;
+    p_.mask.key_lengths.clear();
+    if (p_.bottom_right) p_.mask.causal = Causal::top_left;
     if (options_.mask.dense) {
       const BoolView& dense = options_.mask.dense;
       p_.dense_mask =
           make_operand(operation_, "mask", {dense.data, Dtype::f32, dense.shape, dense.strides, dense.device});
       share_pairs("mask", p_.dense_mask);
     }
-    const auto& lengths = p_.mask.key_lengths;
-    if (!lengths.empty() && lengths.size() != 1 && static_cast<std::int64_t>(lengths.size()) != p_.batch)
-      fail(operation_, "key_lengths: got " + std::to_string(lengths.size()) + " lengths, takes one for each of the " +
-                           number(p_.batch) + " batches");
-    for (const std::int64_t length : lengths)
-      if (length < 0 || length > p_.keys)
-        fail(operation_, "key_lengths: expected 0 to " + number(p_.keys) + ", got " + number(length));
     const auto& qs = p_.mask.query_starts;
     const auto& ks = p_.mask.key_starts;
     if (qs.size() != ks.size())
-      fail(operation_, "key_starts: got " + std::to_string(ks.size()) +
-                           " starts, takes as many as query_starts has: " + std::to_string(qs.size()));
+      fail(operation_, "key_starts: expected " + std::to_string(qs.size()) + " starts, as query_starts has, got " +
+                           std::to_string(ks.size()));
     starts("query_starts", qs, p_.queries);
     starts("key_starts", ks, p_.keys);
   }
@@ -386,9 +343,8 @@ class Builder {
     if (fits) return;
     std::string got;
     for (std::size_t n = 0; n < list.size() && n < 8; ++n) got += (n == 0 ? "" : ",") + number(list[n]);
-    fail(operation_, name + ": got " + got + (list.size() > 8 ? ",…" : "") +
-                         ", takes starts that never fall, from 0 to " + number(total) +
-                         ", the end of the last sequence");
+    fail(operation_, name + ": expected starts that never fall, from 0 to " + number(total) +
+                         ", the end of the last sequence, got " + got + (list.size() > 8 ? ",…" : ""));
   }
 
   const char* operation_;
@@ -398,7 +354,62 @@ class Builder {
   std::int64_t inner_ = -1;
 };
 
+// Positions are numbers in the score: outside f64 they must be exact in f32.
+void check_position(const char* operation, const Problem& p, const char* name, std::int64_t first, std::int64_t count) {
+  const std::int64_t most = std::int64_t{1} << (p.is_double ? 52 : 24);
+  if (first < -most || first > most || first + count > most)
+    fail(operation, std::string(name) + ": expected positions within ±" + number(most) +
+                        (p.is_double ? "" : " outside f64") + ", got " + number(first) + " to " +
+                        number(first + count));
+}
+
+// Keys fill the grid, unless they are a part of more; queries may stand anywhere on it.
+void check_grid(const char* operation, const Problem& p) {
+  const std::int64_t most = std::int64_t{1} << 24;
+  const auto& grid = p.grid;
+  const bool sized = grid[0] >= 1 && grid[1] >= 1 && grid[0] <= most && grid[1] <= most;
+  const std::int64_t places = sized ? grid[0] * grid[1] : 0;
+  const bool keys_fit = p.is_part ? p.first_key >= 0 && p.first_key + p.keys <= places : places == p.keys;
+  const std::int64_t low = p.lowest_shift() + p.first_key, high = p.highest_shift() + p.first_key;
+  const bool may_be_before = p.mask.causal != Causal::none && p.mask.query_starts.empty();  // and then see nothing
+  if (sized && keys_fit && (low >= 0 || may_be_before) && high + p.queries <= places) return;
+  fail(operation, "score " + std::string(p.mechanism->name()) +
+                      ": grid: expected rows,cols with rows·cols equal to the " + number(p.keys) +
+                      " keys and a place for every query, got " + number(grid[0]) + "," + number(grid[1]) + " for " +
+                      number(p.queries) + " queries from position " + number(low));
+}
+
 }  // namespace
+
+void set_positions(const char* operation, Problem& p, std::span<const std::int64_t> key_lengths,
+                   std::span<const std::int64_t> first_query) {
+  const auto check_count = [&](const char* name, std::size_t count) {
+    if (count > 1 && static_cast<std::int64_t>(count) != p.batch)
+      fail(operation, std::string(name) + ": expected one number, or one for each of the " + number(p.batch) +
+                          " batches, got " + std::to_string(count));
+  };
+  check_count("key_lengths", key_lengths.size());
+  check_count("first_query", first_query.size());
+  for (const std::int64_t length : key_lengths)
+    if (length < 0 || length > p.keys)
+      fail(operation, "key_lengths: expected 0 to " + number(p.keys) + ", got " + number(length));
+  if (p.bottom_right && !first_query.empty())
+    fail(operation, "first_query: expected none with causal bottom_right, which says where the queries stand, got " +
+                        number(first_query[0]));
+  check_position(operation, p, "k", p.first_key, p.keys);
+  p.mask.key_lengths.assign(key_lengths.begin(), key_lengths.end());
+  p.first_query.clear();
+  if (p.bottom_right) {
+    for (const std::int64_t length : key_lengths) p.first_query.push_back(p.first_key + length - p.queries);
+    if (key_lengths.empty()) p.first_query.push_back(p.first_key + p.keys - p.queries);
+  } else {
+    p.first_query.assign(first_query.begin(), first_query.end());
+    if (first_query.empty()) p.first_query.push_back(0);
+  }
+  for (const std::int64_t first : p.first_query) check_position(operation, p, "first_query", first, p.queries);
+  if (p.mechanism->grid()) check_grid(operation, p);
+  for (ParameterValue& value : p.parameters) find_relative_rows(operation, p, value);
+}
 
 std::int64_t Problem::lowest_shift() const {
   return *std::min_element(first_query.begin(), first_query.end()) - first_key;

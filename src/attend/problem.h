@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "attend/normalizer_definition.h"
@@ -78,9 +79,10 @@ struct Problem {
 
   double scale = 1;
   double softcap = 0;
-  Operand bias;        // rows 1 with row_stride 0: the same for every query
-  Operand dense_mask;  // bytes; dtype is not used
-  Mask mask;           // the other masks; causal is top_left or none, bottom_right is in first_query
+  Operand bias;               // rows 1 with row_stride 0: the same for every query
+  Operand dense_mask;         // bytes; dtype is not used
+  Mask mask;                  // the other masks; outside packed sequences causal is top_left or none
+  bool bottom_right = false;  // first_query follows from the key lengths
   const NormalizerDefinition* normalizer = nullptr;
   std::vector<ParameterValue> normalizer_parameters;  // in the order of the normaliser's specs
   std::vector<std::int64_t> first_query;              // one, or one for each batch
@@ -101,11 +103,22 @@ struct Problem {
   std::int64_t query_shift(std::int64_t b) const {
     return first_query[first_query.size() == 1 ? 0 : static_cast<std::size_t>(b)] - first_key;
   }
+  // Position of query i of batch b on the grid. One before position 0 sees nothing, wherever it is put.
+  std::int64_t query_place(std::int64_t b, std::int64_t i) const {
+    const std::int64_t position = first_key + query_shift(b) + i;
+    return position < 0 ? 0 : position;
+  }
   std::int64_t lowest_shift() const;
   std::int64_t highest_shift() const;
+  std::int64_t row_count() const { return batch * heads * queries; }
+  bool is_softmax() const { return normalizer->threshold == Threshold::exponential; }
   // Nothing to compute: no row of queries at all.
   bool is_empty() const { return batch == 0 || heads == 0 || queries == 0; }
 };
+
+// Key lengths and first_query as AttendOptions has them, checked, and all that follows from them.
+void set_positions(const char* operation, Problem& problem, std::span<const std::int64_t> key_lengths,
+                   std::span<const std::int64_t> first_query);
 
 // Checks everything and throws rapt::Error, naming `operation`.
 Problem make_problem(const char* operation, const Inputs& inputs, const AttendOptions& options);

@@ -7,6 +7,18 @@
 #include "rapt/tiles.h"
 
 namespace rapt::inline v1 {
+namespace {
+
+// Whether masks hide every pair at this offset, key − query. In packed sequences positions are of all of them together.
+bool is_hidden(const Problem& problem, std::int64_t offset) {
+  if (!problem.mask.query_starts.empty()) return false;
+  if (problem.mask.causal != Causal::none && offset > 0) return true;
+  if (!problem.mask.window) return false;
+  const auto [left, right] = *problem.mask.window;
+  return (left >= 0 && offset < -left) || (right >= 0 && offset > right);
+}
+
+}  // namespace
 
 void find_relative_rows(const char* operation, const Problem& problem, ParameterValue& value) {
   if (!value.given || !is_table(value.spec->role) || problem.is_empty() || problem.keys == 0) return;
@@ -18,7 +30,8 @@ void find_relative_rows(const char* operation, const Problem& problem, Parameter
   value.relative_zero = -lowest;
   value.relative_rows.resize(static_cast<std::size_t>(highest - lowest + 1));
   for (std::int64_t offset = lowest; offset <= highest; ++offset) {
-    const std::int64_t row = problem.mechanism->definition().index(problem.object, offset, shape);
+    std::int64_t row = problem.mechanism->definition().index(problem.object, offset, shape);
+    if (along == Along::position && is_hidden(problem, offset)) row = std::clamp<std::int64_t>(row, 0, value.rows - 1);
     if (row < 0 || row >= value.rows)
       throw Error(std::string(operation) + ": score " + std::string(problem.mechanism->name()) + ": parameter '" +
                   std::string(value.spec->name) + "': expected rows for the " + std::to_string(highest - lowest + 1) +

@@ -7,50 +7,6 @@
 namespace rapt::inline v1 {
 namespace {
 
-// The rotations of one position, which all heads share.
-template <class T>
-class Rotation {
- public:
-  Rotation(const Rotary& rotary, int direction) : rotary_(rotary), direction_(direction) {
-    for (std::int64_t n = 0; n < rotary.dims / 2; ++n)
-      frequencies_.push_back(std::pow(rotary.base, -2.0 * static_cast<double>(n) / static_cast<double>(rotary.dims)));
-    cos_.resize(frequencies_.size());
-    sin_.resize(frequencies_.size());
-  }
-
-  void set_position(std::int64_t position) {
-    if (known_ && position == position_) return;
-    known_ = true;
-    position_ = position;
-    for (std::size_t n = 0; n < frequencies_.size(); ++n) {
-      const double angle = static_cast<double>(position) * frequencies_[n];
-      cos_[n] = static_cast<T>(std::cos(angle));
-      sin_[n] = static_cast<T>(direction_ * std::sin(angle));
-    }
-  }
-
-  void apply(T* row) const {
-    const std::size_t half = frequencies_.size();
-    for (std::size_t n = 0; n < half; ++n)
-      rotate(cos_[n], sin_[n], rotary_.interleaved ? row + 2 * n : row + n,
-             rotary_.interleaved ? row + 2 * n + 1 : row + n + half);
-  }
-
- private:
-  static void rotate(T c, T s, T* a, T* b) {
-    const T x = *a, y = *b;
-    *a = x * c - y * s;
-    *b = x * s + y * c;
-  }
-
-  const Rotary& rotary_;
-  const int direction_;
-  bool known_ = false;
-  std::int64_t position_ = 0;
-  std::vector<double> frequencies_;
-  std::vector<T> cos_, sin_;
-};
-
 template <class T>
 void add_row(const std::vector<T>& row, const View& target, std::int64_t b, std::int64_t h, std::int64_t r) {
   const MatrixRef matrix = matrix_of(target, b, h);
@@ -62,15 +18,66 @@ void add_row(const std::vector<T>& row, const View& target, std::int64_t b, std:
 
 }  // namespace
 
-RotatedRows::RotatedRows(Problem& problem) : problem_(problem) {
-  if (problem.rotary.dims == 0) return;
-  if (problem.is_double) {
-    rotate<double>(q_, problem.q, true);
-    rotate<double>(k_, problem.k, false);
-  } else {
-    rotate<float>(q_, problem.q, true);
-    rotate<float>(k_, problem.k, false);
+RotatedRows::Rotation::Rotation(const Rotary& rotary) : rotary_(rotary) {
+  for (std::int64_t n = 0; n < rotary.dims / 2; ++n)
+    frequencies_.push_back(std::pow(rotary.base, -2.0 * static_cast<double>(n) / static_cast<double>(rotary.dims)));
+  cos_.resize(frequencies_.size());
+  sin_.resize(frequencies_.size());
+}
+
+void RotatedRows::Rotation::set(std::int64_t position, int direction) {
+  if (position == position_ && direction == direction_) return;
+  position_ = position;
+  direction_ = direction;
+  for (std::size_t n = 0; n < frequencies_.size(); ++n) {
+    const double angle = static_cast<double>(position) * frequencies_[n];
+    cos_[n] = std::cos(angle);
+    sin_[n] = direction * std::sin(angle);
   }
+}
+
+template <class T>
+void RotatedRows::Rotation::apply(T* row) const {
+  const std::size_t half = frequencies_.size();
+  for (std::size_t n = 0; n < half; ++n) {
+    T* a = rotary_.interleaved ? row + 2 * n : row + n;
+    T* b = rotary_.interleaved ? row + 2 * n + 1 : row + n + half;
+    const T c = static_cast<T>(cos_[n]), s = static_cast<T>(sin_[n]);
+    const T x = *a, y = *b;
+    *a = x * c - y * s;
+    *b = x * s + y * c;
+  }
+}
+
+void RotatedRows::reserve() {
+  if (problem_.rotary.dims == 0) return;
+  q_.given = problem_.q;
+  k_.given = problem_.k;
+  if (problem_.is_double) {
+    reserve<double>(q_, problem_.q, true);
+    reserve<double>(k_, problem_.k, false);
+  } else {
+    reserve<float>(q_, problem_.q, true);
+    reserve<float>(k_, problem_.k, false);
+  }
+}
+
+void RotatedRows::rotate() {
+  if (problem_.rotary.dims == 0) return;
+  reserve();
+  if (problem_.is_double) {
+    rotate<double>(q_, true);
+    rotate<double>(k_, false);
+  } else {
+    rotate<float>(q_, true);
+    rotate<float>(k_, false);
+  }
+}
+
+void RotatedRows::restore() {
+  if (problem_.rotary.dims == 0) return;
+  problem_.q = q_.given;
+  problem_.k = k_.given;
 }
 
 std::int64_t RotatedRows::position(bool queries, std::int64_t b, std::int64_t row) const {
@@ -78,9 +85,9 @@ std::int64_t RotatedRows::position(bool queries, std::int64_t b, std::int64_t ro
 }
 
 template <class T>
-void RotatedRows::rotate(Side& side, Operand& operand, bool queries) {
+void RotatedRows::reserve(Side& side, Operand& operand, bool queries) {
+  const Operand& given = side.given;
   // Batches that share a row of q may stand at positions of their own.
-  const Operand given = operand;
   operand.batches = queries && problem_.first_query.size() > 1 ? problem_.batch : given.batches;
   operand.dtype = dtype_of<T>();
   operand.row_stride = given.dim;
@@ -92,17 +99,22 @@ void RotatedRows::rotate(Side& side, Operand& operand, bool queries) {
   }();
   rows.resize(static_cast<std::size_t>(operand.batches * operand.batch_stride));
   operand.data = rows.data();
-  Rotation<T> rotation(problem_.rotary, 1);
+  side.operand = operand;
+}
+
+template <class T>
+void RotatedRows::rotate(Side& side, bool queries) {
+  const Operand &given = side.given, &operand = side.operand;
   for (std::int64_t r = 0; r < given.rows; ++r)
     for (std::int64_t b = 0; b < operand.batches; ++b) {
-      rotation.set_position(position(queries, b, r));
+      rotation_.set(position(queries, b, r), 1);
       for (std::int64_t h = 0; h < given.heads; ++h) {
-        T* row = rows.data() + b * operand.batch_stride + h * operand.head_stride + r * operand.row_stride;
+        T* row =
+            static_cast<T*>(operand.data) + b * operand.batch_stride + h * operand.head_stride + r * operand.row_stride;
         load_row(given.at(b, h * given.group), r, given.dim, row);
-        rotation.apply(row);
+        rotation_.apply(row);
       }
     }
-  side.operand = operand;
 }
 
 void RotatedRows::redirect(Gradients& gradients) {
@@ -146,13 +158,12 @@ void RotatedRows::rotate_back(Side& side, bool queries) {
   const Operand& o = side.operand;
   std::vector<T> row(static_cast<std::size_t>(o.dim));
   store_zeros(side.target);
-  Rotation<T> rotation(problem_.rotary, -1);
   for (std::int64_t r = 0; r < o.rows; ++r)
     for (std::int64_t b = 0; b < o.batches; ++b) {
-      rotation.set_position(position(queries, b, r));
+      rotation_.set(position(queries, b, r), -1);
       for (std::int64_t h = 0; h < o.heads; ++h) {
         load_row(matrix_of(side.grad, b, h), r, o.dim, row.data());
-        rotation.apply(row.data());
+        rotation_.apply(row.data());
         add_row(row, side.target, side.target.shape[0] == 1 ? 0 : b, h, r);
       }
     }

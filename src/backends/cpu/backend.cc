@@ -20,13 +20,47 @@ bool takes(const Problem& problem, std::string& why) {
   return true;
 }
 
-void forward(Problem& problem, const Outputs& outputs) {
-  read_host_parameters(problem);
-  const RotatedRows rotated(problem);
-  const bool plain =
-      outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
-  if (problem.path == Path::automatic && plain && can_factorize(problem)) factorized_forward(problem, outputs);
-  else tiled_forward(problem, outputs);
+class Pass final : public ForwardPass {
+ public:
+  Pass(Problem& problem, const Outputs& outputs) : problem_(problem), outputs_(outputs), rotated_(problem) {
+    plain_ = outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
+    read_host_parameters(problem);
+    if (factorizes()) return;
+    const Restored restored{rotated_};
+    rotated_.reserve();
+    tiles_ = tiled_forward(problem, outputs);
+  }
+
+  void run() override {
+    read_host_parameters(problem_);
+    // Which way is a question of the parameters' numbers, which may be others by now.
+    if (factorizes()) {
+      factorized_forward(problem_, outputs_);
+      return;
+    }
+    const Restored restored{rotated_};
+    rotated_.rotate();
+    if (!tiles_) tiles_ = tiled_forward(problem_, outputs_);
+    tiles_->run();
+  }
+
+ private:
+  struct Restored {
+    RotatedRows& rows;
+    ~Restored() { rows.restore(); }
+  };
+
+  bool factorizes() const { return problem_.path == Path::automatic && plain_ && can_factorize(problem_); }
+
+  Problem& problem_;
+  const Outputs& outputs_;
+  RotatedRows rotated_;
+  bool plain_ = false;
+  std::unique_ptr<ForwardPass> tiles_;
+};
+
+std::unique_ptr<ForwardPass> forward(Problem& problem, const Outputs& outputs) {
+  return std::make_unique<Pass>(problem, outputs);
 }
 
 void backward(Problem& problem, const BackwardRequest& request) {
@@ -36,6 +70,7 @@ void backward(Problem& problem, const BackwardRequest& request) {
   }
   read_host_parameters(problem);
   RotatedRows rotated(problem);
+  rotated.rotate();
   BackwardRequest own = request;
   rotated.redirect(own.gradients);
   if (problem.path == Path::automatic && !own.grad_lse && can_factorize(problem)) {
@@ -46,7 +81,7 @@ void backward(Problem& problem, const BackwardRequest& request) {
       Outputs sums;
       sums.saved = &again;
       again.rows()->resize(problem.batch * problem.heads * problem.queries, problem.is_double);
-      tiled_forward(problem, sums);
+      tiled_forward(problem, sums)->run();
       own.saved = again.rows();
     }
     tiled_backward(problem, own, *own.saved);

@@ -210,7 +210,8 @@ class Backward {
   };
 
   void run_wave(std::int64_t start, std::int64_t count) {
-    wave_ = heads_.prepare(start, count);
+    wave_.clear();
+    heads_.prepare(start, count, wave_);
     if (want_score_ && p_.normalizer->threshold == Threshold::solved) slope_means();
     const auto sharing = [&](const Operand& operand) {
       return Sharing(wave_.size(), [&](std::size_t n) { return operand.slice(wave_[n].b, wave_[n].h); });

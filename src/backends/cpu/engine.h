@@ -6,7 +6,7 @@
 namespace rapt::inline v1 {
 
 // Tile by tile: every problem.
-void tiled_forward(const Problem& problem, const Outputs& outputs);
+std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs);
 void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
 
 // A row pass and a column pass: where the score factorises over the grid's rows and columns.

@@ -6,6 +6,7 @@
 #include "backends/cpu/engine.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/parallel.h"
+#include "backends/cpu/short_heads.h"
 
 // The fused forward pass: which task computes which queries, and over which keys.
 namespace rapt::inline v1 {
@@ -20,32 +21,54 @@ struct HeadOutputs {
   StatisticsTask<T> statistics;
 };
 
+// Where the outputs of every head lie. bind() reads the addresses anew.
 template <class T>
-HeadOutputs<T> outputs_of(const Problem& p, const Outputs& outputs, std::int64_t b, std::int64_t h) {
-  HeadOutputs<T> head;
-  for (const View& view : outputs.out) head.out.push_back(make_operand("attend", "out", view).at(b, h));
-  if (outputs.lse) head.lse = make_operand("attend", "lse", outputs.lse).at(b, h);
-  for (const WeightsRequest& request : outputs.weights)
-    if (request.batch == b && request.head == h)
-      head.weights.push_back(
-          {request.row_begin, request.row_end, make_operand("attend", "weights", request.out).at(0, 0), nullptr});
-  for (std::size_t n = 1; n < head.weights.size(); ++n) head.weights[n - 1].next = &head.weights[n];
-  const Statistics& s = outputs.statistics;
-  const std::int64_t row = (b * p.heads + h) * p.queries;
-  const bool grid = s.grid[1] > 0;
-  const auto at = [&](const View& view, std::int64_t size) {
-    return view ? static_cast<T*>(view.data) + row * size : nullptr;
-  };
-  head.statistics.entropy = at(s.entropy, 1);
-  head.statistics.argmax = s.argmax ? s.argmax + row : nullptr;
-  head.statistics.position = at(s.position, grid ? 2 : 1);
-  head.statistics.covariance = at(s.covariance, grid ? 4 : 1);
-  head.statistics.top_k = s.top_k;
-  head.statistics.top_indices = s.top_indices ? s.top_indices + row * s.top_k : nullptr;
-  head.statistics.top_weights = at(s.top_weights, s.top_k);
-  head.statistics.grid_cols = s.grid[1];
-  return head;
-}
+class OutputArrays {
+ public:
+  OutputArrays(const Problem& p, const Outputs& outputs) : p_(p), outputs_(outputs) { bind(); }
+
+  void bind() {
+    out_.clear();
+    for (const View& view : outputs_.out) out_.push_back(make_operand("attend", "out", view));
+    if (outputs_.lse) lse_ = make_operand("attend", "lse", outputs_.lse);
+  }
+
+  const std::vector<Operand>& out() const { return out_; }
+  const Operand& lse() const { return lse_; }
+
+  void of_head(std::int64_t b, std::int64_t h, HeadOutputs<T>& head) const {
+    head.out.clear();
+    head.weights.clear();
+    for (const Operand& out : out_) head.out.push_back(out.at(b, h));
+    if (lse_) head.lse = lse_.at(b, h);
+    for (const WeightsRequest& request : outputs_.weights)
+      if (request.batch == b && request.head == h)
+        head.weights.push_back(
+            {request.row_begin, request.row_end, make_operand("attend", "weights", request.out).at(0, 0), nullptr});
+    for (std::size_t n = 1; n < head.weights.size(); ++n) head.weights[n - 1].next = &head.weights[n];
+    if (!asks_statistics(outputs_.statistics)) return;
+    const Statistics& s = outputs_.statistics;
+    const std::int64_t row = (b * p_.heads + h) * p_.queries;
+    const bool grid = s.grid[1] > 0;
+    const auto at = [&](const View& view, std::int64_t size) {
+      return view ? static_cast<T*>(view.data) + row * size : nullptr;
+    };
+    head.statistics.entropy = at(s.entropy, 1);
+    head.statistics.argmax = s.argmax ? s.argmax + row : nullptr;
+    head.statistics.position = at(s.position, grid ? 2 : 1);
+    head.statistics.covariance = at(s.covariance, grid ? 4 : 1);
+    head.statistics.top_k = s.top_k;
+    head.statistics.top_indices = s.top_indices ? s.top_indices + row * s.top_k : nullptr;
+    head.statistics.top_weights = at(s.top_weights, s.top_k);
+    head.statistics.grid_cols = s.grid[1];
+  }
+
+ private:
+  const Problem& p_;
+  const Outputs& outputs_;
+  std::vector<Operand> out_;
+  Operand lse_;
+};
 
 // Few queries against many keys leave threads without work unless tasks share the keys. Who computes a part changes no bit.
 bool shares_keys(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
@@ -79,52 +102,46 @@ struct Part {
 };
 
 template <class T>
-class Forward {
+class Forward final : public ForwardPass {
  public:
   Forward(const Problem& p, const Outputs& outputs)
-      : p_(p), outputs_(outputs), kernels_(kernels_for<T>(p.isa)), heads_(p, kernels_, false, all_narrow(outputs)) {
-    const std::int64_t total = p.batch * p.heads;
-    only_weights_ = outputs.out.empty() && !outputs.lse && !outputs.saved && !outputs.weights.empty() &&
-                    !outputs.row_max && !outputs.row_sum && !asks_statistics(outputs.statistics);
-    task_rows_ = kernels_.forward_rows * (only_weights_ ? 1 : task_blocks(p, kernels_.forward_rows));
-    blocks_ = (p.queries + task_rows_ - 1) / task_rows_;
-    saved_ = outputs.saved ? outputs.saved->rows() : nullptr;
-    if (shares_keys(p, outputs, total * ((p.queries + kernels_.forward_rows - 1) / kernels_.forward_rows)))
-      parts_ = (p.keys + kKeyPart - 1) / kKeyPart;
-    const HeadTask<T> prototype = heads_.prototype();
-    const HeadOutputs<T> first = outputs_of<T>(p, outputs, 0, 0);
-    ForwardTask<T> sample;
-    sample.head = &prototype;
-    sample.count = std::min(task_rows_, p.queries);
-    sample.statistics = first.statistics;
-    const WeightsTask any;
-    if (!outputs.weights.empty()) sample.weights = &any;
-    if (outputs.row_max || outputs.row_sum)
-      true_rows_ = Buffer(static_cast<std::size_t>(2 * total * p.queries) * sizeof(T));
-    sample.is_part = parts_ > 1;
-    const std::size_t bytes = kernels_.forward_workspace(sample);
-    workers_ = static_cast<int>(std::min<std::int64_t>(p.threads, total * blocks_ * parts_));
-    for (int t = 0; t < workers_; ++t) workspaces_.emplace_back(bytes);
+      : p_(p),
+        outputs_(outputs),
+        kernels_(kernels_for<T>(p.isa)),
+        heads_(p, kernels_, false, all_narrow(outputs)),
+        arrays_(p, outputs),
+        short_(p, outputs, kernels_, heads_) {
+    if (!short_.takes()) prepare();
   }
 
-  void run() {
+  void run() override {
+    arrays_.bind();
     const std::int64_t total = p_.batch * p_.heads;
-    for (std::int64_t start = 0; start < total; start += heads_.wave_size()) {
-      const std::int64_t count = std::min(heads_.wave_size(), total - start);
-      wave_ = heads_.prepare(start, count);
-      targets_.clear();
-      for (const Head<T>& head : wave_) targets_.push_back(outputs_of<T>(p_, outputs_, head.b, head.h));
-      if (parts_ == 1)
-        parallel_for(count * blocks_, workers_, [&](std::int64_t n, int worker) {
-          // The last blocks of a causal mask see the most keys: they go first, so that no thread is left with one at the end.
-          run_block(static_cast<std::size_t>(n % count), blocks_ - 1 - n / count, worker);
-        });
-      else run_parts(count);
+    if (short_.takes()) {
+      short_.run(arrays_, [&](std::int64_t head) {
+        if (workspaces_.empty()) prepare();
+        run_wave(head, 1);
+      });
+      return;
     }
+    for (std::int64_t start = 0; start < total; start += heads_.wave_size())
+      run_wave(start, std::min(heads_.wave_size(), total - start));
     store_true_rows();
   }
 
  private:
+  void run_wave(std::int64_t start, std::int64_t count) {
+    heads_.prepare(start, count, wave_);
+    for (std::size_t n = 0; n < static_cast<std::size_t>(count); ++n)
+      arrays_.of_head(wave_[n].b, wave_[n].h, targets_[n]);
+    if (parts_ == 1)
+      parallel_for(count * blocks_, workers_, [&](std::int64_t n, int worker) {
+        // The last blocks of a causal mask see the most keys: they go first, so that no thread is left with one at the end.
+        run_block(static_cast<std::size_t>(n % count), blocks_ - 1 - n / count, worker);
+      });
+    else run_parts(count);
+  }
+
   ForwardTask<T> make_task(std::size_t which, std::int64_t block, int worker) const {
     ForwardTask<T> task;
     task.head = &wave_[which].task;
@@ -161,59 +178,96 @@ class Forward {
     });
   }
 
-  void run_parts(std::int64_t count) {
-    const std::int64_t rows = count * p_.queries;
-    std::vector<Part<T>> parts(static_cast<std::size_t>(parts_));
-    for (Part<T>& part : parts) {
-      for (std::size_t s = 0; s < outputs_.out.size(); ++s)
-        part.out.emplace_back(static_cast<std::size_t>(rows * p_.v[s].dim));
+  // How the work is cut into tasks, and their memory.
+  void prepare() {
+    const std::int64_t total = p_.batch * p_.heads;
+    only_weights_ = outputs_.out.empty() && !outputs_.lse && !outputs_.saved && !outputs_.weights.empty() &&
+                    !outputs_.row_max && !outputs_.row_sum && !asks_statistics(outputs_.statistics);
+    task_rows_ = kernels_.forward_rows * (only_weights_ ? 1 : task_blocks(p_, kernels_.forward_rows));
+    blocks_ = (p_.queries + task_rows_ - 1) / task_rows_;
+    saved_ = outputs_.saved ? outputs_.saved->rows() : nullptr;
+    if (shares_keys(p_, outputs_, total * ((p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows)))
+      parts_ = (p_.keys + kKeyPart - 1) / kKeyPart;
+    const HeadTask<T> prototype = heads_.prototype();
+    HeadOutputs<T> first;
+    arrays_.of_head(0, 0, first);
+    ForwardTask<T> sample;
+    sample.head = &prototype;
+    sample.count = std::min(task_rows_, p_.queries);
+    sample.statistics = first.statistics;
+    const WeightsTask any;
+    if (!outputs_.weights.empty()) sample.weights = &any;
+    if (outputs_.row_max || outputs_.row_sum)
+      true_rows_ = Buffer(static_cast<std::size_t>(2 * total * p_.queries) * sizeof(T));
+    sample.is_part = parts_ > 1;
+    const std::size_t bytes = kernels_.forward_workspace(sample);
+    workers_ = static_cast<int>(std::min<std::int64_t>(p_.threads, total * blocks_ * parts_));
+    for (int t = 0; t < workers_; ++t) workspaces_.emplace_back(bytes);
+    targets_.resize(static_cast<std::size_t>(heads_.wave_size()));
+    for (HeadOutputs<T>& target : targets_) {
+      target.out.reserve(p_.v.size());
+      target.weights.reserve(outputs_.weights.size());
+    }
+    if (parts_ > 1) make_parts();
+  }
+
+  void make_parts() {
+    const std::int64_t rows = heads_.wave_size() * p_.queries;
+    const std::size_t sets = outputs_.out.size();
+    parts_sums_.resize(static_cast<std::size_t>(parts_));
+    for (Part<T>& part : parts_sums_) {
+      for (std::size_t s = 0; s < sets; ++s) part.out.emplace_back(static_cast<std::size_t>(rows * p_.v[s].dim));
       part.row_max.resize(static_cast<std::size_t>(rows));
       part.row_sum.resize(static_cast<std::size_t>(rows));
     }
+    part_out_.resize(static_cast<std::size_t>(workers_), std::vector<MatrixRef>(sets));
+    merge_to_.resize(static_cast<std::size_t>(workers_), std::vector<T*>(sets));
+    merge_from_.resize(static_cast<std::size_t>(workers_), std::vector<const T*>(sets));
+    for (const Operand& v : p_.v) value_dims_.push_back(v.dim);
+  }
+
+  void run_parts(std::int64_t count) {
     parallel_for(count * blocks_ * parts_, workers_, [&](std::int64_t n, int worker) {
       const std::int64_t index = n % parts_, item = n / parts_;
       const auto which = static_cast<std::size_t>(item % count);
-      Part<T>& part = parts[static_cast<std::size_t>(index)];
+      Part<T>& part = parts_sums_[static_cast<std::size_t>(index)];
       ForwardTask<T> task = make_task(which, item / count, worker);
       task.key_begin = index * kKeyPart;
       task.key_end = task.key_begin + kKeyPart;
       task.is_part = true;
       const std::int64_t first = static_cast<std::int64_t>(which) * p_.queries;
-      std::vector<MatrixRef> out;
+      std::vector<MatrixRef>& out = part_out_[static_cast<std::size_t>(worker)];
       for (std::size_t s = 0; s < part.out.size(); ++s)
-        out.push_back({part.out[s].data() + first * p_.v[s].dim, dtype_of<T>(), p_.v[s].dim});
+        out[s] = {part.out[s].data() + first * p_.v[s].dim, dtype_of<T>(), p_.v[s].dim};
       task.out = out.empty() ? nullptr : out.data();
       task.row_max = part.row_max.data() + first;
       task.row_sum = part.row_sum.data() + first;
       kernels_.forward(task);
     });
-    merge(parts, count);
+    merge(count);
   }
 
   // The parts of every head in their order, then what a whole row writes.
-  void merge(std::vector<Part<T>>& parts, std::int64_t count) {
-    parallel_for(count, workers_, [&](std::int64_t which, int) {
+  void merge(std::int64_t count) {
+    parallel_for(count, workers_, [&](std::int64_t which, int worker) {
       const std::int64_t first = which * p_.queries;
-      Part<T>& total = parts[0];
-      std::vector<T*> to;
-      std::vector<const T*> from(total.out.size());
-      std::vector<std::int64_t> dims;
-      for (std::size_t s = 0; s < total.out.size(); ++s) {
-        to.push_back(total.out[s].data() + first * p_.v[s].dim);
-        dims.push_back(p_.v[s].dim);
-      }
+      Part<T>& total = parts_sums_[0];
+      std::vector<T*>& to = merge_to_[static_cast<std::size_t>(worker)];
+      std::vector<const T*>& from = merge_from_[static_cast<std::size_t>(worker)];
+      for (std::size_t s = 0; s < to.size(); ++s) to[s] = total.out[s].data() + first * value_dims_[s];
       // As the first merge with nothing before it: times 1.
-      for (std::size_t n = 1; n < parts.size(); ++n) {
-        for (std::size_t s = 0; s < to.size(); ++s) from[s] = parts[n].out[s].data() + first * dims[s];
+      for (std::size_t n = 1; n < parts_sums_.size(); ++n) {
+        const Part<T>& part = parts_sums_[n];
+        for (std::size_t s = 0; s < to.size(); ++s) from[s] = part.out[s].data() + first * value_dims_[s];
         kernels_.merge_rows({.rows = p_.queries,
                              .sets = static_cast<int>(to.size()),
-                             .dim = dims.data(),
+                             .dim = value_dims_.data(),
                              .total = to.data(),
                              .part = from.data(),
                              .total_max = total.row_max.data() + first,
                              .total_sum = total.row_sum.data() + first,
-                             .part_max = parts[n].row_max.data() + first,
-                             .part_sum = parts[n].row_sum.data() + first});
+                             .part_max = part.row_max.data() + first,
+                             .part_sum = part.row_sum.data() + first});
       }
       for (std::int64_t i = 0; i < p_.queries; ++i) write_row(total, static_cast<std::size_t>(which), i);
     });
@@ -249,6 +303,8 @@ class Forward {
   const Outputs& outputs_;
   const Kernels<T>& kernels_;
   HeadWaves<T> heads_;
+  OutputArrays<T> arrays_;
+  ShortHeads<T> short_;
   Saved::Rows* saved_ = nullptr;
   std::int64_t task_rows_ = 0, blocks_ = 0, parts_ = 1;
   Buffer true_rows_;           // [2][rows]: largest scores and sums under them, where they are wanted
@@ -256,14 +312,20 @@ class Forward {
   int workers_ = 1;
   std::vector<Buffer> workspaces_;
   std::vector<Head<T>> wave_;
-  std::vector<HeadOutputs<T>> targets_;
+  std::vector<HeadOutputs<T>> targets_;  // of the heads of the wave
+  std::vector<Part<T>> parts_sums_;      // [parts]
+  // What each worker describes parts with.
+  std::vector<std::vector<MatrixRef>> part_out_;
+  std::vector<std::vector<T*>> merge_to_;
+  std::vector<std::vector<const T*>> merge_from_;
+  std::vector<std::int64_t> value_dims_;
 };
 
 }  // namespace
 
-void tiled_forward(const Problem& problem, const Outputs& outputs) {
-  if (problem.is_double) Forward<double>(problem, outputs).run();
-  else Forward<float>(problem, outputs).run();
+std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs) {
+  if (problem.is_double) return std::make_unique<Forward<double>>(problem, outputs);
+  return std::make_unique<Forward<float>>(problem, outputs);
 }
 
 }  // namespace rapt::inline v1

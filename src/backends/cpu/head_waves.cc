@@ -71,12 +71,33 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   // By the shapes alone: which heads are in a wave decides in which order gradients of shared things are added.
   wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
   mapped_ = Buffer(static_cast<std::size_t>(rows * wave_size_) * sizeof(T));
-  for (const ParameterValue& value : problem.parameters) {
+  find_identities();
+  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_ && !turns_values_) return;
+  // A block of rows, and a map.
+  const std::int64_t dim = std::max(problem.query_dim, problem.key_dim);
+  const std::int64_t scratch = kMapBlock * round_to(dim, kernels.pad) + dim * inner_pad_;
+  for (int t = 0; t < problem.threads; ++t) scratch_.emplace_back(static_cast<std::size_t>(scratch) * sizeof(T));
+}
+
+template <class T>
+void HeadWaves<T>::find_identities() {
+  identities_.resize(problem_.parameters.size());
+  for (std::size_t p = 0; p < identities_.size(); ++p) {
+    const std::vector<std::int32_t>& rows = problem_.parameters[p].relative_rows;
     bool identity = true;
-    for (std::size_t n = 1; n < value.relative_rows.size(); ++n)
-      identity = identity && value.relative_rows[n] == value.relative_rows[n - 1] + 1;
-    identities_.push_back(identity ? 1 : 0);
+    for (std::size_t n = 1; n < rows.size(); ++n) identity = identity && rows[n] == rows[n - 1] + 1;
+    identities_[p] = identity ? 1 : 0;
   }
+}
+
+template <class T>
+bool HeadWaves<T>::is_plain_product() const {
+  const Problem& p = problem_;
+  if (!programs_ || !p.uses_content || pairs_ || p.softcap > 0 || p.bias || p.dense_mask) return false;
+  const TileProgram<T>& program = programs_->template get<T>();
+  if (program.raw || program.score || program.hide || p.mechanism->definition().visible_tile) return false;
+  if (p.mechanism->unit_rows()) return false;
+  return std::ranges::none_of(p.parameters, [](const ParameterValue& value) { return value.given; });
 }
 
 template <class T>
@@ -149,11 +170,11 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   return task;
 }
 
+// What depends on the arrays, or on which head it is.
 template <class T>
-void HeadWaves<T>::fill(Head<T>& head) const {
+void HeadWaves<T>::bind(Head<T>& head) const {
   const Problem& p = problem_;
   HeadTask<T>& task = head.task;
-  task = prototype();
   task.b = head.b;
   task.h = head.h;
   task.query_shift = p.query_shift(head.b);
@@ -162,9 +183,7 @@ void HeadWaves<T>::fill(Head<T>& head) const {
   task.k = maps_k_ ? MatrixRef{head.mapped_k, own, inner_pad_} : p.k.at(head.b, head.h);
   task.q_relative = maps_relative_ ? MatrixRef{head.mapped_relative, own, relative_pad_} : p.q.at(head.b, head.h);
   for (std::size_t n = 0; n < p.v.size(); ++n)
-    head.v.push_back(converts_values_ ? MatrixRef{head.converted_v[n], own, value_pad(n)} : p.v[n].at(head.b, head.h));
-  task.v = head.v.data();
-  task.turned_v = head.turned_v.data();
+    head.v[n] = converts_values_ ? MatrixRef{head.converted_v[n], own, value_pad(n)} : p.v[n].at(head.b, head.h);
   if (p.bias) task.bias = p.bias.at(head.b, head.h);
   if (p.dense_mask) {
     task.mask = static_cast<const std::uint8_t*>(p.dense_mask.data) + p.dense_mask.offset(head.b, head.h);
@@ -178,8 +197,17 @@ void HeadWaves<T>::fill(Head<T>& head) const {
         task.values[value.first_slot + s] = value.template head<T>(head.h)[s];
     if (value.spec->role == Role::pair_weight) task.pair_weights = value.template head<T>(head.h);
     if (value.relative_rows.empty()) continue;
-    if (value.spec->role == Role::relative_output) task.output_table.table = value.template head<T>(head.h);
-    else task.relative[value.first_slot].table = value.template head<T>(head.h);
+    if (value.spec->role == Role::relative_output) {
+      task.output_table.table = value.template head<T>(head.h);
+      task.output_table.index = value.relative_rows.data();
+      task.output_table.zero = value.relative_zero;
+      continue;
+    }
+    RelativeTable<T>& table = task.relative[value.first_slot];
+    table.table = value.template head<T>(head.h);
+    table.index = value.relative_rows.data();
+    table.zero = value.relative_zero;
+    table.identity = identities_[n] != 0;
   }
   const bool softmax = p.normalizer->threshold == Threshold::exponential;
   for (std::size_t n = 0; n < p.normalizer_parameters.size(); ++n) {
@@ -215,8 +243,10 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
   if (!(keys ? maps_k_ : maps_q_)) return;
   T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;
   if (const ParameterValue* map = p.find(keys ? Role::key_map : Role::query_map)) {
-    const std::vector<T> w = padded_copy(map->template head<T>(head.h), map->rows, map->cols, inner_pad_, false);
     const std::int64_t pad = round_to(dim, kernels_.pad);
+    T* const w = scratch + kMapBlock * pad;
+    kernels_.load_rows({const_cast<T*>(map->template head<T>(head.h)), dtype_of<T>(), map->cols}, 0, map->rows,
+                       map->cols, w, inner_pad_);
     kernels_.load_rows(source, first, rows, dim, scratch, pad);
     kernels_.product({.m = rows,
                       .n = inner_pad_,
@@ -224,7 +254,7 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
                       .a = scratch,
                       .a_row = pad,
                       .a_col = 1,
-                      .b = w.data(),
+                      .b = w,
                       .b_row = inner_pad_,
                       .c = to,
                       .c_row = inner_pad_,
@@ -247,7 +277,7 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
 
 // The fast path holds for a head when all its mapped numbers are within the limit.
 template <class T>
-void HeadWaves<T>::prepare_fast(std::vector<Head<T>>& heads) const {
+void HeadWaves<T>::prepare_fast(std::span<Head<T>> heads) const {
   const std::int64_t q_count = problem_.queries * inner_pad_;
   const std::int64_t k_count = problem_.keys * inner_pad_;
   const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
@@ -265,36 +295,48 @@ void HeadWaves<T>::prepare_fast(std::vector<Head<T>>& heads) const {
   });
 }
 
+// One more head of the wave, with its memory from `mapped` on. Returns what follows it.
 template <class T>
-std::vector<Head<T>> HeadWaves<T>::prepare(std::int64_t first, std::int64_t count) {
-  std::vector<Head<T>> heads(static_cast<std::size_t>(count));
-  T* next = mapped_.template as<T>();
+T* HeadWaves<T>::add_head(std::vector<Head<T>>& heads, T* mapped) const {
+  Head<T>& head = heads.emplace_back();
+  const auto take = [&](bool wanted, std::int64_t size) {
+    T* piece = wanted ? mapped : nullptr;
+    mapped += wanted ? size : 0;
+    return piece;
+  };
+  head.mapped_q = take(maps_q_, problem_.queries * inner_pad_);
+  head.mapped_k = take(maps_k_, problem_.keys * inner_pad_);
+  head.mapped_relative = take(maps_relative_, problem_.queries * relative_pad_);
+  for (std::size_t s = 0; s < problem_.v.size() && converts_values_; ++s)
+    head.converted_v.push_back(take(true, problem_.keys * value_pad(s)));
+  for (std::size_t s = 0; s < problem_.v.size() && turns_values_; ++s)
+    head.turned_v.push_back(reinterpret_cast<std::uint16_t*>(take(true, turned_size(s))));
+  head.v.resize(problem_.v.size());
+  head.task = prototype();
+  head.task.v = head.v.data();
+  head.task.turned_v = head.turned_v.data();
+  return mapped;
+}
+
+template <class T>
+void HeadWaves<T>::prepare(std::int64_t first, std::int64_t count, std::vector<Head<T>>& heads) {
+  find_identities();
+  if (heads.size() < static_cast<std::size_t>(count)) {
+    heads.clear();
+    heads.reserve(static_cast<std::size_t>(count));
+    T* next = mapped_.template as<T>();
+    for (std::int64_t n = 0; n < count; ++n) next = add_head(heads, next);
+  }
   for (std::int64_t n = 0; n < count; ++n) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
     head.b = (first + n) / problem_.heads;
     head.h = (first + n) % problem_.heads;
-    const auto take = [&](bool wanted, std::int64_t size) {
-      T* piece = wanted ? next : nullptr;
-      next += wanted ? size : 0;
-      return piece;
-    };
-    head.mapped_q = take(maps_q_, problem_.queries * inner_pad_);
-    head.mapped_k = take(maps_k_, problem_.keys * inner_pad_);
-    head.mapped_relative = take(maps_relative_, problem_.queries * relative_pad_);
-    for (std::size_t s = 0; s < problem_.v.size() && converts_values_; ++s)
-      head.converted_v.push_back(take(true, problem_.keys * value_pad(s)));
-    for (std::size_t s = 0; s < problem_.v.size() && turns_values_; ++s)
-      head.turned_v.push_back(reinterpret_cast<std::uint16_t*>(take(true, turned_size(s))));
-    fill(head);
+    bind(head);
   }
-  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_ && !turns_values_) return heads;
+  if (scratch_.empty()) return;
   const std::int64_t q_blocks = (problem_.queries + kMapBlock - 1) / kMapBlock;
   const std::int64_t k_blocks =
       maps_k_ || converts_values_ || turns_values_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
-  const std::int64_t dim = std::max(problem_.query_dim, problem_.key_dim);
-  const std::size_t scratch_bytes = static_cast<std::size_t>(kMapBlock * round_to(dim, kernels_.pad)) * sizeof(T);
-  std::vector<Buffer> scratch;
-  for (int t = 0; t < problem_.threads; ++t) scratch.emplace_back(scratch_bytes);
   parallel_for(count * (q_blocks + k_blocks), problem_.threads, [&](std::int64_t n, int worker) {
     const Head<T>& head = heads[static_cast<std::size_t>(n / (q_blocks + k_blocks))];
     std::int64_t block = n % (q_blocks + k_blocks);
@@ -302,10 +344,9 @@ std::vector<Head<T>> HeadWaves<T>::prepare(std::int64_t first, std::int64_t coun
     if (keys) block -= q_blocks;
     const std::int64_t start = block * kMapBlock;
     const std::int64_t rows = std::min(kMapBlock, (keys ? problem_.keys : problem_.queries) - start);
-    map_rows(head, start, rows, keys, scratch[static_cast<std::size_t>(worker)].template as<T>());
+    map_rows(head, start, rows, keys, scratch_[static_cast<std::size_t>(worker)].template as<T>());
   });
-  if (fast_) prepare_fast(heads);
-  return heads;
+  if (fast_) prepare_fast(std::span(heads).first(static_cast<std::size_t>(count)));
 }
 
 template class HeadWaves<float>;

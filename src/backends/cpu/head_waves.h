@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "attend/problem.h"
@@ -38,20 +39,26 @@ class HeadWaves {
   std::int64_t inner_pad() const { return inner_pad_; }
   std::int64_t relative_pad() const { return relative_pad_; }
   std::int64_t wave_size() const { return wave_size_; }
+  // Rows are multiplied as they are given, in the compute type, and nothing but masks follows.
+  bool is_plain_product() const;
+  const Visibility& visibility() const { return visibility_; }
 
-  // The heads first … first+count−1, counted b·heads + h.
-  std::vector<Head<T>> prepare(std::int64_t first, std::int64_t count);
+  // Makes `heads` the heads first … first+count−1, counted b·heads + h. A vector that an earlier call filled is used again
+  // and may be longer.
+  void prepare(std::int64_t first, std::int64_t count, std::vector<Head<T>>& heads);
 
   // The same without rows: only what the size of a workspace depends on.
   HeadTask<T> prototype() const;
 
  private:
-  void fill(Head<T>& head) const;
+  T* add_head(std::vector<Head<T>>& heads, T* mapped) const;
+  void bind(Head<T>& head) const;
+  void find_identities();
   std::int64_t value_pad(std::size_t set) const;
   std::int64_t turned_size(std::size_t set) const;
   bool takes_pairs() const;
   void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
-  void prepare_fast(std::vector<Head<T>>& heads) const;
+  void prepare_fast(std::span<Head<T>> heads) const;
 
   const Problem& problem_;
   const Kernels<T>& kernels_;
@@ -65,6 +72,7 @@ class HeadWaves {
   std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
   std::int64_t wave_size_ = 0;
   Buffer mapped_;
+  std::vector<Buffer> scratch_;  // of each thread
 };
 
 // W [rows][cols] as [rows][pad], or transposed as [cols][pad].

@@ -13,7 +13,7 @@ namespace {
 // One call of parallel_for: workers take the next task until there is none.
 struct Job {
   std::int64_t count = 0;
-  const std::function<void(std::int64_t, int)>* task = nullptr;
+  const TaskRef* task = nullptr;
   std::atomic<std::int64_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error;
@@ -70,7 +70,8 @@ class Pool {
       wake_.notify_all();
     }
     job.work(0);
-    // Who comes now finds no job; who came before is counted. Both sides look after they have shown themselves.
+    // Sequentially consistent on both sides: a worker adds itself to inside_ before it loads job_, and here job_ is cleared
+    // before inside_ is loaded. Either the worker sees null, or it is counted below and waited for.
     job_.store(nullptr);
     for (int spins = 0; inside_.load() != 0; ++spins) {
       if (spins < 2000) pause_processor();
@@ -124,13 +125,16 @@ Pool& pool() {
 
 }  // namespace
 
-void parallel_for(std::int64_t count, int threads, const std::function<void(std::int64_t, int)>& task) {
+void parallel_for(std::int64_t count, int threads, TaskRef task) {
+  const int useful = static_cast<int>(std::min<std::int64_t>(threads, count));
+  if (useful <= 1) {
+    for (std::int64_t n = 0; n < count; ++n) task(n, 0);
+    return;
+  }
   Job job;
   job.count = count;
   job.task = &task;
-  const int useful = static_cast<int>(std::min<std::int64_t>(threads, count));
-  if (useful <= 1) job.work(0);
-  else pool().run(job, useful);
+  pool().run(job, useful);
   if (job.error) std::rethrow_exception(job.error);
 }
 

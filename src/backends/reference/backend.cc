@@ -14,10 +14,25 @@ bool takes(const Problem& problem, std::string& why) {
   return false;
 }
 
-void forward(Problem& problem, const Outputs& outputs) {
-  read_host_parameters(problem);
-  const RotatedRows rotated(problem);
-  reference::forward(problem, outputs);
+class Pass final : public ForwardPass {
+ public:
+  Pass(const Problem& problem, const Outputs& outputs) : problem_(problem), outputs_(outputs) {}
+
+  void run() override {
+    Problem own = problem_;
+    read_host_parameters(own);
+    RotatedRows rotated(own);
+    rotated.rotate();
+    reference::forward(own, outputs_);
+  }
+
+ private:
+  const Problem& problem_;
+  const Outputs& outputs_;
+};
+
+std::unique_ptr<ForwardPass> forward(Problem& problem, const Outputs& outputs) {
+  return std::make_unique<Pass>(problem, outputs);
 }
 
 void backward(Problem& problem, const BackwardRequest& request) {
@@ -27,6 +42,7 @@ void backward(Problem& problem, const BackwardRequest& request) {
   }
   read_host_parameters(problem);
   RotatedRows rotated(problem);
+  rotated.rotate();
   BackwardRequest own = request;
   rotated.redirect(own.gradients);
   reference::backward(problem, own);

@@ -89,8 +89,9 @@ std::int64_t table_row(const Problem& problem, const ParameterValue& p, std::int
                        std::int64_t j) {
   const std::int64_t key = problem.first_key + j, query = problem.first_key + problem.query_shift(b) + i;
   std::int64_t offset = key - query;
-  if (p.spec->along == Along::grid_row) offset = key / problem.grid[1] - query / problem.grid[1];
-  if (p.spec->along == Along::grid_col) offset = key % problem.grid[1] - query % problem.grid[1];
+  const std::int64_t place = problem.query_place(b, i);
+  if (p.spec->along == Along::grid_row) offset = key / problem.grid[1] - place / problem.grid[1];
+  if (p.spec->along == Along::grid_col) offset = key % problem.grid[1] - place % problem.grid[1];
   return p.relative_rows[static_cast<std::size_t>(offset + p.relative_zero)];
 }
 
@@ -139,8 +140,7 @@ void Head<T>::load_slots() {
     rows.push_back(static_cast<T>(row));
     cols.push_back(static_cast<T>(position % problem.grid[1]));
   };
-  const std::int64_t first = problem.first_key + problem.query_shift(batch);
-  for (std::int64_t i = 0; i < problem.queries; ++i) place(first + i, query_row, query_col);
+  for (std::int64_t i = 0; i < problem.queries; ++i) place(problem.query_place(batch, i), query_row, query_col);
   for (std::int64_t j = 0; j < problem.keys; ++j) place(problem.first_key + j, key_row, key_col);
 }
 

@@ -7,6 +7,7 @@ const Kernels<T>& kernels() {
   static const Kernels<T> table = [] {
     Kernels<T> k;
     fill_forward(k);
+    fill_short_heads(k);
     fill_backward(k);
     fill_slope_means(k);
     return k;

@@ -7,6 +7,8 @@ namespace rapt::inline v1::RAPT_TARGET {
 template <class T>
 void fill_forward(Kernels<T>& kernels);
 template <class T>
+void fill_short_heads(Kernels<T>& kernels);
+template <class T>
 void fill_backward(Kernels<T>& kernels);
 template <class T>
 void fill_slope_means(Kernels<T>& kernels);

@@ -17,8 +17,8 @@ struct FewQueries {
   int dim;
 };
 
-// Each vector of keys waits for its own last sum, so several keep the arithmetic busy.
-template <class T, int kVectors>
+// Each vector of keys waits for its own last sum, so several keep the arithmetic busy. kFetch: a next tile follows.
+template <class T, int kVectors, bool kFetch = true>
 RAPT_FN void few_dots_of(const FewQueries<T>& queries, const T* rows, std::ptrdiff_t stride, int keys, T* scores,
                          int columns) {
   const Tag<T> tag;
@@ -38,7 +38,7 @@ RAPT_FN void few_dots_of(const FewQueries<T>& queries, const T* rows, std::ptrdi
         load_columns<T>(rows + v * kLanes<T> * stride + d, stride, numbers);
 #pragma GCC unroll 4
         for (int n = 0; n < kBlock; ++n) sum[v] = hn::MulAdd(numbers[n], hn::Set(tag, q[d + n]), sum[v]);
-        for (int n = 0; n < kBlock; ++n) {
+        for (int n = 0; n < kBlock && kFetch; ++n) {
           __builtin_prefetch(ahead + ahead_column, 0, 2);
           ahead_column += 64 / sizeof(T);
           if (ahead_column < queries.dim) continue;

@@ -231,6 +231,41 @@ struct SlopeMeansTask {
   char* workspace = nullptr;
 };
 
+// The most queries and keys of a ShortTask: what one tile holds.
+inline constexpr std::int64_t kShort = 64;
+
+// An array [batches, heads, rows, dim] of a ShortTask; its strides are in bytes, and one for batches of 0 repeats them.
+struct ShortArray {
+  MatrixRef first;  // of batch 0 and head 0
+  std::int64_t batch_bytes = 0, head_bytes = 0;
+  std::int64_t group = 1;  // how many heads share one of these
+};
+
+struct ShortValues {
+  ShortArray array;
+  std::int64_t dim = 0;
+};
+
+// Plain products under softmax of whole heads with at most kShort queries and keys.
+template <class T>
+struct ShortTask {
+  std::int64_t heads = 1;             // of a batch
+  std::int64_t first = 0, count = 0;  // which heads, counted b·heads + h
+  std::int64_t queries = 0, keys = 0;
+  int dim = 0;
+  T scale = 1;
+  ShortArray q, k;
+  int sets = 1;
+  const ShortValues* v = nullptr;   // [sets]
+  const ShortArray* out = nullptr;  // [sets]; null: not wanted
+  ShortArray lse;                   // data null: not wanted
+  T* row_max = nullptr;             // [batches·heads·queries], or null: what Saved keeps
+  T* row_sum = nullptr;
+  const Visibility* visibility = nullptr;  // null: every query sees every key
+  std::uint8_t* failed = nullptr;  // [batches·heads]: becomes 1 where a sum is not finite, and nothing is written
+  char* workspace = nullptr;
+};
+
 template <class T>
 struct Kernels {
   int pad = 1;            // rows of vectors are padded to a multiple of this
@@ -248,6 +283,8 @@ struct Kernels {
                        T* buffer, T* sums) = nullptr;
   std::size_t (*forward_workspace)(const ForwardTask<T>&) = nullptr;
   void (*forward)(const ForwardTask<T>&) = nullptr;
+  std::size_t (*short_workspace)(const ShortTask<T>&) = nullptr;
+  void (*short_heads)(const ShortTask<T>&) = nullptr;
   // Adds a part of the keys to the parts before it: rows [rows][dim] of sums with their maxima and sums.
   void (*merge_rows)(const MergeRows<T>&) = nullptr;
   // δ of the rows of a block of queries where it is not Σ out∘grad_out: Σ u·∂weight / Σ u, u the slopes.

@@ -118,7 +118,8 @@ class Scores {
     }
     if (head_.grid)
       for (int c = 0; c < columns_; ++c) {
-        const std::int64_t i = position_ + (c < count_ ? c : count_ - 1);
+        const std::int64_t position = position_ + (c < count_ ? c : count_ - 1);
+        const std::int64_t i = position < 0 ? 0 : position;  // such a query sees nothing
         query_row_[c] = static_cast<T>(i / head_.grid_cols);
         query_col_[c] = static_cast<T>(i % head_.grid_cols);
       }
