@@ -183,6 +183,28 @@ typedef struct rapt_partial_gradient {
   rapt_array lse; /* [B,H,Sq,1], for rapt_attend_backward_lse */
 } rapt_partial_gradient;
 
+/* A call whose shapes and options are checked once, for many runs. */
+typedef struct rapt_plan rapt_plan;
+
+/* Where the arrays of one run lie: each has the sizes, type, strides and device that the plan was made with. NULL: as it was
+ * then. */
+typedef struct rapt_plan_arrays {
+  size_t struct_size;
+  const void* q;
+  const void* k;
+  const void* const* v; /* as many as the plan has value sets */
+  void* const* out;     /* likewise */
+  void* lse;
+  void* row_max;
+  void* row_sum;
+  const void* bias;
+  const void* mask;
+  const int64_t* key_lengths; /* one, or one for each batch */
+  size_t key_length_count;
+  const int64_t* first_query; /* one, or one for each batch */
+  size_t first_query_count;
+} rapt_plan_arrays;
+
 /* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
 
 /* struct_size is sizeof the struct as the caller knows it: rapt_options_init(&options, sizeof options). */
@@ -191,6 +213,7 @@ RAPT_API void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size);
 RAPT_API void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size);
 RAPT_API void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size);
 RAPT_API void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size);
+RAPT_API void rapt_plan_arrays_init(rapt_plan_arrays* arrays, size_t struct_size);
 
 /* A contiguous [batch, heads, sequence, dim]; and one stored [batch, sequence, heads, dim], seen in the same order. */
 RAPT_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence,
@@ -208,6 +231,14 @@ RAPT_API int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_ar
 
 /* The same with several value sets, and with all other outputs. */
 RAPT_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options);
+
+/* The same call, made ready for many runs: *plan becomes NULL where something is wrong. Arrays of parameters, weights and
+ * statistics and `saved` must outlive the plan. */
+RAPT_API int rapt_plan_create(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options,
+                              rapt_plan** plan);
+/* Computes it, allocating nothing; arrays NULL: those that the plan was made with. One run of a plan at a time. */
+RAPT_API int rapt_plan_run(rapt_plan* plan, const rapt_plan_arrays* arrays);
+RAPT_API void rapt_plan_free(rapt_plan* plan); /* NULL: nothing to do */
 
 /* Gradients of a loss, from the forward pass's outputs and the loss's gradient of each: inputs->v_count arrays both.
  * With saved NULL the row sums are computed again. */

@@ -9,10 +9,16 @@
 #include "rapt/c.h"
 #include "rapt/error.h"
 #include "rapt/partial.h"
+#include "rapt/plan.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 
 // Calls from C: every struct is checked and turned into the C++ one. No exception leaves this file.
+
+struct rapt_plan {
+  rapt::Plan plan;
+  std::size_t sets, outs;  // how many arrays v and out are
+};
 
 struct rapt_saved {
   rapt::Saved rows;
@@ -114,6 +120,7 @@ class Reader {
   }
 
   rapt::Outputs outputs(const rapt_outputs* given) const;
+  rapt::PlanArrays plan_arrays(const rapt_plan_arrays* given, const rapt_plan& plan) const;
   rapt::Gradients gradients(const rapt_gradients* given) const;
   rapt::AttendOptions options(const rapt_options* given) const;
 
@@ -247,6 +254,27 @@ rapt::AttendOptions Reader::options(const rapt_options* given) const {
   return result;
 }
 
+rapt::PlanArrays Reader::plan_arrays(const rapt_plan_arrays* given, const rapt_plan& plan) const {
+  if (given == nullptr) return {};
+  const rapt_plan_arrays a =
+      sized(*given, offsetof(rapt_plan_arrays, first_query_count) + sizeof(a.first_query_count), "plan_arrays");
+  need(a.key_lengths, a.key_length_count, "key_lengths");
+  need(a.first_query, a.first_query_count, "first_query");
+  rapt::PlanArrays result;
+  result.q = a.q;
+  result.k = a.k;
+  if (a.v != nullptr) result.v = {a.v, plan.sets};
+  if (a.out != nullptr) result.out = {a.out, plan.outs};
+  result.lse = a.lse;
+  result.row_max = a.row_max;
+  result.row_sum = a.row_sum;
+  result.bias = a.bias;
+  result.mask = static_cast<const std::uint8_t*>(a.mask);
+  result.key_lengths = {a.key_lengths, a.key_length_count};
+  result.first_query = {a.first_query, a.first_query_count};
+  return result;
+}
+
 template <class S>
 void init(S* given, std::size_t struct_size) noexcept {
   if (given == nullptr || struct_size < sizeof(std::size_t)) return;
@@ -271,6 +299,7 @@ void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size) { init(inputs, st
 void rapt_statistics_init(rapt_statistics* statistics, size_t struct_size) { init(statistics, struct_size); }
 void rapt_outputs_init(rapt_outputs* outputs, size_t struct_size) { init(outputs, struct_size); }
 void rapt_gradients_init(rapt_gradients* gradients, size_t struct_size) { init(gradients, struct_size); }
+void rapt_plan_arrays_init(rapt_plan_arrays* arrays, size_t struct_size) { init(arrays, struct_size); }
 
 rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, int64_t heads, int64_t sequence, int64_t dim) {
   return {const_cast<void*>(data),
@@ -317,6 +346,28 @@ int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, 
     rapt::attend(reader.inputs(inputs), reader.outputs(outputs), reader.options(options));
   });
 }
+
+int rapt_plan_create(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options,
+                     rapt_plan** plan) {
+  return guarded([&] {
+    const Reader reader("rapt_plan_create");
+    reader.need(plan, "plan");
+    *plan = nullptr;
+    const rapt::Inputs in = reader.inputs(inputs);
+    const rapt::Outputs out = reader.outputs(outputs);
+    *plan = new rapt_plan{rapt::Plan(in, out, reader.options(options)), in.v.size(), out.out.size()};
+  });
+}
+
+int rapt_plan_run(rapt_plan* plan, const rapt_plan_arrays* arrays) {
+  return guarded([&] {
+    const Reader reader("rapt_plan_run");
+    reader.need(plan, "plan");
+    plan->plan.run(reader.plan_arrays(arrays, *plan));
+  });
+}
+
+void rapt_plan_free(rapt_plan* plan) { delete plan; }
 
 int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
                          const rapt_saved* saved, const rapt_gradients* gradients, const rapt_options* options) {

@@ -144,7 +144,10 @@ class Grid {
   }
 
   Results factorized(int threads = 2) { return run(factorized_forward, factorized_backward, threads); }
-  Results reference() { return run(rapt::reference_backend().forward, rapt::reference_backend().backward); }
+  static void reference_forward(rapt::Problem& p, const rapt::Outputs& outputs) {
+    rapt::reference_backend().forward(p, outputs)->run();
+  }
+  Results reference() { return run(reference_forward, rapt::reference_backend().backward); }
 
   static void factorized_forward(rapt::Problem& p, const rapt::Outputs& outputs) {
     rapt::read_host_parameters(p);
@@ -343,7 +346,7 @@ TEST(Factorized, SavesTheRowsOfTheSoftmax) {
   outputs.saved = &got;
   Grid::factorized_forward(p, outputs);
   outputs.saved = &want;
-  rapt::reference_backend().forward(p, outputs);
+  rapt::reference_backend().forward(p, outputs)->run();
   ASSERT_EQ(got.rows()->max_f64.size(), want.rows()->max_f64.size());
   for (std::size_t n = 0; n < want.rows()->max_f64.size(); ++n) {
     EXPECT_NEAR(got.rows()->max_f64[n], want.rows()->max_f64[n], 1e-12);

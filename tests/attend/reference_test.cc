@@ -71,7 +71,7 @@ Result forward(Small& small, std::array<std::int64_t, 2> grid = {}) {
   outputs.statistics.grid = grid;
   outputs.saved = &saved;
   saved.rows()->resize(p.queries, p.is_double);
-  rapt::reference_backend().forward(p, outputs);
+  rapt::reference_backend().forward(p, outputs)->run();
   r.max = saved.rows()->max_f64;
   r.sum = saved.rows()->sum_f64;
   return r;
@@ -258,7 +258,7 @@ double loss(const support::Call& call, const support::Case& c) {
   for (const rapt::Operand& v : p.v)
     out.emplace_back(rapt::Dtype::f64, oracle::Sizes{p.batch, p.heads, p.queries, v.dim});
   for (support::Buffer& buffer : out) outputs.out.push_back(buffer.view());
-  rapt::reference_backend().forward(p, outputs);
+  rapt::reference_backend().forward(p, outputs)->run();
   double sum = 0;
   for (std::size_t set = 0; set < out.size(); ++set) {
     const oracle::Array values = out[set].values();

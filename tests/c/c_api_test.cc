@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -118,6 +119,56 @@ void expect_same_bits(const CaseSpec& spec, rapt::Path path = rapt::Path::automa
   c_recomputed.expect_same_gradients(recomputed);
 }
 
+bool same_bits(const rapt::View& a, const rapt::View& b) {
+  const auto bytes = static_cast<std::size_t>(rapt::element_count(a.shape)) * rapt::size_of(a.dtype);
+  return a.shape == b.shape && std::memcmp(a.data, b.data, bytes) == 0;
+}
+
+// A plan, run twice: with the arrays that it was made with, and with others.
+void expect_same_plan(const CaseSpec& spec) {
+  SCOPED_TRACE(describe(spec));
+  CaseSpec seeded = spec;
+  seeded.seed += 100;
+  Call call(make_case(spec));
+  const Call other(make_case(seeded));
+  Products expected(call), got(call), expected_other(call), got_other(call);
+  rapt::attend(call.inputs, expected.outputs, call.options);
+  const c_test::Options options(call.options);
+  const c_test::Inputs inputs(call.inputs);
+  const c_test::Outputs outputs(got.outputs, nullptr);
+  rapt_plan* made = nullptr;
+  ASSERT_EQ(rapt_plan_create(&inputs.c, &outputs.c, &options.c, &made), RAPT_OK) << rapt_last_error();
+  const std::unique_ptr<rapt_plan, decltype(&rapt_plan_free)> plan(made, &rapt_plan_free);
+  ASSERT_EQ(rapt_plan_run(plan.get(), nullptr), RAPT_OK) << rapt_last_error();
+  for (std::size_t s = 0; s < got.outputs.out.size(); ++s)
+    EXPECT_TRUE(same_bits(got.outputs.out[s], expected.outputs.out[s]));
+
+  rapt_plan_arrays arrays;
+  rapt_plan_arrays_init(&arrays, sizeof arrays);
+  std::vector<const void*> v;
+  std::vector<void*> out;
+  for (const rapt::ConstView& view : other.inputs.v) v.push_back(view.data);
+  for (const rapt::View& view : got_other.outputs.out) out.push_back(view.data);
+  const std::vector<std::int64_t> lengths = {7}, first = {2};
+  arrays.q = other.inputs.q.data;
+  arrays.k = other.inputs.k.data;
+  arrays.v = v.data();
+  arrays.out = out.data();
+  arrays.lse = got_other.outputs.lse.data;
+  arrays.key_lengths = lengths.data();
+  arrays.key_length_count = lengths.size();
+  arrays.first_query = first.data();
+  arrays.first_query_count = first.size();
+  ASSERT_EQ(rapt_plan_run(plan.get(), &arrays), RAPT_OK) << rapt_last_error();
+  rapt::AttendOptions moved = call.options;
+  moved.mask.key_lengths = lengths;
+  moved.first_query = first;
+  rapt::attend(other.inputs, expected_other.outputs, moved);
+  for (std::size_t s = 0; s < out.size(); ++s)
+    EXPECT_TRUE(same_bits(got_other.outputs.out[s], expected_other.outputs.out[s]));
+  EXPECT_TRUE(same_bits(got_other.outputs.lse, expected_other.outputs.lse));
+}
+
 CaseSpec small(const std::string& mechanism) {
   CaseSpec s;
   s.mechanism = mechanism;
@@ -145,6 +196,33 @@ TEST_P(CApi, SameBitsWithEverythingSet) {
   s.layout = support::Layout::bshd;
   expect_same_bits(s);
   expect_same_bits(s, rapt::Path::reference);
+}
+
+TEST(CApiPlan, SameBitsAsCpp) {
+  for (const char* mechanism : {"scaled_dot", "alibi", "t5"}) expect_same_plan(small(mechanism));
+}
+
+TEST(CApiPlan, Refuses) {
+  float number = 0;
+  const rapt_array one = rapt_bhsd(&number, RAPT_F32, 1, 1, 1, 1), two = rapt_bhsd(&number, RAPT_F32, 1, 1, 2, 1);
+  rapt_inputs inputs;
+  rapt_inputs_init(&inputs, sizeof inputs);
+  inputs.q = inputs.k = one;
+  inputs.v = &two;
+  inputs.v_count = 1;
+  rapt_outputs outputs;
+  rapt_outputs_init(&outputs, sizeof outputs);
+  outputs.out = &one;
+  outputs.out_count = 1;
+  rapt_plan* plan = nullptr;
+  EXPECT_EQ(rapt_plan_create(&inputs, &outputs, nullptr, nullptr), RAPT_BAD_INPUT);
+  EXPECT_STREQ(rapt_last_error(), "rapt_plan_create: plan: got NULL");
+  EXPECT_EQ(rapt_plan_create(&inputs, &outputs, nullptr, &plan), RAPT_BAD_INPUT);
+  EXPECT_EQ(plan, nullptr);
+  EXPECT_STREQ(rapt_last_error(), "Plan: v: expected 1 keys as in k, got 2");
+  EXPECT_EQ(rapt_plan_run(plan, nullptr), RAPT_BAD_INPUT);
+  EXPECT_STREQ(rapt_last_error(), "rapt_plan_run: plan: got NULL");
+  rapt_plan_free(nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, CApi, testing::ValuesIn(support::registered_names()), support::mechanism_name);

@@ -25,16 +25,15 @@ struct HeadOutputs {
 template <class T>
 class OutputArrays {
  public:
-  OutputArrays(const Problem& p, const Outputs& outputs) : p_(p), outputs_(outputs) { bind(); }
-
-  void bind() {
-    out_.clear();
-    for (const View& view : outputs_.out) out_.push_back(make_operand("attend", "out", view));
-    if (outputs_.lse) lse_ = make_operand("attend", "lse", outputs_.lse);
+  OutputArrays(const Problem& p, const Outputs& outputs) : p_(p), outputs_(outputs) {
+    for (const View& view : outputs.out) out_.push_back(make_operand("attend", "out", view));
+    if (outputs.lse) lse_ = make_operand("attend", "lse", outputs.lse);
   }
 
-  const std::vector<Operand>& out() const { return out_; }
-  const Operand& lse() const { return lse_; }
+  void bind() {
+    for (std::size_t s = 0; s < out_.size(); ++s) out_[s].data = outputs_.out[s].data;
+    lse_.data = outputs_.lse.data;
+  }
 
   void of_head(std::int64_t b, std::int64_t h, HeadOutputs<T>& head) const {
     head.out.clear();
@@ -115,15 +114,16 @@ class Forward final : public ForwardPass {
   }
 
   void run() override {
-    arrays_.bind();
     const std::int64_t total = p_.batch * p_.heads;
     if (short_.takes()) {
-      short_.run(arrays_, [&](std::int64_t head) {
+      short_.run([&](std::int64_t head) {
         if (workspaces_.empty()) prepare();
+        arrays_.bind();
         run_wave(head, 1);
       });
       return;
     }
+    arrays_.bind();
     for (std::int64_t start = 0; start < total; start += heads_.wave_size())
       run_wave(start, std::min(heads_.wave_size(), total - start));
     store_true_rows();

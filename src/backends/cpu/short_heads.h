@@ -30,32 +30,28 @@ class ShortHeads {
     constexpr std::int64_t kTasksPerThread = 4;
     const std::int64_t tasks = workers == 1 ? 1 : std::min(total, workers * kTasksPerThread);
     group_ = (total + tasks - 1) / tasks;
-    values_.resize(p.v.size());
-    out_.resize(outputs.out.size());
     failed_.resize(static_cast<std::size_t>(total));
-    const std::size_t bytes = kernels.short_workspace(task());
+    describe();
+    const std::size_t bytes = kernels.short_workspace(task_);
     for (int t = 0; t < workers; ++t) workspaces_.emplace_back(bytes);
   }
 
   bool takes() const { return takes_; }
 
   // again(head): for a head whose values are not all finite, which the kernel leaves to another.
-  template <class Arrays, class Again>
-  void run(const Arrays& arrays, const Again& again) {
-    std::ranges::fill(failed_, std::uint8_t{0});
-    for (std::size_t s = 0; s < out_.size(); ++s) out_[s] = array_of(arrays.out()[s]);
-    lse_ = outputs_.lse ? array_of(arrays.lse()) : ShortArray{};
-    const ShortTask<T> whole = task();
-    const std::int64_t total = p_.batch * p_.heads;
+  template <class Again>
+  void run(const Again& again) {
+    bind();
+    const auto total = static_cast<std::int64_t>(failed_.size());
     parallel_for((total + group_ - 1) / group_, static_cast<int>(workspaces_.size()), [&](std::int64_t n, int worker) {
-      ShortTask<T> part = whole;
-      part.first = n * group_;
-      part.count = std::min(group_, total - part.first);
-      part.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
-      kernels_.short_heads(part);
+      kernels_.short_heads(task_, n * group_, std::min(group_, total - n * group_),
+                           workspaces_[static_cast<std::size_t>(worker)].template as<char>());
     });
-    for (std::int64_t n = 0; n < total; ++n)
-      if (failed_[static_cast<std::size_t>(n)] != 0) again(n);
+    for (std::int64_t n = 0; n < total; ++n) {
+      if (failed_[static_cast<std::size_t>(n)] == 0) continue;
+      failed_[static_cast<std::size_t>(n)] = 0;
+      again(n);
+    }
   }
 
  private:
@@ -65,27 +61,35 @@ class ShortHeads {
         {o.data, o.dtype, o.row_stride}, o.batches == 1 ? 0 : o.batch_stride * bytes, o.head_stride * bytes, o.group};
   }
 
-  ShortTask<T> task() {
-    for (std::size_t s = 0; s < values_.size(); ++s) values_[s] = {array_of(p_.v[s]), p_.v[s].dim};
-    ShortTask<T> task;
-    task.heads = p_.heads;
-    task.queries = p_.queries;
-    task.keys = p_.keys;
-    task.dim = static_cast<int>(p_.inner);
-    task.scale = static_cast<T>(p_.scale);
-    task.q = array_of(p_.q);
-    task.k = array_of(p_.k);
-    task.sets = static_cast<int>(values_.size());
-    task.v = values_.data();
-    task.out = out_.empty() ? nullptr : out_.data();
-    task.lse = lse_;
+  void describe() {
+    for (const Operand& v : p_.v) values_.push_back({array_of(v), v.dim});
+    for (const View& out : outputs_.out) out_.push_back(array_of(make_operand("attend", "out", out)));
+    task_.heads = p_.heads;
+    task_.queries = p_.queries;
+    task_.keys = p_.keys;
+    task_.dim = static_cast<int>(p_.inner);
+    task_.scale = static_cast<T>(p_.scale);
+    task_.q = array_of(p_.q);
+    task_.k = array_of(p_.k);
+    task_.sets = static_cast<int>(values_.size());
+    task_.v = values_.data();
+    task_.out = out_.empty() ? nullptr : out_.data();
+    if (outputs_.lse) task_.lse = array_of(make_operand("attend", "lse", outputs_.lse));
     if (outputs_.saved) {
-      task.row_max = outputs_.saved->rows()->template max<T>();
-      task.row_sum = outputs_.saved->rows()->template sum<T>();
+      task_.row_max = outputs_.saved->rows()->template max<T>();
+      task_.row_sum = outputs_.saved->rows()->template sum<T>();
     }
-    if (!heads_.visibility().is_whole()) task.visibility = &heads_.visibility();
-    task.failed = failed_.data();
-    return task;
+    task_.failed = failed_.data();
+  }
+
+  // The addresses, and what the problem's lengths say, are those of this run. Rotated queries may have other strides.
+  void bind() {
+    task_.q = array_of(p_.q);
+    task_.k.first.data = p_.k.data;
+    for (std::size_t s = 0; s < values_.size(); ++s) values_[s].array.first.data = p_.v[s].data;
+    for (std::size_t s = 0; s < out_.size(); ++s) out_[s].first.data = outputs_.out[s].data;
+    task_.lse.first.data = outputs_.lse.data;
+    task_.visibility = heads_.visibility().is_whole() ? nullptr : &heads_.visibility();
   }
 
   const Problem& p_;
@@ -93,10 +97,10 @@ class ShortHeads {
   const Kernels<T>& kernels_;
   const HeadWaves<T>& heads_;
   bool takes_ = false;
+  ShortTask<T> task_;
   std::int64_t group_ = 1;  // heads of a task
   std::vector<ShortValues> values_;
   std::vector<ShortArray> out_;
-  ShortArray lse_;
   std::vector<std::uint8_t> failed_;
   std::vector<Buffer> workspaces_;
 };

@@ -249,12 +249,12 @@ struct ShortValues {
 // Plain products under softmax of whole heads with at most kShort queries and keys.
 template <class T>
 struct ShortTask {
-  std::int64_t heads = 1;             // of a batch
-  std::int64_t first = 0, count = 0;  // which heads, counted b·heads + h
+  std::int64_t heads = 1;  // of a batch
   std::int64_t queries = 0, keys = 0;
   int dim = 0;
   T scale = 1;
   ShortArray q, k;
+
   int sets = 1;
   const ShortValues* v = nullptr;   // [sets]
   const ShortArray* out = nullptr;  // [sets]; null: not wanted
@@ -262,8 +262,7 @@ struct ShortTask {
   T* row_max = nullptr;             // [batches·heads·queries], or null: what Saved keeps
   T* row_sum = nullptr;
   const Visibility* visibility = nullptr;  // null: every query sees every key
-  std::uint8_t* failed = nullptr;  // [batches·heads]: becomes 1 where a sum is not finite, and nothing is written
-  char* workspace = nullptr;
+  std::uint8_t* failed = nullptr;  // [batches·heads]: becomes 1 where a sum is not finite and the head is not done
 };
 
 template <class T>
@@ -284,7 +283,8 @@ struct Kernels {
   std::size_t (*forward_workspace)(const ForwardTask<T>&) = nullptr;
   void (*forward)(const ForwardTask<T>&) = nullptr;
   std::size_t (*short_workspace)(const ShortTask<T>&) = nullptr;
-  void (*short_heads)(const ShortTask<T>&) = nullptr;
+  // The heads first … first+count−1, counted b·heads + h.
+  void (*short_heads)(const ShortTask<T>&, std::int64_t first, std::int64_t count, char* workspace) = nullptr;
   // Adds a part of the keys to the parts before it: rows [rows][dim] of sums with their maxima and sums.
   void (*merge_rows)(const MergeRows<T>&) = nullptr;
   // δ of the rows of a block of queries where it is not Σ out∘grad_out: Σ u·∂weight / Σ u, u the slopes.

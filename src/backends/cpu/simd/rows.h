@@ -118,34 +118,49 @@ void load_rows(const MatrixRef& src, std::int64_t first, std::int64_t rows, std:
   }
 }
 
-// Pieces of 128 bits of rows 0, step, 2·step … side by side in one vector.
+// Where the 128 bits of row n lie that are wanted: a stride apart, or anywhere.
 template <class T>
-RAPT_FN Vec<T> load_pieces(const T* rows, std::ptrdiff_t step) {
+struct StridedPieces {
+  const T* rows;
+  std::ptrdiff_t stride;
+  RAPT_FN const T* at(int row) const { return rows + row * stride; }
+};
+template <class T>
+struct LanePieces {
+  const T* const* rows;
+  std::ptrdiff_t first;
+  RAPT_FN const T* at(int row) const { return rows[row] + first; }
+};
+
+// Pieces of 128 bits of rows first, first + step, first + 2·step … side by side in one vector.
+template <class T, class Pieces>
+RAPT_FN Vec<T> load_pieces(const Pieces& pieces, int first, int step) {
   const hn::FixedTag<T, 16 / sizeof(T)> piece;
   constexpr int kPieces = kLanes<T> * static_cast<int>(sizeof(T)) / 16;
   if constexpr (kPieces == 1) {
-    return hn::LoadU(piece, rows);
+    return hn::LoadU(piece, pieces.at(first));
   } else {
     const hn::FixedTag<T, 32 / sizeof(T)> two;
-    const auto low = hn::Combine(two, hn::LoadU(piece, rows + step), hn::LoadU(piece, rows));
+    const auto low = hn::Combine(two, hn::LoadU(piece, pieces.at(first + step)), hn::LoadU(piece, pieces.at(first)));
     if constexpr (kPieces == 2) {
       return low;
     } else {
       static_assert(kPieces == 4);
-      const auto high = hn::Combine(two, hn::LoadU(piece, rows + 3 * step), hn::LoadU(piece, rows + 2 * step));
+      const auto high = hn::Combine(two, hn::LoadU(piece, pieces.at(first + 3 * step)),
+                                    hn::LoadU(piece, pieces.at(first + 2 * step)));
       return hn::Combine(Tag<T>(), high, low);
     }
   }
 }
 
 // The first 128 bits of kLanes rows, turned: vector n holds number n of each row.
-template <class T>
-RAPT_FN void load_columns(const T* rows, std::ptrdiff_t stride, Vec<T>* columns) {
+template <class T, class Pieces>
+RAPT_FN void load_columns(const Pieces& pieces, Vec<T>* columns) {
   const Tag<T> tag;
   if constexpr (sizeof(T) == 4) {
     const hn::Repartition<double, Tag<T>> pair;
-    const Vec<T> a = load_pieces<T>(rows, 4 * stride), b = load_pieces<T>(rows + stride, 4 * stride);
-    const Vec<T> c = load_pieces<T>(rows + 2 * stride, 4 * stride), d = load_pieces<T>(rows + 3 * stride, 4 * stride);
+    const Vec<T> a = load_pieces<T>(pieces, 0, 4), b = load_pieces<T>(pieces, 1, 4);
+    const Vec<T> c = load_pieces<T>(pieces, 2, 4), d = load_pieces<T>(pieces, 3, 4);
     const auto ab0 = hn::BitCast(pair, hn::InterleaveLower(tag, a, b));
     const auto ab1 = hn::BitCast(pair, hn::InterleaveUpper(tag, a, b));
     const auto cd0 = hn::BitCast(pair, hn::InterleaveLower(tag, c, d));
@@ -155,10 +170,15 @@ RAPT_FN void load_columns(const T* rows, std::ptrdiff_t stride, Vec<T>* columns)
     columns[2] = hn::BitCast(tag, hn::InterleaveLower(pair, ab1, cd1));
     columns[3] = hn::BitCast(tag, hn::InterleaveUpper(pair, ab1, cd1));
   } else {
-    const Vec<T> a = load_pieces<T>(rows, 2 * stride), b = load_pieces<T>(rows + stride, 2 * stride);
+    const Vec<T> a = load_pieces<T>(pieces, 0, 2), b = load_pieces<T>(pieces, 1, 2);
     columns[0] = hn::InterleaveLower(tag, a, b);
     columns[1] = hn::InterleaveUpper(tag, a, b);
   }
+}
+
+template <class T>
+RAPT_FN void load_columns(const T* rows, std::ptrdiff_t stride, Vec<T>* columns) {
+  load_columns<T>(StridedPieces<T>{rows, stride}, columns);
 }
 
 // dst[c][r] = src[r][c] for r < rows and c < cols, by whole vectors of rows, then by blocks that fit 128-bit registers.

@@ -11,7 +11,8 @@ namespace {
 
 RAPT_FN MatrixRef matrix_of(const ShortArray& array, std::int64_t b, std::int64_t h) {
   MatrixRef matrix = array.first;
-  matrix.data = static_cast<char*>(matrix.data) + b * array.batch_bytes + h / array.group * array.head_bytes;
+  const std::int64_t own = array.group == 1 ? h : h / array.group;
+  matrix.data = static_cast<char*>(matrix.data) + b * array.batch_bytes + own * array.head_bytes;
   return matrix;
 }
 
@@ -24,9 +25,12 @@ class ShortHead {
     std::int64_t widest = 1;
     for (int s = 0; s < task.sets; ++s) widest = task.v[s].dim > widest ? task.v[s].dim : widest;
     value_pad_ = padded<T>(widest);
-    q_rows_ = arena.take<T>(columns_ * dim_pad_);
+    q_rows_ = arena.take<T>((columns_ > kLanes<T> ? columns_ : kLanes<T>)*dim_pad_);
     q_columns_ = arena.take<T>(task.dim * columns_);
-    few_rows_ = arena.take<T>(kLanes<T> * dim_pad_);
+    lane_q_ = arena.take<const T*>(kLanes<T>);
+    lane_k_ = arena.take<const T*>(kLanes<T>);
+    rows_ = arena.take<Row>(kLanes<T>);
+    for (T** of_lanes : {&scores_, &shifts_, &tops_}) *of_lanes = arena.take<T>(kLanes<T>);
     key_rows_ = arena.take<T>(kTileKeys * dim_pad_);
     value_rows_ = arena.take<T>(kTileKeys * value_pad_);
     weights_ = arena.take<T>(kTileKeys * columns_);
@@ -39,20 +43,114 @@ class ShortHead {
     end_ = arena.take<std::int64_t>(columns_);
   }
 
-  void run() {
-    if (narrow_)
-      for (std::int64_t n = 0; n < kLanes<T> * dim_pad_; ++n) few_rows_[n] = 0;
-    std::int64_t b = task_.first / task_.heads, h = task_.first % task_.heads;
-    for (std::int64_t n = task_.first; n < task_.first + task_.count; ++n) {
-      if (!run_head(n, b, h)) task_.failed[n] = 1;
+  void run(std::int64_t first, std::int64_t count) {
+    std::int64_t b = 0, h = first;
+    if (h >= task_.heads) {
+      b = first / task_.heads;
+      h = first % task_.heads;
+    }
+    const bool few_keys = narrow_ && task_.keys < kLanes<T>;
+    for (std::int64_t n = first; n < first + count; ++n) {
+      if (few_keys) {
+        for (int c = 0; c < task_.queries; ++c) add_row(n, b, h, c);
+      } else if (!run_head(n, b, h)) {
+        task_.failed[n] = 1;
+      }
       if (++h == task_.heads) {
         h = 0;
         ++b;
       }
     }
+    if (row_count_ > 0) run_rows();
   }
 
  private:
+  // One or two queries and fewer keys than lanes: a lane is a pair of them, and rows of several heads fill a vector.
+  struct Row {
+    std::int64_t n, b, h;
+    int c;  // the query
+  };
+
+  void add_row(std::int64_t n, std::int64_t b, std::int64_t h, int c) {
+    const int keys = static_cast<int>(task_.keys);
+    const int lane = row_count_ * keys;
+    T* const q = q_rows_ + row_count_ * dim_pad_;
+    load_row(matrix_of(task_.q, b, h), c, task_.dim, q);
+    if (task_.scale != T(1))
+      for (int d = 0; d < task_.dim; ++d) q[d] *= task_.scale;
+    std::ptrdiff_t stride = 0;
+    const T* k = rows_at(matrix_of(task_.k, b, h), 0, keys, task_.dim, key_rows_ + lane * dim_pad_, dim_pad_, stride);
+    for (int j = 0; j < keys; ++j) {
+      lane_q_[lane + j] = q;
+      lane_k_[lane + j] = k + j * stride;
+    }
+    rows_[row_count_++] = {n, b, h, c};
+    if ((row_count_ + 1) * keys > kLanes<T>) run_rows();
+  }
+
+  void run_rows() {
+    const Tag<T> tag;
+    const int keys = static_cast<int>(task_.keys), lanes = row_count_ * keys;
+    for (int n = lanes; n < kLanes<T>; ++n) {
+      lane_q_[n] = lane_q_[0];
+      lane_k_[n] = lane_k_[0];
+    }
+    hn::StoreU(lane_dots(), tag, scores_);
+    for (int r = 0; r < row_count_; ++r) {
+      T* const s = scores_ + r * keys;
+      if (task_.visibility) {
+        task_.visibility->ranges(rows_[r].b, rows_[r].c, 1, begin_, end_);
+        for (int j = 0; j < keys; ++j) s[j] = j >= begin_[0] && j < end_[0] ? s[j] : -kInfinity<T>;
+      }
+      T top = -kInfinity<T>;
+      for (int j = 0; j < keys; ++j) top = s[j] > top ? s[j] : top;
+      if (top > kLargest<T>) {
+        for (int j = 0; j < keys; ++j) s[j] = s[j] > kLargest<T> ? kLargest<T> : s[j];
+        top = kLargest<T>;
+      }
+      tops_[r] = top;
+      for (int j = 0; j < keys; ++j) shifts_[r * keys + j] = top == -kInfinity<T> ? T(0) : top;
+    }
+    for (int n = lanes; n < kLanes<T>; ++n) shifts_[n] = 0;
+    hn::StoreU(exp_weight(hn::Sub(hn::LoadU(tag, scores_), hn::LoadU(tag, shifts_))), tag, scores_);
+    for (int r = 0; r < row_count_; ++r) {
+      const Row& row = rows_[r];
+      const T* const w = scores_ + r * keys;
+      T sum = 0;
+      for (int j = 0; j < keys; ++j) sum += w[j];
+      max_[0] = tops_[r];
+      sum_[0] = sum;
+      factor_[0] = sum == T(0) ? T(0) : T(1) / sum;
+      if (task_.out && !store_few(row.b, row.h, row.c, 1, w)) task_.failed[row.n] = 1;
+      else write_rows(row.n, row.b, row.h, row.c, 1);
+    }
+    row_count_ = 0;
+  }
+
+  // q·k of every lane.
+  Vec<T> lane_dots() const {
+    const Tag<T> tag;
+    constexpr int kBlock = 16 / sizeof(T);
+    Vec<T> sum = hn::Zero(tag);
+    int d = 0;
+    for (; d + kBlock <= task_.dim; d += kBlock) {
+      Vec<T> q[kBlock], k[kBlock];
+      load_columns<T>(LanePieces<T>{lane_q_, d}, q);
+      load_columns<T>(LanePieces<T>{lane_k_, d}, k);
+#pragma GCC unroll 4
+      for (int n = 0; n < kBlock; ++n) sum = hn::MulAdd(k[n], q[n], sum);
+    }
+    alignas(64) T q[kLanes<T>], k[kLanes<T>];
+    for (; d < task_.dim; ++d) {
+      for (int n = 0; n < kLanes<T>; ++n) {
+        q[n] = lane_q_[n][d];
+        k[n] = lane_k_[n][d];
+      }
+      sum = hn::MulAdd(hn::Load(tag, k), hn::Load(tag, q), sum);
+    }
+    return sum;
+  }
+
   bool run_head(std::int64_t n, std::int64_t b, std::int64_t h) {
     const int keys = static_cast<int>(task_.keys);
     std::ptrdiff_t key_stride = 0;
@@ -64,7 +162,8 @@ class ShortHead {
       if (narrow_) weigh_few(count, key_rows, key_stride);
       else weigh_many(count, key_rows, key_stride);
       for (int c = 0; c < columns_; ++c) factor_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
-      if (task_.out && !(narrow_ ? store_few(b, h, first, count) : store_many(b, h, first, count))) return false;
+      if (task_.out && !(narrow_ ? store_few(b, h, first, count, weights_) : store_many(b, h, first, count)))
+        return false;
       write_rows(n, b, h, first, count);
     }
     return true;
@@ -84,11 +183,6 @@ class ShortHead {
     const Tag<T> tag;
     const int keys = static_cast<int>(task_.keys);
     const int lanes = static_cast<int>(padded<T>(keys));
-    if (keys < kLanes<T>) {
-      load_rows({const_cast<T*>(key_rows), dtype_of<T>(), key_stride}, 0, keys, task_.dim, few_rows_, dim_pad_);
-      key_rows = few_rows_;
-      key_stride = dim_pad_;
-    }
     for (int c = 0; c < count; ++c) {
       T* const line = weights_ + c * kTileKeys;
       dots({q_rows_ + c * dim_pad_, dim_pad_, 1, task_.dim}, key_rows, key_stride, keys, line);
@@ -113,15 +207,14 @@ class ShortHead {
     for (int c = count; c < columns_; ++c) sum_[c] = 0;
   }
 
-  // scores[keys] of one query. Past the keys whole vectors are written.
+  // scores[keys] of one query, kLanes keys or more.
   static void dots(const FewQueries<T>& query, const T* rows, std::ptrdiff_t stride, int keys, T* scores) {
     constexpr int kVectors = 4;
     int j = 0;
     for (; j + kVectors * kLanes<T> <= keys; j += kVectors * kLanes<T>)
       few_dots_of<T, kVectors, false>(query, rows + j * stride, stride, kVectors * kLanes<T>, scores + j, 1);
     for (; j < keys; j += kLanes<T>) {
-      // The last lanes may be computed twice; rows of fewer keys than lanes are padded.
-      const int first = keys < kLanes<T> || j + kLanes<T> <= keys ? j : keys - kLanes<T>;
+      const int first = j + kLanes<T> <= keys ? j : keys - kLanes<T>;  // the last lanes may be computed twice
       few_dots_of<T, 1, false>(query, rows + first * stride, stride, kLanes<T>, scores + first, 1);
     }
   }
@@ -170,11 +263,8 @@ class ShortHead {
     }
   }
 
-  void add_values(T* sum, const T* rows, std::ptrdiff_t stride, std::int64_t dim, const T* weights, int keys) {
-    few_values<T>(sum, rows, stride, dim, weights, 1, keys, false, line_);
-  }
-
-  bool store_few(std::int64_t b, std::int64_t h, std::int64_t first, int count) {
+  // weights [count][kTileKeys]
+  bool store_few(std::int64_t b, std::int64_t h, std::int64_t first, int count, const T* weights) {
     const Tag<T> tag;
     const int keys = static_cast<int>(task_.keys);
     for (int s = 0; s < task_.sets; ++s) {
@@ -184,7 +274,7 @@ class ShortHead {
       for (int c = 0; c < count; ++c) {
         T* const sum = sums_ + (s * columns_ + c) * value_pad_;
         for (std::int64_t d = 0; d < pad; d += kLanes<T>) hn::StoreU(hn::Zero(tag), tag, sum + d);
-        add_values(sum, rows, stride, dim, weights_ + c * kTileKeys, keys);
+        few_values<T>(sum, rows, stride, dim, weights + c * kTileKeys, 1, keys, false, line_);
         if (!all_finite(sum, pad)) return false;
       }
     }
@@ -266,11 +356,18 @@ class ShortHead {
   std::int64_t dim_pad_ = 0, value_pad_ = 0;
   T* q_rows_ = nullptr;      // [columns][dim_pad]
   T* q_columns_ = nullptr;   // [dim][columns]
-  T* few_rows_ = nullptr;    // [kLanes][dim_pad]: fewer keys than lanes, then zeros
   T* key_rows_ = nullptr;    // [kTileKeys][dim_pad], where they are converted
   T* value_rows_ = nullptr;  // [kTileKeys][value_pad], likewise
   T* weights_ = nullptr;     // scores, then weights
-  T* sums_ = nullptr;        // [sets]: [dim][columns], or [columns][value_pad] of few queries
+  // Of few keys, by lane.
+  const T** lane_q_ = nullptr;
+  const T** lane_k_ = nullptr;
+  T* scores_ = nullptr;
+  T* shifts_ = nullptr;
+  T* tops_ = nullptr;
+  Row* rows_ = nullptr;
+  int row_count_ = 0;
+  T* sums_ = nullptr;  // [sets]: [dim][columns], or [columns][value_pad] of few queries
   T* line_ = nullptr;
   T* max_ = nullptr;
   T* sum_ = nullptr;
@@ -287,10 +384,10 @@ std::size_t short_workspace_of(const ShortTask<T>& task) {
 }
 
 template <class T>
-void short_heads_of(const ShortTask<T>& task) {
+void short_heads_of(const ShortTask<T>& task, std::int64_t first, std::int64_t count, char* workspace) {
   const FlushTiny flush;
-  Arena arena(task.workspace);
-  ShortHead<T>(arena, task).run();
+  Arena arena(workspace);
+  ShortHead<T>(arena, task).run(first, count);
 }
 
 }  // namespace
