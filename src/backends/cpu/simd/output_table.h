@@ -18,6 +18,7 @@ class OutputTableSums {
   void clear() {
     for (std::int64_t n = 0; n < size(); ++n) sums_[n] = 0;
   }
+  void swap(OutputTableSums& other) { exchange(sums_, other.sums_); }
   bool finite() const { return all_finite(sums_, size()); }
 
   // In the order of the keys, so that a row's sums do not depend on its neighbours.

@@ -284,6 +284,14 @@ RAPT_FN bool all_finite(const T* values, std::int64_t count) {
   return rest == T(0);
 }
 
+// As std::swap, whose inline copy for this target could be linked in place of everybody's.
+template <class P>
+RAPT_FN void exchange(P*& a, P*& b) {
+  P* const before = a;
+  a = b;
+  b = before;
+}
+
 // Gives out aligned pieces of one block of memory; with a null block it only counts.
 class Arena {
  public:

@@ -230,10 +230,7 @@ class Scores {
                      double* value_grads) {
     const std::int64_t count = static_cast<std::int64_t>(tile_keys_) * columns_;
     if (dbias) bias_.add_grad(grads, dbias + (tile_first_ - dbias_first), dbias_stride);
-    if (head_.softcap > 0)
-      // A hidden pair has no gradient, even where its score is NaN.
-      for (std::int64_t n = 0; n < count; ++n)
-        grads[n] = grads[n] == T(0) ? T(0) : grads[n] * (T(1) - capped_[n] * capped_[n]);
+    if (head_.softcap > 0) uncap(grads, count);
     if (!head_.program->score) {
       if (head_.program->raw && head_.scale != T(1))
         for (std::int64_t n = 0; n < count; ++n) grads[n] *= head_.scale;
@@ -392,6 +389,16 @@ class Scores {
       const Vec<T> t = tanh(Lane<T>(hn::Mul(hn::LoadU(tag, scores + n), inverse))).v;
       if (capped_) hn::StoreU(t, tag, capped_ + n);
       hn::StoreU(hn::Mul(t, cap), tag, scores + n);
+    }
+  }
+
+  // A hidden pair has no gradient, even where its score is NaN.
+  void uncap(T* grads, std::int64_t count) const {
+    const Tag<T> tag;
+    for (std::int64_t n = 0; n < count; n += kLanes<T>) {
+      const Vec<T> grad = hn::LoadU(tag, grads + n), t = hn::LoadU(tag, capped_ + n);
+      const Vec<T> slope = hn::Sub(hn::Set(tag, T(1)), hn::Mul(t, t));
+      hn::StoreU(hn::IfThenZeroElse(hn::Eq(grad, hn::Zero(tag)), hn::Mul(grad, slope)), tag, grads + n);
     }
   }
 

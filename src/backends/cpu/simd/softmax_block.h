@@ -25,6 +25,12 @@ struct SoftmaxRows {
     values.clear();
   }
 
+  void swap(SoftmaxRows& other) {
+    exchange(max, other.max);
+    exchange(sum, other.sum);
+    values.swap(other.values);
+  }
+
   T* max;
   T* sum;
   ValueSums<T> values;
@@ -72,14 +78,15 @@ class SoftmaxBlock {
   void finish() {
     // A NaN may come from 0·∞ in the values of a hidden key, an infinity from weights above 1: such blocks are done again,
     // skipping what has no weight, with every maximum followed.
-    if (total_) merge_part();
+    if (merged_) merge_part();
     if (!rows().values.finite()) {
       slack_ = 0;
       tiles_.restart();
       restart();
       run(task_.key_end, true);
-      if (total_) merge_part();
+      if (merged_) merge_part();
     }
+
     if (head_.sink) add_sink();
     write_rows();
     statistics_.finish(task_.first_query, static_cast<int>(task_.count), rows().max, rows().sum,
@@ -92,13 +99,13 @@ class SoftmaxBlock {
   }
 
  private:
-  SoftmaxRows<T>& rows() { return total_ ? *total_ : part_; }
+  SoftmaxRows<T>& rows() { return merged_ ? *total_ : part_; }
 
   void restart() {
     kept_until_ = 0;
     part_index_ = -1;
+    merged_ = false;
     part_.clear(columns_);
-    if (total_) total_->clear(columns_);
     for (int c = 0; c < columns_; ++c) true_max_[c] = -kInfinity<T>;
     statistics_.reset();
   }
@@ -106,9 +113,13 @@ class SoftmaxBlock {
   void run(std::int64_t before, bool careful) {
     tiles_.advance(before, [&](std::int64_t j, int keys) {
       if (total_ && j / kKeyPart != part_index_) {
-        merge_part();
+        if (part_index_ >= 0) {
+          merge_part();
+          part_.clear(columns_);
+        }
         part_index_ = j / kKeyPart;
       }
+
       for (const WeightsTask* w = task_.weights; w; w = w->next)
         if (keeps_scores(*w)) keep_scores(rows_of(*w), tile_, columns_, kept_until_, j, keys);
       kept_until_ = j + keys;
@@ -122,8 +133,14 @@ class SoftmaxBlock {
 
   // Parts of the keys are merged in their order, as they are where tasks share them: the bits do not tell which it was.
   void merge_part() {
-    if (part_index_ < 0) return;
+    if (!merged_) {
+      // As a merge with nothing: times 1.
+      part_.swap(*total_);
+      merged_ = true;
+      return;
+    }
     const Tag<T> tag;
+
     for (int c = 0; c < columns_; c += kLanes<T>) {
       merge_factors<T>(hn::LoadU(tag, part_.max + c), total_->max + c, correction_ + c, others_ + c);
       const Vec<T> part = hn::Mul(hn::LoadU(tag, part_.sum + c), hn::LoadU(tag, others_ + c));
@@ -131,7 +148,6 @@ class SoftmaxBlock {
       hn::StoreU(sum, tag, total_->sum + c);
     }
     total_->values.merge(part_.values, correction_, others_);
-    part_.clear(columns_);
   }
 
   void normalize_narrow(int keys) {
@@ -272,7 +288,8 @@ class SoftmaxBlock {
   KeyTiles<T> tiles_;
   RowStatistics<T> statistics_;
   SoftmaxRows<T> part_;                  // of the keys of one part, or of all of them
-  std::optional<SoftmaxRows<T>> total_;  // of the parts before it
+  std::optional<SoftmaxRows<T>> total_;  // of the parts before it, where there are
+  bool merged_ = false;                  // there are
   std::int64_t part_index_ = -1;
   std::int64_t kept_until_ = 0;  // scores of earlier keys lie where weights are wanted
   T* tile_ = nullptr;            // scores, then weights

@@ -39,13 +39,21 @@ class ValueSums {
   bool narrow() const { return narrow_; }
 
   void clear() {
+    const Tag<T> tag;
     for (int s = 0; s < head_.sets; ++s)
-      for (std::int64_t n = 0; n < size(s); ++n) sums_[s][n] = 0;
+      for (std::int64_t n = 0; n < size(s); n += kLanes<T>) hn::StoreU(hn::Zero(tag), tag, sums_[s] + n);
     table_.clear();
+  }
+
+  // The sums of two objects of one task.
+  void swap(ValueSums& other) {
+    exchange(sums_, other.sums_);
+    table_.swap(other.table_);
   }
 
   bool finite() const {
     bool finite = true;
+
     for (int s = 0; s < head_.sets; ++s) finite = finite && all_finite(sums_[s], size(s));
     return finite && table_.finite();
   }
