@@ -47,7 +47,7 @@ std::int64_t memory_available() {
 }
 
 std::optional<std::int64_t> peak_growth(const std::function<void()>& work) {
-  release_work_space();
+  release_workspace();
   give_back_freed();
   const bool can = reset_peak();
   const std::optional<std::int64_t> before = memory_now();

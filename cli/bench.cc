@@ -8,6 +8,7 @@
 #include "benchmarks/growth.h"
 #include "benchmarks/memory.h"
 #include "benchmarks/rows.h"
+#include "cli/bench_calls.h"
 #include "cli/bench_images.h"
 #include "cli/bench_multitask.h"
 #include "cli/bench_shared.h"
@@ -32,6 +33,7 @@ constexpr const char* kFooter =
     "  memory   the peak of forward and backward of each mechanism; exits with 1 where more than 64 MiB are needed\n"
     "           besides inputs, outputs and gradients\n"
     "  growth   how the time grows as the sequence doubles\n"
+    "  calls    what a short call costs on one thread: a loop written by hand, attend() and a plan (rapt::Plan)\n"
     "  train    steps of training and greedy decoding of small_lstm, medium_lstm and small_transformer; tokens are "
     "those\n"
     "           of targets, with source: of both sides\n"
@@ -397,6 +399,13 @@ void run_bench(const BenchArguments& arguments) {
     require_alone(arguments);
     return bench_shared(make_plan(arguments), arguments.json);
   }
+  if (first == "calls") {
+    require_alone(arguments);
+    if (arguments.direction != "both" || !arguments.threads.empty())
+      throw Error("bench calls: takes no --direction or --threads: forward passes on one thread are timed");
+    return bench_calls(make_plan(arguments), arguments.json);
+  }
+
   if (first == "memory") run_memory(arguments);
   else if (first == "growth") run_growth(arguments);
   else if (first == "train") run_training(arguments);
@@ -410,7 +419,7 @@ void add_bench(CLI::App& app) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
   verb->add_option("NAME", a.names,
-                   "Mechanisms or variants; none: all. Or memory, growth, train, shared, multitask or images");
+                   "Mechanisms or variants; none: all. Or memory, growth, calls, train, shared, multitask or images");
   // One value each time it is given: what follows may be a NAME.
   verb->add_option("--shape", a.shapes, "In place of each row's own; may be given again")
       ->allow_extra_args(false)

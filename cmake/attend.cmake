@@ -17,8 +17,8 @@ if("avx512" IN_LIST RAPT_TARGETS)
     target_link_libraries(rapt_bf16_${part} PRIVATE rapt_private)
     list(APPEND rapt_attend_objects $<TARGET_OBJECTS:rapt_bf16_${part}>)
   endforeach()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/pairs.cc" PROPERTIES COMPILE_DEFINITIONS
-                                                                                           RAPT_BF16_PAIRS)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/backends/cpu/x86/bf16.cc" PROPERTIES COMPILE_DEFINITIONS
+                                                                                           RAPT_BF16)
 endif()
 
 rapt_library(attend)

@@ -289,8 +289,8 @@ RAPT_API const char* rapt_isa(void);
 /* How many threads work where the options do not say. */
 RAPT_API int rapt_set_threads(int32_t threads);
 RAPT_API int32_t rapt_threads(void);
-/* Gives work space that calls keep for the next one, at most 48 MiB, back to the system. */
-RAPT_API void rapt_release_work_space(void);
+/* Gives workspace that calls keep for the next one, at most 48 MiB, back to the system. */
+RAPT_API void rapt_release_workspace(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -11,8 +11,8 @@ namespace rapt::inline v1 {
 RAPT_API int default_threads();
 RAPT_API void set_default_threads(int threads);
 
-// Calls keep some work space for the next one, at most 48 MiB in all. This gives it back to the system.
-RAPT_API void release_work_space();
+// Calls keep some workspace for the next one, at most 48 MiB in all. This gives it back to the system.
+RAPT_API void release_workspace();
 
 // The SIMD targets that the engine is compiled for. `portable` is the one of the platform's baseline.
 enum class Isa { portable, sse4, avx2, avx512 };

@@ -433,8 +433,8 @@ int rapt_set_threads(int32_t threads) {
   return guarded([&] { rapt::set_default_threads(threads); });
 }
 
-void rapt_release_work_space(void) {
-  contained([] { rapt::release_work_space(); });
+void rapt_release_workspace(void) {
+  contained([] { rapt::release_workspace(); });
 }
 
 int32_t rapt_threads(void) {

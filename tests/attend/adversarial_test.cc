@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 #include "oracle/positions.h"
 #include "support/checks.h"
 #include "support/storage.h"
@@ -198,7 +198,7 @@ TEST_P(Containment, HiddenKeysMayHoldAnything) {
       expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), same, "dv");
       expect_rows(before.backward.gradients.k, after.backward.gradients.k, dtype(), same, "dk");
       // One number for all pairs: where pair products round, the rounding of every row's output is in it.
-      const double factor = dtype() == rapt::Dtype::bf16 && rapt::active_pairs(rapt::active_isa()) ? 4 : 1;
+      const double factor = dtype() == rapt::Dtype::bf16 && rapt::active_bf16(rapt::active_isa()) ? 4 : 1;
       for (const auto& [name, value] : before.backward.gradients.parameters)
         expect_rows(value, after.backward.gradients.parameters.at(name), dtype(), same, name.c_str(), factor);
     }

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 #include "rapt/custom.h"
 #include "support/checks.h"
 #include "support/storage.h"
@@ -100,7 +100,7 @@ void check_decoding(const CaseSpec& spec) {
   for (const rapt::Isa isa : rapt::available_isas())
     for (const int threads : {1, 3}) {
       // Products of bf16 numbers round the weights of a whole pass; one query alone is computed in f32.
-      if (spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(isa)) continue;
+      if (spec.dtype == rapt::Dtype::bf16 && rapt::active_bf16(isa)) continue;
       const support::IsaScope scope(isa);
       SCOPED_TRACE(testing::Message() << rapt::name_of(isa) << ", " << threads << " threads");
       Call call(c);
@@ -146,7 +146,7 @@ TEST_P(Decoding, WithBiasSoftcapGroupsAndRotary) {
 
 TEST_P(Decoding, WithAWindow) {
   const CaseSpec s = spec(200);
-  if (s.dtype == rapt::Dtype::bf16 && rapt::active_pairs(rapt::active_isa())) return;  // as check_decoding()
+  if (s.dtype == rapt::Dtype::bf16 && rapt::active_bf16(rapt::active_isa())) return;  // as check_decoding()
   for (const Int left : {0, 10, 70}) {
     Case c = make_case(s);
     c.problem.mask.window = oracle::Window{left, 0};

@@ -72,14 +72,14 @@ void check_linear(const std::string& mechanism, oracle::Normalizer normalizer) {
     gradients.parameters.push_back({call.options.score.parameters[p].name, parameter_gradients[p].view()});
   call.options.threads = 2;
 
-  rapt::release_work_space();
+  rapt::release_workspace();
   if (!reset_peak()) GTEST_SKIP() << "the peak of memory cannot be measured here";
   const long before = status_line("VmRSS");
   rapt::attend(call.inputs, outputs, call.options);
   rapt::attend_backward(call.inputs, {outputs.out[0]}, {call.grad_out[0]}, &saved, gradients, call.options);
   const long used_kb = status_line("VmHWM") - before;
   ASSERT_GE(before, 0);
-  // A matrix of scores takes 64 MB. Thirty rows of all inputs and a few MB of work space for each thread do not.
+  // A matrix of scores takes 64 MB. Thirty rows of all inputs and a few MB of workspace for each thread do not.
   const long bound_kb = static_cast<long>(30 * n * dim * 4 / 1024) + 2 * 4096;
   EXPECT_LT(used_kb, bound_kb);
   EXPECT_LT(bound_kb, n * n * 4 / 1024 / 2);
@@ -115,7 +115,7 @@ TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {
   call.options.threads = 2;
   const support::ForwardResult first = call.forward();
   const long kept = status_line("VmRSS");
-  rapt::release_work_space();
+  rapt::release_workspace();
   const long left = status_line("VmRSS");
   ASSERT_GE(left, 0);
   EXPECT_LT(left, kept - (2L << 10));

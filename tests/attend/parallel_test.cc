@@ -1,4 +1,4 @@
-// The threads behind every call: each task once, jobs that follow each other closely or after a sleep, errors, and turns.
+// The threads behind every call: each task once, jobs that follow each other closely or after a sleep, errors, and tickets.
 
 #include "backends/cpu/parallel.h"
 
@@ -82,12 +82,12 @@ TEST(ParallelThreads, TheFirstErrorIsThrownAgain) {
 
 TEST(ParallelThreads, TurnsKeepTheOrder) {
   for (int repeat = 0; repeat < 50; ++repeat) {
-    rapt::Turns turns(2);
+    rapt::Tickets tickets(2);
     std::vector<std::int64_t> order[2];
     rapt::parallel_for(30, 4, [&](std::int64_t n, int) {
-      turns.wait(n % 2, n / 2);
+      tickets.wait(n % 2, n / 2);
       order[n % 2].push_back(n / 2);
-      turns.done(n % 2);
+      tickets.done(n % 2);
     });
     for (const auto& places : order) {
       ASSERT_EQ(places.size(), 15U);

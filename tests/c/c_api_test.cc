@@ -294,8 +294,8 @@ TEST(CApiInfo, NamesMechanismsVersionAndThreads) {
   EXPECT_NE(std::string(rapt_last_error()).find("got 0, takes 1 or more"), std::string::npos) << rapt_last_error();
   EXPECT_EQ(rapt_threads(), 3);
   EXPECT_EQ(rapt_set_threads(before), RAPT_OK);
-  rapt_release_work_space();
-  rapt_release_work_space();
+  rapt_release_workspace();
+  rapt_release_workspace();
 }
 
 TEST(CApiInfo, WhatMechanismsTake) {

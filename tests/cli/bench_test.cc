@@ -244,5 +244,19 @@ std::vector<std::string> differentiated_names() {
 INSTANTIATE_TEST_SUITE_P(Rows, BenchChecks, testing::ValuesIn(bench::known_names()), name_of_row);
 INSTANTIATE_TEST_SUITE_P(Rows, BenchGradientChecks, testing::ValuesIn(differentiated_names()), name_of_row);
 
+TEST(BenchCalls, TimesALoopACallAndAPlan) {
+  const CliResult done = run_cli({"bench", "calls", "--quick", "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Json rows = Json::parse(done.out)["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["keys"], 8);
+  for (const Json& row : rows)
+    EXPECT_NEAR(row["plan_ratio"].get<double>(), row["plan_seconds"].get<double>() / row["loop_seconds"].get<double>(),
+                1e-9);
+  expect_refused(run_cli({"bench", "calls", "x"}), {"no further names"});
+  expect_refused(run_cli({"bench", "calls", "--threads", "2"}), {"--threads"});
+  expect_refused(run_cli({"bench", "calls", "--dtype", "bf16"}), {"expected f32, got bf16"});
+}
+
 }  // namespace
 }  // namespace rapt::test

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 #include "support/storage.h"
 
 namespace support {
@@ -27,17 +27,17 @@ void for_each_target(rapt::Dtype dtype, const F& f) {
     const IsaScope scope(isa);
     f(std::string(rapt::name_of(isa)));
   }
-  const rapt::PairKernels* usual = rapt::active_pairs(rapt::active_isa());
+  const rapt::Bf16Kernels* usual = rapt::active_bf16(rapt::active_isa());
   if (dtype != rapt::Dtype::bf16 || !usual) return;
-  const rapt::PairChoices& choices = rapt::available_pairs();
+  const rapt::Bf16Choices& choices = rapt::available_bf16();
   for (int n = 0; n < choices.count; ++n)
     if (choices.list[n] != usual) {
-      rapt::set_active_pairs(choices.list[n]);
+      rapt::set_active_bf16(choices.list[n]);
       f(choices.list[n]->name);
     }
-  rapt::set_active_pairs(nullptr);
+  rapt::set_active_bf16(nullptr);
   f("without pair products");
-  rapt::set_active_pairs(usual);
+  rapt::set_active_bf16(usual);
 }
 
 void check_forward(const Case& c) {

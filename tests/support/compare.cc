@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 #include "support/storage.h"
 
 namespace support {
@@ -77,7 +77,7 @@ double rounding_of(rapt::Dtype dtype) {
   switch (dtype) {
     case rapt::Dtype::f64: return 1e-12;
     case rapt::Dtype::f32: return 2e-5;
-    case rapt::Dtype::bf16: return rapt::active_pairs(rapt::active_isa()) ? 2e-2 : 1e-2;
+    case rapt::Dtype::bf16: return rapt::active_bf16(rapt::active_isa()) ? 2e-2 : 1e-2;
     case rapt::Dtype::f16: return 2e-3;
   }
   return 0;
@@ -109,7 +109,7 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
   const bool low = c.spec.dtype != rapt::Dtype::f64;
   exact_ = oracle::forward(c.problem);
   if (low) naive_ = oracle::forward(c.problem, oracle::Precision::single);
-  const bool pairs = c.spec.dtype == rapt::Dtype::bf16 && rapt::available_pairs().count > 0;
+  const bool pairs = c.spec.dtype == rapt::Dtype::bf16 && rapt::available_bf16().count > 0;
   if (pairs) rounding_ = oracle::forward(c.problem, oracle::Precision::bf16_weights);
   if (!with_backward) return;
   const Array* grad_lse = c.grad_lse.empty() ? nullptr : &c.grad_lse;
@@ -127,7 +127,7 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
 }
 
 bool Expected::rounds_weights() const {
-  return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_pairs(rapt::active_isa());
+  return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_bf16(rapt::active_isa());
 }
 
 AssertionResult Expected::matches(const ForwardResult& got) const {

@@ -69,6 +69,7 @@ class Backward {
     }
     want_score_ = (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted() || want_normalizer_) &&
                   p.normalizer->threshold != Threshold::first_largest;
+    adds_bias_rows_ = dbias_.wanted() && (p.bias.rows > 1 || p.queries == 1);
     prototype_ = heads_.prototype();
     chunk_ = task_keys(p, kernels_.backward_keys(prototype_));
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
@@ -200,13 +201,38 @@ class Backward {
     std::int64_t chunk = 0;
   };
 
-  // What the kernel calls back with.
-  struct Order {
-    Backward* self = nullptr;
-    const Head<T>* head = nullptr;
-    Item item;
-    std::int64_t query_ordinal = 0;
-    std::vector<T> bias_strip;
+  // What the kernel calls for one item.
+  class Order final : public BackwardOrder<T> {
+   public:
+    Order(Backward& backward, const Head<T>& head, const Item& item) : self_(backward), head_(head), item_(item) {
+      const Sharing& queries = *self_.q_sharing_;
+      query_ordinal_ = item.chunk * queries.count[item.head] + queries.rank[item.head];
+    }
+
+    void enter_block(std::int64_t block) override {
+      if (self_.adds_bias_rows_) self_.bias_tickets_->wait(bias_place(block), self_.bias_sharing_->rank[item_.head]);
+    }
+    void begin_block(std::int64_t block) override { self_.query_tickets_->wait(query_place(block), query_ordinal_); }
+    void end_block(std::int64_t block) override {
+      self_.query_tickets_->done(query_place(block));
+      if (self_.adds_bias_rows_) self_.bias_tickets_->done(bias_place(block));
+    }
+    void finish(const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) override {
+      self_.finish_item(head_, item_, bias_strip, dk, dk_stride, dv, dv_stride);
+    }
+
+    std::vector<T> bias_strip;  // the gradient of a bias that all queries share, of the item's keys
+
+   private:
+    std::int64_t query_place(std::int64_t block) const {
+      return self_.q_sharing_->place[item_.head] * self_.blocks_ + block;
+    }
+    std::int64_t bias_place(std::int64_t block) const { return self_.bias_place(item_, block); }
+
+    Backward& self_;
+    const Head<T>& head_;
+    const Item item_;
+    std::int64_t query_ordinal_ = 0;
   };
 
   void run_wave(std::int64_t start, std::int64_t count) {
@@ -222,11 +248,11 @@ class Backward {
     for (const Operand& v : p_.v) v_sharing_.push_back(sharing(v));
     bias_sharing_.reset();
     if (dbias_.wanted()) bias_sharing_ = sharing(p_.bias);
-    query_turns_ = std::make_unique<Turns>(q_sharing_->places * blocks_);
-    key_turns_ = std::make_unique<Turns>(k_sharing_->places * chunks_);
-    value_turns_.clear();
-    for (const Sharing& s : v_sharing_) value_turns_.push_back(std::make_unique<Turns>(s.places * chunks_));
-    if (bias_sharing_) bias_turns_ = std::make_unique<Turns>(bias_sharing_->places * blocks_ * chunks_);
+    query_tickets_ = std::make_unique<Tickets>(q_sharing_->places * blocks_);
+    key_tickets_ = std::make_unique<Tickets>(k_sharing_->places * chunks_);
+    value_tickets_.clear();
+    for (const Sharing& s : v_sharing_) value_tickets_.push_back(std::make_unique<Tickets>(s.places * chunks_));
+    if (bias_sharing_) bias_tickets_ = std::make_unique<Tickets>(bias_sharing_->places * blocks_ * chunks_);
     map_gradients_ =
         std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
 
@@ -250,22 +276,17 @@ class Backward {
   }
 
   void abandon_turns() {
-    query_turns_->abandon();
-    key_turns_->abandon();
-    for (const auto& turns : value_turns_) turns->abandon();
-    if (bias_turns_) bias_turns_->abandon();
+    query_tickets_->abandon();
+    key_tickets_->abandon();
+    for (const auto& tickets : value_tickets_) tickets->abandon();
+    if (bias_tickets_) bias_tickets_->abandon();
     for (ParameterSink<T>& s : parameters_) s.abandon();
   }
 
   void run_item(const Item& item, int worker) {
     const Head<T>& head = wave_[item.head];
     HeadTask<T> head_task = head.task;
-    Order order;
-    order.self = this;
-    order.head = &head;
-    order.item = item;
-    const Sharing& qs = *q_sharing_;
-    order.query_ordinal = item.chunk * qs.count[item.head] + qs.rank[item.head];
+    Order order(*this, head, item);
 
     BackwardTask<T> task;
     task.head = &head_task;
@@ -279,30 +300,18 @@ class Backward {
     task.row_sum = rows_.sum<T>() + row;
     task.delta = delta_.empty() ? nullptr : delta_.data() + row;
     task.order = &order;
-    task.begin_block = [](void* o, std::int64_t block) {
-      static_cast<Order*>(o)->self->begin_block(*static_cast<Order*>(o), block);
-    };
-    task.end_block = [](void* o, std::int64_t block) {
-      static_cast<Order*>(o)->self->end_block(*static_cast<Order*>(o), block);
-    };
-    task.finish = [](void* o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) {
-      static_cast<Order*>(o)->self->finish_item(*static_cast<Order*>(o), dk, dk_stride, dv, dv_stride);
-    };
     map_gradients_->targets(item.head, head, dq_, task);
     task.want_dk = dk_.wanted() || map_gradients_->wants_k();
     task.want_dv = want_dv_;
     task.want_score = want_score_;
     if (dbias_.wanted()) {
-      if (p_.bias.rows == 1 && p_.queries > 1) {
+      if (!adds_bias_rows_) {
         order.bias_strip.assign(static_cast<std::size_t>(task.count), T(0));
         task.dbias = order.bias_strip.data();
         task.dbias_first = task.first_key;
       } else {
         task.dbias = dbias_.at(head.b, head.h);
         task.dbias_stride = dbias_.row_stride();
-        task.enter_block = [](void* o, std::int64_t block) {
-          static_cast<Order*>(o)->self->enter_block(*static_cast<Order*>(o), block);
-        };
       }
     }
     double value_grads[kMaxSlots] = {};
@@ -315,50 +324,36 @@ class Backward {
     for (ParameterSink<T>& s : parameters_) s.finish_task(item.head, item.chunk, worker, value_grads);
   }
 
-  std::int64_t bias_place(const Order& o, std::int64_t block) const {
-    return (bias_sharing_->place[o.item.head] * blocks_ + block) * chunks_ + o.item.chunk;
+  std::int64_t bias_place(const Item& item, std::int64_t block) const {
+    return (bias_sharing_->place[item.head] * blocks_ + block) * chunks_ + item.chunk;
   }
 
-  void enter_block(const Order& o, std::int64_t block) {
-    bias_turns_->wait(bias_place(o, block), bias_sharing_->rank[o.item.head]);
-  }
-
-  void begin_block(const Order& o, std::int64_t block) {
-    query_turns_->wait(q_sharing_->place[o.item.head] * blocks_ + block, o.query_ordinal);
-  }
-
-  void end_block(const Order& o, std::int64_t block) {
-    query_turns_->done(q_sharing_->place[o.item.head] * blocks_ + block);
-    if (dbias_.wanted() && o.bias_strip.empty()) bias_turns_->done(bias_place(o, block));
-  }
-
-  void finish_item(const Order& o, const T* dk, std::ptrdiff_t dk_stride, T* const* dv,
-                   const std::ptrdiff_t* dv_stride) {
-    const std::size_t n = o.item.head;
-    const std::int64_t first = o.item.chunk * chunk_;
+  void finish_item(const Head<T>& head, const Item& item, const std::vector<T>& bias_strip, const T* dk,
+                   std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) {
+    const std::size_t n = item.head;
+    const std::int64_t first = item.chunk * chunk_;
     const std::int64_t count = std::min(chunk_, p_.keys - first);
     if (T* mapped = map_gradients_->mapped_dk(n)) {
       add_rows(dk, dk_stride, count, p_.inner, mapped + first * heads_.inner_pad(), heads_.inner_pad());
     } else if (dk_.wanted() && p_.uses_content) {
-      const std::int64_t place = k_sharing_->place[n] * chunks_ + o.item.chunk;
-      key_turns_->wait(place, k_sharing_->rank[n]);
-      add_rows(dk, dk_stride, count, p_.key_dim, dk_.at(o.head->b, o.head->h) + first * dk_.row_stride(),
-               dk_.row_stride());
-      key_turns_->done(place);
+      const std::int64_t place = k_sharing_->place[n] * chunks_ + item.chunk;
+      key_tickets_->wait(place, k_sharing_->rank[n]);
+      add_rows(dk, dk_stride, count, p_.key_dim, dk_.at(head.b, head.h) + first * dk_.row_stride(), dk_.row_stride());
+      key_tickets_->done(place);
     }
     for (std::size_t s = 0; s < dv_.size(); ++s) {
       if (!dv_[s].wanted()) continue;
-      const std::int64_t place = v_sharing_[s].place[n] * chunks_ + o.item.chunk;
-      value_turns_[s]->wait(place, v_sharing_[s].rank[n]);
-      add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(o.head->b, o.head->h) + first * dv_[s].row_stride(),
+      const std::int64_t place = v_sharing_[s].place[n] * chunks_ + item.chunk;
+      value_tickets_[s]->wait(place, v_sharing_[s].rank[n]);
+      add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(head.b, head.h) + first * dv_[s].row_stride(),
                dv_[s].row_stride());
-      value_turns_[s]->done(place);
+      value_tickets_[s]->done(place);
     }
-    if (!o.bias_strip.empty()) {
-      const std::int64_t place = bias_place(o, 0);
-      bias_turns_->wait(place, bias_sharing_->rank[n]);
-      add_rows(o.bias_strip.data(), count, 1, count, dbias_.at(o.head->b, o.head->h) + first, 0);
-      bias_turns_->done(place);
+    if (!bias_strip.empty()) {
+      const std::int64_t place = bias_place(item, 0);
+      bias_tickets_->wait(place, bias_sharing_->rank[n]);
+      add_rows(bias_strip.data(), count, 1, count, dbias_.at(head.b, head.h) + first, 0);
+      bias_tickets_->done(place);
     }
   }
 
@@ -378,6 +373,7 @@ class Backward {
   std::vector<Sink<T>> dv_;
   std::vector<ParameterSink<T>> parameters_;
   bool want_dv_ = false, want_score_ = false;
+  bool adds_bias_rows_ = false;  // to a gradient with a row for every query
   HeadTask<T> prototype_;
   std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
   std::vector<T> delta_;
@@ -390,8 +386,8 @@ class Backward {
   std::vector<Head<T>> wave_;
   std::optional<Sharing> q_sharing_, k_sharing_, bias_sharing_;
   std::vector<Sharing> v_sharing_;
-  std::unique_ptr<Turns> query_turns_, key_turns_, bias_turns_;
-  std::vector<std::unique_ptr<Turns>> value_turns_;
+  std::unique_ptr<Tickets> query_tickets_, key_tickets_, bias_tickets_;
+  std::vector<std::unique_ptr<Tickets>> value_tickets_;
   std::unique_ptr<MapGradients<T>> map_gradients_;
 };
 

@@ -142,6 +142,6 @@ Buffer::~Buffer() {
   release(data_, whole);
 }
 
-void release_work_space() { kept().release_all(); }
+void release_workspace() { kept().release_all(); }
 
 }  // namespace rapt::inline v1

@@ -53,10 +53,10 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
     maps_k_ = fast_ || unit || problem.find(Role::key_map);
   }
   maps_relative_ = has_vectors_ && problem.find(Role::relative_query_shift);
-  if (narrow && takes_pairs()) pairs_ = active_pairs(problem.isa);
-  turns_values_ = pairs_ && !backward;
+  if (narrow && takes_bf16()) bf16_ = active_bf16(problem.isa);
+  transposes_values_ = bf16_ && !backward;
   // Keys and values of a smaller type are read again by every block of queries: with several blocks they are converted once.
-  if (!backward && !pairs_ && problem.queries > 2 * kernels.forward_rows) {
+  if (!backward && !bf16_ && problem.queries > 2 * kernels.forward_rows) {
     maps_k_ = maps_k_ || (problem.uses_content && problem.k.dtype != dtype_of<T>());
     for (const Operand& v : problem.v) converts_values_ = converts_values_ || v.dtype != dtype_of<T>();
   }
@@ -65,14 +65,14 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   std::int64_t rows = (maps_q_ ? problem.queries * inner_pad_ : 0) + (maps_k_ ? problem.keys * inner_pad_ : 0) +
                       (maps_relative_ ? problem.queries * relative_pad_ : 0);
   for (std::size_t n = 0; n < problem.v.size() && converts_values_; ++n) rows += problem.keys * value_pad(n);
-  for (std::size_t n = 0; n < problem.v.size() && turns_values_; ++n) rows += turned_size(n);
+  for (std::size_t n = 0; n < problem.v.size() && transposes_values_; ++n) rows += transposed_size(n);
   const std::int64_t bytes = rows * static_cast<std::int64_t>(sizeof(T)) * (backward ? 2 : 1) + more_bytes;
   const std::int64_t all = problem.batch * problem.heads;
   // By the shapes alone: which heads are in a wave decides in which order gradients of shared things are added.
   wave_size_ = bytes == 0 ? all : std::clamp<std::int64_t>(kWaveBytes / bytes, 1, all);
   mapped_ = Buffer(static_cast<std::size_t>(rows * wave_size_) * sizeof(T));
   find_identities();
-  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_ && !turns_values_) return;
+  if (!maps_q_ && !maps_k_ && !maps_relative_ && !converts_values_ && !transposes_values_) return;
   // A block of rows, and a map.
   const std::int64_t dim = std::max(problem.query_dim, problem.key_dim);
   const std::int64_t scratch = kMapBlock * round_to(dim, kernels.pad) + dim * inner_pad_;
@@ -93,7 +93,7 @@ void HeadWaves<T>::find_identities() {
 template <class T>
 bool HeadWaves<T>::is_plain_product() const {
   const Problem& p = problem_;
-  if (!programs_ || !p.uses_content || pairs_ || p.softcap > 0 || p.bias || p.dense_mask) return false;
+  if (!programs_ || !p.uses_content || bf16_ || p.softcap > 0 || p.bias || p.dense_mask) return false;
   const TileProgram<T>& program = programs_->template get<T>();
   if (program.raw || program.score || program.hide || p.mechanism->definition().visible_tile) return false;
   if (p.mechanism->unit_rows()) return false;
@@ -105,16 +105,16 @@ std::int64_t HeadWaves<T>::value_pad(std::size_t set) const {
   return round_to(problem_.v[set].dim, kernels_.pad);
 }
 
-// Of the turned values of one head, in units of T.
+// Of the transposed values of one head, in units of T.
 template <class T>
-std::int64_t HeadWaves<T>::turned_size(std::size_t set) const {
-  const std::int64_t numbers = round_to(problem_.keys, kPairTile) * round_to(problem_.v[set].dim, 16);
+std::int64_t HeadWaves<T>::transposed_size(std::size_t set) const {
+  const std::int64_t numbers = round_to(problem_.keys, kBf16Tile) * round_to(problem_.v[set].dim, 16);
   return numbers * 2 / static_cast<std::int64_t>(sizeof(T));
 }
 
-// Pair products are for bf16 rows that no map changes before they are multiplied, and for more than a few queries.
+// bf16 products are for bf16 rows that no map changes before they are multiplied, and for more than a few queries.
 template <class T>
-bool HeadWaves<T>::takes_pairs() const {
+bool HeadWaves<T>::takes_bf16() const {
   const Problem& p = problem_;
   if (!std::is_same_v<T, float> || !programs_ || programs_->template get<T>().raw || !p.uses_content) return false;
   if (maps_q_ || maps_k_ || p.queries <= 2) return false;
@@ -133,7 +133,7 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.relative_dim = static_cast<int>(relative_dim_);
   task.sets = static_cast<int>(p.v.size());
   task.value_dim = value_dims_.data();
-  task.pairs = pairs_;
+  task.bf16 = bf16_;
   task.program = &(programs_ ? *programs_ : p.mechanism->definition().scalar).template get<T>();
   task.object = p.object;
   task.visible_tile = p.mechanism->definition().visible_tile;
@@ -232,13 +232,13 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
   for (std::size_t n = 0; n < head.converted_v.size() && keys; ++n)
     kernels_.load_rows(p.v[n].at(head.b, head.h), first, rows, p.v[n].dim, head.converted_v[n] + first * value_pad(n),
                        value_pad(n));
-  for (std::size_t n = 0; n < head.turned_v.size() && keys; ++n) {
+  for (std::size_t n = 0; n < head.transposed_v.size() && keys; ++n) {
     const MatrixRef v = p.v[n].at(head.b, head.h);
     const std::int64_t width = round_to(p.v[n].dim, 16);
-    for (std::int64_t j = first; j < first + rows; j += kPairTile)
-      turn_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
-                std::min(kPairTile, first + rows - j), p.v[n].dim, width,
-                const_cast<std::uint16_t*>(head.turned_v[n]) + j * width);
+    for (std::int64_t j = first; j < first + rows; j += kBf16Tile)
+      transpose_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
+                     std::min(kBf16Tile, first + rows - j), p.v[n].dim, width,
+                     const_cast<std::uint16_t*>(head.transposed_v[n]) + j * width);
   }
   if (!(keys ? maps_k_ : maps_q_)) return;
   T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;
@@ -309,12 +309,12 @@ T* HeadWaves<T>::add_head(std::vector<Head<T>>& heads, T* mapped) const {
   head.mapped_relative = take(maps_relative_, problem_.queries * relative_pad_);
   for (std::size_t s = 0; s < problem_.v.size() && converts_values_; ++s)
     head.converted_v.push_back(take(true, problem_.keys * value_pad(s)));
-  for (std::size_t s = 0; s < problem_.v.size() && turns_values_; ++s)
-    head.turned_v.push_back(reinterpret_cast<std::uint16_t*>(take(true, turned_size(s))));
+  for (std::size_t s = 0; s < problem_.v.size() && transposes_values_; ++s)
+    head.transposed_v.push_back(reinterpret_cast<std::uint16_t*>(take(true, transposed_size(s))));
   head.v.resize(problem_.v.size());
   head.task = prototype();
   head.task.v = head.v.data();
-  head.task.turned_v = head.turned_v.data();
+  head.task.transposed_v = head.transposed_v.data();
   return mapped;
 }
 
@@ -336,7 +336,7 @@ void HeadWaves<T>::prepare(std::int64_t first, std::int64_t count, std::vector<H
   if (scratch_.empty()) return;
   const std::int64_t q_blocks = (problem_.queries + kMapBlock - 1) / kMapBlock;
   const std::int64_t k_blocks =
-      maps_k_ || converts_values_ || turns_values_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
+      maps_k_ || converts_values_ || transposes_values_ ? (problem_.keys + kMapBlock - 1) / kMapBlock : 0;
   parallel_for(count * (q_blocks + k_blocks), problem_.threads, [&](std::int64_t n, int worker) {
     const Head<T>& head = heads[static_cast<std::size_t>(n / (q_blocks + k_blocks))];
     std::int64_t block = n % (q_blocks + k_blocks);

@@ -18,11 +18,11 @@ struct Head {
   std::int64_t b = 0, h = 0;
   HeadTask<T> task;
   std::vector<MatrixRef> v;
-  T* mapped_q = nullptr;                       // [queries][HeadWaves::inner_pad]
-  T* mapped_k = nullptr;                       // [keys][inner_pad]
-  T* mapped_relative = nullptr;                // [queries][relative_pad]
-  std::vector<T*> converted_v;                 // [sets]: [keys][padded dim]; null: read as they lie
-  std::vector<const std::uint16_t*> turned_v;  // as HeadTask has it
+  T* mapped_q = nullptr;                           // [queries][HeadWaves::inner_pad]
+  T* mapped_k = nullptr;                           // [keys][inner_pad]
+  T* mapped_relative = nullptr;                    // [queries][relative_pad]
+  std::vector<T*> converted_v;                     // [sets]: [keys][padded dim]; null: read as they lie
+  std::vector<const std::uint16_t*> transposed_v;  // as HeadTask has it
 };
 
 // Prepares heads in waves, so that mapped rows take a bounded amount of memory however many heads there are.
@@ -55,8 +55,8 @@ class HeadWaves {
   void bind(Head<T>& head) const;
   void find_identities();
   std::int64_t value_pad(std::size_t set) const;
-  std::int64_t turned_size(std::size_t set) const;
-  bool takes_pairs() const;
+  std::int64_t transposed_size(std::size_t set) const;
+  bool takes_bf16() const;
   void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
   void prepare_fast(std::span<Head<T>> heads) const;
 
@@ -66,8 +66,8 @@ class HeadWaves {
   Visibility visibility_;
   std::vector<std::int64_t> value_dims_;
   std::vector<char> identities_;  // of each parameter's table: its rows follow each other as offsets do
-  bool converts_values_ = false, turns_values_ = false;
-  const PairKernels* pairs_ = nullptr;
+  bool converts_values_ = false, transposes_values_ = false;
+  const Bf16Kernels* bf16_ = nullptr;
   bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;
   std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
   std::int64_t wave_size_ = 0;

@@ -138,7 +138,7 @@ void parallel_for(std::int64_t count, int threads, TaskRef task) {
   if (job.error) std::rethrow_exception(job.error);
 }
 
-void Turns::wait(std::int64_t place, std::int64_t ordinal) const {
+void Tickets::wait(std::int64_t place, std::int64_t ordinal) const {
   const std::atomic<std::int64_t>& next = next_[static_cast<std::size_t>(place)];
   for (int spins = 0; next.load(std::memory_order_acquire) != ordinal; ++spins) {
     if (abandoned_.load(std::memory_order_acquire)) return;

@@ -31,9 +31,9 @@ RAPT_API void parallel_for(std::int64_t count, int threads, TaskRef task);
 
 // Lets tasks that add to the same place do so in a fixed order, whatever thread runs them: place p is served to
 // ordinal 0, 1, 2, … in turn. A task may wait only for tasks that were started before it.
-class Turns {
+class Tickets {
  public:
-  explicit Turns(std::int64_t places) : next_(static_cast<std::size_t>(places)) {}
+  explicit Tickets(std::int64_t places) : next_(static_cast<std::size_t>(places)) {}
 
   void wait(std::int64_t place, std::int64_t ordinal) const;
   // After an error nobody waits any more: what is added then is thrown away with the call.

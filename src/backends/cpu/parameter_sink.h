@@ -14,7 +14,7 @@
 namespace rapt::inline v1 {
 
 // The gradient of one parameter, added up in an order that the shapes fix. Every head of a wave has sums of its own:
-// - of large tables along positions by offset, which the tasks add to in the turn of their queries;
+// - of large tables along positions by offset, which the tasks add to in the order of their queries;
 // - of everything else as the parameter lies; a task adds up its own part, and adds that in the order of the keys.
 // After the wave the sums are added head by head.
 template <class T>
@@ -64,7 +64,7 @@ class ParameterSink {
                 sharing.places == static_cast<std::int64_t>(wave.size());
       if (direct_) return;
     } else {
-      turns_ = std::make_unique<Turns>(static_cast<std::int64_t>(wave.size()));
+      tickets_ = std::make_unique<Tickets>(static_cast<std::int64_t>(wave.size()));
       const std::size_t bytes = static_cast<std::size_t>(value_.size()) * sizeof(double);
       while (static_cast<int>(scratch_.size()) < workers) scratch_.emplace_back(bytes);
     }
@@ -103,16 +103,16 @@ class ParameterSink {
   void finish_task(std::size_t n, std::int64_t chunk, int worker, const double* values) {
     if (!adds() || by_offset_) return;
     const Buffer& scratch = scratch_[static_cast<std::size_t>(worker)];
-    turns_->wait(static_cast<std::int64_t>(n), chunk);
+    tickets_->wait(static_cast<std::int64_t>(n), chunk);
     for (std::int64_t i = 0; i < value_.size(); ++i) {
       if (is_vectors()) vectors_of(n)[i] += scratch.template as<T>()[i];
       else numbers_of(n)[i] += role() == Role::value ? values[value_.first_slot + i] : scratch.template as<double>()[i];
     }
-    turns_->done(static_cast<std::int64_t>(n));
+    tickets_->done(static_cast<std::int64_t>(n));
   }
 
   void abandon() {
-    if (turns_) turns_->abandon();
+    if (tickets_) tickets_->abandon();
   }
 
   // Head after head; columns are apart, so each may have a thread of its own.
@@ -198,7 +198,7 @@ class ParameterSink {
   std::int64_t rows_ = 0;
   const std::int32_t* index_ = nullptr;  // of offsets
   Buffer wave_sums_;                     // [heads of the wave][rows_][cols]
-  std::unique_ptr<Turns> turns_;
+  std::unique_ptr<Tickets> tickets_;
   std::vector<Buffer> scratch_;  // [workers]: a task's own part
 };
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/simd/backward_pairs.h"
+#include "backends/cpu/simd/backward_bf16.h"
 #include "backends/cpu/simd/entry.h"
 #include "backends/cpu/simd/flush_tiny.h"
 #include "backends/cpu/simd/output_table.h"
@@ -34,7 +34,7 @@ class BackwardChunk {
     dq_ = arena.take<T>(columns_ * dim_pad_);
     if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * columns_);
     if (scores_.has_relative_vectors()) dr_ = arena.take<T>(columns_ * scores_.relative_pad());
-    if (head_.pairs) pairs_.allocate(arena, head_, columns_, keys, scores_.pair_dim());
+    if (head_.bf16) bf16_.allocate(arena, head_, columns_, keys, scores_.bf16_dim());
     tile_ = arena.take<T>(kTileKeys * columns_);
     grad_tile_ = arena.take<T>(kTileKeys * columns_);
     if (is_program()) slope_tile_ = arena.take<T>(kTileKeys * columns_);
@@ -62,19 +62,19 @@ class BackwardChunk {
     load_chunk();
     const std::int64_t blocks = (head_.queries + kMostColumns<T> - 1) / kMostColumns<T>;
     for (std::int64_t n = 0; n < blocks; ++n) {
-      if (task_.enter_block) task_.enter_block(task_.order, n);
+      task_.order->enter_block(n);
       const bool touched = run_block(n);
-      if (task_.begin_block) task_.begin_block(task_.order, n);
+      task_.order->begin_block(n);
       if (touched) {
         add_query_gradients(n);
         scores_.add_to_tables();
       }
-      if (task_.end_block) task_.end_block(task_.order, n);
+      task_.order->end_block(n);
     }
-    // The queries of pair products do not have the scale in them.
-    if (head_.pairs && scores_.pair_scale() != T(1))
-      for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] *= scores_.pair_scale();
-    task_.finish(task_.order, dk_, dim_pad_, dv_, value_stride_);
+    // The queries of bf16 products do not have the scale in them.
+    if (head_.bf16 && scores_.bf16_scale() != T(1))
+      for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] *= scores_.bf16_scale();
+    task_.order->finish(dk_, dim_pad_, dv_, value_stride_);
   }
 
  private:
@@ -85,7 +85,7 @@ class BackwardChunk {
       finite_ = all_finite(keys_, task_.count * dim_pad_);
     }
     for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] = 0;
-    if (head_.pairs) pairs_.load_chunk(task_.first_key, task_.count);
+    if (head_.bf16) bf16_.load_chunk(task_.first_key, task_.count);
     for (int s = 0; s < head_.sets; ++s) {
       load_rows(head_.v[s], task_.first_key, task_.count, head_.value_dim[s], values_[s], value_stride_[s]);
       finite_ = finite_ && all_finite(values_[s], task_.count * value_stride_[s]);
@@ -104,10 +104,10 @@ class BackwardChunk {
       load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
       for (std::int64_t n = count * pad; n < columns_ * pad; ++n) grad_rows_[s][n] = 0;
       block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
-      if (!head_.pairs || table_.given())
+      if (!head_.bf16 || table_.given())
         transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
     }
-    if (head_.pairs) pairs_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
+    if (head_.bf16) bf16_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
     table_.set_gradients(grad_columns_[0]);
     for (int c = 0; c < columns_; ++c) {
       const bool real = c < count;
@@ -157,11 +157,11 @@ class BackwardChunk {
     else weigh(offset, keys);
     table_.add_weights(scores_.first_query(), scores_.count(), tile_, first, keys);
     // Where something is not finite, zeros must stay zeros: the careful product does that.
-    const bool pairs = head_.pairs && block_finite_;
-    if (task_.want_dv && pairs) pairs_.value_gradient(tile_, keys, offset, dv_, value_stride_);
+    const bool by_bf16 = head_.bf16 && block_finite_;
+    if (task_.want_dv && by_bf16) bf16_.value_gradient(tile_, keys, offset, dv_, value_stride_);
     else if (task_.want_dv) value_gradient(offset);
     if (!task_.want_score || hard) return;
-    if (head_.pairs) pairs_.weight_gradient(keys, offset, grad_tile_);
+    if (head_.bf16) bf16_.weight_gradient(keys, offset, grad_tile_);
     else weight_gradient(offset);
     table_.add_weight_gradients(scores_.first_query(), scores_.count(), first, keys, grad_tile_);
     if (task_.normalizer_grads && head_.normalizer->parameter_gradient)
@@ -192,9 +192,9 @@ class BackwardChunk {
     if (task_.dbias && task_.dbias_stride != 0)
       fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
                  task_.dbias_stride, scores_.count(), keys);
-    scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, pairs_.key_rows(offset));
+    scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, bf16_.key_rows(offset));
     if (!is_program()) clamp_if_needed(keys);
-    find_strips(head_.pairs || scores_.is_whole(), keys);
+    find_strips(head_.bf16 || scores_.is_whole(), keys);
     if (kept_ && task_.normalizer_grads)
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) kept_[n] = tile_[n];
     for (int n = 0; n < strip_count_; ++n) {
@@ -298,9 +298,9 @@ class BackwardChunk {
       (head_.fast ? head_.program->fast_raw_backward : head_.program->raw_backward)(pairs);
       return;
     }
-    if (head_.pairs && block_finite_) {
-      if (task_.want_dk) pairs_.key_gradient(grad_tile_, keys, dk, dim_pad_);
-      if (task_.dq) pairs_.query_gradient(grad_tile_, keys, offset, dq_, dim_pad_);
+    if (head_.bf16 && block_finite_) {
+      if (task_.want_dk) bf16_.key_gradient(grad_tile_, keys, dk, dim_pad_);
+      if (task_.dq) bf16_.query_gradient(grad_tile_, keys, offset, dq_, dim_pad_);
       return;
     }
     for (int n = 0; n < strip_count_; ++n) {
@@ -356,7 +356,7 @@ class BackwardChunk {
   const Threshold threshold_;
   Scores<T> scores_;
   OutputTableGrads<T> table_;
-  BackwardPairs<T> pairs_;
+  BackwardBf16<T> bf16_;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
   Strip strips_[kMostColumns<T> / kStrip<T>];
@@ -391,9 +391,9 @@ template <class T>
 void backward_of(const BackwardTask<T>& task) {
   const FlushTiny flush;
   Arena arena(task.workspace);
-  if (task.head->pairs) task.head->pairs->begin();
+  if (task.head->bf16) task.head->bf16->begin();
   BackwardChunk<T>(arena, task).run();
-  if (task.head->pairs) task.head->pairs->end();
+  if (task.head->bf16) task.head->bf16->end();
 }
 
 template <class T>

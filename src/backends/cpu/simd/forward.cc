@@ -87,9 +87,9 @@ template <class T>
 void forward_of(const ForwardTask<T>& task) {
   const FlushTiny flush;
   Arena arena(task.workspace);
-  if (task.head->pairs) task.head->pairs->begin();
+  if (task.head->bf16) task.head->bf16->begin();
   with_blocks(arena, task, [](auto& blocks) { blocks.run(); });
-  if (task.head->pairs) task.head->pairs->end();
+  if (task.head->bf16) task.head->bf16->end();
 }
 
 // As SoftmaxBlock merges its own parts.

@@ -5,7 +5,7 @@
 
 #include "attend/problem.h"
 #include "attend/visibility.h"
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 #include "rapt/threads.h"
 #include "rapt/tiles.h"
 
@@ -107,9 +107,9 @@ struct HeadTask {
   bool grid = false;
   std::int64_t grid_rows = 0, grid_cols = 0;
 
-  // Set where q, k and v are bf16 and go through pair products; turned_v is the forward pass's.
-  const PairKernels* pairs = nullptr;
-  const std::uint16_t* const* turned_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kPairTile keys]
+  // Set where q, k and v are bf16 and go through bf16 products; transposed_v is the forward pass's.
+  const Bf16Kernels* bf16 = nullptr;
+  const std::uint16_t* const* transposed_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kBf16Tile keys]
 
   T softcap = 0;
   MatrixRef bias;  // data null: none
@@ -170,6 +170,21 @@ struct ForwardTask {
   char* workspace = nullptr;
 };
 
+// What a backward task calls its caller with: the index of each block of queries, in order.
+template <class T>
+class BackwardOrder {
+ public:
+  virtual void enter_block(std::int64_t block) = 0;  // before its tiles are computed
+  // Around the adding of its part of dq and of tables by offset.
+  virtual void begin_block(std::int64_t block) = 0;
+  virtual void end_block(std::int64_t block) = 0;
+  // With the finished gradients of the task's keys, [count][stride] each, while they are in the workspace.
+  virtual void finish(const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) = 0;
+
+ protected:
+  ~BackwardOrder() = default;
+};
+
 // Gradients of one head from the keys [first_key, first_key + count).
 template <class T>
 struct BackwardTask {
@@ -180,12 +195,7 @@ struct BackwardTask {
   const T* row_max = nullptr;           // [queries]
   const T* row_sum = nullptr;
   const T* delta = nullptr;  // [queries]: what every ∂weight of a row is lowered by
-  // Called with the index of each block of queries, in order: before its tiles are computed, around the adding of its
-  // part of dq and of tables by offset, and after.
-  void* order = nullptr;
-  void (*enter_block)(void* order, std::int64_t block) = nullptr;
-  void (*begin_block)(void* order, std::int64_t block) = nullptr;
-  void (*end_block)(void* order, std::int64_t block) = nullptr;
+  BackwardOrder<T>* order = nullptr;
   T* dq = nullptr;  // [queries][dq_stride], added to; null: not wanted
   std::ptrdiff_t dq_stride = 0;
   T* dq_relative = nullptr;
@@ -195,10 +205,7 @@ struct BackwardTask {
   std::int64_t dbias_first = 0;
   bool want_dk = false;
   bool want_dv = false;
-  bool want_score = false;  // gradients before the softmax: q, k, bias, parameters
-  // Called with the finished gradients of the task's keys, [count][stride] each, while they are in the workspace.
-  void (*finish)(void* order, const T* dk, std::ptrdiff_t dk_stride, T* const* dv,
-                 const std::ptrdiff_t* dv_stride) = nullptr;
+  bool want_score = false;              // gradients before the softmax: q, k, bias, parameters
   double* value_grads = nullptr;        // [kMaxSlots], added to
   double* normalizer_grads = nullptr;   // [kMaxSlots], added to; null: not wanted
   double* pair_weight_grads = nullptr;  // [dim], added to

@@ -11,7 +11,7 @@ class KeyTiles {
   KeyTiles(Arena& arena, const ForwardTask<T>& task, int columns)
       : head_(*task.head), key_begin_(task.key_begin), key_end_(task.key_end), scores_(arena, head_, columns, 0) {
     tile_ = arena.take<T>(kTileKeys * columns);
-    if (head_.pairs) key_tile16_ = arena.take<std::uint16_t>(kTileKeys * scores_.pair_dim());
+    if (head_.bf16) key_tile16_ = arena.take<std::uint16_t>(kTileKeys * scores_.bf16_dim());
     key_tile_ = arena.take<T>(kTileKeys * scores_.dim_pad());
   }
 
@@ -47,8 +47,8 @@ class KeyTiles {
   const Scores<T>& scores() const { return scores_; }
 
   void score(std::int64_t first, int keys, T* to) {
-    if (head_.pairs) {
-      scores_.tile(first, keys, nullptr, 0, to, pair_rows(first, keys));
+    if (head_.bf16) {
+      scores_.tile(first, keys, nullptr, 0, to, bf16_rows(first, keys));
       return;
     }
     std::ptrdiff_t stride = 0;
@@ -59,9 +59,9 @@ class KeyTiles {
 
  private:
   // The rows of bf16 keys as they lie, or copied to where they are padded.
-  PairRows pair_rows(std::int64_t first, int keys) {
+  Bf16Rows bf16_rows(std::int64_t first, int keys) {
     const std::uint16_t* rows = static_cast<const std::uint16_t*>(head_.k.data) + first * head_.k.stride;
-    const std::int64_t dim = scores_.pair_dim();
+    const std::int64_t dim = scores_.bf16_dim();
     if (keys == kTileKeys && dim == head_.dim) return {rows, head_.k.stride * 2};
     copy_rows(rows, head_.k.stride, keys, head_.dim, key_tile16_, dim);
     for (std::int64_t n = keys * dim; n < round_up(keys, 16) * dim; ++n) key_tile16_[n] = 0;
@@ -74,7 +74,7 @@ class KeyTiles {
   std::int64_t next_ = 0;  // the key that the next tile begins with
   T* tile_ = nullptr;
   T* key_tile_ = nullptr;
-  std::uint16_t* key_tile16_ = nullptr;  // [kTileKeys][pair_dim]
+  std::uint16_t* key_tile16_ = nullptr;  // [kTileKeys][bf16_dim]
 };
 
 }  // namespace rapt::inline v1::RAPT_TARGET

@@ -153,7 +153,7 @@ RAPT_FN Vec<T> load_pieces(const Pieces& pieces, int first, int step) {
   }
 }
 
-// The first 128 bits of kLanes rows, turned: vector n holds number n of each row.
+// The first 128 bits of kLanes rows, transposed: vector n holds number n of each row.
 template <class T, class Pieces>
 RAPT_FN void load_columns(const Pieces& pieces, Vec<T>* columns) {
   const Tag<T> tag;

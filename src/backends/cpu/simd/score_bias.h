@@ -2,7 +2,7 @@
 
 #include "backends/cpu/simd/few_queries.h"
 
-// The bias of a tile. Its rows lie along the keys, the tile's along the queries: they are turned on the way.
+// The bias of a tile. Its rows lie along the keys, the tile's along the queries: they are transposed on the way.
 namespace rapt::inline v1::RAPT_TARGET {
 
 // A bias of −∞ hides the pair, whatever its score is: −∞ + NaN would be NaN.

@@ -19,8 +19,8 @@ RAPT_FN int columns_for(std::int64_t queries) {
 template <class T>
 inline constexpr int kStrip = 2 * kLanes<T>;
 
-// Rows of keys for pair products, padded to kTileKeys rows and to 16 pairs; data null: there are none.
-struct PairRows {
+// Rows of keys for bf16 products, padded to kTileKeys rows and to 16 pairs; data null: there are none.
+struct Bf16Rows {
   const void* data = nullptr;
   std::ptrdiff_t row_bytes = 0;
 };
@@ -41,10 +41,10 @@ class Scores {
     q_rows_ = arena.take<T>(columns_ * dim_pad_);
     q_columns_ = arena.take<T>(head.dim * columns_);
     if (head.queries <= kNarrow) few_rows_ = arena.take<T>(kLanes<T> * dim_pad_);
-    if (head.pairs) {
-      pair_dim_ = round_up(head.dim, 32);
-      q_rows16_ = arena.take<std::uint16_t>(columns_ * pair_dim_);
-      q_pairs_ = arena.take<std::uint32_t>(pair_dim_ / 2 * columns_);
+    if (head.bf16) {
+      bf16_dim_ = round_up(head.dim, 32);
+      q_rows16_ = arena.take<std::uint16_t>(columns_ * bf16_dim_);
+      q_bf16_ = arena.take<std::uint32_t>(bf16_dim_ / 2 * columns_);
     }
     begin_ = arena.take<std::int64_t>(columns_);
     end_ = arena.take<std::int64_t>(columns_);
@@ -105,12 +105,12 @@ class Scores {
   // The rows of the block that set_visible() was called with.
   void load_queries() {
     T factor = folds_scale() ? head_.scale : T(1);
-    if (head_.pairs) factor = set_query_pairs(factor);
+    if (head_.bf16) factor = set_query_bf16(factor);
     load_rows(head_.q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
     clear_rows(q_rows_, dim_pad_);
     if (factor != T(1))
       for (std::int64_t n = 0; n < count_ * dim_pad_; ++n) q_rows_[n] *= factor;
-    if (!head_.pairs) transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
+    if (!head_.bf16) transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
     if (r_rows_) {
       load_rows(head_.q_relative, first_query_, count_, head_.relative_dim, r_rows_, relative_pad_);
       clear_rows(r_rows_, relative_pad_);
@@ -181,7 +181,7 @@ class Scores {
 
   // scores [keys][columns] of the keys first … first+keys−1, whose rows are given.
   void tile(std::int64_t first, int keys, const T* key_rows, std::ptrdiff_t key_stride, T* scores,
-            const PairRows& pair_rows = {}) {
+            const Bf16Rows& bf16_rows = {}) {
     tile_first_ = first;
     tile_keys_ = keys;
     bias_.set_tile(first_query_, count_, first, keys);
@@ -192,8 +192,8 @@ class Scores {
       PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
       pairs.scores = scores;
       (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
-    } else if (pair_rows.data) {
-      pair_scores(keys, pair_rows, scores);
+    } else if (bf16_rows.data) {
+      bf16_scores(keys, bf16_rows, scores);
     } else if (head_.queries <= kNarrow) {
       few_dots<T>({q_rows_, dim_pad_, count_, head_.dim}, key_rows, key_stride, keys, few_rows_, scores, columns_);
     } else {
@@ -261,24 +261,24 @@ class Scores {
   }
 
   PairTile<T> pair_tile(int keys, const T* key_rows, std::ptrdiff_t key_stride) const {
-    PairTile<T> pairs;
-    pairs.object = head_.object;
-    pairs.queries = q_columns_;
-    pairs.key_rows = key_rows;
-    pairs.weights = head_.pair_weights;
-    pairs.dim = head_.dim;
-    pairs.keys = keys;
-    pairs.columns = columns_;
-    pairs.stride = columns_;
-    pairs.key_stride = key_stride;
-    return pairs;
+    PairTile<T> tile;
+    tile.object = head_.object;
+    tile.queries = q_columns_;
+    tile.key_rows = key_rows;
+    tile.weights = head_.pair_weights;
+    tile.dim = head_.dim;
+    tile.keys = keys;
+    tile.columns = columns_;
+    tile.stride = columns_;
+    tile.key_stride = key_stride;
+    return tile;
   }
 
   const T* q_rows() const { return q_rows_; }
-  // The queries' numbers as bf16, [columns][pair_dim]; what is left of the scale is to be applied to their products.
+  // The queries' numbers as bf16, [columns][bf16_dim]; what is left of the scale is to be applied to their products.
   const std::uint16_t* q_rows16() const { return q_rows16_; }
-  std::int64_t pair_dim() const { return pair_dim_; }
-  T pair_scale() const { return pair_scale_; }
+  std::int64_t bf16_dim() const { return bf16_dim_; }
+  T bf16_scale() const { return bf16_scale_; }
   std::int64_t dim_pad() const { return dim_pad_; }
   std::int64_t relative_pad() const { return relative_pad_; }
   std::int64_t first_query() const { return first_query_; }
@@ -291,18 +291,18 @@ class Scores {
 
   // A scale that is a power of two goes into the queries without rounding; another one is applied to the scores. Returns
   // what went into the queries.
-  T set_query_pairs(T factor) {
+  T set_query_bf16(T factor) {
     if constexpr (std::is_same_v<T, float>) {
       int exponent = 0;
       const bool exact = __builtin_frexpf(factor, &exponent) == 0.5F;
-      pair_scale_ = exact ? T(1) : factor;
+      bf16_scale_ = exact ? T(1) : factor;
       copy_rows(static_cast<const std::uint16_t*>(head_.q.data) + first_query_ * head_.q.stride, head_.q.stride, count_,
-                head_.dim, q_rows16_, pair_dim_);
-      for (std::int64_t n = count_ * pair_dim_; n < columns_ * pair_dim_; ++n) q_rows16_[n] = 0;
+                head_.dim, q_rows16_, bf16_dim_);
+      for (std::int64_t n = count_ * bf16_dim_; n < columns_ * bf16_dim_; ++n) q_rows16_[n] = 0;
       if (exact && factor != T(1)) {
         const hn::Rebind<std::uint16_t, Tag<float>> narrow;
         const hn::Rebind<std::uint32_t, Tag<float>> wide;
-        for (std::int64_t n = 0; n < count_ * pair_dim_; n += kLanes<T>) {
+        for (std::int64_t n = 0; n < count_ * bf16_dim_; n += kLanes<T>) {
           const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, q_rows16_ + n)));
           const auto scaled = hn::Mul(hn::BitCast(Tag<float>(), bits), hn::Set(Tag<float>(), factor));
           const hn::Rebind<std::int32_t, Tag<float>> whole;
@@ -310,28 +310,28 @@ class Scores {
           hn::StoreU(hn::DemoteTo(narrow, top), narrow, q_rows16_ + n);
         }
       }
-      turn_pairs(reinterpret_cast<const std::uint32_t*>(q_rows16_), pair_dim_ / 2, columns_, pair_dim_ / 2, q_pairs_,
-                 columns_);
+      transpose_words(reinterpret_cast<const std::uint32_t*>(q_rows16_), bf16_dim_ / 2, columns_, bf16_dim_ / 2,
+                      q_bf16_, columns_);
       return exact ? factor : T(1);
     }
     return factor;
   }
 
-  void pair_scores(int keys, const PairRows& rows, T* scores) const {
+  void bf16_scores(int keys, const Bf16Rows& rows, T* scores) const {
     if constexpr (std::is_same_v<T, float>) {
-      head_.pairs->product({.m = round_up(keys, 16),
-                            .n = columns_,
-                            .k = pair_dim_ / 2,
-                            .a = rows.data,
-                            .a_row = rows.row_bytes,
-                            .b = q_pairs_,
-                            .b_row = columns_,
-                            .c = scores,
-                            .c_row = columns_,
-                            .accumulate = false});
-      if (pair_scale_ == T(1)) return;
+      head_.bf16->product({.m = round_up(keys, 16),
+                           .n = columns_,
+                           .k = bf16_dim_ / 2,
+                           .a = rows.data,
+                           .a_row = rows.row_bytes,
+                           .b = q_bf16_,
+                           .b_row = columns_,
+                           .c = scores,
+                           .c_row = columns_,
+                           .accumulate = false});
+      if (bf16_scale_ == T(1)) return;
       const Tag<T> tag;
-      const Vec<T> by = hn::Set(tag, pair_scale_);
+      const Vec<T> by = hn::Set(tag, bf16_scale_);
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>)
         hn::StoreU(hn::Mul(hn::LoadU(tag, scores + n), by), tag, scores + n);
     }
@@ -447,10 +447,10 @@ class Scores {
   T* q_rows_ = nullptr;     // [columns][dim_pad]
   T* q_columns_ = nullptr;  // [dim][columns]
   T* few_rows_ = nullptr;   // [kLanes][dim_pad]: fewer keys than lanes
-  std::int64_t pair_dim_ = 0;
-  T pair_scale_ = 1;
-  std::uint16_t* q_rows16_ = nullptr;  // [columns][pair_dim]
-  std::uint32_t* q_pairs_ = nullptr;   // [pair_dim / 2][columns]
+  std::int64_t bf16_dim_ = 0;
+  T bf16_scale_ = 1;
+  std::uint16_t* q_rows16_ = nullptr;  // [columns][bf16_dim]
+  std::uint32_t* q_bf16_ = nullptr;    // [bf16_dim / 2][columns]
   T* r_rows_ = nullptr;
   T* r_columns_ = nullptr;
   std::int64_t* begin_ = nullptr;

@@ -133,9 +133,9 @@ template <class T>
 void slope_means_of(const SlopeMeansTask<T>& task) {
   const FlushTiny flush;
   Arena arena(task.workspace);
-  if (task.head->pairs) task.head->pairs->begin();
+  if (task.head->bf16) task.head->bf16->begin();
   SlopeMeans<T>(arena, task).run();
-  if (task.head->pairs) task.head->pairs->end();
+  if (task.head->bf16) task.head->bf16->end();
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class ValueSums {
       widest = head_.value_dim[s] > widest ? head_.value_dim[s] : widest;
     }
     line_ = arena.take<T>(widest + kLanes<T>);
-    if (head_.pairs) weight_pairs_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns_);
+    if (head_.bf16) weight_bf16_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns_);
     value_tile_ = arena.take<T>(kTileKeys * padded<T>(widest));
   }
 
@@ -62,7 +62,7 @@ class ValueSums {
   void add(const Scores<T>& scores, const TileWeights<T>& tile, std::int64_t first, int keys, bool careful) {
     if (!wanted_) return;
     if constexpr (std::is_same_v<T, float>)
-      if (head_.pairs && !careful) head_.pairs->round_pairs(tile.weights, keys, columns_, columns_, weight_pairs_);
+      if (head_.bf16 && !careful) head_.bf16->round_to_bf16(tile.weights, keys, columns_, columns_, weight_bf16_);
     for (int s = 0; s < head_.sets; ++s) add_set(scores, tile, s, first, keys, careful);
     table_.add(first_query_, count_, tile.weights, tile.key_step, tile.column_step, first, keys);
   }
@@ -152,7 +152,7 @@ class ValueSums {
   // Sums lie transposed, [value_dim][columns]; those of a narrow block as rows.
   std::int64_t size(int set) const {
     if (narrow_) return kNarrow * padded<T>(head_.value_dim[set]);
-    return (head_.pairs ? round_up(head_.value_dim[set], 16) : head_.value_dim[set]) * columns_;
+    return (head_.bf16 ? round_up(head_.value_dim[set], 16) : head_.value_dim[set]) * columns_;
   }
 
   void rescale_row(int c, T factor) {
@@ -166,17 +166,17 @@ class ValueSums {
     const std::int64_t dim = head_.value_dim[set];
     T* sum = sums_[set];
     if constexpr (std::is_same_v<T, float>)
-      if (head_.pairs && !careful) {
-        head_.pairs->product({.m = round_up(dim, 16),
-                              .n = columns_,
-                              .k = kTileKeys / 2,
-                              .a = head_.turned_v[set] + first * round_up(dim, 16),
-                              .a_row = kTileKeys * 2,
-                              .b = weight_pairs_,
-                              .b_row = columns_,
-                              .c = sum,
-                              .c_row = columns_,
-                              .accumulate = true});
+      if (head_.bf16 && !careful) {
+        head_.bf16->product({.m = round_up(dim, 16),
+                             .n = columns_,
+                             .k = kTileKeys / 2,
+                             .a = head_.transposed_v[set] + first * round_up(dim, 16),
+                             .a_row = kTileKeys * 2,
+                             .b = weight_bf16_,
+                             .b_row = columns_,
+                             .c = sum,
+                             .c_row = columns_,
+                             .accumulate = true});
         return;
       }
     std::ptrdiff_t stride = 0;
@@ -220,7 +220,7 @@ class ValueSums {
   OutputTableSums<T> table_;
   T** sums_ = nullptr;  // [sets]
   T* line_ = nullptr;
-  std::uint32_t* weight_pairs_ = nullptr;  // [kTileKeys / 2][columns]
+  std::uint32_t* weight_bf16_ = nullptr;  // [kTileKeys / 2][columns]
   T* value_tile_ = nullptr;
 };
 

@@ -1,13 +1,13 @@
 #include <immintrin.h>
 
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 
 // AVX512-BF16: sixteen sums of two products in one instruction.
 namespace rapt::inline v1::bf16_dot {
 namespace {
 
 template <int kRows, int kVectors>
-inline void block(const PairProduct& p, std::int64_t m, std::int64_t n) {
+inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
   const char* a = static_cast<const char*>(p.a) + m * p.a_row;
   const std::uint32_t* b = p.b + n;
   float* c = p.c + m * p.c_row + n;
@@ -41,11 +41,11 @@ inline void block(const PairProduct& p, std::int64_t m, std::int64_t n) {
 }
 
 template <int kVectors>
-inline void columns(const PairProduct& p, std::int64_t n) {
+inline void columns(const Bf16Product& p, std::int64_t n) {
   for (std::int64_t m = 0; m < p.m; m += 8) block<8, kVectors>(p, m, n);
 }
 
-void product(const PairProduct& p) {
+void product(const Bf16Product& p) {
   std::int64_t n = 0;
   for (; n + 32 <= p.n; n += 32) columns<2>(p, n);
   if (n < p.n) columns<1>(p, n);
@@ -66,11 +66,11 @@ void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::pt
   }
 }
 
-void round_pairs(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
-                 std::uint32_t* to) {
+void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
+                   std::uint32_t* to) {
   const __m512i side_by_side = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  for (std::int64_t r = 0; r < kPairTile; r += 2, to += cols)
+  for (std::int64_t r = 0; r < kBf16Tile; r += 2, to += cols)
     for (std::int64_t c = 0; c < cols; c += 16) {
       const float* first = from + r * from_stride + c;
       const __m512 low = r < rows ? _mm512_loadu_ps(first) : _mm512_setzero_ps();
@@ -80,7 +80,7 @@ void round_pairs(const float* from, std::int64_t rows, std::int64_t cols, std::p
     }
 }
 
-extern const PairKernels kernels;
-const PairKernels kernels{"avx512_bf16", &nothing, &nothing, &product, &round_rows, &round_pairs};
+extern const Bf16Kernels kernels;
+const Bf16Kernels kernels{"avx512_bf16", &nothing, &nothing, &product, &round_rows, &round_to_bf16};
 
 }  // namespace rapt::inline v1::bf16_dot

@@ -1,14 +1,14 @@
 #include <immintrin.h>
 
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 
 // AMX: products of 16×32 by 32×16 bf16 tiles in one instruction. Four sums are held at a time, 32×32 numbers.
 namespace rapt::inline v1 {
 namespace bf16_dot {
 void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride, std::uint16_t* to,
                 std::ptrdiff_t to_stride);
-void round_pairs(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
-                 std::uint32_t* to);
+void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
+                   std::uint32_t* to);
 }  // namespace bf16_dot
 
 namespace bf16_tiles {
@@ -31,7 +31,7 @@ void end() { _tile_release(); }
 
 // Sums in tiles 0 to 3, A in 4 and 5, B in 6 and 7. The numbers of tiles must be constants to the compiler.
 template <bool kTwoRows, bool kTwoColumns>
-inline void block(const PairProduct& p, std::int64_t m, std::int64_t n) {
+inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
   const char* a = static_cast<const char*>(p.a) + m * p.a_row;
   const std::uint32_t* b = p.b + n;
   float* c = p.c + m * p.c_row + n;
@@ -69,7 +69,7 @@ inline void block(const PairProduct& p, std::int64_t m, std::int64_t n) {
   if constexpr (kTwoRows && kTwoColumns) _tile_stored(3, below + 16, c_bytes);
 }
 
-void product(const PairProduct& p) {
+void product(const Bf16Product& p) {
   for (std::int64_t m = 0; m < p.m; m += 32) {
     const bool two_rows = m + 16 < p.m;
     std::int64_t n = 0;
@@ -84,8 +84,8 @@ void product(const PairProduct& p) {
 
 }  // namespace
 
-extern const PairKernels kernels;
-const PairKernels kernels{"amx", &begin, &end, &product, &bf16_dot::round_rows, &bf16_dot::round_pairs};
+extern const Bf16Kernels kernels;
+const Bf16Kernels kernels{"amx", &begin, &end, &product, &bf16_dot::round_rows, &bf16_dot::round_to_bf16};
 
 }  // namespace bf16_tiles
 }  // namespace rapt::inline v1

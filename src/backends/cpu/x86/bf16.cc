@@ -1,11 +1,11 @@
-#include "backends/cpu/x86/pairs.h"
+#include "backends/cpu/x86/bf16.h"
 
 #include <atomic>
 #include <cstring>
 
 #include "rapt/threads.h"
 
-#if defined(RAPT_BF16_PAIRS)
+#if defined(RAPT_BF16)
 #include <cpuid.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -42,10 +42,10 @@ void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std:
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Waggressive-loop-optimizations"
 #endif
-void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-                std::uint32_t* to, std::ptrdiff_t to_stride) {
+void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::uint32_t* to, std::ptrdiff_t to_stride) {
   std::int64_t r = 0;
-#if defined(RAPT_BF16_PAIRS)
+#if defined(RAPT_BF16)
   const auto load = [&](std::int64_t row, std::int64_t col) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + row * from_stride + col));
   };
@@ -74,25 +74,25 @@ void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int6
 #pragma GCC diagnostic pop
 #endif
 
-void turn_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-               std::int64_t padded_cols, std::uint16_t* to) {
+void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                    std::int64_t padded_cols, std::uint16_t* to) {
   constexpr std::int64_t kStrip = 16;
-  std::uint32_t pairs[kPairTile / 2 * kStrip];
-  std::uint32_t turned[kStrip * kPairTile / 2];
+  std::uint32_t pairs[kBf16Tile / 2 * kStrip];
+  std::uint32_t transposed[kStrip * kBf16Tile / 2];
   for (std::int64_t c = 0; c < padded_cols; c += kStrip) {
     const std::int64_t width = cols - c < kStrip ? (cols > c ? cols - c : 0) : kStrip;
-    interleave_rows(from + c, from_stride, rows, width, kPairTile, pairs, kStrip);
-    turn_pairs(pairs, kStrip, kPairTile / 2, kStrip, turned, kPairTile / 2);
-    std::memcpy(to + c * kPairTile, turned, sizeof turned);
+    interleave_rows(from + c, from_stride, rows, width, kBf16Tile, pairs, kStrip);
+    transpose_words(pairs, kStrip, kBf16Tile / 2, kStrip, transposed, kBf16Tile / 2);
+    std::memcpy(to + c * kBf16Tile, transposed, sizeof transposed);
   }
 }
 
-#if defined(RAPT_BF16_PAIRS)
+#if defined(RAPT_BF16)
 namespace bf16_dot {
-extern const PairKernels kernels;
+extern const Bf16Kernels kernels;
 }
 namespace bf16_tiles {
-extern const PairKernels kernels;
+extern const Bf16Kernels kernels;
 }
 
 namespace {
@@ -108,8 +108,8 @@ bool system_allows_tiles() {
 #endif
 }
 
-PairChoices find() {
-  PairChoices choices;
+Bf16Choices find() {
+  Bf16Choices choices;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & (1U << 5)) == 0) return choices;
   choices.list[choices.count++] = &bf16_dot::kernels;
@@ -121,37 +121,37 @@ PairChoices find() {
 
 }  // namespace
 
-const PairChoices& available_pairs() {
-  static const PairChoices choices = find();
+const Bf16Choices& available_bf16() {
+  static const Bf16Choices choices = find();
   return choices;
 }
 
 namespace {
 
-std::atomic<const PairKernels*>& chosen() {
-  const PairChoices& choices = available_pairs();
-  static std::atomic<const PairKernels*> kernels{choices.count > 0 ? choices.list[choices.count - 1] : nullptr};
+std::atomic<const Bf16Kernels*>& chosen() {
+  const Bf16Choices& choices = available_bf16();
+  static std::atomic<const Bf16Kernels*> kernels{choices.count > 0 ? choices.list[choices.count - 1] : nullptr};
   return kernels;
 }
 
 }  // namespace
 
-const PairKernels* active_pairs(Isa isa) {
+const Bf16Kernels* active_bf16(Isa isa) {
   return isa == Isa::avx512 ? chosen().load(std::memory_order_relaxed) : nullptr;
 }
 
-void set_active_pairs(const PairKernels* kernels) { chosen().store(kernels, std::memory_order_relaxed); }
+void set_active_bf16(const Bf16Kernels* kernels) { chosen().store(kernels, std::memory_order_relaxed); }
 
 #else
 
-const PairChoices& available_pairs() {
-  static const PairChoices none;
+const Bf16Choices& available_bf16() {
+  static const Bf16Choices none;
   return none;
 }
 
-const PairKernels* active_pairs(Isa) { return nullptr; }
+const Bf16Kernels* active_bf16(Isa) { return nullptr; }
 
-void set_active_pairs(const PairKernels*) {}
+void set_active_bf16(const Bf16Kernels*) {}
 
 #endif
 

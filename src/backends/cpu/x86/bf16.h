@@ -10,7 +10,7 @@ namespace rapt::inline v1 {
 
 // C (+)= A·B, where a "pair" is two bf16 numbers that follow each other along the sum. Sizes are padded: m and n to 16,
 // k to 16 pairs; what pads A or B is zero.
-struct PairProduct {
+struct Bf16Product {
   std::int64_t m = 0, n = 0;
   std::int64_t k = 0;                // pairs
   const void* a = nullptr;           // [m] rows of k pairs
@@ -22,22 +22,22 @@ struct PairProduct {
   bool accumulate = false;
 };
 
-struct PairKernels {
+struct Bf16Kernels {
   const char* name;
   // Around the products of one task, on its thread.
   void (*begin)();
   void (*end)();
-  void (*product)(const PairProduct&);
+  void (*product)(const Bf16Product&);
   // Rounds rows of numbers to rows of bf16, [rows][to_stride], the padding of each zero. cols is a multiple of 16.
   void (*round_rows)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                      std::uint16_t* to, std::ptrdiff_t to_stride);
   // Rounds, and puts each two rows that follow each other side by side: [64 / 2][cols], zero past the last row.
-  void (*round_pairs)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
-                      std::uint32_t* to);
+  void (*round_to_bf16)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
+                        std::uint32_t* to);
 };
 
-// How many keys a tile of turned values has.
-inline constexpr std::int64_t kPairTile = 64;
+// How many keys a tile of transposed values has.
+inline constexpr std::int64_t kBf16Tile = 64;
 
 // Rows first … first+rows−1 as they lie, to [rows][to_stride]; the padding is zero.
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
@@ -45,23 +45,23 @@ void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64
 // Each two rows side by side, as pairs: [padded_rows / 2][to_stride].
 void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                      std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
-// Columns become rows: [padded_cols][kPairTile], from up to kPairTile rows.
-void turn_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-               std::int64_t padded_cols, std::uint16_t* to);
-// Pairs [rows][from_stride] turned to [cols][to_stride].
-void turn_pairs(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-                std::uint32_t* to, std::ptrdiff_t to_stride);
+// Columns become rows: [padded_cols][kBf16Tile], from up to kBf16Tile rows.
+void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                    std::int64_t padded_cols, std::uint16_t* to);
+// Pairs [rows][from_stride] transposed to [cols][to_stride].
+void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::uint32_t* to, std::ptrdiff_t to_stride);
 
 // All that this processor runs, the fastest last; empty where there are none.
-struct PairChoices {
-  const PairKernels* list[2] = {};
+struct Bf16Choices {
+  const Bf16Kernels* list[2] = {};
   int count = 0;
 };
-const PairChoices& available_pairs();
+const Bf16Choices& available_bf16();
 
 // The kernels in use: the fastest ones under the newest SIMD target, null under others.
-const PairKernels* active_pairs(Isa isa);
+const Bf16Kernels* active_bf16(Isa isa);
 // For tests and measurements; null: none.
-void set_active_pairs(const PairKernels* kernels);
+void set_active_bf16(const Bf16Kernels* kernels);
 
 }  // namespace rapt::inline v1

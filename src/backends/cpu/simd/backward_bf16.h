@@ -1,0 +1,172 @@
+#pragma once
+
+#include "backends/cpu/simd/scores.h"
+
+// The five products of the backward pass as products of bf16 pairs, and the layouts that they read.
+namespace rapt::inline v1::RAPT_TARGET {
+
+template <class T>
+class BackwardBf16 {
+ public:
+  void allocate(Arena& arena, const HeadTask<T>& head, int columns, std::int64_t chunk_keys, std::int64_t bf16_dim) {
+    head_ = &head;
+    columns_ = columns;
+    bf16_dim_ = bf16_dim;
+    dim16_ = round_up(head.dim, 16);
+    keys16_ = arena.take<std::uint16_t>(chunk_keys * bf16_dim);
+    key_bf16_ = arena.take<std::uint32_t>(chunk_keys / 2 * dim16_);
+    query_bf16_ = arena.take<std::uint32_t>(kQueryPad / 2 * dim16_);
+    tile16_ = arena.take<std::uint16_t>(kTileKeys * kQueryPad);
+    tile_bf16_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns);
+    transposed_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns);
+    sets_ = arena.take<Set>(head.sets);
+    for (int s = 0; s < head.sets; ++s) {
+      const std::int64_t wide = round_up(head.value_dim[s], 32);
+      const Set set{arena.take<std::uint16_t>(chunk_keys * wide), arena.take<std::uint16_t>(columns * wide),
+                    arena.take<std::uint32_t>(wide / 2 * columns),
+                    arena.take<std::uint32_t>(kQueryPad / 2 * round_up(head.value_dim[s], 16))};
+      if (sets_) sets_[s] = set;
+    }
+  }
+
+  void load_chunk(std::int64_t first_key, std::int64_t count) {
+    const std::int64_t padded_keys = round_up(count, kTileKeys);
+    const auto load = [&](const MatrixRef& from, std::int64_t dim, std::int64_t wide, std::uint16_t* to) {
+      copy_rows(rows16(from, first_key), from.stride, count, dim, to, wide);
+      for (std::int64_t n = count * wide; n < padded_keys * wide; ++n) to[n] = 0;
+    };
+    load(head_->k, head_->dim, bf16_dim_, keys16_);
+    interleave_rows(rows16(head_->k, first_key), head_->k.stride, count, head_->dim, padded_keys, key_bf16_, dim16_);
+    for (int s = 0; s < head_->sets; ++s)
+      load(head_->v[s], head_->value_dim[s], round_up(head_->value_dim[s], 32), sets_[s].values);
+  }
+
+  // q_rows [count][bf16_dim].
+  void load_queries(const std::uint16_t* q_rows, const MatrixRef* grad_out, std::int64_t first, int count) {
+    interleave_rows(q_rows, bf16_dim_, count, head_->dim, kQueryPad, query_bf16_, dim16_);
+    for (int s = 0; s < head_->sets; ++s) {
+      const std::int64_t dim = head_->value_dim[s];
+      const std::int64_t wide = round_up(dim, 32);
+      const MatrixRef& grad = grad_out[s];
+      copy_rows(rows16(grad, first), grad.stride, count, dim, sets_[s].grad_rows, wide);
+      for (std::int64_t n = count * wide; n < columns_ * wide; ++n) sets_[s].grad_rows[n] = 0;
+      transpose_words(reinterpret_cast<const std::uint32_t*>(sets_[s].grad_rows), wide / 2, columns_, wide / 2,
+                      sets_[s].grad_columns, columns_);
+      interleave_rows(rows16(grad, first), grad.stride, count, dim, kQueryPad, sets_[s].grad_bf16, round_up(dim, 16));
+    }
+  }
+
+  // Of the chunk, from its row `offset` on; none where there are no bf16 products.
+  Bf16Rows key_rows(std::int64_t offset) const {
+    if (!keys16_) return {};
+    return {keys16_ + offset * bf16_dim_, bf16_dim_ * 2};
+  }
+
+  // dV += P·dO: rows of the weights, pairs of queries.
+  void value_gradient(const T* weights, int keys, std::int64_t offset, T* const* dv, const std::ptrdiff_t* stride) {
+    if constexpr (std::is_same_v<T, float>) {
+      round_tile(weights, keys);
+      for (int s = 0; s < head_->sets; ++s) {
+        const std::int64_t dim16 = round_up(head_->value_dim[s], 16);
+        head_->bf16->product({.m = round_up(keys, 16),
+                              .n = dim16,
+                              .k = round_up(columns_, 32) / 2,
+                              .a = tile16_,
+                              .a_row = kQueryPad * 2,
+                              .b = sets_[s].grad_bf16,
+                              .b_row = dim16,
+                              .c = dv[s] + offset * stride[s],
+                              .c_row = stride[s],
+                              .accumulate = true});
+      }
+    }
+  }
+
+  // dP = V·dOᵀ.
+  void weight_gradient(int keys, std::int64_t offset, T* grads) const {
+    if constexpr (std::is_same_v<T, float>)
+      for (int s = 0; s < head_->sets; ++s) {
+        const std::int64_t wide = round_up(head_->value_dim[s], 32);
+        head_->bf16->product({.m = round_up(keys, 16),
+                              .n = columns_,
+                              .k = wide / 2,
+                              .a = sets_[s].values + offset * wide,
+                              .a_row = wide * 2,
+                              .b = sets_[s].grad_columns,
+                              .b_row = columns_,
+                              .c = grads,
+                              .c_row = columns_,
+                              .accumulate = s > 0});
+      }
+  }
+
+  // dK += dS·Q.
+  void key_gradient(const T* grads, int keys, T* dk, std::ptrdiff_t stride) {
+    if constexpr (std::is_same_v<T, float>) {
+      round_tile(grads, keys);
+      head_->bf16->product({.m = round_up(keys, 16),
+                            .n = dim16_,
+                            .k = round_up(columns_, 32) / 2,
+                            .a = tile16_,
+                            .a_row = kQueryPad * 2,
+                            .b = query_bf16_,
+                            .b_row = dim16_,
+                            .c = dk,
+                            .c_row = stride,
+                            .accumulate = true});
+    }
+  }
+
+  // dQ += dSᵀ·K.
+  void query_gradient(const T* grads, int keys, std::int64_t offset, T* dq, std::ptrdiff_t stride) {
+    if constexpr (std::is_same_v<T, float>) {
+      head_->bf16->round_to_bf16(grads, keys, columns_, columns_, tile_bf16_);
+      transpose_words(tile_bf16_, columns_, kTileKeys / 2, columns_, transposed_, kTileKeys / 2);
+      head_->bf16->product({.m = columns_,
+                            .n = dim16_,
+                            .k = kTileKeys / 2,
+                            .a = transposed_,
+                            .a_row = kTileKeys * 2,
+                            .b = key_bf16_ + offset / 2 * dim16_,
+                            .b_row = dim16_,
+                            .c = dq,
+                            .c_row = stride,
+                            .accumulate = true});
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kQueryPad = kMostColumns<T>;  // columns of a tile, padded
+
+  // bf16 numbers of one value set.
+  struct Set {
+    std::uint16_t* values;        // [keys][value_dim, padded to 32]
+    std::uint16_t* grad_rows;     // [columns][the same]
+    std::uint32_t* grad_columns;  // [half of it][columns]
+    std::uint32_t* grad_bf16;     // [kQueryPad / 2][value_dim, padded to 16]
+  };
+
+  static const std::uint16_t* rows16(const MatrixRef& matrix, std::int64_t first) {
+    return static_cast<const std::uint16_t*>(matrix.data) + first * matrix.stride;
+  }
+
+  void round_tile(const T* tile, int keys) {
+    if constexpr (std::is_same_v<T, float>) {
+      head_->bf16->round_rows(tile, keys, columns_, columns_, tile16_, kQueryPad);
+      for (std::int64_t n = keys * kQueryPad; n < round_up(keys, 16) * kQueryPad; ++n) tile16_[n] = 0;
+    }
+  }
+
+  const HeadTask<T>* head_ = nullptr;
+  int columns_ = 0;
+  std::int64_t bf16_dim_ = 0, dim16_ = 0;
+  std::uint16_t* keys16_ = nullptr;      // [keys][bf16_dim]
+  std::uint32_t* key_bf16_ = nullptr;    // [keys / 2][dim16]
+  std::uint32_t* query_bf16_ = nullptr;  // [kQueryPad / 2][dim16]
+  std::uint16_t* tile16_ = nullptr;      // [kTileKeys][kQueryPad]
+  std::uint32_t* tile_bf16_ = nullptr;   // [kTileKeys / 2][columns]
+  std::uint32_t* transposed_ = nullptr;  // [columns][kTileKeys / 2]
+  Set* sets_ = nullptr;
+};
+
+}  // namespace rapt::inline v1::RAPT_TARGET
