@@ -253,9 +253,9 @@ TEST(BenchCalls, TimesALoopACallAndAPlan) {
   for (const Json& row : rows)
     EXPECT_NEAR(row["plan_ratio"].get<double>(), row["plan_seconds"].get<double>() / row["loop_seconds"].get<double>(),
                 1e-9);
-  expect_refused(run_cli({"bench", "calls", "x"}), {"no further names"});
-  expect_refused(run_cli({"bench", "calls", "--threads", "2"}), {"--threads"});
-  expect_refused(run_cli({"bench", "calls", "--dtype", "bf16"}), {"expected f32, got bf16"});
+  refuses({"bench", "calls", "x"}, "no further names");
+  refuses({"bench", "calls", "--threads", "2"}, "--threads");
+  refuses({"bench", "calls", "--dtype", "bf16"}, "expected f32, got bf16");
 }
 
 }  // namespace
