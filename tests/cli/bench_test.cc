@@ -130,6 +130,9 @@ TEST(CliBench, RefusesBadArguments) {
   refuses({"bench", "--dtype", "f8"}, "bf16");
   refuses({"bench", "--repeat", "0"}, "--repeat");
   refuses({"bench", "--fast"}, "bench");
+  refuses({"bench", "calls", "x"}, "no further names");
+  refuses({"bench", "calls", "--threads", "2"}, "--threads");
+  refuses({"bench", "calls", "--dtype", "bf16"}, "expected f32, got bf16");
 }
 
 TEST(CliBench, ReportsMemory) {
@@ -244,7 +247,7 @@ std::vector<std::string> differentiated_names() {
 INSTANTIATE_TEST_SUITE_P(Rows, BenchChecks, testing::ValuesIn(bench::known_names()), name_of_row);
 INSTANTIATE_TEST_SUITE_P(Rows, BenchGradientChecks, testing::ValuesIn(differentiated_names()), name_of_row);
 
-TEST(BenchCalls, TimesALoopACallAndAPlan) {
+TEST(CliBench, TimesALoopACallAndAPlan) {
   const CliResult done = run_cli({"bench", "calls", "--quick", "--json"});
   ASSERT_EQ(done.status, 0) << done.err;
   const Json rows = Json::parse(done.out)["rows"];
@@ -253,9 +256,6 @@ TEST(BenchCalls, TimesALoopACallAndAPlan) {
   for (const Json& row : rows)
     EXPECT_NEAR(row["plan_ratio"].get<double>(), row["plan_seconds"].get<double>() / row["loop_seconds"].get<double>(),
                 1e-9);
-  refuses({"bench", "calls", "x"}, "no further names");
-  refuses({"bench", "calls", "--threads", "2"}, "--threads");
-  refuses({"bench", "calls", "--dtype", "bf16"}, "expected f32, got bf16");
 }
 
 }  // namespace
