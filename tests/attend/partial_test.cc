@@ -266,11 +266,29 @@ INSTANTIATE_TEST_SUITE_P(All, Partial,
                                           testing::Values(rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16)),
                          support::mechanism_and_type);
 
-// merge() by itself, on numbers given by hand.
-struct Numbers {
-  Array out, row_max, row_sum;
-};
+// Infinite scores share the weight across parts as within one; NaN spoils the rows that see it, and no others.
+TEST(PartialExtremes, InfinitiesAndNaN) {
+  oracle::Problem p;
+  p.mechanism = "dot";
+  p.q = Array({1, 1, 2, 1}, {1, 0.5});
+  p.k = Array({1, 1, 6, 1}, {HUGE_VAL, 5, 1, HUGE_VAL, 0, 2});
+  p.v = {Array({1, 1, 6, 1}, {1, 10, 20, 3, 40, 50})};
+  for (const rapt::Path path : support::kPaths)
+    for (int count = 1; count <= 5; ++count) {
+      SCOPED_TRACE(testing::Message() << label(path) << ", " << count << " parts");
+      const support::ForwardResult r = Parts(support::make_case(p, rapt::Dtype::f64), count, path).merge();
+      EXPECT_EQ(r.out[0].data, (std::vector<double>{2, 2}));
+      oracle::Problem spoilt = p;
+      spoilt.k.data = {1, 2, 3, 4, NAN, 0};
+      spoilt.mask.causal = oracle::Causal::top_left;
+      spoilt.first_query = {3};
+      const support::ForwardResult s = Parts(support::make_case(spoilt, rapt::Dtype::f64), count, path).merge();
+      EXPECT_TRUE(std::isfinite(s.out[0].data[0]));
+      EXPECT_TRUE(std::isnan(s.out[0].data[1]));
+    }
+}
 
+// merge() by itself, on numbers given by hand.
 Array array(const Sizes& shape, std::vector<double> values) { return Array(shape, std::move(values)); }
 
 TEST(Merge, RowsByHand) {

@@ -197,10 +197,10 @@ TEST_P(Plans, AllocateNothing) {
       const rapt::PlanArrays arrays{.key_lengths = call.options.mask.key_lengths,
                                     .first_query = call.options.first_query};
       plan.run(arrays);  // starts threads
-      const std::int64_t before = support::allocation_count();
+      const std::size_t before = support::allocations();
       plan.run(arrays);
       plan.run();
-      EXPECT_EQ(support::allocation_count() - before, 0);
+      EXPECT_EQ(support::allocations() - before, 0U);
     }
 }
 

@@ -6,24 +6,57 @@
 #include <cstdlib>
 #include <new>
 
-// Whoever links this file counts: it stands in for the program's operator new and aligned_alloc.
 namespace {
-std::atomic<std::int64_t> count{0};
+
+std::atomic<std::size_t> bytes{0};
+std::atomic<std::size_t> times{0};
+
+void* counted_or_null(std::size_t size, std::size_t alignment) {
+  bytes += size;
+  ++times;
+  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  return alignment > alignof(std::max_align_t) ? memalign(alignment, rounded) : std::malloc(size ? size : 1);
 }
 
-void* operator new(std::size_t bytes) {
-  ++count;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
+void* counted(std::size_t size, std::size_t alignment) {
+  void* p = counted_or_null(size, alignment);
+  if (!p) throw std::bad_alloc();
+  return p;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  ++count;
-  return memalign(alignment, bytes);
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size) { return counted(size, 1); }
+[[gnu::noinline]] void* operator new[](std::size_t size) { return counted(size, 1); }
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t a) {
+  return counted(size, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
+  return counted(size, static_cast<std::size_t>(a));
+}
+// std::stable_sort asks this way.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return counted_or_null(size, 1);
+}
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return counted_or_null(size, 1);
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+extern "C" [[gnu::noinline]] void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  return counted_or_null(size, alignment > alignof(std::max_align_t) ? alignment : 2 * alignof(std::max_align_t));
 }
 
 namespace support {
-std::int64_t allocation_count() { return count; }
+
+std::size_t allocated_bytes() { return bytes; }
+std::size_t allocations() { return times; }
+
 }  // namespace support

@@ -177,9 +177,7 @@ AssertionResult Expected::matches(const oracle::Statistics& got) const {
   const Int keys = exact_.weights.shape[3];
   const double length = double(keys);
   if (!got.entropy.empty()) {
-    // The sum that sigmoid's weights are divided by has an error of its own.
-    const double size = largest(exact_.scores) + (normalizer == oracle::Normalizer::sigmoid ? 2 * std::log(length) : 0);
-    AssertionResult result = close(got.entropy, want.entropy, &naive.entropy, {compute, size});
+    AssertionResult result = close(got.entropy, want.entropy, &naive.entropy, {compute, largest(exact_.scores)});
     if (!result) return named("entropy", result);
     result = close(got.position, want.position, &naive.position, {compute, length});
     if (!result) return named("position", result);

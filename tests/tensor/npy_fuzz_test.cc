@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "rapt/error.h"
+#include "support/allocations.h"
 #include "tensor/npy.h"
-#include "tests/tensor/allocations.h"
 #include "tests/tensor/npy_bytes.h"
 #include "tests/tensor/temporary_directory.h"
 
@@ -75,7 +75,7 @@ void mutate(std::string& bytes, Random& random) {
 // Either an array that the bytes can hold or an error that names the file; never more memory than they warrant.
 bool accepts(const std::string& bytes) {
   constexpr std::size_t kMessages = 4096;
-  const std::size_t before = allocated_bytes();
+  const std::size_t before = support::allocated_bytes();
   bool accepted = false;
   try {
     const Array array = parse_npy(bytes, "fuzz");
@@ -84,7 +84,7 @@ bool accepts(const std::string& bytes) {
   } catch (const Error& error) {
     EXPECT_TRUE(std::string_view(error.what()).starts_with("read 'fuzz': ")) << error.what();
   }
-  EXPECT_LE(allocated_bytes() - before, 16 * bytes.size() + kMessages);
+  EXPECT_LE(support::allocated_bytes() - before, 16 * bytes.size() + kMessages);
   return accepted;
 }
 

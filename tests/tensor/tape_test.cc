@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "rapt/error.h"
+#include "support/allocations.h"
 #include "support/tensors.h"
 #include "tensor/ops.h"
 #include "tensor/recurrent.h"
-#include "tests/tensor/allocations.h"
 
 namespace rapt::test {
 namespace {
@@ -38,10 +38,10 @@ TEST(TapeMemory, GrowsNoMoreAfterTheFirstRound) {
   EXPECT_GE(first, 100 * 99 / 2 * 1000 + (std::size_t{3} << 20));
   arena.reset();
   for (int n = 0; n < 3; ++n) {
-    const std::size_t before = allocations();
+    const std::size_t before = support::allocations();
     round();
     arena.reset();
-    EXPECT_EQ(allocations(), before);
+    EXPECT_EQ(support::allocations(), before);
     EXPECT_EQ(arena.capacity(), first);
   }
 }
@@ -70,9 +70,9 @@ TEST(TapeMemory, StepsAllocateNothingInTheSteadyState) {
   step();
   step();
   const std::size_t bytes = tape.bytes();
-  const std::size_t before = allocations();
+  const std::size_t before = support::allocations();
   for (int n = 0; n < 5; ++n) step();
-  EXPECT_EQ(allocations(), before);
+  EXPECT_EQ(support::allocations(), before);
   EXPECT_EQ(tape.bytes(), bytes);
 }
 
