@@ -68,6 +68,13 @@ TEST(OptionErrors, FirstQuery) {
             c.options.mask.key_starts = {0, 4, 12};
           },
           {"first_query", "packed"});
+  refuses(spec_of(),
+          [](Call& c) {
+            c.options.first_key = 4;
+            c.options.mask.query_starts = {0, 2, 5};
+            c.options.mask.key_starts = {0, 4, 12};
+          },
+          {"first_key", "packed"});
   refuses(spec_of(), [](Call& c) { c.options.first_query = {Int{1} << 60}; }, {"first_query"});
 }
 

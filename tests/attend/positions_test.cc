@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "oracle/formulas.h"
 #include "support/checks.h"
 
@@ -105,6 +107,49 @@ TEST_P(Positions, BottomRightIsAPosition) {
       EXPECT_TRUE(a.forward().bits == b.forward().bits);
       EXPECT_TRUE(a.backward().bits == b.backward().bits);
     }
+  }
+}
+
+// A batch with fewer keys than queries: those that stand before every key see nothing, also on a grid and without rows for
+// them in a table.
+TEST_P(Positions, QueriesBeforeEveryKeySeeNothing) {
+  CaseSpec s = spec(10, 27);
+  Case c = make_case(s, [&](const CaseSpec& sized) {
+    oracle::Mask m;
+    m.causal = oracle::Causal::bottom_right;
+    m.key_lengths = {sized.keys, sized.queries, sized.queries};
+    return m;
+  });
+  const Int queries = c.problem.queries(), hidden = queries - 3;
+  c.problem.mask.key_lengths[1] = 3;  // tables and grids are made for the others
+  for (rapt::Path path : support::kPaths) {
+    SCOPED_TRACE(label(path));
+    Call whole(c);
+    whole.options.path = path;
+    const support::ForwardResult all = whole.forward();
+    const support::BackwardResult gradients = whole.backward();
+    Case last = c;
+    last.problem.mask.causal = oracle::Causal::top_left;
+    last.problem.first_query = {c.problem.keys() - 3, 0, queries - 3};
+    last.problem.q = oracle::Array({3, c.problem.q.shape[1], 3, c.problem.q.shape[3]});
+    last.spec.queries = 3;
+    for (Int b = 0; b < 3; ++b)
+      for (Int h = 0; h < last.problem.q.shape[1]; ++h)
+        for (Int i = 0; i < 3; ++i)
+          for (Int d = 0; d < last.problem.q.shape[3]; ++d)
+            last.problem.q.at(b, h, i, d) = c.problem.q.at(b, h, hidden + i, d);
+    Call rest(last);
+    rest.options.path = path;
+    const support::ForwardResult seen = rest.forward();
+    for (Int h = 0; h < c.problem.heads(); ++h)
+      for (Int d = 0; d < all.out[0].shape[3]; ++d) {
+        for (Int i = 0; i < hidden; ++i) EXPECT_EQ(all.out[0].at(1, h, i, d), 0);
+        for (Int b = 0; b < 3; ++b)
+          for (Int i = 0; i < 3; ++i) EXPECT_EQ(all.out[0].at(b, h, hidden + i, d), seen.out[0].at(b, h, i, d));
+      }
+    for (const double x : gradients.gradients.q.data) EXPECT_TRUE(std::isfinite(x));
+    for (Int h = 0; h < gradients.gradients.q.shape[1]; ++h)
+      for (Int i = 0; i < hidden; ++i) EXPECT_EQ(gradients.gradients.q.at(1, h, i, 0), 0);
   }
 }
 

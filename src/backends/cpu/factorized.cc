@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "attend/score_tile.h"
 #include "attend/storage.h"
 #include "backends/cpu/factorized_pass.h"
 #include "backends/cpu/parallel.h"
@@ -20,17 +21,11 @@ double score_of(const Problem& problem, std::int64_t h, const std::vector<double
   const double query_row = static_cast<double>(i_row), query_col = static_cast<double>(i % cols);
   const double key_row = static_cast<double>(j_row), key_col = static_cast<double>(j % cols);
   double score = 0;
-  ScoreTile<double> tile;
-  tile.object = problem.object;
+  ScoreTile<double> tile = score_tile_of<double>(problem, 0, h);
   tile.scores = &score;
   tile.keys = tile.columns = tile.stride = 1;
   tile.first_query = i;
   tile.first_key = j;
-  tile.head = h;
-  tile.queries_total = problem.queries;
-  tile.keys_total = problem.keys;
-  tile.scale = problem.scale;
-  tile.settings = problem.settings;
   tile.values = values.data();
   tile.query_row = &query_row;
   tile.query_col = &query_col;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "attend/host_parameters.h"
+#include "attend/score_tile.h"
 #include "attend/storage.h"
 #include "backends/cpu/parallel.h"
 #include "mechanisms/objects.h"
@@ -108,7 +109,7 @@ std::int64_t HeadWaves<T>::value_pad(std::size_t set) const {
 // Of the transposed values of one head, in units of T.
 template <class T>
 std::int64_t HeadWaves<T>::transposed_size(std::size_t set) const {
-  const std::int64_t numbers = round_to(problem_.keys, kBf16Tile) * round_to(problem_.v[set].dim, 16);
+  const std::int64_t numbers = round_to(problem_.keys, kTileKeys) * round_to(problem_.v[set].dim, 16);
   return numbers * 2 / static_cast<std::int64_t>(sizeof(T));
 }
 
@@ -137,8 +138,6 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.program = &(programs_ ? *programs_ : p.mechanism->definition().scalar).template get<T>();
   task.object = p.object;
   task.visible_tile = p.mechanism->definition().visible_tile;
-  task.settings = p.settings.data();
-  task.settings_count = static_cast<int>(p.settings.size());
   task.content = p.uses_content;
   task.scale = static_cast<T>(p.scale);
   task.slots = p.mechanism->definition().slots;
@@ -178,6 +177,7 @@ void HeadWaves<T>::bind(Head<T>& head) const {
   task.b = head.b;
   task.h = head.h;
   task.query_shift = p.query_shift(head.b);
+  task.score_tile = score_tile_of<T>(p, head.b, head.h);
   const Dtype own = dtype_of<T>();
   task.q = maps_q_ ? MatrixRef{head.mapped_q, own, inner_pad_} : p.q.at(head.b, head.h);
   task.k = maps_k_ ? MatrixRef{head.mapped_k, own, inner_pad_} : p.k.at(head.b, head.h);
@@ -235,9 +235,9 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
   for (std::size_t n = 0; n < head.transposed_v.size() && keys; ++n) {
     const MatrixRef v = p.v[n].at(head.b, head.h);
     const std::int64_t width = round_to(p.v[n].dim, 16);
-    for (std::int64_t j = first; j < first + rows; j += kBf16Tile)
+    for (std::int64_t j = first; j < first + rows; j += kTileKeys)
       transpose_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
-                     std::min(kBf16Tile, first + rows - j), p.v[n].dim, width,
+                     std::min<std::int64_t>(kTileKeys, first + rows - j), p.v[n].dim, width,
                      const_cast<std::uint16_t*>(head.transposed_v[n]) + j * width);
   }
   if (!(keys ? maps_k_ : maps_q_)) return;

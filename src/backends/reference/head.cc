@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attend/host_parameters.h"
+#include "attend/score_tile.h"
 #include "attend/storage.h"
 #include "attend/visibility.h"
 #include "backends/reference/head.h"
@@ -160,20 +161,14 @@ PairTile<T> Head<T>::pair_tile(const Matrix<T>& queries) const {
 
 template <class T>
 ScoreTile<T> Head<T>::score_tile(std::int64_t first, std::int64_t count, Matrix<T>& pairs) const {
-  ScoreTile<T> tile;
-  tile.object = problem.object;
+  ScoreTile<T> tile = score_tile_of<T>(problem, batch, head);
   tile.scores = pairs.row(first);
+
   tile.raw = raw.row(first);
   tile.keys = static_cast<int>(count);
   tile.columns = tile.stride = static_cast<int>(problem.queries);
   tile.first_query = problem.first_key + problem.query_shift(batch);
   tile.first_key = problem.first_key + first;
-  tile.batch = batch;
-  tile.head = head;
-  tile.queries_total = problem.queries;
-  tile.keys_total = problem.keys;
-  tile.scale = static_cast<T>(problem.scale);
-  tile.settings = problem.settings;
   tile.values = values.data();
   for (const Relative<T>& r : relative) {
     tile.relative[r.slot].base = r.numbers.row(first);

@@ -7,7 +7,6 @@
 namespace rapt::inline v1::RAPT_TARGET {
 
 inline constexpr int kNarrow = 2;
-inline constexpr int kTileKeys = 64;
 
 template <class T>
 struct FewQueries {

@@ -5,6 +5,7 @@
 
 #include "attend/problem.h"
 #include "attend/visibility.h"
+#include "backends/cpu/tile_size.h"
 #include "backends/cpu/x86/bf16.h"
 #include "rapt/threads.h"
 #include "rapt/tiles.h"
@@ -95,10 +96,9 @@ struct HeadTask {
   const TileProgram<T>* program = nullptr;
   const void* object = nullptr;
   Visible (*visible_tile)(const void*, const TileRange&) = nullptr;
-  const double* settings = nullptr;
-  int settings_count = 0;
-  bool content = true;  // raw scores are computed
-  bool fast = false;    // q and k are prepared for fast_raw
+  ScoreTile<T> score_tile;  // what all its tiles have in common
+  bool content = true;      // raw scores are computed
+  bool fast = false;        // q and k are prepared for fast_raw
   T scale = 1;
   const T* pair_weights = nullptr;
   T values[kMaxSlots] = {};
@@ -109,7 +109,7 @@ struct HeadTask {
 
   // Set where q, k and v are bf16 and go through bf16 products; transposed_v is the forward pass's.
   const Bf16Kernels* bf16 = nullptr;
-  const std::uint16_t* const* transposed_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kBf16Tile keys]
+  const std::uint16_t* const* transposed_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kTileKeys keys]
 
   T softcap = 0;
   MatrixRef bias;  // data null: none
@@ -146,10 +146,6 @@ struct WeightsTask {
 
 // Blocks of queries that one task may take, so that keys and values are read from afar once for all of them.
 inline constexpr int kForwardBlocks = 4;
-
-// Softmax over more keys than this is done in parts of so many, which are merged in their order: by the keys' places alone, so that
-// a row has the same bits whoever computes its parts.
-inline constexpr std::int64_t kKeyPart = 1024;
 
 template <class T>
 struct ForwardTask {
@@ -237,9 +233,6 @@ struct SlopeMeansTask {
   T* delta = nullptr;  // [queries], written
   char* workspace = nullptr;
 };
-
-// The most queries and keys of a ShortTask: what one tile holds.
-inline constexpr std::int64_t kShort = 64;
 
 // An array [batches, heads, rows, dim] of a ShortTask; its strides are in bytes, and one for batches of 0 repeats them.
 struct ShortArray {

@@ -338,20 +338,14 @@ class Scores {
   }
 
   ScoreTile<T> score_tile(T* scores) {
-    ScoreTile<T> tile;
-    tile.object = head_.object;
+    ScoreTile<T> tile = head_.score_tile;
     tile.scores = scores;
+
     tile.keys = tile_keys_;
     tile.columns = columns_;
     tile.stride = columns_;
     tile.first_query = position_;
     tile.first_key = head_.first_key + tile_first_;
-    tile.batch = head_.b;
-    tile.head = head_.h;
-    tile.queries_total = head_.queries;
-    tile.keys_total = head_.keys;
-    tile.scale = head_.scale;
-    tile.settings = std::span<const double>(head_.settings, static_cast<std::size_t>(head_.settings_count));
     tile.values = head_.values;
     if (head_.grid && grid_first_ != tile_first_) {
       grid_first_ = tile_first_;

@@ -155,7 +155,10 @@ class SoftmaxBlock {
       T* line = few_weights_ + c * kTileKeys;
       for (int j = 0; j < kTileKeys; ++j) line[j] = j < keys ? tile_[j * columns_ + c] : -kInfinity<T>;
       if (task_.true_max)
-        for (int j = 0; j < keys; ++j) true_max_[c] = line[j] > true_max_[c] ? line[j] : true_max_[c];
+        for (int j = 0; j < keys; ++j) {
+          const T score = line[j] > kLargest<T> ? kLargest<T> : line[j];
+          true_max_[c] = score > true_max_[c] ? score : true_max_[c];
+        }
     }
     bool moved = false;
     for (int c = 0; c < columns_; ++c) {

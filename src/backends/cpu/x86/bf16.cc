@@ -77,13 +77,13 @@ void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std:
 void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                     std::int64_t padded_cols, std::uint16_t* to) {
   constexpr std::int64_t kStrip = 16;
-  std::uint32_t pairs[kBf16Tile / 2 * kStrip];
-  std::uint32_t transposed[kStrip * kBf16Tile / 2];
+  std::uint32_t pairs[kTileKeys / 2 * kStrip];
+  std::uint32_t transposed[kStrip * kTileKeys / 2];
   for (std::int64_t c = 0; c < padded_cols; c += kStrip) {
     const std::int64_t width = cols - c < kStrip ? (cols > c ? cols - c : 0) : kStrip;
-    interleave_rows(from + c, from_stride, rows, width, kBf16Tile, pairs, kStrip);
-    transpose_words(pairs, kStrip, kBf16Tile / 2, kStrip, transposed, kBf16Tile / 2);
-    std::memcpy(to + c * kBf16Tile, transposed, sizeof transposed);
+    interleave_rows(from + c, from_stride, rows, width, kTileKeys, pairs, kStrip);
+    transpose_words(pairs, kStrip, kTileKeys / 2, kStrip, transposed, kTileKeys / 2);
+    std::memcpy(to + c * kTileKeys, transposed, sizeof transposed);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/tile_size.h"
 #include "rapt/threads.h"
 
 // Products of bf16 numbers, two at a time, summed in f32: instructions that newer processors have beside their SIMD target.
@@ -31,13 +32,10 @@ struct Bf16Kernels {
   // Rounds rows of numbers to rows of bf16, [rows][to_stride], the padding of each zero. cols is a multiple of 16.
   void (*round_rows)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                      std::uint16_t* to, std::ptrdiff_t to_stride);
-  // Rounds, and puts each two rows that follow each other side by side: [64 / 2][cols], zero past the last row.
+  // Rounds, and puts each two rows that follow each other side by side: [kTileKeys / 2][cols], zero past the last row.
   void (*round_to_bf16)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                         std::uint32_t* to);
 };
-
-// How many keys a tile of transposed values has.
-inline constexpr std::int64_t kBf16Tile = 64;
 
 // Rows first … first+rows−1 as they lie, to [rows][to_stride]; the padding is zero.
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
@@ -45,7 +43,7 @@ void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64
 // Each two rows side by side, as pairs: [padded_rows / 2][to_stride].
 void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                      std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
-// Columns become rows: [padded_cols][kBf16Tile], from up to kBf16Tile rows.
+// Columns become rows: [padded_cols][kTileKeys], from up to kTileKeys rows.
 void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                     std::int64_t padded_cols, std::uint16_t* to);
 // Pairs [rows][from_stride] transposed to [cols][to_stride].

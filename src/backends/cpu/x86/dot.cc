@@ -70,7 +70,7 @@ void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std:
                    std::uint32_t* to) {
   const __m512i side_by_side = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  for (std::int64_t r = 0; r < kBf16Tile; r += 2, to += cols)
+  for (std::int64_t r = 0; r < kTileKeys; r += 2, to += cols)
     for (std::int64_t c = 0; c < cols; c += 16) {
       const float* first = from + r * from_stride + c;
       const __m512 low = r < rows ? _mm512_loadu_ps(first) : _mm512_setzero_ps();

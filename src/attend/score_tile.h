@@ -1,0 +1,22 @@
+#pragma once
+
+#include "attend/problem.h"
+#include "rapt/tiles.h"
+
+namespace rapt::inline v1 {
+
+// What all tiles of scores of one batch and head have in common.
+template <class T>
+ScoreTile<T> score_tile_of(const Problem& problem, std::int64_t b, std::int64_t h) {
+  ScoreTile<T> tile;
+  tile.object = problem.object;
+  tile.batch = b;
+  tile.head = h;
+  tile.queries_total = problem.queries;
+  tile.keys_total = problem.keys;
+  tile.scale = static_cast<T>(problem.scale);
+  tile.settings = problem.settings;
+  return tile;
+}
+
+}  // namespace rapt::inline v1

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+namespace rapt::inline v1 {
+
+// Keys of a tile. Tiles begin at multiples of it, so that a row meets the same tiles whatever rows are beside it.
+inline constexpr int kTileKeys = 64;
+
+// Softmax over more keys than this is done in parts of so many, which are merged in their order: by the keys' places alone, so that
+// a row has the same bits whoever computes its parts.
+inline constexpr std::int64_t kKeyPart = 16 * kTileKeys;
+
+// The most queries and keys of a short head: what one tile holds.
+inline constexpr std::int64_t kShort = kTileKeys;
+
+}  // namespace rapt::inline v1
