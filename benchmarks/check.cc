@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "attend/normalizer_definition.h"
+#include "normalizers/definition.h"
 #include "benchmarks/naive_row.h"
 #include "rapt/registry.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attend/host_parameters.h"
+#include "backends/host/host_parameters.h"
 #include "rapt/tiles.h"
 
 namespace rapt::bench {

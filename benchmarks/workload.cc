@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attend/host_parameters.h"
+#include "backends/host/host_parameters.h"
 #include "backends/cpu/engine.h"
 #include "mechanisms/sizes.h"
 #include "rapt/registry.h"

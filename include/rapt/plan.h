@@ -27,7 +27,7 @@ struct PlanArrays {
 };
 
 // A call to attend() whose shapes and options are checked once, for many runs: each costs little more than its arithmetic
-// and allocates nothing. Parameters, weights asked for and statistics stay where they were when the plan was made; the
+// and allocates nothing (docs/api.md has the exceptions). Parameters, weights asked for and statistics stay where they were when the plan was made; the
 // numbers of parameters are read at every run. One run at a time.
 class Plan {
  public:

@@ -16,13 +16,16 @@ namespace {
 }  // namespace
 
 bool asks_statistics(const Statistics& s) { return s.entropy || s.argmax || s.position || s.covariance || s.top_k > 0; }
+bool asks_plain(const Outputs& outputs) {
+  return outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
+}
 
 void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
   Problem problem = make_problem("attend", inputs, options);
   check_outputs("attend", problem, outputs);
-  const Backend& backend = backend_for("attend", problem);
+  choose_backend("attend", problem, {.outputs = &outputs});
   if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double);
-  if (!problem.is_empty()) backend.forward(problem, outputs)->run();
+  if (!problem.is_empty()) problem.backend->forward(problem, outputs)->run();
 }
 
 void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out, const AttendOptions& options) {
@@ -66,8 +69,8 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
                    std::to_string(saved->rows()->count));
     request.saved = saved->rows();
   }
-  const Backend& backend = backend_for(op, problem);
-  backend.backward(problem, request);
+  choose_backend(op, problem, {.backward = &request});
+  problem.backend->backward(problem, request);
 }
 
 }  // namespace rapt::inline v1

@@ -31,11 +31,17 @@ class ForwardPass {
   ForwardPass& operator=(const ForwardPass&) = delete;
 };
 
+// What is asked of a problem: outputs or gradients.
+struct Request {
+  const Outputs* outputs = nullptr;
+  const BackwardRequest* backward = nullptr;
+};
+
 // One way to compute a problem. attend() asks each in turn, and the first that takes the call computes it.
 struct Backend {
   const char* name;
   // False: `why` says in a sentence what keeps it from taking the call.
-  bool (*takes)(const Problem& problem, std::string& why);
+  bool (*takes)(const Problem& problem, const Request& request, std::string& why);
   // The problem is theirs to complete, by the numbers of parameters for one. Outputs and gradients are checked. A pass
   // keeps both references.
   std::unique_ptr<ForwardPass> (*forward)(Problem& problem, const Outputs& outputs);
@@ -45,7 +51,7 @@ struct Backend {
 // In the order in which they are asked.
 std::span<const Backend* const> backends();
 
-// The one that takes the problem; throws rapt::Error with every backend's reason where there is none.
-const Backend& backend_for(const char* operation, const Problem& problem);
+// Sets problem.backend to the one that takes the call; throws rapt::Error with every backend's reason where there is none.
+void choose_backend(const char* operation, Problem& problem, const Request& request);
 
 }  // namespace rapt::inline v1

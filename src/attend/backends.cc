@@ -10,11 +10,14 @@ std::span<const Backend* const> backends() {
   return list;
 }
 
-const Backend& backend_for(const char* operation, const Problem& problem) {
+void choose_backend(const char* operation, Problem& problem, const Request& request) {
   std::string reasons;
   for (const Backend* backend : backends()) {
     std::string why;
-    if (backend->takes(problem, why)) return *backend;
+    if (backend->takes(problem, request, why)) {
+      problem.backend = backend;
+      return;
+    }
     reasons += std::string(reasons.empty() ? "" : "; ") + backend->name + ": " + why;
   }
   throw Error(std::string(operation) + ": no backend takes this call: " + reasons);

@@ -14,6 +14,9 @@ namespace {
 
 void check_statistic(const char* op, const Problem& p, const char* name, const View& view, std::int64_t size) {
   if (!view) return;
+  if (view.device != p.device)
+    fail(op, std::string("statistics: ") + name + ": expected an array on " + to_string(p.device) +
+                 " as q is, got one on " + to_string(view.device));
   const std::int64_t want = p.batch * p.heads * p.queries * size;
   if (element_count(view.shape) != want || view.strides != contiguous_strides(view.shape))
     fail(op, std::string("statistics: ") + name + ": expected a contiguous array of " + std::to_string(want) +

@@ -13,7 +13,7 @@ struct Plan::Call {
   Call(const Inputs& inputs, const Outputs& wanted, const AttendOptions& options)
       : problem(make_problem("Plan", inputs, options)), outputs(wanted) {
     check_outputs("Plan", problem, outputs);
-    const Backend& backend = backend_for("Plan", problem);
+    choose_backend("Plan", problem, {.outputs = &outputs});
     if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double);
     own.q = problem.q.data;
     own.k = problem.k.data;
@@ -28,9 +28,11 @@ struct Plan::Call {
     own.mask = static_cast<const std::uint8_t*>(problem.dense_mask.data);
     own_lengths = options.mask.key_lengths;
     own_first_query = options.first_query;
+    problem.mask.key_lengths.reserve(static_cast<std::size_t>(problem.batch));
+    problem.first_query.reserve(static_cast<std::size_t>(problem.batch));
     own.key_lengths = own_lengths;
     own.first_query = own_first_query;
-    if (!problem.is_empty()) pass = backend.forward(problem, outputs);
+    if (!problem.is_empty()) pass = problem.backend->forward(problem, outputs);
   }
 
   Call(const Call&) = delete;
@@ -65,6 +67,8 @@ struct Plan::Call {
 
   void run(const PlanArrays& given) {
     check(given);
+    // Another call may have used it since.
+    if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double);
     const auto lengths = given.key_lengths.empty() ? own.key_lengths : given.key_lengths;
     const auto first = given.first_query.empty() ? own.first_query : given.first_query;
     if (moved || !given.key_lengths.empty() || !given.first_query.empty()) {

@@ -112,6 +112,10 @@ class Builder {
     if (p_.is_part && packed)
       fail(operation_, "first_key: expected none with packed sequences, whose positions follow from their starts");
     p_.bottom_right = options_.mask.causal == Causal::bottom_right && !packed;
+    if (p_.bottom_right && p_.is_part)
+      fail(operation_,
+           "first_key: expected none with causal bottom_right, as a part does not know where the last key stands; "
+           "give first_query and causal top_left");
   }
 
   static std::string value_name(std::size_t n) { return n == 0 ? "v" : "v[" + std::to_string(n) + "]"; }
@@ -153,7 +157,9 @@ class Builder {
     }
     p_.uses_content = p_.mechanism->definition().uses_content(p_.object, p_.settings);
     const auto& grid = options_.score.grid;
-    if (p_.mechanism->grid()) p_.grid = grid;
+    // Without keys no place is read, but coordinates are computed.
+    const bool none = p_.keys == 0 && (grid[0] < 1 || grid[1] < 1);
+    if (p_.mechanism->grid()) p_.grid = none ? std::array<std::int64_t, 2>{1, 1} : grid;
     else if (grid[0] != 0 || grid[1] != 0)
       fail(operation_, score_name() + ": grid: expected none, as this mechanism has no grid, got " + number(grid[0]) +
                            "," + number(grid[1]));
@@ -261,8 +267,10 @@ class Builder {
   }
 
   void scores() {
-    p_.scale = options_.scale ? *options_.scale
-                              : (p_.mechanism->scaled() ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
+    p_.scale =
+        options_.scale
+            ? *options_.scale
+            : (p_.mechanism->scaled() && p_.key_dim > 0 ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
     if (!std::isfinite(p_.scale)) fail(operation_, "scale: expected a finite number, got " + number(p_.scale));
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
       fail(operation_, "softcap: expected a positive number, or 0 for none, got " + number(options_.softcap));
@@ -357,22 +365,22 @@ class Builder {
 // Positions are numbers in the score: outside f64 they must be exact in f32.
 void check_position(const char* operation, const Problem& p, const char* name, std::int64_t first, std::int64_t count) {
   const std::int64_t most = std::int64_t{1} << (p.is_double ? 52 : 24);
-  if (first < -most || first > most || first + count > most)
+  if (first < -most || first > most - count)
     fail(operation, std::string(name) + ": expected positions within ±" + number(most) +
-                        (p.is_double ? "" : " outside f64") + ", got " + number(first) + " to " +
-                        number(first + count));
+                        (p.is_double ? "" : " outside f64") + ", got " + number(count) + " from " + number(first));
 }
 
 // Keys fill the grid, unless they are a part of more; queries may stand anywhere on it.
 void check_grid(const char* operation, const Problem& p) {
+  if (p.keys == 0) return;
   const std::int64_t most = std::int64_t{1} << 24;
   const auto& grid = p.grid;
   const bool sized = grid[0] >= 1 && grid[1] >= 1 && grid[0] <= most && grid[1] <= most;
   const std::int64_t places = sized ? grid[0] * grid[1] : 0;
-  const bool keys_fit = p.is_part ? p.first_key >= 0 && p.first_key + p.keys <= places : places == p.keys;
+  const bool keys_fit = p.is_part ? p.first_key >= 0 && p.first_key <= places - p.keys : places == p.keys;
   const std::int64_t low = p.lowest_shift() + p.first_key, high = p.highest_shift() + p.first_key;
   const bool may_be_before = p.mask.causal != Causal::none && p.mask.query_starts.empty();  // and then see nothing
-  if (sized && keys_fit && (low >= 0 || may_be_before) && high + p.queries <= places) return;
+  if (sized && keys_fit && (low >= 0 || may_be_before) && high <= places - p.queries) return;
   fail(operation, "score " + std::string(p.mechanism->name()) +
                       ": grid: expected rows,cols with rows·cols equal to the " + number(p.keys) +
                       " keys and a place for every query, got " + number(grid[0]) + "," + number(grid[1]) + " for " +
@@ -425,17 +433,26 @@ const ParameterValue* Problem::find(Role role) const {
   return nullptr;
 }
 
+bool is_operand(const ConstView& view) {
+  bool empty = false, fits = view.shape[3] <= 1 || view.strides[3] == 1;
+  for (std::size_t n = 0; n < 4; ++n) {
+    fits = fits && view.shape[n] >= 0 && view.strides[n] >= 0;
+    empty = empty || view.shape[n] == 0;
+  }
+  return fits && (view.data != nullptr || (empty && view.shape != Shape{}));
+}
+
 Operand make_operand(const char* operation, const char* argument, const ConstView& view) {
-  const std::string name = argument;
-  for (const std::int64_t size : view.shape)
-    if (size < 0) fail(operation, name + ": expected sizes from 0, got shape " + to_string(view.shape));
-  const bool empty = std::ranges::any_of(view.shape, [](std::int64_t size) { return size == 0; });
-  if (!view.data && !(empty && element_count(view.shape) == 0 && view.shape != Shape{}))
+  if (!is_operand(view)) {
+    const std::string name = argument;
+    for (const std::int64_t size : view.shape)
+      if (size < 0) fail(operation, name + ": expected sizes from 0, got shape " + to_string(view.shape));
+    for (std::size_t n = 0; n < 4; ++n)
+      if (view.strides[n] < 0) fail(operation, name + ": expected strides from 0, got " + to_string(view.strides));
+    if (view.shape[3] > 1 && view.strides[3] != 1)
+      fail(operation, name + ": expected a last stride of 1, rows being contiguous, got " + number(view.strides[3]));
     fail(operation, name + ": expected an array [B, H, S, D], got no data");
-  for (std::size_t n = 0; n < 4; ++n)
-    if (view.strides[n] < 0) fail(operation, name + ": expected strides from 0, got " + to_string(view.strides));
-  if (view.shape[3] > 1 && view.strides[3] != 1)
-    fail(operation, name + ": expected a last stride of 1, rows being contiguous, got " + number(view.strides[3]));
+  }
   Operand operand;
   operand.data = const_cast<void*>(view.data);
   operand.dtype = view.dtype;

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "attend/normalizer_definition.h"
+#include "normalizers/definition.h"
 #include "rapt/attend.h"
 #include "rapt/threads.h"
 
@@ -61,6 +61,8 @@ struct ParameterValue {
   }
 };
 
+struct Backend;
+
 struct Problem {
   std::int64_t batch = 1, heads = 1, queries = 1, keys = 1;
   std::int64_t query_dim = 1, key_dim = 1;
@@ -91,6 +93,7 @@ struct Problem {
   Rotary rotary;
 
   // Resolved once: nothing below reads a global choice again.
+  const Backend* backend = nullptr;  // set by choose_backend()
   Device device;
   void* stream = nullptr;
   Isa isa = Isa::portable;
@@ -123,6 +126,8 @@ void set_positions(const char* operation, Problem& problem, std::span<const std:
 // Checks everything and throws rapt::Error, naming `operation`.
 Problem make_problem(const char* operation, const Inputs& inputs, const AttendOptions& options);
 
+// Whether make_operand() takes it.
+bool is_operand(const ConstView& view);
 // A checked array for (b, h) indexing; the sizes of 1 that stand for more are repeated.
 Operand make_operand(const char* operation, const char* argument, const ConstView& view);
 
@@ -150,5 +155,7 @@ struct Saved::Rows {
 };
 
 bool asks_statistics(const Statistics& statistics);
+// Neither weights, nor statistics, nor partial results.
+bool asks_plain(const Outputs& outputs);
 
 }  // namespace rapt::inline v1

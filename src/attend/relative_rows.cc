@@ -26,6 +26,11 @@ void find_relative_rows(const char* operation, const Problem& problem, Parameter
   const std::int64_t side = along == Along::position ? 0 : problem.grid[along == Along::grid_row ? 0 : 1];
   const std::int64_t lowest = along == Along::position ? 1 - problem.queries - problem.highest_shift() : 1 - side;
   const std::int64_t highest = along == Along::position ? problem.keys - 1 - problem.lowest_shift() : side - 1;
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  if (highest - lowest >= kMost)
+    throw Error(std::string(operation) + ": first_query: expected the batches within " + std::to_string(kMost) +
+                " positions of each other with a table of offsets, got offsets " + std::to_string(lowest) + " to " +
+                std::to_string(highest));
   const TableShape shape{value.rows, problem.queries, problem.keys, problem.grid, problem.settings};
   value.relative_zero = -lowest;
   value.relative_rows.resize(static_cast<std::size_t>(highest - lowest + 1));

@@ -10,13 +10,13 @@ namespace {
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const Shape& shape) {
   std::int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product))
-    throw Error("view: shape: got " + to_string(shape) + "; takes fewer than 2^63 elements");
+    throw Error("view: shape: expected fewer than 2^63 elements, got " + to_string(shape));
   return product;
 }
 
 void check_sizes(const Shape& shape) {
   if (std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size < 0; }))
-    throw Error("view: shape: got " + to_string(shape) + "; takes sizes from 0");
+    throw Error("view: shape: expected sizes from 0, got " + to_string(shape));
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ Shape contiguous_strides(const Shape& shape) {
 Shape right_aligned(std::span<const std::int64_t> sizes) {
   Shape shape{1, 1, 1, 1};
   if (sizes.empty() || sizes.size() > shape.size())
-    throw Error("view: sizes: got " + std::to_string(sizes.size()) + " of them; takes 1 to 4");
+    throw Error("view: sizes: expected 1 to 4 of them, got " + std::to_string(sizes.size()));
   std::copy_backward(sizes.begin(), sizes.end(), shape.end());
   check_sizes(shape);
   return shape;

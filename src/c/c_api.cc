@@ -13,7 +13,7 @@
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 
-// Calls from C: every struct is checked and turned into the C++ one. No exception leaves this file.
+// Calls from C: every struct is checked and becomes the C++ one. No exception leaves this file.
 
 struct rapt_plan {
   rapt::Plan plan;
@@ -38,12 +38,12 @@ class Reader {
   [[noreturn]] void fail(const std::string& what) const { throw Error(std::string(function_) + ": " + what); }
 
   void need(const void* pointer, const std::string& name) const {
-    if (pointer == nullptr) fail(name + ": got NULL");
+    if (pointer == nullptr) fail(name + ": expected a pointer, got NULL");
   }
 
   // `count` numbers or structs; a pointer is needed only where there are some.
   void need(const void* pointer, std::size_t count, const std::string& name) const {
-    if (pointer == nullptr && count > 0) fail(name + ": got NULL for " + std::to_string(count) + " of them");
+    if (pointer == nullptr && count > 0) fail(name + ": expected an array of " + std::to_string(count) + ", got NULL");
   }
 
   // A struct of an older caller is shorter: the rest is zero. A newer caller's may be longer, as long as what this
@@ -53,12 +53,14 @@ class Reader {
     const std::size_t size = given.struct_size;
     const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
     if (size < smallest)
-      fail(name + ": struct_size: got " + std::to_string(size) + ", takes sizeof(rapt_" + name + "), " +
-           std::to_string(sizeof(S)));
+      fail(name + ": struct_size: expected sizeof(rapt_" + name + "), " + std::to_string(sizeof(S)) + ", got " +
+           std::to_string(size));
+
     if (size > kLargestStruct ||
         std::any_of(bytes + std::min(size, sizeof(S)), bytes + size, [](unsigned char b) { return b != 0; }))
-      fail(name + ": struct_size: got " + std::to_string(size) + ", takes " + std::to_string(sizeof(S)) +
+      fail(name + ": struct_size: expected " + std::to_string(sizeof(S)) + ", got " + std::to_string(size) +
            ": something is set that Rapt " + rapt_version() + " does not have");
+
     S own;
     std::memset(&own, 0, sizeof(own));
     std::memcpy(&own, &given, std::min(size, sizeof(S)));
@@ -66,9 +68,11 @@ class Reader {
   }
 
   rapt::View view(const rapt_array& array, const std::string& name) const {
-    if (array.data == nullptr) return {};
+    // An array without elements may have no memory; one that is not given has no shape either.
+    if (array.data == nullptr && to_shape(array.shape) == rapt::Shape{}) return {};
     if (array.dtype < RAPT_F32 || array.dtype > RAPT_F16)
-      fail(name + ": got dtype " + std::to_string(array.dtype) + ", takes 0 (f32), 1 (f64), 2 (bf16) or 3 (f16)");
+      fail(name + ": expected dtype 0 (f32), 1 (f64), 2 (bf16) or 3 (f16), got " + std::to_string(array.dtype));
+
     return {array.data, static_cast<rapt::Dtype>(array.dtype), to_shape(array.shape), to_shape(array.strides),
             device(array, name)};
   }
@@ -94,8 +98,9 @@ class Reader {
   template <class E>
   E choice(std::int32_t value, E last, const std::string& name) const {
     if (value < 0 || value > static_cast<std::int32_t>(last))
-      fail(name + ": got " + std::to_string(value) + ", takes 0 to " + std::to_string(static_cast<int>(last)) +
-           ", see rapt/c.h");
+      fail(name + ": expected 0 to " + std::to_string(static_cast<int>(last)) + " (see rapt/c.h), got " +
+           std::to_string(value));
+
     return static_cast<E>(value);
   }
 
@@ -198,7 +203,9 @@ rapt::Mask Reader::mask(const rapt_options& o) const {
   mask.key_starts = numbers(o.key_starts, o.start_count, "key_starts");
   if (o.mask.data != nullptr) {
     if (o.mask.dtype != RAPT_BOOL)
-      fail("mask: got dtype " + std::to_string(o.mask.dtype) + ", takes 4 (RAPT_BOOL): bytes, nonzero = attend");
+      fail("mask: expected dtype 4 (RAPT_BOOL), bytes that are nonzero where to attend, got " +
+           std::to_string(o.mask.dtype));
+
     mask.dense = {static_cast<const std::uint8_t*>(o.mask.data), to_shape(o.mask.shape), to_shape(o.mask.strides),
                   device(o.mask, "mask")};
   }

@@ -89,7 +89,8 @@ const rapt_setting_info* rapt_mechanism_setting(size_t mechanism, size_t setting
 int rapt_mechanism_find(const char* name, size_t* mechanism) {
   return guarded([&] {
     if (name == nullptr || mechanism == nullptr)
-      throw rapt::Error(std::string("rapt_mechanism_find: ") + (name == nullptr ? "name" : "mechanism") + ": got NULL");
+      throw rapt::Error(std::string("rapt_mechanism_find: ") + (name == nullptr ? "name" : "mechanism") +
+                        ": expected a pointer, got NULL");
     const rapt::MechanismInfo* found = &rapt::mechanism(name);
     const auto all = rapt::all_mechanisms();
     for (size_t n = 0; n < all.size(); ++n)

@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "attend/normalizer_definition.h"
+#include "normalizers/definition.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {

@@ -11,7 +11,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-constexpr std::int64_t kPieceNumbers = 1 << 15;  // laid out at a time: they stay in a near cache
+constexpr std::int64_t kPieceNumbers = 1 << 15;  // laid out at a time: they stay in the L2 cache
 
 template <class T>
 struct Convolution {

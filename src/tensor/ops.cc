@@ -100,7 +100,7 @@ Tensor<T> linear_transposed(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& 
 
 template <class T>
 Tensor<T> linear_of_heads(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias) {
-  constexpr std::int64_t kRows = 128;  // of y at a time: they stay in a near cache while the heads are added
+  constexpr std::int64_t kRows = 128;  // of y at a time: they stay in the L2 cache while the heads are added
   require(x.rank == 3 && x.is_contiguous() && weight.rank == 2 && weight.size(0) == x.size(0) * x.size(2) &&
               bias.count() == weight.size(1),
           "linear_of_heads", x, weight, "[heads, rows, in], [heads·in, out] and one bias for each output");

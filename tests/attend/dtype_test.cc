@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "attend/storage.h"
+#include "backends/host/storage.h"
 #include "rapt/error.h"
 #include "rapt/view.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "attend/host_parameters.h"
 #include "backends/cpu/engine.h"
+#include "backends/host/host_parameters.h"
 #include "backends/reference/backend.h"
 #include "rapt/registry.h"
 #include "support/buffer.h"

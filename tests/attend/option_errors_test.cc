@@ -75,6 +75,12 @@ TEST(OptionErrors, FirstQuery) {
             c.options.mask.key_starts = {0, 4, 12};
           },
           {"first_key", "packed"});
+  refuses(spec_of(),
+          [](Call& c) {
+            c.options.first_key = 4;
+            c.options.mask.causal = rapt::Causal::bottom_right;
+          },
+          {"first_key", "bottom_right", "first_query"});
   refuses(spec_of(), [](Call& c) { c.options.first_query = {Int{1} << 60}; }, {"first_query"});
 }
 

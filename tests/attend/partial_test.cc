@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "oracle/formulas.h"
+#include "support/allocations.h"
 #include "support/checks.h"
 #include "support/storage.h"
 
@@ -105,6 +106,15 @@ class Parts {
     r.row_max = row_max_.values();
     r.row_sum = row_sum_.values();
     return r;
+  }
+
+  // What merge() alone takes.
+  std::size_t merge_allocations() {
+    out_ = Buffer(case_.spec.dtype, outs_);
+    const rapt::Merged merged{out_.view(), {}, {}, {}};
+    const std::size_t before = support::allocations();
+    rapt::merge(partials_, merged, 1);
+    return support::allocations() - before;
   }
 
   // After merge(): the gradients of all parts together.
@@ -290,6 +300,14 @@ TEST(PartialExtremes, InfinitiesAndNaN) {
 
 // merge() by itself, on numbers given by hand.
 Array array(const Sizes& shape, std::vector<double> values) { return Array(shape, std::move(values)); }
+
+TEST(Merge, AllocatesNothing) {
+  CaseSpec s;
+  s.dtype = rapt::Dtype::f32;
+  s.positions = support::PositionKind::last;
+  Parts parts(support::make_case(s), 3, rapt::Path::automatic);
+  EXPECT_EQ(parts.merge_allocations(), 0U);
+}
 
 TEST(Merge, RowsByHand) {
   // Row 0: equal maxima. Row 1: one part sees nothing. Row 2: neither does. Row 3: maxima far apart.

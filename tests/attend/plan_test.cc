@@ -258,6 +258,78 @@ TEST(ShortHeads, HideWhatIsNotFinite) {
   support::check_case(c);
 }
 
+// A key with infinite values that some rows do not see: the others keep their bits, on any number of threads.
+TEST(HiddenInfinities, ChangeNoBitOfOtherRows) {
+  for (rapt::Isa isa : rapt::available_isas())
+    for (rapt::Dtype dtype : {rapt::Dtype::f32, rapt::Dtype::f64})
+      for (const auto& [queries, keys] : {std::pair<Int, Int>{1, 9}, {2, 3000}, {8, 8}, {5, 100}, {40, 2100}}) {
+        SCOPED_TRACE(testing::Message() << rapt::name_of(isa) << " " << queries << "×" << keys);
+        const support::IsaScope scope(isa);
+        CaseSpec s;
+        s.dtype = dtype;
+        s.queries = queries;
+        s.keys = keys;
+        s.mask = MaskKind::top_left;
+        s.positions = PositionKind::last;
+        const Case finite = make_case(s);
+        Case infinite = finite;
+        const Int hidden = keys - 1, seeing = queries - 1;  // the last query alone sees the last key
+        for (Int h = 0; h < 2; ++h) infinite.problem.v[0].at(0, h, hidden, 0) = std::numeric_limits<double>::infinity();
+        Call a(finite), b(infinite);
+        a.options.threads = b.options.threads = 1;
+        const support::ForwardResult expected = a.forward(), got = b.forward();
+        for (Int h = 0; h < 2; ++h)
+          for (Int i = 0; i < queries; ++i)
+            for (Int d = 0; d < 8 && i < seeing; ++d)
+              EXPECT_EQ(got.out[0].at(0, h, i, d), expected.out[0].at(0, h, i, d)) << i;
+        for (int threads : {2, 3}) {
+          b.options.threads = threads;
+          EXPECT_TRUE(b.forward().bits == got.bits) << threads;
+        }
+      }
+}
+
+TEST(Plan, SavedMayServeOtherCallsInBetween) {
+  for (const Int keys : {Int{9}, Int{200}}) {
+    CaseSpec s;
+    s.dtype = rapt::Dtype::f32;
+    s.queries = 3;
+    s.keys = keys;
+    CaseSpec longer = s;
+    longer.queries = 300;
+    Call call(make_case(s)), other(make_case(longer));
+    Results results(call), other_results(other);
+    rapt::Saved saved;
+    results.outputs.saved = other_results.outputs.saved = &saved;
+    rapt::Plan plan(call.inputs, results.outputs, call.options);
+    plan.run();
+    const std::vector<std::byte> before = results.bits();
+    rapt::attend(other.inputs, other_results.outputs, other.options);
+    plan.run();
+    EXPECT_TRUE(results.bits() == before);
+    // And the rows are those of this call again.
+    Buffer dq(rapt::Dtype::f32, call.described().problem.q.shape);
+    rapt::Gradients gradients;
+    gradients.q = dq.view();
+    rapt::attend_backward(call.inputs, {results.outputs.out[0]}, call.grad_out, &saved, gradients, call.options);
+    EXPECT_EQ(dq.damage(), "");
+  }
+}
+
+TEST(Plan, LengthsThatWereNotGivenBeforeAllocateNothing) {
+  CaseSpec s;
+  s.batch = 3;
+  s.keys = 90;
+  Call call(make_case(s));
+  call.options.threads = 1;
+  Results results(call);
+  rapt::Plan plan(call.inputs, results.outputs, call.options);
+  const std::vector<Int> lengths = {4, 5, 90}, first = {1, 2, 3};
+  const std::size_t before = support::allocations();
+  plan.run({.key_lengths = lengths, .first_query = first});
+  EXPECT_EQ(support::allocations() - before, 0U);
+}
+
 TEST(Plan, RefusesWhatItHasNoPlaceFor) {
   CaseSpec s;
   s.batch = 2;

@@ -216,12 +216,12 @@ TEST(CApiPlan, Refuses) {
   outputs.out_count = 1;
   rapt_plan* plan = nullptr;
   EXPECT_EQ(rapt_plan_create(&inputs, &outputs, nullptr, nullptr), RAPT_BAD_INPUT);
-  EXPECT_STREQ(rapt_last_error(), "rapt_plan_create: plan: got NULL");
+  EXPECT_STREQ(rapt_last_error(), "rapt_plan_create: plan: expected a pointer, got NULL");
   EXPECT_EQ(rapt_plan_create(&inputs, &outputs, nullptr, &plan), RAPT_BAD_INPUT);
   EXPECT_EQ(plan, nullptr);
   EXPECT_STREQ(rapt_last_error(), "Plan: v: expected 1 keys as in k, got 2");
   EXPECT_EQ(rapt_plan_run(plan, nullptr), RAPT_BAD_INPUT);
-  EXPECT_STREQ(rapt_last_error(), "rapt_plan_run: plan: got NULL");
+  EXPECT_STREQ(rapt_last_error(), "rapt_plan_run: plan: expected a pointer, got NULL");
   rapt_plan_free(nullptr);
 }
 
@@ -291,7 +291,7 @@ TEST(CApiInfo, NamesMechanismsVersionAndThreads) {
   EXPECT_EQ(rapt_threads(), 3);
   EXPECT_EQ(rapt::default_threads(), 3);
   EXPECT_EQ(rapt_set_threads(0), RAPT_BAD_INPUT);
-  EXPECT_NE(std::string(rapt_last_error()).find("got 0, takes 1 or more"), std::string::npos) << rapt_last_error();
+  EXPECT_NE(std::string(rapt_last_error()).find("expected 1 or more, got 0"), std::string::npos) << rapt_last_error();
   EXPECT_EQ(rapt_threads(), 3);
   EXPECT_EQ(rapt_set_threads(before), RAPT_OK);
   rapt_release_workspace();
@@ -359,9 +359,11 @@ TEST(CApiInfo, MechanismsAreFoundByName) {
   EXPECT_NE(std::string(rapt_last_error()).find("no_such_mechanism"), std::string::npos) << rapt_last_error();
   EXPECT_EQ(index, before);
   EXPECT_EQ(rapt_mechanism_find(nullptr, &index), RAPT_BAD_INPUT);
-  EXPECT_NE(std::string(rapt_last_error()).find("name: got NULL"), std::string::npos) << rapt_last_error();
+  EXPECT_NE(std::string(rapt_last_error()).find("name: expected a pointer, got NULL"), std::string::npos)
+      << rapt_last_error();
   EXPECT_EQ(rapt_mechanism_find("dot", nullptr), RAPT_BAD_INPUT);
-  EXPECT_NE(std::string(rapt_last_error()).find("mechanism: got NULL"), std::string::npos) << rapt_last_error();
+  EXPECT_NE(std::string(rapt_last_error()).find("mechanism: expected a pointer, got NULL"), std::string::npos)
+      << rapt_last_error();
 }
 
 TEST(CApiInfo, WhatNormalizersTake) {

@@ -62,53 +62,54 @@ void expect_refused(const std::string& text, const std::function<void(Good&)>& s
 TEST(CApiErrors, NullPointers) {
   Good good;
   EXPECT_EQ(rapt_attend(nullptr, &good.k, &good.v, &good.out, nullptr), RAPT_BAD_INPUT);
-  EXPECT_STREQ(rapt_last_error(), "rapt_attend: q: got NULL");
+  EXPECT_STREQ(rapt_last_error(), "rapt_attend: q: expected a pointer, got NULL");
   EXPECT_EQ(rapt_attend(&good.q, nullptr, &good.v, &good.out, nullptr), RAPT_BAD_INPUT);
   EXPECT_EQ(rapt_attend(&good.q, &good.k, nullptr, &good.out, nullptr), RAPT_BAD_INPUT);
   EXPECT_EQ(rapt_attend(&good.q, &good.k, &good.v, nullptr, nullptr), RAPT_BAD_INPUT);
-  EXPECT_STREQ(rapt_last_error(), "rapt_attend: out: got NULL");
+  EXPECT_STREQ(rapt_last_error(), "rapt_attend: out: expected a pointer, got NULL");
   EXPECT_EQ(rapt_attend_forward(nullptr, &good.outputs, nullptr), RAPT_BAD_INPUT);
-  EXPECT_STREQ(rapt_last_error(), "rapt_attend_forward: inputs: got NULL");
+  EXPECT_STREQ(rapt_last_error(), "rapt_attend_forward: inputs: expected a pointer, got NULL");
   EXPECT_EQ(rapt_attend_forward(&good.inputs, nullptr, nullptr), RAPT_BAD_INPUT);
   EXPECT_EQ(rapt_attend_backward(nullptr, &good.q, &good.q, nullptr, &good.gradients, nullptr), RAPT_BAD_INPUT);
   EXPECT_EQ(rapt_attend_backward(&good.inputs, nullptr, &good.q, nullptr, &good.gradients, nullptr), RAPT_BAD_INPUT);
-  EXPECT_STREQ(rapt_last_error(), "rapt_attend_backward: out: got NULL for 1 of them");
+  EXPECT_STREQ(rapt_last_error(), "rapt_attend_backward: out: expected an array of 1, got NULL");
   EXPECT_EQ(rapt_attend_backward(&good.inputs, &good.q, nullptr, nullptr, &good.gradients, nullptr), RAPT_BAD_INPUT);
   EXPECT_EQ(rapt_attend_backward(&good.inputs, &good.q, &good.q, nullptr, nullptr, nullptr), RAPT_BAD_INPUT);
-  EXPECT_STREQ(rapt_last_error(), "rapt_attend_backward: gradients: got NULL");
+  EXPECT_STREQ(rapt_last_error(), "rapt_attend_backward: gradients: expected a pointer, got NULL");
   rapt_saved_free(nullptr);
   rapt_options_init(nullptr, 8);
 }
 
 TEST(CApiErrors, ArraysAndCountsWithoutData) {
   expect_refused("q: expected an array [B, H, S, D], got no data", [](Good& g) { g.inputs.q.data = nullptr; });
-  expect_refused("v: got NULL for 1 of them", [](Good& g) { g.inputs.v = nullptr; });
+  expect_refused("v: expected an array of 1, got NULL", [](Good& g) { g.inputs.v = nullptr; });
   expect_refused("v: expected at least one value set, got none", [](Good& g) { g.inputs.v_count = 0; });
-  expect_refused("out: got NULL for 1 of them", [](Good& g) { g.outputs.out = nullptr; });
-  expect_refused("weights: got NULL for 2 of them", [](Good& g) { g.outputs.weights_count = 2; });
-  expect_refused("parameters: got NULL", [](Good& g) { g.options.parameter_count = 1; });
-  expect_refused("settings: got NULL", [](Good& g) { g.options.setting_count = 1; });
-  expect_refused("key_lengths: got NULL", [](Good& g) { g.options.key_length_count = 1; });
-  expect_refused("query_starts: got NULL", [](Good& g) { g.options.start_count = 2; });
+  expect_refused("out: expected an array of 1, got NULL", [](Good& g) { g.outputs.out = nullptr; });
+  expect_refused("weights: expected an array of 2, got NULL", [](Good& g) { g.outputs.weights_count = 2; });
+  expect_refused("parameters: expected an array of 1, got NULL", [](Good& g) { g.options.parameter_count = 1; });
+  expect_refused("settings: expected an array of 1, got NULL", [](Good& g) { g.options.setting_count = 1; });
+  expect_refused("key_lengths: expected an array of 1, got NULL", [](Good& g) { g.options.key_length_count = 1; });
+  expect_refused("query_starts: expected an array of 2, got NULL", [](Good& g) { g.options.start_count = 2; });
   expect_refused(
-      "gradient of v: got NULL", [](Good& g) { g.gradients.v_count = 1; }, true);
+      "gradient of v: expected an array of 1, got NULL", [](Good& g) { g.gradients.v_count = 1; }, true);
   expect_refused(
-      "gradients of parameters: got NULL", [](Good& g) { g.gradients.parameter_count = 1; }, true);
+      "gradients of parameters: expected an array of 1, got NULL", [](Good& g) { g.gradients.parameter_count = 1; },
+      true);
 }
 
 TEST(CApiErrors, NamesThatAreNull) {
-  expect_refused("parameter 0: name: got NULL", [](Good& g) {
+  expect_refused("parameter 0: name: expected a pointer, got NULL", [](Good& g) {
     g.slopes.name = nullptr;
     g.options.parameters = &g.slopes;
     g.options.parameter_count = 1;
   });
   static const rapt_setting nameless{nullptr, 1};
-  expect_refused("setting 0: name: got NULL", [](Good& g) {
+  expect_refused("setting 0: name: expected a pointer, got NULL", [](Good& g) {
     g.options.settings = &nameless;
     g.options.setting_count = 1;
   });
   expect_refused(
-      "gradient of parameter 0: name: got NULL",
+      "gradient of parameter 0: name: expected a pointer, got NULL",
       [](Good& g) {
         g.slopes.name = nullptr;
         g.gradients.parameters = &g.slopes;
@@ -119,7 +120,7 @@ TEST(CApiErrors, NamesThatAreNull) {
 
 TEST(CApiErrors, WrongCodes) {
   for (const int32_t dtype : {-1, 4, 5, 1000}) {
-    const std::string got = ": got dtype " + std::to_string(dtype) + ", takes 0 (f32)";
+    const std::string got = ": expected dtype 0 (f32), 1 (f64), 2 (bf16) or 3 (f16), got " + std::to_string(dtype);
     expect_refused("q" + got, [&](Good& g) { g.inputs.q.dtype = dtype; });
     expect_refused("v[0]" + got, [&](Good& g) { g.v.dtype = dtype; });
     expect_refused("out[0]" + got, [&](Good& g) { g.out.dtype = dtype; });
@@ -129,13 +130,13 @@ TEST(CApiErrors, WrongCodes) {
       g.outputs.statistics = &g.statistics;
     });
   }
-  expect_refused("mask: got dtype 0, takes 4 (RAPT_BOOL)",
+  expect_refused("mask: expected dtype 4 (RAPT_BOOL)",
                  [](Good& g) { g.options.mask = rapt_bhsd(g.seen.data(), RAPT_F32, 1, 1, 3, 4); });
   for (const int32_t code : {-1, 9}) {
-    const std::string got = ": got " + std::to_string(code) + ", takes 0 to ";
-    expect_refused("causal" + got + "2", [&](Good& g) { g.options.causal = code; });
-    expect_refused("normalizer" + got + "4", [&](Good& g) { g.options.normalizer = code; });
-    expect_refused("path" + got + "2", [&](Good& g) { g.options.path = code; });
+    const std::string got = " (see rapt/c.h), got " + std::to_string(code);
+    expect_refused("causal: expected 0 to 2" + got, [&](Good& g) { g.options.causal = code; });
+    expect_refused("normalizer: expected 0 to 4" + got, [&](Good& g) { g.options.normalizer = code; });
+    expect_refused("path: expected 0 to 2" + got, [&](Good& g) { g.options.path = code; });
   }
   expect_refused("threads: expected 1 or more, or 0 for the default, got -1", [](Good& g) { g.options.threads = -1; });
 }
@@ -169,16 +170,16 @@ TEST(CApiErrors, NumbersThatAreNotAskedForAreNotRead) {
 
 // A struct of an older header is shorter, one of a newer header longer.
 TEST(CApiErrors, StructSizes) {
-  expect_refused("options: struct_size: got 0, takes sizeof(rapt_options)", [](Good& g) { g.options.struct_size = 0; });
-  expect_refused("inputs: struct_size: got 8", [](Good& g) { g.inputs.struct_size = 8; });
-  expect_refused("outputs: struct_size: got 8", [](Good& g) { g.outputs.struct_size = 8; });
-  expect_refused("statistics: struct_size: got 0", [](Good& g) {
+  expect_refused("options: struct_size: expected sizeof(rapt_options)", [](Good& g) { g.options.struct_size = 0; });
+  expect_refused("inputs: struct_size: expected sizeof(rapt_inputs)", [](Good& g) { g.inputs.struct_size = 8; });
+  expect_refused("outputs: struct_size: expected sizeof(rapt_outputs)", [](Good& g) { g.outputs.struct_size = 8; });
+  expect_refused("statistics: struct_size: expected sizeof(rapt_statistics)", [](Good& g) {
     g.statistics.struct_size = 0;
     g.outputs.statistics = &g.statistics;
   });
   expect_refused(
-      "gradients: struct_size: got 0", [](Good& g) { g.gradients.struct_size = 0; }, true);
-  expect_refused("options: struct_size: got 123456789", [](Good& g) { g.options.struct_size = 123456789; });
+      "gradients: struct_size: expected sizeof(rapt_gradients)", [](Good& g) { g.gradients.struct_size = 0; }, true);
+  expect_refused(", got 123456789", [](Good& g) { g.options.struct_size = 123456789; });
 
   struct Longer {
     rapt_options known;

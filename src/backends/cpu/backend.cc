@@ -1,14 +1,14 @@
 #include "backends/cpu/backend.h"
 
-#include "attend/host_parameters.h"
-#include "attend/rotated_rows.h"
-#include "attend/storage.h"
 #include "backends/cpu/engine.h"
+#include "backends/host/host_parameters.h"
+#include "backends/host/rotated_rows.h"
+#include "backends/host/storage.h"
 
 namespace rapt::inline v1 {
 namespace {
 
-bool takes(const Problem& problem, std::string& why) {
+bool takes(const Problem& problem, const Request&, std::string& why) {
   if (problem.device.kind != Device::Kind::cpu) {
     why = "expected arrays on cpu, got arrays on " + to_string(problem.device);
     return false;
@@ -23,7 +23,8 @@ bool takes(const Problem& problem, std::string& why) {
 class Pass final : public ForwardPass {
  public:
   Pass(Problem& problem, const Outputs& outputs) : problem_(problem), outputs_(outputs), rotated_(problem) {
-    plain_ = outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
+    plain_ = asks_plain(outputs);
+
     read_host_parameters(problem);
     if (factorizes()) return;
     const Restored restored{rotated_};

@@ -4,8 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "attend/host_parameters.h"
-#include "attend/storage.h"
 #include "backends/cpu/engine.h"
 #include "backends/cpu/gradient_sink.h"
 #include "backends/cpu/head_waves.h"
@@ -13,6 +11,8 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/parameter_sink.h"
 #include "backends/cpu/sharing.h"
+#include "backends/host/host_parameters.h"
+#include "backends/host/storage.h"
 
 // The backward pass: which task adds what, where, and in which order. The order is fixed by the shapes alone, so the
 // result has the same bits on any number of threads.
@@ -22,10 +22,11 @@ namespace {
 // Keys of one task: as many as the caches hold, fewer where there are few heads, so that many threads find work. What is
 // added in which order follows from it, so it depends on the shapes alone.
 std::int64_t task_keys(const Problem& p, std::int64_t fit) {
-  constexpr std::int64_t kTasks = 16, kTile = 64;
+  constexpr std::int64_t kTasks = 16;
   std::int64_t keys = fit;
-  while (keys > kTile && p.batch * p.heads * ((p.keys + keys - 1) / keys) < kTasks)
-    keys = (keys / 2 + kTile - 1) / kTile * kTile;
+  while (keys > kTileKeys && p.batch * p.heads * ((p.keys + keys - 1) / keys) < kTasks)
+    keys = (keys / 2 + kTileKeys - 1) / kTileKeys * kTileKeys;
+
   return keys;
 }
 
@@ -267,7 +268,7 @@ class Backward {
       try {
         run_item({static_cast<std::size_t>(n % count), n / count}, worker);
       } catch (...) {
-        abandon_turns();
+        abandon_tickets();
         throw;
       }
     });
@@ -275,7 +276,7 @@ class Backward {
     map_gradients_->run(dq_, dk_, q_sharing_->places == count && k_sharing_->places == count);
   }
 
-  void abandon_turns() {
+  void abandon_tickets() {
     query_tickets_->abandon();
     key_tickets_->abandon();
     for (const auto& tickets : value_tickets_) tickets->abandon();

@@ -73,7 +73,7 @@ Isa first_choice() {
     if (std::string(name_of(isa)) == wish) return isa;
   std::string known;
   for (const Isa isa : available) known += std::string(known.empty() ? "" : ", ") + name_of(isa);
-  throw Error("RAPT_ISA: got '" + std::string(wish) + "', but this processor takes one of: " + known);
+  throw Error("RAPT_ISA: expected one that this processor runs: " + known + ", got '" + std::string(wish) + "'");
 }
 
 std::atomic<int>& chosen_isa() {
@@ -121,7 +121,7 @@ void set_isa(Isa isa) {
 int default_threads() { return chosen_threads().load(std::memory_order_relaxed); }
 
 void set_default_threads(int threads) {
-  if (threads < 1) throw Error("set_default_threads: got " + std::to_string(threads) + ", takes 1 or more");
+  if (threads < 1) throw Error("set_default_threads: expected 1 or more, got " + std::to_string(threads));
   chosen_threads().store(threads, std::memory_order_relaxed);
 }
 

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "attend/score_tile.h"
-#include "attend/storage.h"
 #include "backends/cpu/factorized_pass.h"
 #include "backends/cpu/parallel.h"
+#include "backends/host/storage.h"
 #include "rapt/tile_program.h"
 
 namespace rapt::inline v1 {

@@ -82,7 +82,7 @@ struct Layout {
   void multiply_rows(const std::vector<T>& a, Direction direction, const T* in, T* out, bool accumulate) const;
 };
 
-// How many numbers of each vector are worked on at a time: what keeps a grid of them in a near cache. The same for any
+// How many numbers of each vector are worked on at a time: what keeps a grid of them in the L2 cache. The same for any
 // number of threads.
 std::int64_t slice_width(const Problem& problem);
 

@@ -1,11 +1,11 @@
 #include <cmath>
 #include <string>
 
-#include "attend/storage.h"
 #include "backends/cpu/engine.h"
 #include "backends/cpu/factorized.h"
 #include "backends/cpu/factorized_pass.h"
 #include "backends/cpu/parallel.h"
+#include "backends/host/storage.h"
 
 namespace rapt::inline v1 {
 namespace factorized {

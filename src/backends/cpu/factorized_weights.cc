@@ -136,9 +136,9 @@ void Layout<T>::multiply_rows(const std::vector<T>& a, Direction direction, cons
 }
 
 std::int64_t slice_width(const Problem& problem) {
-  constexpr std::int64_t kNearCache = 1 << 19;
+  constexpr std::int64_t kL2Cache = 1 << 19;
   const std::int64_t bytes = problem.keys * (problem.is_double ? 8 : 4);
-  return std::clamp<std::int64_t>(kNearCache / bytes / 16 * 16, 16, 64);
+  return std::clamp<std::int64_t>(kL2Cache / bytes / 16 * 16, 16, 64);
 }
 
 template std::vector<float> rounded_weights<float>(const Axis&);
@@ -152,8 +152,8 @@ template struct Layout<double>;
 
 bool can_factorize(const Problem& problem) {
   const std::int64_t rows = problem.grid[0], cols = problem.grid[1];
-  if (!problem.mechanism->has_form() || problem.uses_content ||
-      problem.normalizer->threshold != Threshold::exponential || problem.normalizer_parameters[0].given)
+  if (!problem.mechanism->has_form() || problem.uses_content || !problem.is_softmax() ||
+      problem.normalizer_parameters[0].given)
     return false;
   if (problem.first_query.size() != 1 || problem.query_shift(0) != 0 || problem.is_part) return false;
   if (factorized::has_mask(problem) || problem.bias || problem.softcap > 0) return false;

@@ -2,11 +2,11 @@
 #include <cmath>
 #include <limits>
 
-#include "attend/storage.h"
 #include "backends/cpu/engine.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/short_heads.h"
+#include "backends/host/storage.h"
 
 // The fused forward pass: which task computes which queries, and over which keys.
 namespace rapt::inline v1 {
@@ -72,10 +72,9 @@ class OutputArrays {
 // Few queries against many keys leave threads without work unless tasks share the keys. Who computes a part changes no bit.
 bool shares_keys(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
   constexpr std::int64_t kFewTasks = 32;
-  const bool plain =
-      outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
-  const bool softmax = p.normalizer->threshold == Threshold::exponential && !p.normalizer_parameters[0].given;
-  return plain && softmax && !p.find(Role::relative_output) && p.threads > 1 && p.keys > kKeyPart && tasks < kFewTasks;
+  const bool softmax = p.is_softmax() && !p.normalizer_parameters[0].given;
+  return asks_plain(outputs) && softmax && !p.find(Role::relative_output) && p.threads > 1 && p.keys > kKeyPart &&
+         tasks < kFewTasks;
 }
 
 // How many blocks of queries a task takes: several where keys and values do not stay in the L2 cache, as long as every thread has
@@ -117,7 +116,7 @@ class Forward final : public ForwardPass {
     const std::int64_t total = p_.batch * p_.heads;
     if (short_.takes()) {
       short_.run([&](std::int64_t head) {
-        if (workspaces_.empty()) prepare();
+        if (!prepared_) prepare();
         arrays_.bind();
         run_wave(head, 1);
       });
@@ -202,13 +201,16 @@ class Forward final : public ForwardPass {
     sample.is_part = parts_ > 1;
     const std::size_t bytes = kernels_.forward_workspace(sample);
     workers_ = static_cast<int>(std::min<std::int64_t>(p_.threads, total * blocks_ * parts_));
+    workspaces_.clear();
     for (int t = 0; t < workers_; ++t) workspaces_.emplace_back(bytes);
+    heads_.reserve(heads_.wave_size(), wave_);
     targets_.resize(static_cast<std::size_t>(heads_.wave_size()));
     for (HeadOutputs<T>& target : targets_) {
       target.out.reserve(p_.v.size());
       target.weights.reserve(outputs_.weights.size());
     }
     if (parts_ > 1) make_parts();
+    prepared_ = true;
   }
 
   void make_parts() {
@@ -310,6 +312,7 @@ class Forward final : public ForwardPass {
   Buffer true_rows_;           // [2][rows]: largest scores and sums under them, where they are wanted
   bool only_weights_ = false;  // then blocks without a row of them have nothing to do
   int workers_ = 1;
+  bool prepared_ = false;
   std::vector<Buffer> workspaces_;
   std::vector<Head<T>> wave_;
   std::vector<HeadOutputs<T>> targets_;  // of the heads of the wave

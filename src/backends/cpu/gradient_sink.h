@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "attend/storage.h"
 #include "backends/cpu/buffer.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/kernels.h"
+#include "backends/host/storage.h"
 
 namespace rapt::inline v1 {
 

@@ -1,16 +1,13 @@
 #include "backends/cpu/head_waves.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <string>
 
-#include "attend/host_parameters.h"
 #include "attend/score_tile.h"
-#include "attend/storage.h"
 #include "backends/cpu/parallel.h"
+#include "backends/host/host_parameters.h"
+#include "backends/host/storage.h"
 #include "mechanisms/objects.h"
-#include "rapt/error.h"
 
 namespace rapt::inline v1 {
 namespace {
@@ -46,8 +43,8 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
       relative_dim_ = p.cols;
     }
   // Its error is one of weights relative to their row; other normalisers would show it whole.
-  fast_ = problem.path == Path::automatic && problem.normalizer->threshold == Threshold::exponential &&
-          problem.mechanism->definition().fast_limit > 0 && programs_ != nullptr;
+  fast_ = problem.path == Path::automatic && problem.is_softmax() && problem.mechanism->definition().fast_limit > 0 &&
+          programs_ != nullptr;
   const bool unit = problem.mechanism->unit_rows();
   if (problem.uses_content) {
     maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);
@@ -209,7 +206,7 @@ void HeadWaves<T>::bind(Head<T>& head) const {
     table.zero = value.relative_zero;
     table.identity = identities_[n] != 0;
   }
-  const bool softmax = p.normalizer->threshold == Threshold::exponential;
+  const bool softmax = p.is_softmax();
   for (std::size_t n = 0; n < p.normalizer_parameters.size(); ++n) {
     const ParameterValue& value = p.normalizer_parameters[n];
     if (softmax) task.sink = value.given ? value.template head<T>(head.h) : nullptr;
@@ -319,14 +316,19 @@ T* HeadWaves<T>::add_head(std::vector<Head<T>>& heads, T* mapped) const {
 }
 
 template <class T>
+void HeadWaves<T>::reserve(std::int64_t count, std::vector<Head<T>>& heads) const {
+  if (heads.size() >= static_cast<std::size_t>(count)) return;
+  heads.clear();
+  heads.reserve(static_cast<std::size_t>(count));
+  T* next = mapped_.template as<T>();
+  for (std::int64_t n = 0; n < count; ++n) next = add_head(heads, next);
+}
+
+template <class T>
 void HeadWaves<T>::prepare(std::int64_t first, std::int64_t count, std::vector<Head<T>>& heads) {
   find_identities();
-  if (heads.size() < static_cast<std::size_t>(count)) {
-    heads.clear();
-    heads.reserve(static_cast<std::size_t>(count));
-    T* next = mapped_.template as<T>();
-    for (std::int64_t n = 0; n < count; ++n) next = add_head(heads, next);
-  }
+  reserve(count, heads);
+
   for (std::int64_t n = 0; n < count; ++n) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
     head.b = (first + n) / problem_.heads;

@@ -43,6 +43,8 @@ class HeadWaves {
   bool is_plain_product() const;
   const Visibility& visibility() const { return visibility_; }
 
+  // Memory for so many heads, where the vector has fewer.
+  void reserve(std::int64_t count, std::vector<Head<T>>& heads) const;
   // Makes `heads` the heads first … first+count−1, counted b·heads + h. A vector that an earlier call filled is used again
   // and may be longer.
   void prepare(std::int64_t first, std::int64_t count, std::vector<Head<T>>& heads);

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "attend/storage.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/sharing.h"
 #include "backends/cpu/simd/kernels.h"
+#include "backends/host/storage.h"
 
 namespace rapt::inline v1 {
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <string>
 
-#include "attend/storage.h"
 #include "backends/cpu/parallel.h"
+#include "backends/host/storage.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
@@ -17,23 +17,29 @@ namespace {
   throw Error(std::string(operation) + ": " + what);
 }
 
-void check(const char* operation, const std::string& name, const ConstView& view, const Shape& shape) {
+// Names are put together where something is wrong alone: merge() allocates nothing.
+struct Name {
+  const char* text;
+  std::ptrdiff_t part = -1;  // of which part; −1: of the result
+
+  std::string full() const { return (part < 0 ? "" : "parts[" + std::to_string(part) + "]: ") + text; }
+};
+
+void check(const char* operation, const Name& name, const ConstView& view, const Shape& shape) {
   if (view.shape != shape)
-    fail(operation, name + ": expected shape " + to_string(shape) + ", got " + to_string(view.shape));
+    fail(operation, name.full() + ": expected shape " + to_string(shape) + ", got " + to_string(view.shape));
   if (view.device.kind != Device::Kind::cpu)
-    fail(operation, name + ": expected an array on cpu, got one on " + to_string(view.device));
-  make_operand(operation, name.c_str(), view);
+    fail(operation, name.full() + ": expected an array on cpu, got one on " + to_string(view.device));
+  if (!is_operand(view)) make_operand(operation, name.full().c_str(), view);  // which says what is wrong
 }
 
-void check_target(const char* operation, const std::string& name, const View& view, const Shape& shape) {
+void check_target(const char* operation, const Name& name, const View& view, const Shape& shape) {
   check(operation, name, view, shape);
   for (std::size_t n = 0; n < 4 && element_count(shape) > 0; ++n)
     if (view.shape[n] > 1 && view.strides[n] == 0)
-      fail(operation, name + ": expected strides above 0, so that rows are not written over each other, got " +
+      fail(operation, name.full() + ": expected strides above 0, so that rows are not written over each other, got " +
                           to_string(view.strides));
 }
-
-std::string indexed(const char* name, std::size_t n) { return "parts[" + std::to_string(n) + "]: " + name; }
 
 int threads_for(const char* operation, int threads) {
   if (threads < 0) fail(operation, "threads: expected 1 or more, or 0 for the default, got " + std::to_string(threads));
@@ -45,11 +51,13 @@ Shape check_parts(const char* operation, std::span<const Partial> parts) {
   const Shape shape = parts[0].out.shape;
   const Shape row{shape[0], shape[1], shape[2], 1};
   for (std::size_t n = 0; n < parts.size(); ++n) {
-    check(operation, indexed("out", n), parts[n].out, shape);
-    check(operation, indexed("row_max", n), parts[n].row_max, row);
-    check(operation, indexed("row_sum", n), parts[n].row_sum, row);
+    const auto part = static_cast<std::ptrdiff_t>(n);
+    check(operation, {"out", part}, parts[n].out, shape);
+    check(operation, {"row_max", part}, parts[n].row_max, row);
+    check(operation, {"row_sum", part}, parts[n].row_sum, row);
     if (parts[n].out.dtype == Dtype::f64 && parts[n].row_max.dtype != Dtype::f64)
-      fail(operation, indexed("row_max", n) + ": expected f64 as out is, got " + name_of(parts[n].row_max.dtype));
+      fail(operation,
+           Name{"row_max", part}.full() + ": expected f64 as out is, got " + name_of(parts[n].row_max.dtype));
   }
   return shape;
 }
@@ -121,10 +129,10 @@ void merge(std::span<const Partial> parts, const Merged& merged, int threads) {
   const char* op = "merge";
   const Shape shape = check_parts(op, parts);
   const Shape row_shape{shape[0], shape[1], shape[2], 1};
-  if (merged.out) check_target(op, "out", merged.out, shape);
-  if (merged.row_max) check_target(op, "row_max", merged.row_max, row_shape);
-  if (merged.row_sum) check_target(op, "row_sum", merged.row_sum, row_shape);
-  if (merged.lse) check_target(op, "lse", merged.lse, row_shape);
+  if (merged.out) check_target(op, {"out"}, merged.out, shape);
+  if (merged.row_max) check_target(op, {"row_max"}, merged.row_max, row_shape);
+  if (merged.row_sum) check_target(op, {"row_sum"}, merged.row_sum, row_shape);
+  if (merged.lse) check_target(op, {"lse"}, merged.lse, row_shape);
   for_each_row(shape, threads_for(op, threads), [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     const Row row(parts, b, h, i);
     for (std::int64_t d = 0; d < shape[3] && merged.out; d += Piece::kMost) {
@@ -153,11 +161,13 @@ void merge_backward(std::span<const Partial> parts, const Partial& merged, const
   if (gradients.size() != parts.size())
     fail(op, "gradients: expected " + std::to_string(parts.size()) + ", one for each part, got " +
                  std::to_string(gradients.size()));
-  check(op, "merged: out", merged.out, shape);
-  check(op, "grad_out", grad_out, shape);
+  check(op, {"merged: out"}, merged.out, shape);
+  check(op, {"grad_out"}, grad_out, shape);
   for (std::size_t n = 0; n < gradients.size(); ++n) {
-    if (gradients[n].out) check_target(op, indexed("gradient of out", n), gradients[n].out, shape);
-    if (gradients[n].lse) check_target(op, indexed("gradient of lse", n), gradients[n].lse, row_shape);
+    if (gradients[n].out)
+      check_target(op, Name{"gradient of out", static_cast<std::ptrdiff_t>(n)}, gradients[n].out, shape);
+    if (gradients[n].lse)
+      check_target(op, Name{"gradient of lse", static_cast<std::ptrdiff_t>(n)}, gradients[n].lse, row_shape);
   }
   for_each_row(shape, threads_for(op, threads), [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     const Row row(parts, b, h, i);

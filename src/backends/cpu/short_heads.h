@@ -15,9 +15,9 @@ class ShortHeads {
  public:
   ShortHeads(const Problem& p, const Outputs& outputs, const Kernels<T>& kernels, const HeadWaves<T>& heads)
       : p_(p), outputs_(outputs), kernels_(kernels), heads_(heads) {
-    takes_ = p.queries <= kShort && p.keys <= kShort && p.keys > 0 && heads.is_plain_product() &&
-             p.normalizer->threshold == Threshold::exponential && !p.normalizer_parameters[0].given &&
-             outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
+    takes_ = p.queries <= kShort && p.keys <= kShort && p.keys > 0 && heads.is_plain_product() && p.is_softmax() &&
+             !p.normalizer_parameters[0].given && asks_plain(outputs);
+
     if (!takes_) return;
     // Waking a thread takes as long as this much work.
     constexpr double kProductsPerThread = 1 << 17;
@@ -75,10 +75,6 @@ class ShortHeads {
     task_.v = values_.data();
     task_.out = out_.empty() ? nullptr : out_.data();
     if (outputs_.lse) task_.lse = array_of(make_operand("attend", "lse", outputs_.lse));
-    if (outputs_.saved) {
-      task_.row_max = outputs_.saved->rows()->template max<T>();
-      task_.row_sum = outputs_.saved->rows()->template sum<T>();
-    }
     task_.failed = failed_.data();
   }
 
@@ -89,6 +85,10 @@ class ShortHeads {
     for (std::size_t s = 0; s < values_.size(); ++s) values_[s].array.first.data = p_.v[s].data;
     for (std::size_t s = 0; s < out_.size(); ++s) out_[s].first.data = outputs_.out[s].data;
     task_.lse.first.data = outputs_.lse.data;
+    if (outputs_.saved) {
+      task_.row_max = outputs_.saved->rows()->template max<T>();
+      task_.row_sum = outputs_.saved->rows()->template sum<T>();
+    }
     task_.visibility = heads_.visibility().is_whole() ? nullptr : &heads_.visibility();
   }
 

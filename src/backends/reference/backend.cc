@@ -1,14 +1,14 @@
 #include "backends/reference/backend.h"
 
-#include "attend/host_parameters.h"
-#include "attend/rotated_rows.h"
-#include "attend/storage.h"
+#include "backends/host/host_parameters.h"
+#include "backends/host/rotated_rows.h"
+#include "backends/host/storage.h"
 #include "backends/reference/head.h"
 
 namespace rapt::inline v1 {
 namespace {
 
-bool takes(const Problem& problem, std::string& why) {
+bool takes(const Problem& problem, const Request&, std::string& why) {
   if (problem.device.kind == Device::Kind::cpu) return true;
   why = "expected arrays on cpu, got arrays on " + to_string(problem.device);
   return false;

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attend/host_parameters.h"
-#include "attend/storage.h"
+#include "backends/host/host_parameters.h"
+#include "backends/host/storage.h"
 #include "backends/reference/head.h"
 
 namespace rapt::inline v1 {

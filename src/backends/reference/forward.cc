@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attend/storage.h"
+#include "backends/host/storage.h"
 
 namespace rapt::inline v1 {
 namespace reference {

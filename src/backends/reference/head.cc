@@ -3,10 +3,10 @@
 #include <limits>
 #include <string>
 
-#include "attend/host_parameters.h"
 #include "attend/score_tile.h"
-#include "attend/storage.h"
 #include "attend/visibility.h"
+#include "backends/host/host_parameters.h"
+#include "backends/host/storage.h"
 #include "backends/reference/head.h"
 #include "rapt/error.h"
 

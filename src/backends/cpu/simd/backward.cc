@@ -7,7 +7,7 @@
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
-// Keys of a chunk: its rows, values and both gradients stay in the second-level cache.
+// Keys of a chunk: its rows, values and both gradients stay in the L2 cache.
 template <class T>
 std::int64_t chunk_keys(const HeadTask<T>& head) {
   std::int64_t width = 2 * padded<T>(head.dim);

@@ -106,7 +106,7 @@ T few_weights(T* line, int keys, T slack, T& row_max, T& row_sum) {
     clamp_scores(line, kTileKeys);
     top = hn::Set(tag, kLargest<T>);
   }
-  top = follow<T>(before, top, slack);
+  top = follow<T>(before, top, hn::Set(tag, slack));
   const Vec<T> shift = shift_of<T>(top);
   const Vec<T> correction = exp_weight(hn::Sub(before, shift));
   for (int j = 0; j < kTileKeys; j += kLanes<T>)

@@ -27,6 +27,15 @@ class KeyTiles {
     next_ -= next_ % kTileKeys;
   }
 
+  // The tile that comes next: its first key. Going back repeats tiles.
+  std::int64_t next() const { return next_; }
+  void go_to(std::int64_t first) { next_ = first; }
+  // The tile that was given last, where others were computed since.
+  void repeat(std::int64_t first, int keys) {
+    scores_.visible(first, keys);
+    score(first, keys, tile_);
+  }
+
   // The key that the tiles seen end before.
   std::int64_t end() const { return key_end_ < scores_.last_key() ? key_end_ : scores_.last_key(); }
 

@@ -266,7 +266,7 @@ void transpose_add(const T* src, std::ptrdiff_t src_stride, std::int64_t rows, s
       dst[c * dst_stride + r] = join(dst[c * dst_stride + r], src[r * src_stride + c]);
 }
 
-// Rows that are read soon and lie far away come to the second-level cache meanwhile.
+// Rows that are read soon and are still in memory come to the L2 cache meanwhile.
 template <class T>
 RAPT_FN void fetch_rows(const T* first, std::ptrdiff_t stride, std::int64_t rows, std::int64_t dim) {
   for (std::int64_t r = 0; r < rows; ++r)

@@ -19,7 +19,7 @@ RAPT_FN int columns_for(std::int64_t queries) {
 template <class T>
 inline constexpr int kStrip = 2 * kLanes<T>;
 
-// Rows of keys for bf16 products, padded to kTileKeys rows and to 16 pairs; data null: there are none.
+// Rows of keys for bf16 products, padded to kTileKeys rows and to 16 words of two numbers; data null: there are none.
 struct Bf16Rows {
   const void* data = nullptr;
   std::ptrdiff_t row_bytes = 0;

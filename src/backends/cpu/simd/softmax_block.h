@@ -61,7 +61,7 @@ class SoftmaxBlock {
     tile_ = tiles_.tile();
     if (task.statistics.any()) kept_ = arena.take<T>(kTileKeys * columns_);
     else if (part_.values.narrow()) few_weights_ = arena.take<T>(kTileKeys * kNarrow);
-    for (T** row : {&old_max_, &old_sum_, &correction_, &others_, &true_max_}) *row = arena.take<T>(columns_);
+    for (T** row : {&old_max_, &old_sum_, &correction_, &others_, &true_max_, &slack_}) *row = arena.take<T>(columns_);
     if (task.weights) line_ = arena.take<T>(kTileKeys * columns_);
     // Statistics follow one running maximum through all keys.
     if (!kept_ && !task.is_part && head_.keys > kKeyPart) total_.emplace(arena, task_, columns_);
@@ -73,19 +73,16 @@ class SoftmaxBlock {
   }
 
   // The tiles that begin before this key and were not done yet.
-  void advance(std::int64_t before) { run(before, false); }
+  void advance(std::int64_t before) {
+    tiles_.advance(before, [&](std::int64_t j, int keys) {
+      if (total_ && j / kKeyPart != part_index_) begin_part(j, keys);
+      add_tile(j, keys, false);
+    });
+  }
 
   void finish() {
-    // A NaN may come from 0·∞ in the values of a hidden key, an infinity from weights above 1: such blocks are done again,
-    // skipping what has no weight, with every maximum followed.
+    settle_part();
     if (merged_) merge_part();
-    if (!rows().values.finite()) {
-      slack_ = 0;
-      tiles_.restart();
-      restart();
-      run(task_.key_end, true);
-      if (merged_) merge_part();
-    }
 
     if (head_.sink) add_sink();
     write_rows();
@@ -104,31 +101,63 @@ class SoftmaxBlock {
   void restart() {
     kept_until_ = 0;
     part_index_ = -1;
+    part_begin_ = tiles_.next();
+    part_kept_until_ = 0;
     merged_ = false;
     part_.clear(columns_);
-    for (int c = 0; c < columns_; ++c) true_max_[c] = -kInfinity<T>;
+    for (int c = 0; c < columns_; ++c) {
+      true_max_[c] = -kInfinity<T>;
+      slack_[c] = kSlack<T>;
+    }
     statistics_.reset();
   }
 
-  void run(std::int64_t before, bool careful) {
-    tiles_.advance(before, [&](std::int64_t j, int keys) {
-      if (total_ && j / kKeyPart != part_index_) {
-        if (part_index_ >= 0) {
-          merge_part();
-          part_.clear(columns_);
-        }
-        part_index_ = j / kKeyPart;
-      }
+  // Tile j is the first of another part.
+  void begin_part(std::int64_t j, int keys) {
+    if (part_index_ >= 0) {
+      if (settle_part()) tiles_.repeat(j, keys);
+      merge_part();
+      part_.clear(columns_);
+      for (int c = 0; c < columns_; ++c) slack_[c] = kSlack<T>;
+    }
+    part_index_ = j / kKeyPart;
+    part_begin_ = j;
+    part_kept_until_ = kept_until_;
+  }
 
-      for (const WeightsTask* w = task_.weights; w; w = w->next)
-        if (keeps_scores(*w)) keep_scores(rows_of(*w), tile_, columns_, kept_until_, j, keys);
-      kept_until_ = j + keys;
-      if (few_weights_) normalize_narrow(keys);
-      else normalize(j, keys);
-      const TileWeights<T> weights =
-          few_weights_ ? TileWeights<T>{few_weights_, 1, kTileKeys} : TileWeights<T>{tile_, columns_, 1};
-      part_.values.add(tiles_.scores(), weights, j, keys, careful);
-    });
+  void add_tile(std::int64_t j, int keys, bool careful) {
+    for (const WeightsTask* w = task_.weights; w; w = w->next)
+      if (keeps_scores(*w)) keep_scores(rows_of(*w), tile_, columns_, kept_until_, j, keys);
+    kept_until_ = j + keys;
+    if (few_weights_) normalize_narrow(keys);
+    else normalize(j, keys);
+    const TileWeights<T> weights =
+        few_weights_ ? TileWeights<T>{few_weights_, 1, kTileKeys} : TileWeights<T>{tile_, columns_, 1};
+    part_.values.add(tiles_.scores(), weights, j, keys, careful);
+  }
+
+  // A NaN may come from 0·∞ in the values of a hidden key: a part with one is done again without what has no weight. An
+  // infinity may come from weights above 1: rows that still have one are done once more, every maximum followed. Rows that
+  // were finite keep their bits. Returns whether tiles were repeated.
+  bool settle_part() {
+    if (part_.values.finite()) return false;
+    repeat_part();
+    if (part_.values.finite()) return true;
+    for (int c = 0; c < task_.count; ++c)
+      if (!part_.values.finite(c)) slack_[c] = 0;
+    repeat_part();
+    return true;
+  }
+
+  void repeat_part() {
+    const std::int64_t here = tiles_.next();
+    const std::int64_t end = part_index_ < 0 ? task_.key_end : (part_index_ + 1) * kKeyPart;
+    tiles_.go_to(part_begin_);
+    kept_until_ = part_kept_until_;
+    part_.clear(columns_);
+    if (kept_) statistics_.reset();
+    tiles_.advance(end, [&](std::int64_t j, int keys) { add_tile(j, keys, true); });
+    tiles_.go_to(here);
   }
 
   // Parts of the keys are merged in their order, as they are where tasks share them: the bits do not tell which it was.
@@ -165,7 +194,8 @@ class SoftmaxBlock {
       correction_[c] = 1;
       if (c >= task_.count) continue;
       const T before = part_.max[c];
-      correction_[c] = few_weights(few_weights_ + c * kTileKeys, keys, slack_, part_.max[c], part_.sum[c]);
+      correction_[c] = few_weights(few_weights_ + c * kTileKeys, keys, slack_[c], part_.max[c], part_.sum[c]);
+
       if (part_.max[c] != before) moved = true;
       else correction_[c] = 1;
     }
@@ -196,7 +226,7 @@ class SoftmaxBlock {
         top = hn::Min(top, hn::Set(tag, kLargest<T>));
       }
       if (task_.true_max) hn::StoreU(hn::Max(top, hn::LoadU(tag, true_max_ + c)), tag, true_max_ + c);
-      top = follow<T>(before, top, slack_);
+      top = follow<T>(before, top, hn::LoadU(tag, slack_ + c));
       const Vec<T> shift = shift_of<T>(top);
       const Vec<T> correction = exp_weight(hn::Sub(before, shift));
       if (!hn::AllTrue(tag, hn::Eq(before, top))) moved = true;
@@ -287,23 +317,25 @@ class SoftmaxBlock {
   const ForwardTask<T> task_;
   const HeadTask<T>& head_;
   const int columns_;
-  T slack_ = kSlack<T>;
   KeyTiles<T> tiles_;
   RowStatistics<T> statistics_;
   SoftmaxRows<T> part_;                  // of the keys of one part, or of all of them
   std::optional<SoftmaxRows<T>> total_;  // of the parts before it, where there are
   bool merged_ = false;                  // there are
   std::int64_t part_index_ = -1;
-  std::int64_t kept_until_ = 0;  // scores of earlier keys lie where weights are wanted
-  T* tile_ = nullptr;            // scores, then weights
-  T* kept_ = nullptr;            // the scores, where statistics want both
-  T* few_weights_ = nullptr;     // [kNarrow][kTileKeys]: weights of few queries, without statistics
+  std::int64_t part_begin_ = 0;       // its first tile
+  std::int64_t part_kept_until_ = 0;  // kept_until_ before it
+  std::int64_t kept_until_ = 0;       // scores of earlier keys lie where weights are wanted
+  T* tile_ = nullptr;                 // scores, then weights
+  T* kept_ = nullptr;                 // the scores, where statistics want both
+  T* few_weights_ = nullptr;          // [kNarrow][kTileKeys]: weights of few queries, without statistics
   T* old_max_ = nullptr;
   T* old_sum_ = nullptr;
   T* correction_ = nullptr;
   T* others_ = nullptr;
   T* true_max_ = nullptr;
-  T* line_ = nullptr;  // [columns][kTileKeys]
+  T* slack_ = nullptr;  // how far above its maximum a row's scores may be
+  T* line_ = nullptr;   // [columns][kTileKeys]
 };
 
 }  // namespace rapt::inline v1::RAPT_TARGET

@@ -51,6 +51,16 @@ class ValueSums {
     table_.swap(other.table_);
   }
 
+  // Of one column.
+  bool finite(int column) const {
+    T rest = 0;
+    for (int s = 0; s < head_.sets; ++s)
+      for (std::int64_t d = 0; d < head_.value_dim[s]; ++d)
+        rest +=
+            T(0) * (narrow_ ? sums_[s][column * padded<T>(head_.value_dim[s]) + d] : sums_[s][d * columns_ + column]);
+    return rest == T(0);
+  }
+
   bool finite() const {
     bool finite = true;
 
@@ -155,6 +165,22 @@ class ValueSums {
     return (head_.bf16 ? round_up(head_.value_dim[set], 16) : head_.value_dim[set]) * columns_;
   }
 
+  // As the product, to the bit, but where a weight is 0 its value is not looked at.
+  void add_seen(const T* weights, const T* rows, std::ptrdiff_t stride, int keys, std::int64_t dim, T* sum) const {
+    const Tag<T> tag;
+    for (std::int64_t d = 0; d < dim; ++d)
+      for (int c = 0; c < columns_; c += kLanes<T>) {
+        Vec<T> of_tile = hn::Zero(tag);
+        for (int j = 0; j < keys; ++j) {
+          const Vec<T> w = hn::LoadU(tag, weights + static_cast<std::ptrdiff_t>(j) * columns_ + c);
+          const Vec<T> more = hn::MulAdd(hn::Set(tag, rows[j * stride + d]), w, of_tile);
+          of_tile = hn::IfThenElse(hn::Eq(w, hn::Zero(tag)), of_tile, more);
+        }
+        T* const to = sum + d * columns_ + c;
+        hn::StoreU(hn::Add(of_tile, hn::LoadU(tag, to)), tag, to);
+      }
+  }
+
   void rescale_row(int c, T factor) {
     for (int s = 0; s < head_.sets; ++s)
       for (std::int64_t d = 0; d < padded<T>(head_.value_dim[s]); ++d)
@@ -188,14 +214,10 @@ class ValueSums {
       return;
     }
     if (careful) {
-      for (int j = 0; j < keys; ++j)
-        for (int c = 0; c < columns_; ++c) {
-          const T w = tile.weights[static_cast<std::ptrdiff_t>(j) * columns_ + c];
-          if (w == T(0)) continue;
-          for (std::int64_t d = 0; d < dim; ++d) sum[d * columns_ + c] += w * rows[j * stride + d];
-        }
+      add_seen(tile.weights, rows, stride, keys, dim, sum);
       return;
     }
+
     for (int c = 0; c < columns_; c += kStrip<T>) {
       const Strip strip = scores.strip_at(c);
       if (strip.begin == strip.end) continue;

@@ -41,8 +41,8 @@ RAPT_FN Vec<T> shift_of(Vec<T> row_max) {
 // The maximum to go on with, after scores of which `top` is the largest. One that moved little is not followed: weights
 // stay far from the largest number, and nothing has to be rescaled.
 template <class T>
-RAPT_FN Vec<T> follow(Vec<T> before, Vec<T> top, T slack) {
-  return hn::IfThenElse(hn::Gt(hn::Sub(top, before), hn::Set(Tag<T>(), slack)), top, before);
+RAPT_FN Vec<T> follow(Vec<T> before, Vec<T> top, Vec<T> slack) {
+  return hn::IfThenElse(hn::Gt(hn::Sub(top, before), slack), top, before);
 }
 
 // Scores of +∞ become the largest number: such keys share all the weight.

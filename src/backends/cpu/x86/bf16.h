@@ -9,12 +9,12 @@
 // Products of bf16 numbers, two at a time, summed in f32: instructions that newer processors have beside their SIMD target.
 namespace rapt::inline v1 {
 
-// C (+)= A·B, where a "pair" is two bf16 numbers that follow each other along the sum. Sizes are padded: m and n to 16,
-// k to 16 pairs; what pads A or B is zero.
+// C (+)= A·B, by words of two bf16 numbers that follow each other along the sum. Sizes are padded: m and n to 16,
+// k to 16 words; what pads A or B is zero.
 struct Bf16Product {
   std::int64_t m = 0, n = 0;
-  std::int64_t k = 0;                // pairs
-  const void* a = nullptr;           // [m] rows of k pairs
+  std::int64_t k = 0;                // words
+  const void* a = nullptr;           // [m] rows of k words
   std::ptrdiff_t a_row = 0;          // bytes from one to the next
   const std::uint32_t* b = nullptr;  // [k][b_row]
   std::ptrdiff_t b_row = 0;
@@ -40,7 +40,7 @@ struct Bf16Kernels {
 // Rows first … first+rows−1 as they lie, to [rows][to_stride]; the padding is zero.
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                std::uint16_t* to, std::ptrdiff_t to_stride);
-// Each two rows side by side, as pairs: [padded_rows / 2][to_stride].
+// Each two rows side by side, as words: [padded_rows / 2][to_stride].
 void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                      std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
 // Columns become rows: [padded_cols][kTileKeys], from up to kTileKeys rows.

@@ -1,6 +1,6 @@
-#include "attend/host_parameters.h"
+#include "backends/host/host_parameters.h"
 
-#include "attend/storage.h"
+#include "backends/host/storage.h"
 
 namespace rapt::inline v1 {
 namespace {

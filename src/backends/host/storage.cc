@@ -1,4 +1,4 @@
-#include "attend/storage.h"
+#include "backends/host/storage.h"
 
 #include <algorithm>
 #include <type_traits>

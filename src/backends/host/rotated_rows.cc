@@ -1,23 +1,10 @@
-#include "attend/rotated_rows.h"
+#include "backends/host/rotated_rows.h"
 
 #include <cmath>
 
-#include "attend/storage.h"
+#include "backends/host/storage.h"
 
 namespace rapt::inline v1 {
-namespace {
-
-template <class T>
-void add_row(const std::vector<T>& row, const View& target, std::int64_t b, std::int64_t h, std::int64_t r) {
-  const MatrixRef matrix = matrix_of(target, b, h);
-  std::vector<T> sum(row.size());
-  load_row(matrix, r, static_cast<std::int64_t>(row.size()), sum.data());
-  for (std::size_t d = 0; d < row.size(); ++d) sum[d] += row[d];
-  store_row(sum.data(), static_cast<std::int64_t>(row.size()), matrix, r);
-}
-
-}  // namespace
-
 RotatedRows::Rotation::Rotation(const Rotary& rotary) : rotary_(rotary) {
   for (std::int64_t n = 0; n < rotary.dims / 2; ++n)
     frequencies_.push_back(std::pow(rotary.base, -2.0 * static_cast<double>(n) / static_cast<double>(rotary.dims)));
@@ -156,16 +143,21 @@ void RotatedRows::rotate_back() {
 template <class T>
 void RotatedRows::rotate_back(Side& side, bool queries) {
   const Operand& o = side.operand;
-  std::vector<T> row(static_cast<std::size_t>(o.dim));
-  store_zeros(side.target);
+  const auto row_of = [&](std::int64_t b, std::int64_t h, std::int64_t r) {
+    return static_cast<T*>(side.grad.data) + ((b * o.heads + h) * o.rows + r) * o.dim;
+  };
   for (std::int64_t r = 0; r < o.rows; ++r)
     for (std::int64_t b = 0; b < o.batches; ++b) {
       rotation_.set(position(queries, b, r), -1);
-      for (std::int64_t h = 0; h < o.heads; ++h) {
-        load_row(matrix_of(side.grad, b, h), r, o.dim, row.data());
-        rotation_.apply(row.data());
-        add_row(row, side.target, side.target.shape[0] == 1 ? 0 : b, h, r);
-      }
+      for (std::int64_t h = 0; h < o.heads; ++h) rotation_.apply(row_of(b, h, r));
+    }
+  // Batches that share a row, at positions of their own, are summed before the gradient is rounded to its type.
+  const std::int64_t batches = side.target.shape[0];
+  for (std::int64_t h = 0; h < o.heads; ++h)
+    for (std::int64_t r = 0; r < o.rows; ++r) {
+      for (std::int64_t b = batches; b < o.batches; ++b)
+        for (std::int64_t d = 0; d < o.dim; ++d) row_of(0, h, r)[d] += row_of(b, h, r)[d];
+      for (std::int64_t b = 0; b < batches; ++b) store_row(row_of(b, h, r), o.dim, matrix_of(side.target, b, h), r);
     }
 }
 
