@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "rapt/registry.h"
 #include "support/checks.h"
 #include "support/storage.h"
 
@@ -122,6 +123,32 @@ TEST(Empty, ArraysWithoutData) {
   const rapt::ConstView k{nullptr, rapt::Dtype::f32, none_k, rapt::contiguous_strides(none_k)};
   const rapt::View out{nullptr, rapt::Dtype::f32, none_q, rapt::contiguous_strides(none_q)};
   EXPECT_NO_THROW(rapt::attend(q, k, k, out));
+}
+
+// Rows of no numbers: every score is 0.
+TEST(Empty, VectorsWithoutNumbers) {
+  std::vector<float> v = {1, 10, 2, 20, 6, 60}, out(8);
+  const rapt::Shape none_q{1, 1, 4, 0}, none_k{1, 1, 3, 0};
+  const rapt::ConstView q{nullptr, rapt::Dtype::f32, none_q, rapt::contiguous_strides(none_q)};
+  const rapt::ConstView k{nullptr, rapt::Dtype::f32, none_k, rapt::contiguous_strides(none_k)};
+  for (const char* mechanism : {"dot", "scaled_dot"})
+    for (rapt::Path path : kPaths) {
+      rapt::AttendOptions options;
+      options.score.mechanism = &rapt::mechanism(mechanism);
+      options.path = path;
+      rapt::attend(q, k, rapt::view(v.data(), {3, 2}), rapt::view(out.data(), {4, 2}), options);
+      for (std::size_t n = 0; n < out.size(); ++n) EXPECT_FLOAT_EQ(out[n], n % 2 == 0 ? 3.0F : 30.0F);
+    }
+}
+
+TEST(Empty, AGridWithoutKeys) {
+  for (const std::array<Int, 2> grid : {std::array<Int, 2>{0, 0}, {0, 4}, {2, 3}}) {
+    oracle::Problem p = problem_of({2, 2, 5, 0}, "quadratic");
+    p.parameters["center"] = Array({1, 2, 1, 2});
+    p.parameters["alpha"] = Array({1, 2, 1, 1});
+    p.grid = grid;
+    check(p, rapt::Dtype::f32);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <functional>
 
 #include "rapt/error.h"
@@ -82,6 +84,8 @@ TEST(OptionErrors, FirstQuery) {
           },
           {"first_key", "bottom_right", "first_query"});
   refuses(spec_of(), [](Call& c) { c.options.first_query = {Int{1} << 60}; }, {"first_query"});
+  refuses(spec_of(), [](Call& c) { c.options.first_query = {std::numeric_limits<Int>::max()}; }, {"first_query"});
+  refuses(spec_of(), [](Call& c) { c.options.first_key = std::numeric_limits<Int>::min(); }, {"k", "positions"});
 }
 
 TEST(OptionErrors, Rotary) {

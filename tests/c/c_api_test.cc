@@ -202,6 +202,13 @@ TEST(CApiPlan, SameBitsAsCpp) {
   for (const char* mechanism : {"scaled_dot", "alibi", "t5"}) expect_same_plan(small(mechanism));
 }
 
+TEST(CApiArrays, WithoutElementsNeedNoMemory) {
+  const rapt_array none = rapt_bhsd(nullptr, RAPT_F32, 1, 2, 0, 4);
+  EXPECT_EQ(rapt_attend(&none, &none, &none, &none, nullptr), RAPT_OK) << rapt_last_error();
+  const rapt_array some = rapt_bhsd(nullptr, RAPT_F32, 1, 2, 3, 4);
+  EXPECT_EQ(rapt_attend(&some, &none, &none, &some, nullptr), RAPT_BAD_INPUT);
+}
+
 TEST(CApiPlan, Refuses) {
   float number = 0;
   const rapt_array one = rapt_bhsd(&number, RAPT_F32, 1, 1, 1, 1), two = rapt_bhsd(&number, RAPT_F32, 1, 1, 2, 1);
