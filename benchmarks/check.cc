@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <limits>
 
-#include "normalizers/definition.h"
 #include "benchmarks/naive_row.h"
+#include "normalizers/definition.h"
 #include "rapt/registry.h"
 
 namespace rapt::bench {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/host/host_parameters.h"
 #include "backends/cpu/engine.h"
+#include "backends/host/host_parameters.h"
 #include "mechanisms/sizes.h"
 #include "rapt/registry.h"
 
