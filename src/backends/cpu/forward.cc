@@ -216,6 +216,8 @@ class Forward final : public ForwardPass {
   void make_parts() {
     const std::int64_t rows = heads_.wave_size() * p_.queries;
     const std::size_t sets = outputs_.out.size();
+    parts_sums_.clear();
+    value_dims_.clear();
     parts_sums_.resize(static_cast<std::size_t>(parts_));
     for (Part<T>& part : parts_sums_) {
       for (std::size_t s = 0; s < sets; ++s) part.out.emplace_back(static_cast<std::size_t>(rows * p_.v[s].dim));

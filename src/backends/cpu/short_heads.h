@@ -17,8 +17,8 @@ class ShortHeads {
       : p_(p), outputs_(outputs), kernels_(kernels), heads_(heads) {
     takes_ = p.queries <= kShort && p.keys <= kShort && p.keys > 0 && heads.is_plain_product() && p.is_softmax() &&
              !p.normalizer_parameters[0].given && asks_plain(outputs);
-
     if (!takes_) return;
+
     // Waking a thread takes as long as this much work.
     constexpr double kProductsPerThread = 1 << 17;
     const std::int64_t total = p.batch * p.heads;

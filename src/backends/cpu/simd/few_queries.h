@@ -57,7 +57,7 @@ RAPT_FN void few_dots_of(const FewQueries<T>& queries, const T* rows, std::ptrdi
 }
 
 // scores [keys][columns], zero past the queries. The buffer holds kLanes rows of `stride` numbers.
-template <class T>
+template <class T, bool kFetch = true>
 void few_dots(const FewQueries<T>& queries, const T* key_rows, std::ptrdiff_t key_stride, int keys, T* buffer,
               T* scores, int columns) {
   constexpr int kVectors = 4;
@@ -68,16 +68,17 @@ void few_dots(const FewQueries<T>& queries, const T* key_rows, std::ptrdiff_t ke
     for (int j = 0; j < kLanes<T>; ++j)
       for (int d = 0; d < queries.dim; ++d)
         buffer[j * queries.stride + d] = j < keys ? key_rows[j * key_stride + d] : T(0);
-    few_dots_of<T, 1>(queries, buffer, queries.stride, keys, scores, columns);
+    few_dots_of<T, 1, kFetch>(queries, buffer, queries.stride, keys, scores, columns);
     return;
   }
   int j = 0;
   for (; j + kVectors * kLanes<T> <= keys; j += kVectors * kLanes<T>)
-    few_dots_of<T, kVectors>(queries, key_rows + j * key_stride, key_stride, kVectors * kLanes<T>, scores + j * columns,
-                             columns);
+    few_dots_of<T, kVectors, kFetch>(queries, key_rows + j * key_stride, key_stride, kVectors * kLanes<T>,
+                                     scores + j * columns, columns);
   for (; j < keys; j += kLanes<T>) {
     const int first = j + kLanes<T> <= keys ? j : keys - kLanes<T>;  // the last lanes may be computed twice
-    few_dots_of<T, 1>(queries, key_rows + first * key_stride, key_stride, kLanes<T>, scores + first * columns, columns);
+    few_dots_of<T, 1, kFetch>(queries, key_rows + first * key_stride, key_stride, kLanes<T>, scores + first * columns,
+                              columns);
   }
 }
 
@@ -94,22 +95,22 @@ RAPT_FN const T* rows_at(const MatrixRef& matrix, std::int64_t first, int rows, 
   return buffer;
 }
 
-// One query's scores, [kTileKeys], become weights; −∞ past the keys. Returns what earlier sums are to be multiplied by.
+// One query's scores, [lanes], become weights; −∞ past the keys. Returns what earlier sums are to be multiplied by.
 template <class T>
-T few_weights(T* line, int keys, T slack, T& row_max, T& row_sum) {
+T few_weights(T* line, int keys, int lanes, T slack, T& row_max, T& row_sum) {
   const Tag<T> tag;
   const Vec<T> before = hn::Set(tag, row_max);
   Vec<T> top = before;
-  for (int j = 0; j < kTileKeys; j += kLanes<T>) top = hn::Max(hn::LoadU(tag, line + j), top);
+  for (int j = 0; j < lanes; j += kLanes<T>) top = hn::Max(hn::LoadU(tag, line + j), top);
   top = hn::MaxOfLanes(tag, top);
   if (hn::GetLane(top) > kLargest<T>) {
-    clamp_scores(line, kTileKeys);
+    clamp_scores(line, lanes);
     top = hn::Set(tag, kLargest<T>);
   }
   top = follow<T>(before, top, hn::Set(tag, slack));
   const Vec<T> shift = shift_of<T>(top);
   const Vec<T> correction = exp_weight(hn::Sub(before, shift));
-  for (int j = 0; j < kTileKeys; j += kLanes<T>)
+  for (int j = 0; j < lanes; j += kLanes<T>)
     hn::StoreU(exp_weight(hn::Sub(hn::LoadU(tag, line + j), shift)), tag, line + j);
   T sum = 0;
   for (int j = 0; j < keys; ++j) sum += line[j];

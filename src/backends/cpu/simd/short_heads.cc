@@ -178,45 +178,22 @@ class ShortHead {
     transpose(q_rows_, dim_pad_, columns_, task_.dim, q_columns_, columns_);
   }
 
-  // Weights [query][kTileKeys].
+  // Weights [query][kTileKeys], of kLanes keys or more.
   void weigh_few(int count, const T* key_rows, std::ptrdiff_t key_stride) {
-    const Tag<T> tag;
     const int keys = static_cast<int>(task_.keys);
     const int lanes = static_cast<int>(padded<T>(keys));
     for (int c = 0; c < count; ++c) {
       T* const line = weights_ + c * kTileKeys;
-      dots({q_rows_ + c * dim_pad_, dim_pad_, 1, task_.dim}, key_rows, key_stride, keys, line);
+      few_dots<T, false>({q_rows_ + c * dim_pad_, dim_pad_, 1, task_.dim}, key_rows, key_stride, keys, nullptr, line,
+                         1);
       for (int j = keys; j < lanes; ++j) line[j] = -kInfinity<T>;
       if (task_.visibility)
         for (int j = 0; j < keys; ++j) line[j] = j >= begin_[c] && j < end_[c] ? line[j] : -kInfinity<T>;
-      Vec<T> top = hn::Set(tag, -kInfinity<T>);
-      for (int j = 0; j < lanes; j += kLanes<T>) top = hn::Max(hn::LoadU(tag, line + j), top);
-      top = hn::MaxOfLanes(tag, top);
-      if (hn::GetLane(top) > kLargest<T>) {
-        clamp_scores(line, lanes);
-        top = hn::Set(tag, kLargest<T>);
-      }
-      const Vec<T> shift = shift_of<T>(top);
-      for (int j = 0; j < lanes; j += kLanes<T>)
-        hn::StoreU(exp_weight(hn::Sub(hn::LoadU(tag, line + j), shift)), tag, line + j);
-      T sum = 0;
-      for (int j = 0; j < keys; ++j) sum += line[j];
-      max_[c] = hn::GetLane(top);
-      sum_[c] = sum;
+      max_[c] = -kInfinity<T>;
+      sum_[c] = 0;
+      few_weights<T>(line, keys, lanes, kSlack<T>, max_[c], sum_[c]);
     }
     for (int c = count; c < columns_; ++c) sum_[c] = 0;
-  }
-
-  // scores[keys] of one query, kLanes keys or more.
-  static void dots(const FewQueries<T>& query, const T* rows, std::ptrdiff_t stride, int keys, T* scores) {
-    constexpr int kVectors = 4;
-    int j = 0;
-    for (; j + kVectors * kLanes<T> <= keys; j += kVectors * kLanes<T>)
-      few_dots_of<T, kVectors, false>(query, rows + j * stride, stride, kVectors * kLanes<T>, scores + j, 1);
-    for (; j < keys; j += kLanes<T>) {
-      const int first = j + kLanes<T> <= keys ? j : keys - kLanes<T>;  // the last lanes may be computed twice
-      few_dots_of<T, 1, false>(query, rows + first * stride, stride, kLanes<T>, scores + first, 1);
-    }
   }
 
   // Weights [keys][columns].

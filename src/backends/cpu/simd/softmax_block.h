@@ -194,7 +194,8 @@ class SoftmaxBlock {
       correction_[c] = 1;
       if (c >= task_.count) continue;
       const T before = part_.max[c];
-      correction_[c] = few_weights(few_weights_ + c * kTileKeys, keys, slack_[c], part_.max[c], part_.sum[c]);
+      correction_[c] =
+          few_weights(few_weights_ + c * kTileKeys, keys, kTileKeys, slack_[c], part_.max[c], part_.sum[c]);
 
       if (part_.max[c] != before) moved = true;
       else correction_[c] = 1;
