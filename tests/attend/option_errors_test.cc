@@ -84,8 +84,19 @@ TEST(OptionErrors, FirstQuery) {
           },
           {"first_key", "bottom_right", "first_query"});
   refuses(spec_of(), [](Call& c) { c.options.first_query = {Int{1} << 60}; }, {"first_query"});
+  // A table would need a row number for every offset between them.
+  refuses(spec_of("t5"), [](Call& c) { c.options.first_query = {0, 400'000'000'000}; }, {"first_query", "batches"});
   refuses(spec_of(), [](Call& c) { c.options.first_query = {std::numeric_limits<Int>::max()}; }, {"first_query"});
   refuses(spec_of(), [](Call& c) { c.options.first_key = std::numeric_limits<Int>::min(); }, {"k", "positions"});
+}
+
+TEST(OptionErrors, StatisticsLieWhereTheInputsDo) {
+  Call call(make_case(spec_of()));
+  Buffer entropy(rapt::Dtype::f64, {2, 2, 5, 1});
+  rapt::Outputs outputs;
+  outputs.statistics.entropy = entropy.view();
+  outputs.statistics.entropy.device.kind = rapt::Device::Kind::cuda;
+  expect_refused([&] { rapt::attend(call.inputs, outputs, call.options); }, {"statistics", "entropy", "cpu", "cuda"});
 }
 
 TEST(OptionErrors, Rotary) {

@@ -128,4 +128,31 @@ TEST(Rotary, FarPositionsKeepTheirDistances) {
   }
 }
 
+// One row of q at a position of its own in each of many batches: its gradient is summed before it is rounded.
+TEST(Rotary, ASharedQueryIsSummedInTheComputeType) {
+  constexpr Int kBatches = 200, kKeys = 3, kDim = 8;
+  support::Random random(7);
+  const auto numbers = [&](const oracle::Sizes& shape) {
+    return support::random_array(shape, random, rapt::Dtype::bf16);
+  };
+  const Array q = numbers({1, 1, 1, kDim}), k = numbers({kBatches, 1, kKeys, kDim}),
+              v = numbers({kBatches, 1, kKeys, kDim}), out_gradient = numbers({kBatches, 1, 1, kDim});
+  const auto gradient = [&](rapt::Dtype dtype) {
+    const support::Buffer own_q(q, dtype), own_k(k, dtype), own_v(v, dtype), grad_out(out_gradient, dtype);
+    support::Buffer out(rapt::Dtype::f32, {kBatches, 1, 1, kDim}), dq(dtype, q.shape);
+    rapt::AttendOptions options;
+    options.rotary.dims = kDim;
+    for (Int b = 0; b < kBatches; ++b) options.first_query.push_back(b);
+    const rapt::Inputs inputs{own_q.view(), own_k.view(), {own_v.view()}};
+    rapt::attend(inputs, rapt::Outputs{.out = {out.view()}}, options);
+    rapt::Gradients gradients;
+    gradients.q = dq.view();
+    rapt::attend_backward(inputs, {out.view()}, {grad_out.view()}, nullptr, gradients, options);
+    return dq.values();
+  };
+  const Array exact = gradient(rapt::Dtype::f32), rounded = gradient(rapt::Dtype::bf16);
+  for (std::size_t n = 0; n < exact.data.size(); ++n)
+    EXPECT_NEAR(rounded.data[n], exact.data[n], std::abs(exact.data[n]) / 256) << n;  // half a bf16 unit, no more
+}
+
 }  // namespace
