@@ -3,6 +3,9 @@ file(GLOB_RECURSE rapt_attend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/s
   "${PROJECT_SOURCE_DIR}/src/normalizers/*.cc" "${PROJECT_SOURCE_DIR}/src/attend/*.cc"
   "${PROJECT_SOURCE_DIR}/src/backends/*.cc" "${PROJECT_SOURCE_DIR}/src/c/*.cc")
 list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|x86/(dot|tiles)\\.cc)")
+if(rapt_cuda)
+  list(FILTER rapt_attend_sources EXCLUDE REGEX "/backends/cuda/absent\\.cc$")
+endif()
 file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc")
 rapt_objects(attend SOURCES ${rapt_attend_sources} ${rapt_registry_source}
                     KERNELS ${rapt_attend_kernels} ${rapt_program_sources})
@@ -21,4 +24,13 @@ if("avx512" IN_LIST RAPT_TARGETS)
                                                                                            RAPT_BF16)
 endif()
 
+if(rapt_cuda)
+  list(APPEND rapt_attend_objects $<TARGET_OBJECTS:rapt_cuda_objects>)
+endif()
+
 rapt_library(attend)
+if(rapt_cuda)
+  foreach(kind IN ITEMS static shared)
+    target_link_libraries(rapt_attend_${kind} PRIVATE CUDA::cudart_static)
+  endforeach()
+endif()

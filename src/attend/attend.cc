@@ -24,7 +24,7 @@ void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& o
   Problem problem = make_problem("attend", inputs, options);
   check_outputs("attend", problem, outputs);
   choose_backend("attend", problem, {.outputs = &outputs});
-  if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double);
+  if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double, problem.device);
   if (!problem.is_empty()) problem.backend->forward(problem, outputs)->run();
 }
 
@@ -67,6 +67,9 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
     if (saved->rows()->count != rows || saved->rows()->is_double != problem.is_double)
       fail(op, "saved: expected the " + std::to_string(rows) + " rows of the same forward pass, got " +
                    std::to_string(saved->rows()->count));
+    if (saved->rows()->device != problem.device)
+      fail(op, "saved: expected the rows of a pass on " + to_string(problem.device) + ", got those of one on " +
+                   to_string(saved->rows()->device));
     request.saved = saved->rows();
   }
   choose_backend(op, problem, {.backward = &request});

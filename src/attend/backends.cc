@@ -1,12 +1,13 @@
 #include "attend/backend.h"
 #include "backends/cpu/backend.h"
+#include "backends/cuda/backend.h"
 #include "backends/reference/backend.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
 
 std::span<const Backend* const> backends() {
-  static const Backend* const list[] = {&cpu_backend(), &reference_backend()};
+  static const Backend* const list[] = {&cpu_backend(), &cuda_backend(), &reference_backend()};
   return list;
 }
 

@@ -14,7 +14,7 @@ struct Plan::Call {
       : problem(make_problem("Plan", inputs, options)), outputs(wanted) {
     check_outputs("Plan", problem, outputs);
     choose_backend("Plan", problem, {.outputs = &outputs});
-    if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double);
+    if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double, problem.device);
     own.q = problem.q.data;
     own.k = problem.k.data;
     for (const Operand& v : problem.v) own_v.push_back(v.data);
@@ -68,7 +68,7 @@ struct Plan::Call {
   void run(const PlanArrays& given) {
     check(given);
     // Another call may have used it since.
-    if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double);
+    if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double, problem.device);
     const auto lengths = given.key_lengths.empty() ? own.key_lengths : given.key_lengths;
     const auto first = given.first_query.empty() ? own.first_query : given.first_query;
     if (moved || !given.key_lengths.empty() || !given.first_query.empty()) {

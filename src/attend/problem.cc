@@ -470,10 +470,12 @@ Problem make_problem(const char* operation, const Inputs& inputs, const AttendOp
   return Builder(operation, inputs, options).build();
 }
 
-void Saved::Rows::resize(std::int64_t rows, bool as_double) {
+void Saved::Rows::resize(std::int64_t rows, bool as_double, const Device& where) {
+  if (where != device) device_memory.reset();
   count = rows;
   is_double = as_double;
-  const auto size = static_cast<std::size_t>(rows);
+  device = where;
+  const auto size = where.kind == Device::Kind::cpu ? static_cast<std::size_t>(rows) : 0;
   max_f64.resize(as_double ? size : 0);
   sum_f64.resize(as_double ? size : 0);
   max_f32.resize(as_double ? 0 : size);

@@ -138,10 +138,13 @@ Operand make_operand(const char* operation, const char* argument, const ConstVie
 struct Saved::Rows {
   std::int64_t count = 0;
   bool is_double = false;
+  Device device;
+  std::shared_ptr<void> device_memory;  // a device's backend keeps both there
+  std::size_t device_bytes = 0;
   std::vector<double> max_f64, sum_f64;
   std::vector<float> max_f32, sum_f32;
 
-  void resize(std::int64_t rows, bool as_double);
+  void resize(std::int64_t rows, bool as_double, const Device& where = {});
   template <class T>
   T* max() {
     if constexpr (std::is_same_v<T, float>) return max_f32.data();

@@ -1,5 +1,6 @@
 #include "support/call.h"
 
+#include "support/device_call.h"
 #include "support/storage.h"
 
 namespace support {
@@ -154,7 +155,7 @@ ForwardResult Call::forward(const ForwardWants& wants) {
     outputs.statistics.top_weights = top_weights.view();
   }
   if (wants.saved) outputs.saved = &saved_;
-  rapt::attend(inputs, outputs, options);
+  support::attend(inputs, outputs, options);
 
   ForwardResult result;
   for (const Buffer& buffer : out_) {
@@ -235,7 +236,8 @@ BackwardResult Call::backward(const BackwardWants& wants) {
       const rapt::View view = add("parameter " + name, buffer->shape(), Layout::bhsd);
       gradients.parameters.push_back({name, view});
     }
-  rapt::attend_backward(inputs, out_views(), grad_out, wants.saved ? &saved_ : nullptr, gradients, options, grad_lse);
+  support::attend_backward(inputs, out_views(), grad_out, wants.saved ? &saved_ : nullptr, gradients, options,
+                           grad_lse);
 
   BackwardResult result;
   for (const auto& [name, buffer] : buffers) {

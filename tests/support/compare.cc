@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/cpu/x86/bf16.h"
+#include "support/device_call.h"
 #include "support/storage.h"
 
 namespace support {
@@ -127,7 +128,7 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
 }
 
 bool Expected::rounds_weights() const {
-  return case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_bf16(rapt::active_isa());
+  return on_cpu() && case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_bf16(rapt::active_isa());
 }
 
 AssertionResult Expected::matches(const ForwardResult& got) const {

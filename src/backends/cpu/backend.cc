@@ -81,7 +81,7 @@ void backward(Problem& problem, const BackwardRequest& request) {
     if (!own.saved) {
       Outputs sums;
       sums.saved = &again;
-      again.rows()->resize(problem.batch * problem.heads * problem.queries, problem.is_double);
+      again.rows()->resize(problem.row_count(), problem.is_double, problem.device);
       tiled_forward(problem, sums)->run();
       own.saved = again.rows();
     }

@@ -93,7 +93,7 @@ class HeadBackward {
  private:
   // dv = Pᵀ dO and dP = dO vᵀ.
   void through_values(const std::vector<Operand>& grad_out) {
-    bf16_ = Matrix<T>(problem_.keys, problem_.queries);
+    pairs_ = Matrix<T>(problem_.keys, problem_.queries);
     for (std::size_t set = 0; set < problem_.v.size() && set < grad_out.size(); ++set) {
       const Operand& operand = problem_.v[set];
       const Matrix<T> v = load_matrix<T>(operand.at(head_.batch, head_.head), problem_.keys, operand.dim);
@@ -105,7 +105,7 @@ class HeadBackward {
           if (w == T(0)) continue;
           for (std::int64_t d = 0; d < v.cols; ++d) {
             dv.at(j, d) += w * g.at(i, d);
-            bf16_.at(j, i) += g.at(i, d) * v.at(j, d);
+            pairs_.at(j, i) += g.at(i, d) * v.at(j, d);
           }
         }
       if (sums_.v[set]) sums_.v[set].add(operand.slice(head_.batch, head_.head) * v.rows * v.cols, dv.data);
@@ -125,7 +125,7 @@ class HeadBackward {
         if (w == T(0)) continue;
         const std::int64_t row = table_row(problem_, *p, head_.batch, i, j) * p->cols;
         for (std::int64_t d = 0; d < p->cols; ++d) {
-          bf16_.at(j, i) += g.at(i, d) * table[row + d];
+          pairs_.at(j, i) += g.at(i, d) * table[row + d];
           d_table[static_cast<std::size_t>(row + d)] += static_cast<double>(w * g.at(i, d));
         }
       }
@@ -141,7 +141,7 @@ class HeadBackward {
       for (std::int64_t j = 0; j < problem_.keys; ++j) {
         const T u = head_.slopes.at(j, i);
         if (u == T(0)) continue;
-        mean += u * bf16_.at(j, i);
+        mean += u * pairs_.at(j, i);
         total += u;
       }
       if (threshold == Threshold::solved) mean = total == T(0) ? T(0) : mean / total;
@@ -157,7 +157,7 @@ class HeadBackward {
       if (threshold == Threshold::exponential) d_values[0] -= static_cast<double>(sink_weight(i) * mean);
       for (std::int64_t j = 0; j < problem_.keys; ++j) {
         const T u = head_.slopes.at(j, i);
-        bf16_.at(j, i) = u == T(0) ? T(0) : u * (bf16_.at(j, i) - mean);
+        pairs_.at(j, i) = u == T(0) ? T(0) : u * (pairs_.at(j, i) - mean);
       }
     }
     for (std::size_t n = 0; n < problem_.normalizer_parameters.size(); ++n)
@@ -178,7 +178,7 @@ class HeadBackward {
     for (std::size_t n = 0; n < slots; ++n) p[n] = normalizer_value(problem_, n, head_.head);
     for (std::int64_t j = 0; j < problem_.keys; ++j)
       for (std::size_t n = 0; n < slots && head_.weights.at(j, i) != T(0); ++n)
-        d_values[n] += static_cast<double>(bf16_.at(j, i)) *
+        d_values[n] += static_cast<double>(pairs_.at(j, i)) *
                        problem_.normalizer->scalar.parameter_slope(static_cast<double>(head_.logits.at(j, i)), p,
                                                                    static_cast<int>(n));
   }
@@ -194,14 +194,14 @@ class HeadBackward {
       double* sum = sums_.bias.from(bias.slice(head_.batch, head_.head) * bias.rows * problem_.keys);
       for (std::int64_t j = 0; j < problem_.keys; ++j)
         for (std::int64_t i = 0; i < problem_.queries; ++i)
-          sum[(bias.rows == 1 ? 0 : i) * problem_.keys + j] += static_cast<double>(bf16_.at(j, i));
+          sum[(bias.rows == 1 ? 0 : i) * problem_.keys + j] += static_cast<double>(pairs_.at(j, i));
     }
     const T cap = static_cast<T>(problem_.softcap);
     if (!(cap > 0)) return;
-    for (std::size_t n = 0; n < bf16_.data.size(); ++n) {
-      if (bf16_.data[n] == T(0)) continue;
+    for (std::size_t n = 0; n < pairs_.data.size(); ++n) {
+      if (pairs_.data[n] == T(0)) continue;
       const T t = std::tanh(head_.scores.data[n] / cap);
-      bf16_.data[n] *= T(1) - t * t;
+      pairs_.data[n] *= T(1) - t * t;
     }
   }
 
@@ -210,12 +210,12 @@ class HeadBackward {
     std::vector<double> d_values(slots);
     for (std::size_t n = 0; n < head_.relative.size(); ++n) d_relative_.emplace_back(problem_.keys, problem_.queries);
     if (head_.program.score_backward == nullptr) {
-      for (T& g : bf16_.data) g *= static_cast<T>(problem_.scale);
+      for (T& g : pairs_.data) g *= static_cast<T>(problem_.scale);
       return;
     }
     // Key by key: a tile adds its numbers up in T, and one sum over all pairs would lose digits.
     for (std::int64_t j = 0; j < problem_.keys; ++j) {
-      ScoreTile<T> tile = head_.score_tile(j, 1, bf16_);
+      ScoreTile<T> tile = head_.score_tile(j, 1, pairs_);
       tile.value_grads = d_values.data();
       for (std::size_t n = 0; n < head_.relative.size(); ++n)
         tile.relative[head_.relative[n].slot].grad = d_relative_[n].row(j);
@@ -230,7 +230,7 @@ class HeadBackward {
     if (head_.program.raw_backward == nullptr) {
       for (std::int64_t j = 0; j < problem_.keys; ++j)
         for (std::int64_t i = 0; i < problem_.queries; ++i) {
-          const T g = bf16_.at(j, i);
+          const T g = pairs_.at(j, i);
           if (g == T(0)) continue;
           for (std::int64_t d = 0; d < dk_.cols; ++d) {
             dq_scored_.at(i, d) += g * head_.k.unit.at(j, d);
@@ -245,7 +245,7 @@ class HeadBackward {
       PairTile<T> tile = head_.pair_tile(queries);
       tile.keys = 1;
       tile.key_rows = head_.k.unit.row(j);
-      tile.grad = bf16_.row(j);
+      tile.grad = pairs_.row(j);
       tile.grad_queries = d_queries.data.data();
       tile.grad_keys = dk_.row(j);
       tile.grad_key_stride = dk_.cols;
@@ -349,7 +349,7 @@ class HeadBackward {
   const Problem& problem_;
   const Head<T> head_;
   Sums& sums_;
-  Matrix<T> bf16_;  // [Sk, Sq]: dP, then dS, then the gradient of the scores, then of the raw scores
+  Matrix<T> pairs_;  // [Sk, Sq]: dP, then dS, then the gradient of the scores, then of the raw scores
   std::vector<Matrix<T>> d_relative_;
   Matrix<T> dq_scored_, dq_relative_, dk_;
 };

@@ -1,0 +1,122 @@
+#include "backends/cuda/backend.h"
+
+#include <mutex>
+
+#include "backends/cuda/backward.h"
+#include "backends/cuda/prepared_call.h"
+#include "backends/cuda/saved_rows.h"
+
+namespace rapt::inline v1 {
+namespace {
+
+using namespace cuda;
+
+// Empty: the kernels run on that device.
+std::string device_refusal(int index) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  cudaGetLastError();
+  if (count == 0) return "expected a CUDA device, found none";
+  if (index < 0 || index >= count)
+    return "expected a device from 0 to " + std::to_string(count - 1) + ", got " + std::to_string(index);
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);
+  if (major == 9 && minor == 0) return "";
+  return "expected a device of compute capability 9.0, got " + std::to_string(major) + "." + std::to_string(minor);
+}
+
+std::string refusal(const Problem& problem) {
+  if (problem.device.kind != Device::Kind::cuda)
+    return "expected arrays on cuda, got arrays on " + to_string(problem.device);
+  if (problem.path == Path::reference) return "the reference path was asked for, which runs on a cpu";
+  if (problem.is_double) return "expected f32, bf16 or f16, got f64";
+  if (!programs_of(*problem.mechanism))
+    return "the mechanism '" + std::string(problem.mechanism->name()) + "' has no kernels for a device";
+  if (problem.v.size() > kMaxValueSets)
+    return "expected at most " + std::to_string(kMaxValueSets) + " value sets, got " + std::to_string(problem.v.size());
+  constexpr std::int64_t kMost = (std::int64_t{1} << 22) - 1;  // 65,535 tiles
+  if (problem.queries > kMost || problem.keys > kMost)
+    return "expected at most " + std::to_string(kMost) + " queries and keys, got " + std::to_string(problem.queries) +
+           " and " + std::to_string(problem.keys);
+  return device_refusal(problem.device.index);
+}
+
+bool takes(const Problem& problem, const Request&, std::string& why) {
+  why = refusal(problem);
+  return why.empty();
+}
+
+class Pass final : public ForwardPass {
+ public:
+  Pass(Problem& problem, const Outputs& outputs) : problem_(problem), outputs_(outputs) {}
+
+  void run() override {
+    const DeviceScope scope(problem_.device.index);
+    Workspace workspace(static_cast<cudaStream_t>(problem_.stream));
+    PreparedCall prepared(problem_, workspace);
+    const Programs& programs = *programs_of(*problem_.mechanism);
+    ForwardOutputs to;
+    for (std::size_t n = 0; n < outputs_.out.size(); ++n) to.out[n] = array_of(outputs_.out[n]);
+    if (outputs_.lse) to.lse = array_of(outputs_.lse);
+    if (outputs_.row_max) to.row_max = array_of(outputs_.row_max);
+    if (outputs_.row_sum) to.row_sum = array_of(outputs_.row_sum);
+    const bool requested = !outputs_.weights.empty() || asks_statistics(outputs_.statistics);
+    if (outputs_.saved) to.rows = device_rows(*outputs_.saved->rows());
+    else if (requested)
+      to.rows = {workspace.take<float>(problem_.row_count()), workspace.take<float>(problem_.row_count())};
+    programs.forward(prepared.call, to, workspace.stream());
+    check(cudaGetLastError(), "forward");
+    for (const WeightsRequest& w : outputs_.weights) weights(programs, prepared.call, to.rows, w, workspace.stream());
+    if (asks_statistics(outputs_.statistics)) statistics(programs, prepared.call, to.rows, workspace);
+  }
+
+ private:
+  static void weights(const Programs& programs, const Call& call, const RowStatistics& rows, const WeightsRequest& w,
+                      cudaStream_t stream) {
+    if (w.row_begin == w.row_end || call.keys == 0) return;
+    RequestedWeights wanted;
+    wanted.batch = static_cast<std::int32_t>(w.batch);
+    wanted.head = static_cast<std::int32_t>(w.head);
+    wanted.first = static_cast<std::int32_t>(w.row_begin);
+    wanted.count = static_cast<std::int32_t>(w.row_end - w.row_begin);
+    wanted.out = array_of(w.out);
+    programs.weights(call, rows, wanted, stream);
+    check(cudaGetLastError(), "weights");
+  }
+
+  void statistics(const Programs& programs, const Call& call, const RowStatistics& rows, Workspace& workspace) {
+    const Statistics& s = outputs_.statistics;
+    RequestedStatistics wanted;
+    wanted.entropy = static_cast<float*>(s.entropy.data);
+    wanted.argmax = s.argmax;
+    wanted.position = static_cast<float*>(s.position.data);
+    wanted.covariance = static_cast<float*>(s.covariance.data);
+    wanted.top_k = s.top_k;
+    wanted.grid_cols = static_cast<std::int32_t>(s.grid[1]);
+    if (s.top_k > 0) {
+      const std::int64_t count = problem_.row_count() * s.top_k;
+      wanted.top_indices = s.top_indices ? s.top_indices : workspace.take<std::int64_t>(count);
+      wanted.top_weights = s.top_weights ? static_cast<float*>(s.top_weights.data) : workspace.take<float>(count);
+      wanted.top_scores = workspace.take<float>(count);
+    }
+    programs.statistics(call, rows, wanted, workspace.stream());
+    check(cudaGetLastError(), "statistics");
+  }
+
+  Problem& problem_;
+  const Outputs& outputs_;
+};
+
+std::unique_ptr<ForwardPass> forward(Problem& problem, const Outputs& outputs) {
+  return std::make_unique<Pass>(problem, outputs);
+}
+
+}  // namespace
+
+const Backend& cuda_backend() {
+  static constexpr Backend backend{"cuda", &takes, &forward, &cuda::backward};
+  return backend;
+}
+
+}  // namespace rapt::inline v1

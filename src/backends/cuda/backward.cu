@@ -1,0 +1,343 @@
+#include "backends/cuda/backward.h"
+
+#include <algorithm>
+
+#include "backends/cuda/prepared_call.h"
+#include "backends/cuda/saved_rows.h"
+#include "rapt/tiles.h"
+
+namespace rapt::inline v1::cuda {
+namespace {
+
+// The gradients of one call, one kind after the other, all in the order of the stream.
+class Backward {
+ public:
+  Backward(const Problem& problem, const BackwardRequest& request, Workspace& workspace)
+      : problem_(problem),
+        request_(request),
+        wanted_(request.gradients),
+        workspace_(workspace),
+        stream_(workspace.stream()),
+        prepared_(problem, workspace),
+        call_(prepared_.call),
+        programs_(*programs_of(*problem.mechanism)) {}
+
+  void run() {
+    for (std::size_t n = 0; n < problem_.v.size(); ++n) arguments_.grad_out[n] = array_of(request_.grad_out[n]);
+    find_rows();
+    if (problem_.normalizer->threshold == Threshold::first_largest) {
+      keys(nullptr);
+      zeros();
+      return;
+    }
+    find_delta();
+    queries();
+    keys(&wanted_.k);
+    bias();
+    for (const ParameterValue& value : problem_.parameters)
+      if (value.given && is_table(value.spec->role)) table(value);
+  }
+
+ private:
+  std::int64_t row_count() const { return problem_.row_count(); }
+
+  const View* gradient_of(const ParameterValue& value) const {
+    for (const NamedGradient& g : wanted_.parameters)
+      if (g.name == value.spec->name) return &g.value;
+    return nullptr;
+  }
+  const ParameterValue* wanted_parameter(Role role) const {
+    const ParameterValue* value = problem_.find(role);
+    return value && gradient_of(*value) ? value : nullptr;
+  }
+
+  // Softmax statistics of the forward pass, or computed again.
+  void find_rows() {
+    if (request_.saved) {
+      arguments_.rows = device_rows(*request_.saved);
+      return;
+    }
+    arguments_.rows = {workspace_.take<float>(row_count()), workspace_.take<float>(row_count())};
+    ForwardOutputs outputs;
+    outputs.rows = arguments_.rows;
+    programs_.forward(call_, outputs, stream_);
+    check(cudaGetLastError(), "forward");
+  }
+
+  void find_delta() {
+    const Threshold threshold = problem_.normalizer->threshold;
+    if (threshold == Threshold::none) return;
+    float* delta = workspace_.take<float>(row_count());
+    if (threshold == Threshold::exponential) {
+      Array out[kMaxValueSets], grad_lse;
+      for (std::size_t n = 0; n < problem_.v.size(); ++n) out[n] = array_of(request_.out[n]);
+      if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
+      row_deltas(call_, out, arguments_.grad_out, grad_lse, delta, stream_);
+    } else {
+      BackwardArguments means = arguments_;
+      means.mean = delta;
+      programs_.backward_queries(call_, means, stream_);
+      check(cudaGetLastError(), "row sums");
+    }
+    arguments_.delta = delta;
+    const ParameterValue& sink = problem_.normalizer_parameters.empty() ? ParameterValue{} : problem_.normalizer_parameters[0];
+    if (threshold != Threshold::exponential || !sink.given || !gradient_of(sink)) return;
+    float* parts = workspace_.take<float>(row_count());
+    sink_gradients(call_, arguments_.rows, delta, parts, stream_);
+    sum_parts({.parts = parts, .batches = call_.batch, .heads = call_.heads, .count = call_.queries, .per_head = sink.per_head},
+              *gradient_of(sink), stream_);
+  }
+
+  // A gradient of every batch and head apart, in f32.
+  Array apart(std::int64_t rows, std::int64_t dim, float*& data) {
+    data = workspace_.take<float>(problem_.batch * problem_.heads * rows * dim);
+    Array a;
+    a.data = data;
+    a.batches = call_.batch;
+    a.dim = static_cast<std::int32_t>(dim);
+    a.row_stride = dim;
+    a.head_stride = rows * dim;
+    a.batch_stride = problem_.heads * a.head_stride;
+    return a;
+  }
+
+  // Whether each batch and head of the problem has rows of its own there.
+  bool is_apart(const View& view) const { return view.shape[0] == problem_.batch && view.shape[1] == problem_.heads; }
+
+  void queries() {
+    const bool through_raw = call_.uses_content;
+    const ParameterValue *map = wanted_parameter(Role::query_map), *shift = wanted_parameter(Role::query_shift),
+                         *relative_shift = wanted_parameter(Role::relative_query_shift),
+                         *weight = wanted_parameter(Role::pair_weight);
+    bool vectors = false, values = false;
+    for (const ParameterValue& value : problem_.parameters) {
+      vectors = vectors || (value.given && value.spec->role == Role::relative_vector);
+      values = values || (value.given && value.spec->role == Role::value && gradient_of(value));
+    }
+    bool normalizer = false;
+    for (const ParameterValue& value : problem_.normalizer_parameters)
+      normalizer = normalizer || (value.given && gradient_of(value) && !problem_.is_softmax());
+    const bool rows = wanted_.q || map || shift || relative_shift;
+    if (!rows && !weight && !values && !normalizer) return;
+
+    BackwardArguments a = arguments_;
+    const std::int64_t blocks = problem_.batch * problem_.heads * ((problem_.queries + kTile - 1) / kTile);
+    const int slots = problem_.mechanism->definition().slots;
+    const bool direct = wanted_.q && is_apart(wanted_.q) && !vectors && problem_.rotary.dims == 0 &&
+                        !problem_.find(Role::query_map) && !problem_.find(Role::query_shift) &&
+                        !problem_.mechanism->unit_rows() && through_raw;
+    float *dq = nullptr, *dq_relative = nullptr;
+    if (direct) a.dq = array_of(wanted_.q);
+    else if (rows && through_raw) a.dq = apart(problem_.queries, problem_.inner, dq);
+    if (rows && vectors) a.dq_relative = apart(problem_.queries, problem_.query_dim, dq_relative);
+    if (values) a.value_grads = workspace_.take<float>(blocks * slots);
+    if (weight) a.pair_weight_grads = workspace_.take<float>(blocks * problem_.inner);
+    if (normalizer) a.normalizer_grads = workspace_.take<float>(blocks * kMaxSlots);
+    programs_.backward_queries(call_, a, stream_);
+    check(cudaGetLastError(), "gradient of q");
+
+    const PartSums sums{.batches = call_.batch, .heads = call_.heads, .count = (problem_.queries + kTile - 1) / kTile};
+    for (const ParameterValue& value : problem_.parameters)
+      if (value.given && value.spec->role == Role::value)
+        store_sum(sums, a.value_grads, slots, value.first_slot, value.size(), value);
+    if (weight) store_sum(sums, through_raw ? a.pair_weight_grads : nullptr, problem_.inner, 0, problem_.inner, *weight);
+    for (const ParameterValue& value : problem_.normalizer_parameters)
+      if (value.given && !problem_.is_softmax())
+        store_sum(sums, a.normalizer_grads, kMaxSlots, value.first_slot, 1, value);
+    if (!direct) query_rows(dq, dq_relative, map, shift, relative_shift);
+  }
+
+  void store_sum(PartSums sums, const float* parts, std::int64_t stride, std::int64_t first, std::int64_t size,
+                 const ParameterValue& value) {
+    const View* target = gradient_of(value);
+    if (!target) return;
+    if (!parts) return store_zeros(*target, stream_);
+    sums.parts = parts;
+    sums.stride = stride;
+    sums.first = first;
+    sums.size = size;
+    sums.per_head = value.per_head;
+    sum_parts(sums, *target, stream_);
+  }
+
+  void query_rows(float* dq, float* dq_relative, const ParameterValue* map, const ParameterValue* shift,
+                  const ParameterValue* relative_shift) {
+    const PartSums rows{.batches = call_.batch, .heads = call_.heads, .count = problem_.queries};
+    if (shift) store_sum(rows, dq, problem_.inner, 0, problem_.inner, *shift);
+    if (relative_shift) store_sum(rows, dq_relative, problem_.query_dim, 0, problem_.query_dim, *relative_shift);
+    if (dq) dq = through_map(dq, prepared_.q, prepared_.query_map, map, problem_.queries, problem_.query_dim);
+    else if (map) store_zeros(*gradient_of(*map), stream_);
+    store_rows(dq ? dq : dq_relative, dq ? dq_relative : nullptr, wanted_.q, problem_.queries, problem_.query_dim, true);
+  }
+
+  // The gradient of the scored rows → of the mapped rows → of the given rows and the map.
+  float* through_map(float* grad, const Side& side, const Map& map, const ParameterValue* wanted, std::int64_t rows,
+                     std::int64_t dim) {
+    const int count = static_cast<int>(rows);
+    if (problem_.mechanism->unit_rows())
+      unit_rows_backward(side.mapped.seen_by(call_.heads), call_.batch, call_.heads, count, call_.inner, grad, stream_);
+    if (!map.numbers) return grad;
+    Array dy;
+    dy.data = grad;
+    dy.batches = call_.batch;
+    dy.row_stride = map.out;
+    dy.head_stride = rows * map.out;
+    dy.batch_stride = problem_.heads * dy.head_stride;
+    if (wanted) {
+      const std::int64_t size = static_cast<std::int64_t>(map.in) * map.out;
+      float* parts = workspace_.take<float>(problem_.batch * problem_.heads * size);
+      map_gradient(side.given.seen_by(call_.heads), dy, map, call_.batch, call_.heads, count, parts, stream_);
+      store_sum({.batches = call_.batch, .heads = call_.heads}, parts, size, 0, size, *wanted);
+    }
+    float* given = workspace_.take<float>(problem_.batch * problem_.heads * rows * dim);
+    map_rows(dy, map, call_.batch, call_.heads, count, true, given, stream_);
+    return given;
+  }
+
+  void store_rows(float* grad, const float* more, const View& target, std::int64_t rows, std::int64_t dim, bool queries) {
+    if (!target) return;
+    if (!grad) return store_zeros(target, stream_);
+    if (problem_.rotary.dims > 0) {
+      if (more) {
+        const Shape shape{problem_.batch, problem_.heads, rows, dim};
+        float* sum = workspace_.take<float>(element_count(shape));
+        sum_shared(grad, more, call_.batch, call_.heads, {sum, Dtype::f32, shape, contiguous_strides(shape), {}}, stream_);
+        grad = sum;
+        more = nullptr;
+      }
+      RowChange change = prepared_.rotation(queries);
+      change.backward = true;
+      change.batches = call_.batch;
+      change.heads = call_.heads;
+      change.rows = static_cast<std::int32_t>(rows);
+      change.dim = static_cast<std::int32_t>(dim);
+      Array from;
+      from.data = grad;
+      from.batches = call_.batch;
+      from.row_stride = dim;
+      from.head_stride = rows * dim;
+      from.batch_stride = problem_.heads * from.head_stride;
+      float* back = workspace_.take<float>(problem_.batch * problem_.heads * rows * dim);
+      change_rows(from, change, back, stream_);
+      grad = back;
+    }
+    sum_shared(grad, more, call_.batch, call_.heads, target, stream_);
+  }
+
+  // `k` null: only the values'.
+  void keys(const View* k) {
+    const ParameterValue* map = k ? wanted_parameter(Role::key_map) : nullptr;
+    const bool rows = k && (*k || map) && call_.uses_content;
+    const bool direct = rows && *k && is_apart(*k) && problem_.rotary.dims == 0 && !problem_.find(Role::key_map) &&
+                        !problem_.mechanism->unit_rows();
+    BackwardArguments a = arguments_;
+    float* dk = nullptr;
+    float* dv[kMaxValueSets] = {};
+    if (direct) a.dk = array_of(*k);
+    else if (rows) a.dk = apart(problem_.keys, problem_.inner, dk);
+    for (std::size_t n = 0; n < wanted_.v.size(); ++n) {
+      if (!wanted_.v[n]) continue;
+      if (is_apart(wanted_.v[n])) a.dv[n] = array_of(wanted_.v[n]);
+      else a.dv[n] = apart(problem_.keys, problem_.v[n].dim, dv[n]);
+    }
+    programs_.backward_keys(call_, a, stream_);
+    check(cudaGetLastError(), "gradients of k and v");
+    for (std::size_t n = 0; n < wanted_.v.size(); ++n)
+      if (dv[n]) sum_shared(dv[n], nullptr, call_.batch, call_.heads, wanted_.v[n], stream_);
+    if (!k || direct) return;
+    if (dk) dk = through_map(dk, prepared_.k, prepared_.key_map, map, problem_.keys, problem_.key_dim);
+    else if (map) store_zeros(*gradient_of(*map), stream_);
+    store_rows(dk, nullptr, *k, problem_.keys, problem_.key_dim, false);
+  }
+
+  void bias() {
+    const View& target = wanted_.bias;
+    if (!target) return;
+    BiasGradient gradient;
+    gradient.out = array_of(target);
+    gradient.batches = static_cast<std::int32_t>(target.shape[0]);
+    gradient.heads = static_cast<std::int32_t>(target.shape[1]);
+    gradient.rows = static_cast<std::int32_t>(target.shape[2]);
+    programs_.backward_bias(call_, arguments_, gradient, stream_);
+    check(cudaGetLastError(), "gradient of the bias");
+  }
+
+  void table(const ParameterValue& value) {
+    const View* target = gradient_of(value);
+    if (!target) return;
+    const bool output = value.spec->role == Role::relative_output;
+    const Table& shape = output ? call_.output_table : call_.tables[value.first_slot];
+    // As many splits of the queries as give the device work; they follow from the sizes alone.
+    const std::int64_t tiles = (problem_.queries + kTile - 1) / kTile;
+    const std::int64_t blocks = problem_.batch * problem_.heads * ((shape.offsets + kTile - 1) / kTile);
+    const std::int64_t splits = std::clamp<std::int64_t>(512 / blocks, 1, std::min<std::int64_t>(tiles, 64));
+    const std::int64_t size = static_cast<std::int64_t>(shape.offsets) * shape.cols;
+    TableGradient gradient;
+    gradient.slot = output ? -1 : value.first_slot;
+    gradient.splits = static_cast<std::int32_t>(splits);
+    gradient.out = workspace_.take<float>(problem_.batch * problem_.heads * splits * size);
+    programs_.backward_table(call_, arguments_, gradient, stream_);
+    check(cudaGetLastError(), "gradient of a table");
+    const std::int32_t heads = value.per_head ? call_.heads : 1;
+    float* by_offset = workspace_.take<float>(heads * size);
+    sum_parts({.parts = gradient.out,
+               .batches = call_.batch,
+               .heads = call_.heads,
+               .count = splits,
+               .stride = size,
+               .size = size,
+               .per_head = value.per_head},
+              by_offset, stream_);
+    // The offsets in the order of their rows.
+    std::vector<std::int32_t> starts(static_cast<std::size_t>(value.rows) + 1), order(value.relative_rows.size());
+    for (const std::int32_t row : value.relative_rows) ++starts[static_cast<std::size_t>(row) + 1];
+    for (std::size_t n = 1; n < starts.size(); ++n) starts[n] += starts[n - 1];
+    std::vector<std::int32_t> next(starts.begin(), starts.end() - 1);
+    for (std::size_t n = 0; n < order.size(); ++n)
+      order[static_cast<std::size_t>(next[static_cast<std::size_t>(value.relative_rows[n])]++)] = static_cast<std::int32_t>(n);
+    sum_offsets(by_offset, heads, shape.offsets, value.rows, shape.cols, kept_table(starts), kept_table(order), *target, stream_);
+  }
+
+  // Hard attention: no gradient reaches the scores.
+  void zeros() {
+    for (const View* view : {&wanted_.q, &wanted_.k, &wanted_.bias})
+      if (*view) store_zeros(*view, stream_);
+    for (const ParameterValue& value : problem_.parameters) {
+      if (!value.given || !gradient_of(value)) continue;
+      if (value.spec->role == Role::relative_output) table(value);
+      else store_zeros(*gradient_of(value), stream_);
+    }
+    for (const ParameterValue& value : problem_.normalizer_parameters)
+      if (value.given && gradient_of(value)) store_zeros(*gradient_of(value), stream_);
+  }
+
+  const Problem& problem_;
+  const BackwardRequest& request_;
+  const Gradients& wanted_;
+  Workspace& workspace_;
+  cudaStream_t stream_;
+  PreparedCall prepared_;
+  const Call& call_;
+  const Programs& programs_;
+  BackwardArguments arguments_;
+};
+
+}  // namespace
+
+void backward(Problem& problem, const BackwardRequest& request) {
+  const DeviceScope scope(problem.device.index);
+  auto* stream = static_cast<cudaStream_t>(problem.stream);
+  if (problem.is_empty() || problem.keys == 0) {
+    const Gradients& g = request.gradients;
+    for (const View* view : {&g.q, &g.k, &g.bias})
+      if (*view) store_zeros(*view, stream);
+    for (const View& view : g.v)
+      if (view) store_zeros(view, stream);
+    for (const NamedGradient& parameter : g.parameters) store_zeros(parameter.value, stream);
+    return;
+  }
+  Workspace workspace(stream);
+  Backward(problem, request, workspace).run();
+}
+
+}  // namespace rapt::inline v1::cuda

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/array.h"
+#include "normalizers/contract.h"
+#include "rapt/hooks.h"
+
+// One checked call as kernels read it: passed by value, all pointers to device memory.
+namespace rapt::inline v1::cuda {
+
+inline constexpr int kMaxValueSets = 8;
+inline constexpr int kMaxSettings = 8;
+
+// What leaves every query one range of keys; see Visibility.
+struct Masks {
+  bool causal = false;
+  bool packed_bottom_right = false;
+  std::int64_t left = -1, right = -1;  // negative: no limit
+  const std::int64_t* key_lengths = nullptr;
+  const std::int64_t* shifts = nullptr;  // of the queries against the keys
+  std::int32_t key_length_count = 0, shift_count = 1;
+  std::int64_t shift = 0;      // where shift_count is 1
+  std::int64_t key_length = 0;  // where key_length_count is 1
+  const std::int64_t* query_starts = nullptr;
+  const std::int64_t* key_starts = nullptr;
+  std::int32_t sequences = 0;  // of a packed batch; 0: not packed
+};
+
+// A relative table: a number or a vector for each offset between query and key.
+struct Table {
+  const float* numbers = nullptr;        // [heads or 1][rows][cols]; null: none
+  const std::int32_t* rows = nullptr;    // the row of every offset
+  std::int32_t zero = 0;                 // rows[offset + zero]
+  std::int64_t head_stride = 0;          // 0: shared by the heads
+  std::int32_t cols = 1, offsets = 0;
+  Along along = Along::position;
+  bool is_vector = false;
+};
+
+struct Call {
+  std::int32_t batch = 1, heads = 1, queries = 1, keys = 1;
+  std::int32_t inner = 1;  // length of the rows that are scored
+  bool uses_content = true;
+  Array q, k;        // the rows that meet in raw scores
+  Array q_relative;  // those that meet relative vectors
+  float scale = 1, softcap = 0;
+  double settings[kMaxSettings] = {};
+  std::int32_t setting_count = 0;
+  const float* values = nullptr;       // [heads][slots]: p[n] of the role value
+  const float* pair_weight = nullptr;  // [heads or 1][inner]; null: all 1
+  std::int64_t pair_weight_stride = 0;
+  Table tables[kMaxSlots];  // by slot; numbers null where the slot is a value
+  Table output_table;
+  Array bias, mask;
+  Masks masks;
+  std::int32_t first_key = 0;
+  std::int32_t grid_cols = 1;
+
+  Threshold threshold = Threshold::exponential;
+  std::int32_t normalizer = 0;                // its place in the registry
+  float reach = 0;                            // of a solved threshold
+  const float* normalizer_values = nullptr;  // [heads][kMaxSlots]; softmax: the sink, where there is one
+  bool has_sink = false;
+
+  std::int32_t sets = 1;
+  Array v[kMaxValueSets];
+
+  std::int64_t row(int b, int h, int i) const { return (static_cast<std::int64_t>(b) * heads + h) * queries + i; }
+};
+
+// Softmax statistics of every row, [batch·heads·queries] each; see Saved::Rows.
+struct RowStatistics {
+  float* max = nullptr;
+  float* sum = nullptr;
+};
+
+struct ForwardOutputs {
+  Array out[kMaxValueSets];  // data null: not wanted
+  Array lse, row_max, row_sum;
+  RowStatistics rows;  // null: not wanted
+};
+
+// The weights of some rows of one head.
+struct RequestedWeights {
+  std::int32_t batch = 0, head = 0, first = 0, count = 0;
+  Array out;
+};
+
+struct RequestedStatistics {
+  float* entropy = nullptr;
+  std::int64_t* argmax = nullptr;
+  float* position = nullptr;
+  float* covariance = nullptr;
+  std::int32_t top_k = 0;
+  std::int64_t* top_indices = nullptr;
+  float* top_weights = nullptr;   // may be workspace
+  float* top_scores = nullptr;    // workspace
+  std::int32_t grid_cols = 0;     // 0: positions are 0 … Sk − 1
+};
+
+struct BackwardArguments {
+  RowStatistics rows;
+  const float* delta = nullptr;  // [batch·heads·queries]
+  Array grad_out[kMaxValueSets];
+  // Of every batch and head apart; sums over those that share an array come after. Null data: not wanted.
+  Array dq, dq_relative, dk;
+  Array dv[kMaxValueSets];
+  float* value_grads = nullptr;       // [batch·heads·query tiles][slots]
+  float* pair_weight_grads = nullptr;  // [batch·heads·query tiles][inner]
+  float* normalizer_grads = nullptr;  // [batch·heads·query tiles][slots]
+  float* mean = nullptr;              // [batch·heads·queries]: Σ u∘dP / Σ u, the only thing computed where it is set
+};
+
+}  // namespace rapt::inline v1::cuda

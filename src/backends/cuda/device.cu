@@ -1,0 +1,50 @@
+#include "backends/cuda/device.h"
+
+#include "backends/cuda/memory.h"
+
+namespace rapt::inline v1::cuda {
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+std::string describe(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "device");
+  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) + "." +
+         std::to_string(properties.minor) + ", " + std::to_string(properties.totalGlobalMem >> 30) + " GiB";
+}
+
+void* allocate(int device, std::size_t bytes) {
+  const DeviceScope scope(device);
+  void* data = nullptr;
+  check(cudaMalloc(&data, bytes > 0 ? bytes : 1), "memory");
+  return data;
+}
+
+void release(int device, void* data) {
+  const DeviceScope scope(device);
+  cudaFree(data);
+}
+
+void copy_to_device(int device, void* to, const void* from, std::size_t bytes) {
+  const DeviceScope scope(device);
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copy to the device");
+}
+
+void copy_to_host(int device, void* to, const void* from, std::size_t bytes) {
+  const DeviceScope scope(device);
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copy from the device");
+}
+
+void synchronize(int device) {
+  const DeviceScope scope(device);
+  check(cudaDeviceSynchronize(), "work on the device");
+}
+
+}  // namespace rapt::inline v1::cuda

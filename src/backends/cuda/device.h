@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+// What rapt/device.h needs of CUDA. In a build without it there are no devices, and the rest throws.
+namespace rapt::inline v1::cuda {
+
+int device_count();
+std::string describe(int device);
+void* allocate(int device, std::size_t bytes);
+void release(int device, void* data);
+void copy_to_device(int device, void* to, const void* from, std::size_t bytes);
+void copy_to_host(int device, void* to, const void* from, std::size_t bytes);
+void synchronize(int device);
+// Gives back the memory of workspaces and tables that nothing uses.
+void release_device_memory();
+
+}  // namespace rapt::inline v1::cuda

@@ -1,0 +1,241 @@
+#include "backends/cuda/prepared_call.h"
+
+#include <algorithm>
+
+namespace rapt::inline v1::cuda {
+
+Array array_of(const Operand& o) {
+  Array a;
+  a.data = o.data;
+  a.dtype = o.dtype;
+  a.batches = static_cast<std::int32_t>(o.batches);
+  a.group = static_cast<std::int32_t>(o.group);
+  a.dim = static_cast<std::int32_t>(o.dim);
+  a.batch_stride = o.batch_stride;
+  a.head_stride = o.head_stride;
+  a.row_stride = o.row_stride;
+  return a;
+}
+
+Array array_of(const View& view) {
+  Array a;
+  a.data = view.data;
+  a.dtype = view.dtype;
+  a.batches = static_cast<std::int32_t>(view.shape[0]);
+  a.dim = static_cast<std::int32_t>(view.shape[3]);
+  a.batch_stride = view.strides[0];
+  a.head_stride = view.strides[1];
+  a.row_stride = view.strides[2];
+  return a;
+}
+
+namespace {
+
+Rows rows_of(const Operand& operand) {
+  Rows rows{array_of(operand), static_cast<std::int32_t>(operand.batches), static_cast<std::int32_t>(operand.heads)};
+  rows.array.group = 1;
+  return rows;
+}
+
+Rows contiguous_rows(float* data, std::int32_t batches, std::int32_t heads, std::int64_t rows, std::int32_t dim) {
+  Rows result;
+  result.array.data = data;
+  result.array.batches = result.batches = batches;
+  result.heads = heads;
+  result.array.dim = dim;
+  result.array.row_stride = dim;
+  result.array.head_stride = rows * dim;
+  result.array.batch_stride = heads * rows * dim;
+  return result;
+}
+
+}  // namespace
+
+PreparedCall::PreparedCall(const Problem& p, Workspace& workspace) : problem(p), workspace_(workspace) {
+  call.batch = static_cast<std::int32_t>(p.batch);
+  call.heads = static_cast<std::int32_t>(p.heads);
+  call.queries = static_cast<std::int32_t>(p.queries);
+  call.keys = static_cast<std::int32_t>(p.keys);
+  call.inner = static_cast<std::int32_t>(p.inner);
+  // A form of the grid offset reads neither q nor k.
+  call.uses_content = p.uses_content && !p.mechanism->has_form();
+  call.scale = static_cast<float>(p.scale);
+  call.softcap = static_cast<float>(p.softcap);
+  call.setting_count = static_cast<std::int32_t>(p.settings.size());
+  std::copy(p.settings.begin(), p.settings.end(), call.settings);
+  if (p.bias) call.bias = array_of(p.bias);
+  if (p.dense_mask) call.mask = array_of(p.dense_mask);
+  call.first_key = static_cast<std::int32_t>(p.first_key);
+  call.grid_cols = static_cast<std::int32_t>(std::max<std::int64_t>(1, p.grid[1]));
+  call.sets = static_cast<std::int32_t>(p.v.size());
+  for (std::size_t n = 0; n < p.v.size(); ++n) call.v[n] = array_of(p.v[n]);
+  prepare_masks();
+  prepare_parameters();
+  prepare_tables();
+  prepare_normalizer();
+  prepare_rows();
+}
+
+void PreparedCall::prepare_masks() {
+  const Mask& mask = problem.mask;
+  Masks& m = call.masks;
+  const bool packed = !mask.query_starts.empty();
+  m.causal = mask.causal != Causal::none;
+  m.packed_bottom_right = packed && mask.causal == Causal::bottom_right;
+  if (mask.window) {
+    m.left = mask.window->left;
+    m.right = mask.window->right;
+  }
+  m.key_length_count = static_cast<std::int32_t>(mask.key_lengths.size());
+  if (m.key_length_count == 1) m.key_length = mask.key_lengths[0];
+  else if (m.key_length_count > 1) m.key_lengths = workspace_.upload(mask.key_lengths);
+  m.shift_count = static_cast<std::int32_t>(problem.first_query.size());
+  m.shift = problem.query_shift(0);
+  if (m.shift_count > 1) {
+    query_positions_ = workspace_.upload(problem.first_query);
+    std::vector<std::int64_t> shifts;
+    for (std::int64_t b = 0; b < problem.batch; ++b) shifts.push_back(problem.query_shift(b));
+    m.shifts = workspace_.upload(shifts);
+  }
+  if (packed) {
+    m.sequences = static_cast<std::int32_t>(mask.query_starts.size() - 1);
+    m.query_starts = workspace_.upload(mask.query_starts);
+    m.key_starts = workspace_.upload(mask.key_starts);
+  }
+}
+
+const float* PreparedCall::numbers(const ParameterValue& value) {
+  if (!value.given) return nullptr;
+  const ConstView& view = value.view;
+  const Shape strides = contiguous_strides(view.shape);
+  bool contiguous = view.dtype == Dtype::f32;
+  for (std::size_t n = 0; n < 4; ++n) contiguous = contiguous && (view.shape[n] == 1 || view.strides[n] == strides[n]);
+  if (contiguous) return static_cast<const float*>(view.data);
+  float* to = workspace_.take<float>(element_count(view.shape));
+  gather(view, to, workspace_.stream());
+  return to;
+}
+
+void PreparedCall::prepare_parameters() {
+  int slots = 0;
+  for (const ParameterValue& value : problem.parameters) slots += value.spec->slots();
+  float* values = slots > 0 ? workspace_.take<float>(problem.heads * slots) : nullptr;
+  call.values = values;
+  for (const ParameterValue& value : problem.parameters) {
+    if (!value.given || value.spec->role != Role::value) continue;
+    spread_values(numbers(value), value.per_head, static_cast<int>(value.size()), call.heads, slots, value.first_slot,
+                  values, workspace_.stream());
+  }
+  if (const ParameterValue* w = find(Role::pair_weight)) {
+    call.pair_weight = numbers(*w);
+    call.pair_weight_stride = w->per_head ? w->size() : 0;
+  }
+}
+
+void PreparedCall::prepare_tables() {
+  for (const ParameterValue& value : problem.parameters) {
+    if (!value.given || !is_table(value.spec->role) || value.relative_rows.empty()) continue;
+    Table table;
+    table.numbers = numbers(value);
+    table.rows = kept_table(value.relative_rows);
+    table.zero = static_cast<std::int32_t>(value.relative_zero);
+    table.head_stride = value.per_head ? value.size() : 0;
+    table.is_vector = value.spec->role != Role::relative_value;
+    table.cols = table.is_vector ? static_cast<std::int32_t>(value.cols) : 1;
+    table.offsets = static_cast<std::int32_t>(value.relative_rows.size());
+    table.along = value.spec->along;
+    if (value.spec->role == Role::relative_output) call.output_table = table;
+    else call.tables[value.first_slot] = table;
+  }
+}
+
+void PreparedCall::prepare_normalizer() {
+  const NormalizerDefinition& normalizer = *problem.normalizer;
+  call.threshold = normalizer.threshold;
+  call.normalizer = static_cast<std::int32_t>(&normalizer - normalizer_definitions().data());
+  call.reach = static_cast<float>(normalizer.reach);
+  if (problem.normalizer_parameters.empty()) return;
+  float* values = workspace_.take<float>(problem.heads * kMaxSlots);
+  for (std::size_t n = 0; n < problem.normalizer_parameters.size(); ++n) {
+    const ParameterValue& value = problem.normalizer_parameters[n];
+    const int slot = static_cast<int>(n);
+    if (value.given)
+      spread_values(numbers(value), value.per_head, 1, call.heads, kMaxSlots, slot, values, workspace_.stream());
+    else if (normalizer.info.absent)
+      fill_values(static_cast<float>(normalizer.info.absent(slot, problem.keys)), call.heads, kMaxSlots, slot, values,
+                  workspace_.stream());
+  }
+  call.normalizer_values = values;
+  call.has_sink = problem.is_softmax() && problem.normalizer_parameters[0].given;
+}
+
+RowChange PreparedCall::rotation(bool queries) const {
+  RowChange change;
+  change.rotary_dims = static_cast<std::int32_t>(problem.rotary.dims);
+  change.rotary_base = problem.rotary.base;
+  change.interleaved = problem.rotary.interleaved;
+  change.first_position = problem.first_key + (queries ? problem.query_shift(0) : 0);
+  change.positions = queries ? query_positions_ : nullptr;
+  return change;
+}
+
+Rows PreparedCall::changed(const Rows& from, RowChange change, std::int32_t batches, std::int32_t heads) {
+  change.batches = batches;
+  change.heads = heads;
+  change.dim = from.array.dim;
+  float* to = workspace_.take<float>(static_cast<std::int64_t>(batches) * heads * change.rows * change.dim);
+  change_rows(from.seen_by(heads), change, to, workspace_.stream());
+  return contiguous_rows(to, batches, heads, change.rows, change.dim);
+}
+
+Side PreparedCall::prepare_side(const Operand& operand, bool queries, Map& map) {
+  Side side;
+  const auto rows = static_cast<std::int32_t>(operand.rows);
+  side.given = rows_of(operand);
+  if (problem.rotary.dims > 0) {
+    RowChange change = rotation(queries);
+    change.rows = rows;
+    // Batches that share a row of q may stand at positions of their own.
+    side.given = changed(side.given, change, change.positions ? call.batch : side.given.batches, side.given.heads);
+  }
+  side.mapped = side.given;
+  if (const ParameterValue* w = find(queries ? Role::query_map : Role::key_map)) {
+    map = {numbers(*w), w->per_head ? w->size() : 0, static_cast<std::int32_t>(w->rows), static_cast<std::int32_t>(w->cols)};
+    const std::int32_t batches = side.given.batches, heads = w->per_head ? call.heads : side.given.heads;
+    float* to = workspace_.take<float>(static_cast<std::int64_t>(batches) * heads * rows * map.out);
+    map_rows(side.given.seen_by(heads), map, batches, heads, rows, false, to, workspace_.stream());
+    side.mapped = contiguous_rows(to, batches, heads, rows, map.out);
+  }
+  side.scored = side.mapped;
+  const ParameterValue* shift = queries ? find(Role::query_shift) : nullptr;
+  if (problem.mechanism->unit_rows() || shift) {
+    RowChange change;
+    change.rows = rows;
+    change.unit = problem.mechanism->unit_rows();
+    if (shift) {
+      change.shift = numbers(*shift);
+      change.shift_stride = shift->per_head ? shift->size() : 0;
+    }
+    side.scored = changed(side.mapped, change, side.mapped.batches,
+                          shift && shift->per_head ? call.heads : side.mapped.heads);
+  }
+  return side;
+}
+
+void PreparedCall::prepare_rows() {
+  q = prepare_side(problem.q, true, query_map);
+  k = prepare_side(problem.k, false, key_map);
+  call.q = q.scored.seen_by(call.heads);
+  call.k = k.scored.seen_by(call.heads);
+  Rows relative = q.given;
+  if (const ParameterValue* shift = find(Role::relative_query_shift)) {
+    RowChange change;
+    change.rows = call.queries;
+    change.shift = numbers(*shift);
+    change.shift_stride = shift->per_head ? shift->size() : 0;
+    relative = changed(q.given, change, q.given.batches, shift->per_head ? call.heads : q.given.heads);
+  }
+  call.q_relative = relative.seen_by(call.heads);
+}
+
+}  // namespace rapt::inline v1::cuda

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backends/cuda/call.h"
+
+namespace rapt::inline v1 {
+
+class MechanismInfo;
+
+namespace cuda {
+
+// The gradient of a bias, [batches, heads, rows, keys]: each tile of it sums over the batches, heads and queries that
+// share it.
+struct BiasGradient {
+  Array out;
+  std::int32_t batches = 1, heads = 1, rows = 1;
+};
+
+// The gradient of one relative table by offset, of every batch and head apart.
+struct TableGradient {
+  std::int32_t slot = 0;   // −1: the output table
+  float* out = nullptr;    // [batch·heads][splits][offsets][cols]
+  std::int32_t splits = 1;
+};
+
+// The kernels of one mechanism that serve every call. They start on the stream and return.
+struct Programs {
+  void (*forward)(const Call&, const ForwardOutputs&, cudaStream_t);
+  void (*weights)(const Call&, const RowStatistics&, const RequestedWeights&, cudaStream_t);
+  void (*statistics)(const Call&, const RowStatistics&, const RequestedStatistics&, cudaStream_t);
+  void (*backward_queries)(const Call&, const BackwardArguments&, cudaStream_t);
+  void (*backward_keys)(const Call&, const BackwardArguments&, cudaStream_t);
+  void (*backward_bias)(const Call&, const BackwardArguments&, const BiasGradient&, cudaStream_t);
+  void (*backward_table)(const Call&, const BackwardArguments&, const TableGradient&, cudaStream_t);
+};
+
+// Null: the mechanism has no kernels for a device.
+const Programs* programs_of(const MechanismInfo& mechanism);
+
+inline constexpr int kTile = 64;  // queries and keys of a tile
+
+}  // namespace cuda
+}  // namespace rapt::inline v1
