@@ -86,8 +86,7 @@ struct StatisticsBlock {
   }
 
  private:
-  // Not inlined: nvcc 13.0 crashes on it with some mechanisms.
-  __device__ __noinline__ void add_pair(int phase, int r, int c, float w) {
+  RAPT_DEVICE void add_pair(int phase, int r, int c, float w) {
     if (phase == 0) {
       mass[r] += w;
       if (scores.logit[r][c] > best[r]) {

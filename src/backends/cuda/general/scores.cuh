@@ -162,10 +162,18 @@ struct Scores {
   RAPT_DEVICE int key(int c) const { return j + thread_column() + c; }
 
   RAPT_DEVICE void set_queries(int first) {
+    if constexpr (detail::HasForm<M>) set_queries_apart(first);
+    else find_ranges(first);
+  }
+
+  RAPT_DEVICE void find_ranges(int first) {
     i = first;
 #pragma unroll
     for (int r = 0; r < 4; ++r) range[r] = key_range(call, b, query(r));
   }
+
+  // Not inlined with a form of the grid offset: nvcc 13.0 crashes on some of its kernels.
+  __device__ __noinline__ void set_queries_apart(int first) { find_ranges(first); }
 
   // Whether a query of the tile may see a key from j to j + 63.
   RAPT_DEVICE bool sees(int first) const {
