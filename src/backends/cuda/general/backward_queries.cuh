@@ -47,7 +47,7 @@ struct QueryGradients {
 #pragma unroll
         for (int c = 0; c < 4; ++c)
           raw[r][c] = tile.scores.through_score(r, c, tile.grad[r][c], [&](int n, float g) {
-            if (detail::slot_is_relative<M>(n)) relative[Tile::relative_place(n)][r][c] = g;
+            if (Tile::is_relative(n)) relative[Tile::relative_place(n)][r][c] = g;
             else values[n] += g;
           });
       if (call.uses_content) {
@@ -131,7 +131,7 @@ struct QueryGradients {
   RAPT_DEVICE void add_tables(const float (&relative)[Tile::kRelative + 1][4][4]) {
 #pragma unroll
     for (int n = 0; n < Tile::kSlots; ++n) {
-      if (!detail::slot_is_relative<M>(n)) continue;
+      if (!Tile::is_relative(n)) continue;
       const Table& table = call.tables[n];
       if (!table.is_vector || column >= table.cols || !arguments.dq_relative.data) continue;
       const Scores<M>& scores = tile.scores;

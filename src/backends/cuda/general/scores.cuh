@@ -52,7 +52,7 @@ RAPT_DEVICE int query_place(const Call& call, int b, int i) {
   return position < 0 ? 0 : position;
 }
 
-// Key − query along rows and columns. Not inlined: many divisions by the columns in one kernel make nvcc 13.0 crash.
+// Key − query along rows and columns. Not inlined: the compiler would copy its divisions 16 times.
 static __device__ __noinline__ float2 grid_offset(const Call& call, int b, int i, int j) {
   const int key = call.first_key + j, place = query_place(call, b, i), cols = call.grid_cols;
   return make_float2(static_cast<float>(key / cols - place / cols), static_cast<float>(key % cols - place % cols));
@@ -134,12 +134,21 @@ struct Scores {
   using V = Number<float>;
   static constexpr int kSlots = detail::slot_count<M>();
   static constexpr bool kHasScore = detail::HasScore<M> || detail::HasForm<M>;
-  static constexpr int relative_count() {
-    int count = 0;
-    for (int n = 0; n < kSlots; ++n) count += detail::slot_is_relative<M>(n) ? 1 : 0;
-    return count;
+  // Bit n: slot n is relative. A kernel cannot read the mechanism's list of parameters, which the host has.
+  static constexpr unsigned relative_slots() {
+    unsigned slots = 0;
+    for (int n = 0; n < kSlots; ++n) slots |= detail::slot_is_relative<M>(n) ? 1u << n : 0u;
+    return slots;
   }
-  static constexpr int kRelative = relative_count();
+  static constexpr unsigned kRelativeSlots = relative_slots();
+  static constexpr int kRelative = __builtin_popcount(kRelativeSlots);
+  RAPT_DEVICE static constexpr bool is_relative(int slot) { return (kRelativeSlots >> slot & 1) != 0; }
+  // Which of `relative` a slot is.
+  RAPT_DEVICE static constexpr int relative_place(int slot) {
+    int place = 0;
+    for (int n = 0; n < slot; ++n) place += is_relative(n) ? 1 : 0;
+    return place;
+  }
 
   const Call& call;
   Shared& s;
@@ -155,25 +164,17 @@ struct Scores {
   RAPT_DEVICE Scores(const Call& c, Shared& shared, int batch, int head) : call(c), s(shared), b(batch), h(head) {
     if constexpr (kHasScore)
       for (int n = 0; n < kSlots; ++n)
-        values[n] = detail::slot_is_relative<M>(n) ? 0.f : call.values[h * kSlots + n];
+        values[n] = is_relative(n) ? 0.f : call.values[h * kSlots + n];
   }
 
   RAPT_DEVICE int query(int r) const { return i + thread_row() + r; }
   RAPT_DEVICE int key(int c) const { return j + thread_column() + c; }
 
   RAPT_DEVICE void set_queries(int first) {
-    if constexpr (detail::HasForm<M>) set_queries_apart(first);
-    else find_ranges(first);
-  }
-
-  RAPT_DEVICE void find_ranges(int first) {
     i = first;
 #pragma unroll
     for (int r = 0; r < 4; ++r) range[r] = key_range(call, b, query(r));
   }
-
-  // Not inlined with a form of the grid offset: nvcc 13.0 crashes on some of its kernels.
-  __device__ __noinline__ void set_queries_apart(int first) { find_ranges(first); }
 
   // Whether a query of the tile may see a key from j to j + 63.
   RAPT_DEVICE bool sees(int first) const {
@@ -258,16 +259,9 @@ struct Scores {
     }
   }
 
-  // Which of `relative` a slot is.
-  RAPT_DEVICE static constexpr int relative_place(int slot) {
-    int place = 0;
-    for (int n = 0; n < slot; ++n) place += detail::slot_is_relative<M>(n) ? 1 : 0;
-    return place;
-  }
-
  private:
   RAPT_DEVICE float slot(int n, int r, int c) const {
-    return detail::slot_is_relative<M>(n) ? relative[relative_place(n)][r][c] : values[n];
+    return is_relative(n) ? relative[relative_place(n)][r][c] : values[n];
   }
 
   RAPT_DEVICE void compute_raw() {
@@ -285,7 +279,7 @@ struct Scores {
   RAPT_DEVICE void compute_relative() {
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) {
-      if (!detail::slot_is_relative<M>(n)) continue;
+      if (!is_relative(n)) continue;
       const Table& table = call.tables[n];
       float(&out)[4][4] = relative[relative_place(n)];
 #pragma unroll
