@@ -4,10 +4,13 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build
+.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build
 
 FOLDERS = $(wildcard include src cli tests benchmarks examples)
-SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c')
+SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
+
+# Tests of the cpu's own memory, threads and plans, and those that compare a call of their own with one of the device.
+NOT_ON_A_DEVICE = 'Memory*:*Threads*:Plan*:*PlanOf*:OptionErrors*:*Properties.WeightsOfSomeRows*:FewQueries*:Outputs.SeveralWeight*:Outputs.PlainCall*'
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -30,6 +33,11 @@ run: build  ## Build, then redo the documents' results and write the report to b
 
 test: bootstrap-pages build  ## Build, then run all tests
 	@scripts/run_tests build/release -j $(JOBS)
+
+test-cuda: bootstrap  ## Run the tests of attention on a GPU
+	@cmake --preset cuda --log-level=WARNING
+	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test
+	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_attend_test --gtest_brief=1 --gtest_filter=-$(NOT_ON_A_DEVICE)
 
 bench: build  ## Measure every mechanism against this machine's matrix-multiply rate
 	@build/release/rapt bench

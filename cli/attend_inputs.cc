@@ -94,16 +94,15 @@ AttendInputs::AttendInputs(const AttendArguments& arguments) {
   find_sizes();
   parameters =
       read_parameters(*options.score.mechanism, info_of(options.normalizer), arguments.parameters, sizes, number_type);
-  for (const Parameter& p : parameters.of_mechanism) options.score.parameters.push_back({p.name, place(p.value)});
-  for (const Parameter& p : parameters.of_normalizer) options.normalizer_parameters.push_back({p.name, place(p.value)});
+  for (const Parameter& p : parameters.of_mechanism) options.score.parameters.push_back({p.name, p.value.view()});
+  for (const Parameter& p : parameters.of_normalizer) options.normalizer_parameters.push_back({p.name, p.value.view()});
   options.score.settings = parameters.settings;
   options.score.grid = parameters.grid;
   if (!arguments.mask.empty()) {
     mask = to_boolean(arguments.mask, read_input("--mask", arguments.mask, 1, 4));
     options.mask.dense = bool_view(mask);
-    options.mask.dense.device = device;
   }
-  if (bias) options.bias = place(bias);
+  if (bias) options.bias = bias.view();
   read_grid(arguments);
 }
 
@@ -113,18 +112,6 @@ void AttendInputs::check() const {
   } catch (const Error& error) {
     throw Error(in_options(error.what()));
   }
-}
-
-ConstView AttendInputs::place(const Array& array) const {
-  ConstView view = array.view();
-  view.device = device;
-  return view;
-}
-
-View AttendInputs::place(Array& array) const {
-  View view = array.view();
-  view.device = device;
-  return view;
 }
 
 void AttendInputs::read_arrays(const AttendArguments& arguments) {
@@ -228,8 +215,8 @@ void AttendInputs::read_grid(const AttendArguments& arguments) {
 }
 
 Inputs AttendInputs::views() const {
-  Inputs inputs{place(q), place(k), {}};
-  for (const Array& array : v) inputs.v.push_back(place(array));
+  Inputs inputs{q.view(), k.view(), {}};
+  for (const Array& array : v) inputs.v.push_back(array.view());
   return inputs;
 }
 

@@ -26,10 +26,6 @@ struct AttendInputs {
   // Throws what attend() would, in the names of the options.
   void check() const;
 
-  // The array as one on the device that was asked for.
-  ConstView place(const Array& array) const;
-  View place(Array& array) const;
-
   // The shape of a file with one number a row: [B, H, Sq] less the dimensions that no input has.
   std::vector<std::int64_t> leading(std::int64_t queries) const;
 
@@ -44,7 +40,7 @@ struct AttendInputs {
   Array bias;
   Array mask;
   GivenParameters parameters;
-  Device device;
+  Device device;  // where to compute; the arrays lie in ordinary memory
   AttendOptions options;
   std::array<std::int64_t, 2> grid{};  // of the keys, for statistics
 

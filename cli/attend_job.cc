@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "attend/copied_call.h"
 #include "cli/attend_errors.h"
 #include "cli/attend_inputs.h"
 #include "cli/options.h"
@@ -47,12 +48,12 @@ class Job {
     const auto started = std::chrono::steady_clock::now();
     Saved saved;
     if (!arguments_.grad.empty()) outputs_.saved = &saved;
-    attend(inputs_.views(), outputs_, inputs_.options);
+    attend_copied(inputs_.device, inputs_.views(), outputs_, inputs_.options);
     if (!arguments_.grad.empty()) {
       const std::vector<ConstView> out(outputs_.out.begin(), outputs_.out.end());
       std::vector<ConstView> grad_out;
-      for (const Array& array : grad_out_) grad_out.push_back(inputs_.place(array));
-      attend_backward(inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options);
+      for (const Array& array : grad_out_) grad_out.push_back(array.view());
+      attend_backward_copied(inputs_.device, inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options);
     }
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started;
 
@@ -112,8 +113,8 @@ class Job {
   void prepare_forward() {
     for (std::size_t n = 0; n < inputs_.v.size(); ++n)
       outputs_.out.push_back(
-          inputs_.place(make_rows(numbered("out", n), element_type(inputs_.dtype), {inputs_.v[n].shape().back()})));
-    outputs_.lse = inputs_.place(make_rows("lse", inputs_.number_type, {}));
+          make_rows(numbered("out", n), element_type(inputs_.dtype), {inputs_.v[n].shape().back()}).view());
+    outputs_.lse = make_rows("lse", inputs_.number_type, {}).view();
   }
 
   void prepare_weights() {
@@ -138,7 +139,7 @@ class Job {
     for (std::int64_t b = 0; b < batches; ++b)
       for (std::int64_t h = 0; h < heads; ++h) {
         const Shape part{1, 1, count, sizes_.keys};
-        const View out{data, weights.view().dtype, part, contiguous_strides(part), inputs_.device};
+        const View out{data, weights.view().dtype, part, contiguous_strides(part), {}};
         outputs_.weights.push_back({first_batch + b, first_head + h, rows.begin, rows.end, out});
         data += static_cast<std::size_t>(count * sizes_.keys) * size_of(weights.type());
       }
@@ -148,22 +149,22 @@ class Job {
     Statistics& statistics = outputs_.statistics;
     statistics.grid = inputs_.grid;
     const bool on_grid = inputs_.grid[0] > 0;
-    statistics.entropy = inputs_.place(make_rows("entropy", inputs_.number_type, {}));
+    statistics.entropy = make_rows("entropy", inputs_.number_type, {}).view();
     statistics.argmax = make_rows("argmax", ElementType::i64, {}).as<std::int64_t>().data();
     using Tail = std::vector<std::int64_t>;
-    statistics.position = inputs_.place(make_rows("position", inputs_.number_type, on_grid ? Tail{2} : Tail{}));
-    statistics.covariance = inputs_.place(make_rows("covariance", inputs_.number_type, on_grid ? Tail{2, 2} : Tail{}));
+    statistics.position = make_rows("position", inputs_.number_type, on_grid ? Tail{2} : Tail{}).view();
+    statistics.covariance = make_rows("covariance", inputs_.number_type, on_grid ? Tail{2, 2} : Tail{}).view();
     if (arguments_.top_k.empty()) return;
     const std::int64_t top_k = parse_integers("attend: --top-k", arguments_.top_k, "a whole number", 1)[0];
     statistics.top_k = static_cast<int>(std::clamp<std::int64_t>(top_k, -1, std::numeric_limits<int>::max()));
     const std::int64_t made = std::clamp<std::int64_t>(top_k, 0, sizes_.keys);
     statistics.top_indices = make_rows("topk", ElementType::i64, {made}).as<std::int64_t>().data();
-    statistics.top_weights = inputs_.place(make_rows("topk_weights", inputs_.number_type, {made}));
+    statistics.top_weights = make_rows("topk_weights", inputs_.number_type, {made}).view();
   }
 
   // A gradient in the shape of what it belongs to.
   View make_gradient(const std::string& name, const Array& of) {
-    return inputs_.place(make(name, of.type(), of.shape(), of.shape()));
+    return make(name, of.type(), of.shape(), of.shape()).view();
   }
 
   void prepare_backward() {

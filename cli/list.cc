@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "mechanisms/describe.h"
+#include "rapt/device.h"
 #include "rapt/normalizer.h"
 #include "rapt/registry.h"
 #include "tasks/experiment.h"
@@ -109,6 +110,27 @@ Json items_json(std::span<const Item> items) {
   return list;
 }
 
+struct DeviceItem {
+  std::string name, about, option;
+};
+
+// What `--device` can name here.
+std::vector<DeviceItem> device_items() {
+  std::vector<DeviceItem> items{{"cpu", "every call", "--device cpu"}};
+  const int count = device_count(Device::Kind::cuda);
+  for (int n = 0; n < count; ++n)
+    items.push_back({to_string(Device{Device::Kind::cuda, n}),
+                     describe({Device::Kind::cuda, n}) + ": every mechanism, in f32, bf16 and f16", "--device cuda"});
+  return items;
+}
+
+Json devices_json() {
+  Json list = Json::array();
+  for (const DeviceItem& item : device_items())
+    list.push_back({{"name", item.name}, {"about", item.about}, {"option", item.option}});
+  return list;
+}
+
 Json all_json() {
   Json all;
   all["mechanisms"] = Json::array();
@@ -117,6 +139,7 @@ Json all_json() {
   all["encodings"] = items_json(kEncodings);
   for (const auto& [name, formula] : kPositions)
     all["encodings"].push_back({{"name", name}, {"formula", formula}, {"option", "--positions " + std::string(name)}});
+  all["devices"] = devices_json();
   all["tasks"] = Json::array();
   for (const tasks::Family& family : tasks::all_families())
     for (const tasks::TaskInfo& task : family.tasks)
@@ -189,6 +212,9 @@ void print_tables() {
   for (const auto& [name, formula] : kPositions)
     positions.push_back({name, formula, "--positions " + std::string(name)});
   std::cout << format_table(positions) << "\n";
+  Table devices{{"device", "what it computes", "option"}};
+  for (const DeviceItem& item : device_items()) devices.push_back({item.name, item.about, item.option});
+  std::cout << format_table(devices) << "\n";
   Table rows{{"task", "what it asks for"}};
   for (const tasks::Family& family : tasks::all_families())
     for (const tasks::TaskInfo& task : family.tasks) rows.push_back({std::string(task.name), std::string(task.about)});
@@ -198,7 +224,7 @@ void print_tables() {
 }  // namespace
 
 void add_list(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("list", "Mechanisms, normalisers, masks, encodings, tasks");
+  CLI::App* verb = app.add_subcommand("list", "Mechanisms, normalisers, masks, encodings, devices, tasks");
   auto json = std::make_shared<bool>(false);
   verb->add_flag("--json", *json, "Print JSON");
   verb->footer(kFooter);

@@ -188,8 +188,19 @@ if(RAPT_NVCC AND NOT RAPT_SANITIZE)
             -I "${PROJECT_SOURCE_DIR}/include" -I "${PROJECT_SOURCE_DIR}/src"
             -c "${rapt_generated}/hooks.cu" -o "${PROJECT_BINARY_DIR}/hooks.o")
   set_tests_properties(cuda_hooks PROPERTIES TIMEOUT 600)
+  # The kernels of three mechanisms: without a score, with a table, with pairs of its own.
+  foreach(name IN ITEMS scaled_dot t5 additive)
+    configure_file("${rapt_generated}/cuda/${name}.cu" "${rapt_generated}/cuda_checked/${name}.cu" COPYONLY)
+  endforeach()
+  add_test(NAME cuda_kernels
+    COMMAND "${PROJECT_SOURCE_DIR}/tests/cuda/check_kernels.sh" "${rapt_generated}/cuda_checked"
+            "${RAPT_NVCC}" -gencode=arch=compute_90a,code=sm_90a -std=c++20 --expt-relaxed-constexpr -O3
+            -ccbin "${CMAKE_CXX_COMPILER}" -I "${PROJECT_SOURCE_DIR}/include" -I "${rapt_generated}/include"
+            -I "${PROJECT_SOURCE_DIR}/src" -I "${rapt_generated}/private")
+  set_tests_properties(cuda_kernels PROPERTIES TIMEOUT 1500)
 elseif(NOT RAPT_SANITIZE)
   rapt_skipped_test(cuda_hooks "nvcc was not found")
+  rapt_skipped_test(cuda_kernels "nvcc was not found")
 endif()
 
 # The table of mechanisms in the documentation: the build writes what the registry says, the test compares.

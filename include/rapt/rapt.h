@@ -3,6 +3,7 @@
 #include "rapt/api.h"
 #include "rapt/attend.h"
 #include "rapt/custom.h"
+#include "rapt/device.h"
 #include "rapt/dtype.h"
 #include "rapt/error.h"
 #include "rapt/mask.h"

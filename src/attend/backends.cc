@@ -1,8 +1,11 @@
 #include "attend/backend.h"
 #include "backends/cpu/backend.h"
+#include "backends/cpu/buffer.h"
 #include "backends/cuda/backend.h"
+#include "backends/cuda/device.h"
 #include "backends/reference/backend.h"
 #include "rapt/error.h"
+#include "rapt/threads.h"
 
 namespace rapt::inline v1 {
 
@@ -22,6 +25,11 @@ void choose_backend(const char* operation, Problem& problem, const Request& requ
     reasons += std::string(reasons.empty() ? "" : "; ") + backend->name + ": " + why;
   }
   throw Error(std::string(operation) + ": no backend takes this call: " + reasons);
+}
+
+void release_workspace() {
+  release_buffers();
+  cuda::release_device_memory();
 }
 
 }  // namespace rapt::inline v1

@@ -1,6 +1,7 @@
 #include "support/call.h"
 
-#include "support/device_call.h"
+#include "attend/copied_call.h"
+#include "support/device.h"
 #include "support/storage.h"
 
 namespace support {
@@ -155,7 +156,7 @@ ForwardResult Call::forward(const ForwardWants& wants) {
     outputs.statistics.top_weights = top_weights.view();
   }
   if (wants.saved) outputs.saved = &saved_;
-  support::attend(inputs, outputs, options);
+  rapt::attend_copied(device(), inputs, outputs, options);
 
   ForwardResult result;
   for (const Buffer& buffer : out_) {
@@ -205,6 +206,11 @@ ForwardResult Call::forward(const ForwardWants& wants) {
   return result;
 }
 
+rapt::Device Call::device() const {
+  const bool on_device = options.path != rapt::Path::reference && case_.spec.dtype != rapt::Dtype::f64;
+  return on_device ? test_device() : rapt::Device{};
+}
+
 std::vector<rapt::ConstView> Call::out_views() const {
   std::vector<rapt::ConstView> views;
   for (const Buffer& buffer : out_) views.push_back(buffer.view());
@@ -236,8 +242,8 @@ BackwardResult Call::backward(const BackwardWants& wants) {
       const rapt::View view = add("parameter " + name, buffer->shape(), Layout::bhsd);
       gradients.parameters.push_back({name, view});
     }
-  support::attend_backward(inputs, out_views(), grad_out, wants.saved ? &saved_ : nullptr, gradients, options,
-                           grad_lse);
+  rapt::attend_backward_copied(device(), inputs, out_views(), grad_out, wants.saved ? &saved_ : nullptr, gradients,
+                               options, grad_lse);
 
   BackwardResult result;
   for (const auto& [name, buffer] : buffers) {

@@ -63,6 +63,8 @@ class Call {
   // Runs the forward pass first, for its outputs.
   BackwardResult backward(const BackwardWants& wants = {});
 
+  // Where the calls are computed: the device under test, or the cpu where it does not take f64 or the reference path.
+  rapt::Device device() const;
   // The outputs of the last forward().
   std::vector<rapt::ConstView> out_views() const;
   const rapt::Saved& saved() const { return saved_; }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/x86/bf16.h"
-#include "support/device_call.h"
+#include "support/device.h"
 #include "support/storage.h"
 
 namespace support {
@@ -42,11 +42,7 @@ void for_each_target(rapt::Dtype dtype, const F& f) {
   rapt::set_active_bf16(usual);
 }
 
-// Devices compute in f32.
-bool is_refused(const Case& c) { return !on_cpu() && c.spec.dtype == rapt::Dtype::f64; }
-
 void check_forward(const Case& c) {
-  if (is_refused(c)) GTEST_SKIP() << "the device does not take f64";
   const Expected expected(c);
   Call call(c);
   for_each_target(c.spec.dtype, [&](const std::string& target) {
@@ -55,13 +51,11 @@ void check_forward(const Case& c) {
   });
   call.options.path = rapt::Path::generic;
   EXPECT_TRUE(expected.matches(call.forward())) << "generic path";
-  if (!on_cpu()) return;
   call.options.path = rapt::Path::reference;
   EXPECT_TRUE(expected.matches(call.forward(all_outputs(c)))) << "reference path";
 }
 
 void check_backward(const Case& c) {
-  if (is_refused(c)) GTEST_SKIP() << "the device does not take f64";
   const Expected expected(c, true);
   Call call(c);
   BackwardWants without_saved;
@@ -72,7 +66,6 @@ void check_backward(const Case& c) {
   });
   call.options.path = rapt::Path::generic;
   EXPECT_TRUE(expected.matches(call.backward())) << "generic path";
-  if (!on_cpu()) return;
   call.options.path = rapt::Path::reference;
   EXPECT_TRUE(expected.matches(call.backward())) << "reference path";
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "backends/cpu/x86/bf16.h"
-#include "support/device_call.h"
+#include "support/device.h"
 #include "support/storage.h"
 
 namespace support {

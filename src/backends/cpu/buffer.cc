@@ -142,6 +142,6 @@ Buffer::~Buffer() {
   release(data_, whole);
 }
 
-void release_workspace() { kept().release_all(); }
+void release_buffers() { kept().release_all(); }
 
 }  // namespace rapt::inline v1

@@ -68,23 +68,33 @@ class Backward {
     const Threshold threshold = problem_.normalizer->threshold;
     if (threshold == Threshold::none) return;
     float* delta = workspace_.take<float>(row_count());
-    if (threshold == Threshold::exponential) {
-      Array out[kMaxValueSets], grad_lse;
+    Array grad_lse;
+    if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
+    // An output of 16 bits was rounded too much to take δ from.
+    bool exact = threshold == Threshold::exponential;
+    for (const Operand& out : request_.out) exact = exact && out.dtype == Dtype::f32;
+    if (exact) {
+      Array out[kMaxValueSets];
       for (std::size_t n = 0; n < problem_.v.size(); ++n) out[n] = array_of(request_.out[n]);
-      if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
       row_deltas(call_, out, arguments_.grad_out, grad_lse, delta, stream_);
     } else {
       BackwardArguments means = arguments_;
       means.mean = delta;
+      means.grad_lse = grad_lse;
       programs_.backward_queries(call_, means, stream_);
       check(cudaGetLastError(), "row sums");
     }
     arguments_.delta = delta;
-    const ParameterValue& sink = problem_.normalizer_parameters.empty() ? ParameterValue{} : problem_.normalizer_parameters[0];
+    const ParameterValue& sink =
+        problem_.normalizer_parameters.empty() ? ParameterValue{} : problem_.normalizer_parameters[0];
     if (threshold != Threshold::exponential || !sink.given || !gradient_of(sink)) return;
     float* parts = workspace_.take<float>(row_count());
     sink_gradients(call_, arguments_.rows, delta, parts, stream_);
-    sum_parts({.parts = parts, .batches = call_.batch, .heads = call_.heads, .count = call_.queries, .per_head = sink.per_head},
+    sum_parts({.parts = parts,
+               .batches = call_.batch,
+               .heads = call_.heads,
+               .count = call_.queries,
+               .per_head = sink.per_head},
               *gradient_of(sink), stream_);
   }
 
@@ -140,7 +150,8 @@ class Backward {
     for (const ParameterValue& value : problem_.parameters)
       if (value.given && value.spec->role == Role::value)
         store_sum(sums, a.value_grads, slots, value.first_slot, value.size(), value);
-    if (weight) store_sum(sums, through_raw ? a.pair_weight_grads : nullptr, problem_.inner, 0, problem_.inner, *weight);
+    if (weight)
+      store_sum(sums, through_raw ? a.pair_weight_grads : nullptr, problem_.inner, 0, problem_.inner, *weight);
     for (const ParameterValue& value : problem_.normalizer_parameters)
       if (value.given && !problem_.is_softmax())
         store_sum(sums, a.normalizer_grads, kMaxSlots, value.first_slot, 1, value);
@@ -167,7 +178,8 @@ class Backward {
     if (relative_shift) store_sum(rows, dq_relative, problem_.query_dim, 0, problem_.query_dim, *relative_shift);
     if (dq) dq = through_map(dq, prepared_.q, prepared_.query_map, map, problem_.queries, problem_.query_dim);
     else if (map) store_zeros(*gradient_of(*map), stream_);
-    store_rows(dq ? dq : dq_relative, dq ? dq_relative : nullptr, wanted_.q, problem_.queries, problem_.query_dim, true);
+    store_rows(dq ? dq : dq_relative, dq ? dq_relative : nullptr, wanted_.q, problem_.queries, problem_.query_dim,
+               true);
   }
 
   // The gradient of the scored rows → of the mapped rows → of the given rows and the map.
@@ -194,14 +206,16 @@ class Backward {
     return given;
   }
 
-  void store_rows(float* grad, const float* more, const View& target, std::int64_t rows, std::int64_t dim, bool queries) {
+  void store_rows(float* grad, const float* more, const View& target, std::int64_t rows, std::int64_t dim,
+                  bool queries) {
     if (!target) return;
     if (!grad) return store_zeros(target, stream_);
     if (problem_.rotary.dims > 0) {
       if (more) {
         const Shape shape{problem_.batch, problem_.heads, rows, dim};
         float* sum = workspace_.take<float>(element_count(shape));
-        sum_shared(grad, more, call_.batch, call_.heads, {sum, Dtype::f32, shape, contiguous_strides(shape), {}}, stream_);
+        sum_shared(grad, more, call_.batch, call_.heads, {sum, Dtype::f32, shape, contiguous_strides(shape), {}},
+                   stream_);
         grad = sum;
         more = nullptr;
       }
@@ -294,8 +308,10 @@ class Backward {
     for (std::size_t n = 1; n < starts.size(); ++n) starts[n] += starts[n - 1];
     std::vector<std::int32_t> next(starts.begin(), starts.end() - 1);
     for (std::size_t n = 0; n < order.size(); ++n)
-      order[static_cast<std::size_t>(next[static_cast<std::size_t>(value.relative_rows[n])]++)] = static_cast<std::int32_t>(n);
-    sum_offsets(by_offset, heads, shape.offsets, value.rows, shape.cols, kept_table(starts), kept_table(order), *target, stream_);
+      order[static_cast<std::size_t>(next[static_cast<std::size_t>(value.relative_rows[n])]++)] =
+          static_cast<std::int32_t>(n);
+    sum_offsets(by_offset, heads, shape.offsets, value.rows, shape.cols, kept_table(starts), kept_table(order), *target,
+                stream_);
   }
 
   // Hard attention: no gradient reaches the scores.

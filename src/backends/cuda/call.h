@@ -20,7 +20,7 @@ struct Masks {
   const std::int64_t* key_lengths = nullptr;
   const std::int64_t* shifts = nullptr;  // of the queries against the keys
   std::int32_t key_length_count = 0, shift_count = 1;
-  std::int64_t shift = 0;      // where shift_count is 1
+  std::int64_t shift = 0;       // where shift_count is 1
   std::int64_t key_length = 0;  // where key_length_count is 1
   const std::int64_t* query_starts = nullptr;
   const std::int64_t* key_starts = nullptr;
@@ -29,10 +29,10 @@ struct Masks {
 
 // A relative table: a number or a vector for each offset between query and key.
 struct Table {
-  const float* numbers = nullptr;        // [heads or 1][rows][cols]; null: none
-  const std::int32_t* rows = nullptr;    // the row of every offset
-  std::int32_t zero = 0;                 // rows[offset + zero]
-  std::int64_t head_stride = 0;          // 0: shared by the heads
+  const float* numbers = nullptr;      // [heads or 1][rows][cols]; null: none
+  const std::int32_t* rows = nullptr;  // the row of every offset
+  std::int32_t zero = 0;               // rows[offset + zero]
+  std::int64_t head_stride = 0;        // 0: shared by the heads
   std::int32_t cols = 1, offsets = 0;
   Along along = Along::position;
   bool is_vector = false;
@@ -58,8 +58,8 @@ struct Call {
   std::int32_t grid_cols = 1;
 
   Threshold threshold = Threshold::exponential;
-  std::int32_t normalizer = 0;                // its place in the registry
-  float reach = 0;                            // of a solved threshold
+  std::int32_t normalizer = 0;               // its place in the registry
+  float reach = 0;                           // of a solved threshold
   const float* normalizer_values = nullptr;  // [heads][kMaxSlots]; softmax: the sink, where there is one
   bool has_sink = false;
 
@@ -94,9 +94,9 @@ struct RequestedStatistics {
   float* covariance = nullptr;
   std::int32_t top_k = 0;
   std::int64_t* top_indices = nullptr;
-  float* top_weights = nullptr;   // may be workspace
-  float* top_scores = nullptr;    // workspace
-  std::int32_t grid_cols = 0;     // 0: positions are 0 … Sk − 1
+  float* top_weights = nullptr;  // may be workspace
+  float* top_scores = nullptr;   // workspace
+  std::int32_t grid_cols = 0;    // 0: positions are 0 … Sk − 1
 };
 
 struct BackwardArguments {
@@ -106,10 +106,12 @@ struct BackwardArguments {
   // Of every batch and head apart; sums over those that share an array come after. Null data: not wanted.
   Array dq, dq_relative, dk;
   Array dv[kMaxValueSets];
-  float* value_grads = nullptr;       // [batch·heads·query tiles][slots]
+  float* value_grads = nullptr;        // [batch·heads·query tiles][slots]
   float* pair_weight_grads = nullptr;  // [batch·heads·query tiles][inner]
-  float* normalizer_grads = nullptr;  // [batch·heads·query tiles][slots]
-  float* mean = nullptr;              // [batch·heads·queries]: Σ u∘dP / Σ u, the only thing computed where it is set
+  float* normalizer_grads = nullptr;   // [batch·heads·query tiles][slots]
+  // [batch·heads·queries]: Σ u∘dP less grad_lse, where the threshold is solved over Σ u; nothing else is computed then.
+  float* mean = nullptr;
+  Array grad_lse;
 };
 
 }  // namespace rapt::inline v1::cuda

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "backends/cuda/device.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::cuda {

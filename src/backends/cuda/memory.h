@@ -55,7 +55,4 @@ class Workspace {
 // A table in device memory that holds these numbers; the same numbers are uploaded once.
 const std::int32_t* kept_table(std::span<const std::int32_t> numbers);
 
-// Gives back the memory of pools and tables that nothing uses.
-void release_device_memory();
-
 }  // namespace rapt::inline v1::cuda

@@ -200,7 +200,8 @@ Side PreparedCall::prepare_side(const Operand& operand, bool queries, Map& map) 
   }
   side.mapped = side.given;
   if (const ParameterValue* w = find(queries ? Role::query_map : Role::key_map)) {
-    map = {numbers(*w), w->per_head ? w->size() : 0, static_cast<std::int32_t>(w->rows), static_cast<std::int32_t>(w->cols)};
+    map = {numbers(*w), w->per_head ? w->size() : 0, static_cast<std::int32_t>(w->rows),
+           static_cast<std::int32_t>(w->cols)};
     const std::int32_t batches = side.given.batches, heads = w->per_head ? call.heads : side.given.heads;
     float* to = workspace_.take<float>(static_cast<std::int64_t>(batches) * heads * rows * map.out);
     map_rows(side.given.seen_by(heads), map, batches, heads, rows, false, to, workspace_.stream());
@@ -216,8 +217,8 @@ Side PreparedCall::prepare_side(const Operand& operand, bool queries, Map& map) 
       change.shift = numbers(*shift);
       change.shift_stride = shift->per_head ? shift->size() : 0;
     }
-    side.scored = changed(side.mapped, change, side.mapped.batches,
-                          shift && shift->per_head ? call.heads : side.mapped.heads);
+    side.scored =
+        changed(side.mapped, change, side.mapped.batches, shift && shift->per_head ? call.heads : side.mapped.heads);
   }
   return side;
 }

@@ -27,9 +27,9 @@ struct Rows {
 };
 
 struct Side {
-  Rows given;    // after rotation
-  Rows mapped;   // after query_map or key_map
-  Rows scored;   // after the division by their lengths and the shift
+  Rows given;   // after rotation
+  Rows mapped;  // after query_map or key_map
+  Rows scored;  // after the division by their lengths and the shift
 };
 
 // A problem on its way to kernels: parameters gathered, rows prepared, masks uploaded, all on the workspace's stream.

@@ -19,8 +19,8 @@ struct BiasGradient {
 
 // The gradient of one relative table by offset, of every batch and head apart.
 struct TableGradient {
-  std::int32_t slot = 0;   // −1: the output table
-  float* out = nullptr;    // [batch·heads][splits][offsets][cols]
+  std::int32_t slot = 0;  // −1: the output table
+  float* out = nullptr;   // [batch·heads][splits][offsets][cols]
   std::int32_t splits = 1;
 };
 

@@ -44,7 +44,8 @@ __global__ void zeros_kernel(void* data, Dtype dtype, Places places, std::int64_
   for (std::int64_t n = thread_index(); n < count; n += thread_total()) store(data, dtype, places(n), 0.f);
 }
 
-__global__ void spread_values_kernel(const float* from, float value, bool per_head, int size, int heads, int stride, int first, float* to) {
+__global__ void spread_values_kernel(const float* from, float value, bool per_head, int size, int heads, int stride,
+                                     int first, float* to) {
   for (std::int64_t n = thread_index(); n < static_cast<std::int64_t>(heads) * size; n += thread_total()) {
     const std::int64_t h = n / size, e = n % size;
     to[h * stride + first + e] = from ? from[(per_head ? h * size : 0) + e] : value;
@@ -64,7 +65,9 @@ struct WarpRow {
     h = static_cast<int>(n / rows % heads);
     b = static_cast<int>(n / rows / heads);
   }
-  RAPT_DEVICE std::int64_t index(int heads, int rows) const { return (static_cast<std::int64_t>(b) * heads + h) * rows + row; }
+  RAPT_DEVICE std::int64_t index(int heads, int rows) const {
+    return (static_cast<std::int64_t>(b) * heads + h) * rows + row;
+  }
 };
 
 RAPT_DEVICE double sum_warp(double x) {
@@ -110,7 +113,8 @@ __global__ void change_rows_kernel(const __grid_constant__ Array from, const __g
 }
 
 // y = x/‖x‖: dx = (dy − y (y·dy))/‖x‖, and 0 for a row of length zero.
-__global__ void unit_rows_backward_kernel(const __grid_constant__ Array x, int batches, int heads, int rows, int dim, float* grad) {
+__global__ void unit_rows_backward_kernel(const __grid_constant__ Array x, int batches, int heads, int rows, int dim,
+                                          float* grad) {
   const WarpRow w(batches, heads, rows);
   if (!w.inside) return;
   const std::int64_t base = x.offset(w.b, w.h) + w.row * x.row_stride;
@@ -127,11 +131,11 @@ __global__ void unit_rows_backward_kernel(const __grid_constant__ Array x, int b
   along = sum_warp(along);
   any = __any_sync(~0u, any);
   for (int d = w.lane; d < dim; d += 32)
-    g[d] = !any || square == 0 ? 0.f
-                               : static_cast<float>((g[d] - load(x, base + d) / square * along) / sqrt(square));
+    g[d] = !any || square == 0 ? 0.f : static_cast<float>((g[d] - load(x, base + d) / square * along) / sqrt(square));
 }
 
-__global__ __launch_bounds__(kThreads, 1) void map_rows_kernel(const __grid_constant__ Array from, Map map, int heads, int rows, bool backward, float* to) {
+__global__ __launch_bounds__(kThreads, 1) void map_rows_kernel(const __grid_constant__ Array from, Map map, int heads,
+                                                               int rows, bool backward, float* to) {
   extern __shared__ float4 memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
   const int b = static_cast<int>(blockIdx.x) / heads, h = static_cast<int>(blockIdx.x) % heads;
@@ -150,7 +154,9 @@ __global__ __launch_bounds__(kThreads, 1) void map_rows_kernel(const __grid_cons
     }
 }
 
-__global__ __launch_bounds__(kThreads, 1) void map_gradient_kernel(const __grid_constant__ Array x, const __grid_constant__ Array dy, Map map, int heads, int rows, float* grad) {
+__global__ __launch_bounds__(kThreads, 1) void map_gradient_kernel(const __grid_constant__ Array x,
+                                                                   const __grid_constant__ Array dy, Map map, int heads,
+                                                                   int rows, float* grad) {
   extern __shared__ float4 memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
   const int b = static_cast<int>(blockIdx.x) / heads, h = static_cast<int>(blockIdx.x) % heads;
@@ -159,13 +165,15 @@ __global__ __launch_bounds__(kThreads, 1) void map_gradient_kernel(const __grid_
   const std::int64_t x_base = x.offset(b, h), dy_base = dy.offset(b, h);
   // A row without a gradient takes nothing of x, not even a NaN.
   for_pairs(
-      s, acc, rows, [&](int n, int row) { return in + n < map.in ? load(x, x_base + row * x.row_stride + in + n) : 0.f; },
+      s, acc, rows,
+      [&](int n, int row) { return in + n < map.in ? load(x, x_base + row * x.row_stride + in + n) : 0.f; },
       [&](int n, int row) { return out + n < map.out ? load(dy, dy_base + row * dy.row_stride + out + n) : 0.f; },
       [](float sum, float a, float g, int) { return g == 0 ? sum : fmaf(a, g, sum); });
   for (int r = 0; r < 4; ++r)
     for (int c = 0; c < 4; ++c) {
       const int row = in + thread_row() + r, n = out + thread_column() + c;
-      if (row < map.in && n < map.out) grad[(static_cast<std::int64_t>(blockIdx.x) * map.in + row) * map.out + n] = acc[r][c];
+      if (row < map.in && n < map.out)
+        grad[(static_cast<std::int64_t>(blockIdx.x) * map.in + row) * map.out + n] = acc[r][c];
     }
 }
 
@@ -173,7 +181,8 @@ struct Sets {
   Array out[kMaxValueSets], grad_out[kMaxValueSets], grad_lse;
 };
 
-__global__ void row_deltas_kernel(int batches, int heads, int queries, int sets, const __grid_constant__ Sets arrays, float* delta) {
+__global__ void row_deltas_kernel(int batches, int heads, int queries, int sets, const __grid_constant__ Sets arrays,
+                                  float* delta) {
   const WarpRow w(batches, heads, queries);
   if (!w.inside) return;
   double sum = 0;
@@ -189,14 +198,16 @@ __global__ void row_deltas_kernel(int batches, int heads, int queries, int sets,
   if (w.lane == 0) delta[w.index(heads, queries)] = static_cast<float>(sum);
 }
 
-__global__ void sink_gradients_kernel(int heads, int queries, std::int64_t count, const float* parameters, RowStatistics rows, const float* delta, float* grad) {
+__global__ void sink_gradients_kernel(int heads, int queries, std::int64_t count, const float* parameters,
+                                      RowStatistics rows, const float* delta, float* grad) {
   for (std::int64_t n = thread_index(); n < count; n += thread_total()) {
     const float sink = parameters[n / queries % heads * kMaxSlots];
     grad[n] = rows.sum[n] == 0 ? 0.f : -expf(sink - rows.max[n]) / rows.sum[n] * delta[n];
   }
 }
 
-__global__ void sum_shared_kernel(const float* parts, const float* more, int batches, int heads, void* data, Dtype dtype, Places places, std::int64_t count) {
+__global__ void sum_shared_kernel(const float* parts, const float* more, int batches, int heads, void* data,
+                                  Dtype dtype, Places places, std::int64_t count) {
   const std::int64_t size = places.shape[2] * places.shape[3];
   const std::int64_t own_batches = places.shape[0], own_heads = places.shape[1], group = heads / own_heads;
   for (std::int64_t n = thread_index(); n < count; n += thread_total()) {
@@ -219,7 +230,8 @@ __global__ void sum_parts_kernel(const __grid_constant__ PartSums sums, void* da
   const std::int64_t heads = sums.per_head ? 1 : sums.heads, total = sums.batches * heads * sums.count;
   double sum = 0;
   for (std::int64_t k = threadIdx.x; k < total; k += kSmall) {
-    const std::int64_t part = k % sums.count, h = sums.per_head ? head : k / sums.count % heads, b = k / sums.count / heads;
+    const std::int64_t part = k % sums.count, h = sums.per_head ? head : k / sums.count % heads,
+                       b = k / sums.count / heads;
     sum += sums.parts[((b * sums.heads + h) * sums.count + part) * sums.stride + sums.first + n];
   }
   partial[threadIdx.x] = sum;
@@ -232,7 +244,8 @@ __global__ void sum_parts_kernel(const __grid_constant__ PartSums sums, void* da
 }
 
 // The same where there is little to sum for each.
-__global__ void sum_few_parts_kernel(const __grid_constant__ PartSums sums, void* data, Dtype dtype, Places places, std::int64_t count) {
+__global__ void sum_few_parts_kernel(const __grid_constant__ PartSums sums, void* data, Dtype dtype, Places places,
+                                     std::int64_t count) {
   const std::int64_t heads = sums.per_head ? 1 : sums.heads;
   for (std::int64_t target = thread_index(); target < count; target += thread_total()) {
     const std::int64_t head = target / sums.size, n = target % sums.size;
@@ -245,11 +258,14 @@ __global__ void sum_few_parts_kernel(const __grid_constant__ PartSums sums, void
   }
 }
 
-__global__ void sum_offsets_kernel(const float* by_offset, std::int64_t offsets, std::int64_t rows, int cols, const std::int32_t* starts, const std::int32_t* order, void* data, Dtype dtype, Places places, std::int64_t count) {
+__global__ void sum_offsets_kernel(const float* by_offset, std::int64_t offsets, std::int64_t rows, int cols,
+                                   const std::int32_t* starts, const std::int32_t* order, void* data, Dtype dtype,
+                                   Places places, std::int64_t count) {
   for (std::int64_t n = thread_index(); n < count; n += thread_total()) {
     const std::int64_t d = n % cols, row = n / cols % rows, head = n / cols / rows;
     double sum = 0;
-    for (std::int32_t k = starts[row]; k < starts[row + 1]; ++k) sum += by_offset[(head * offsets + order[k]) * cols + d];
+    for (std::int32_t k = starts[row]; k < starts[row + 1]; ++k)
+      sum += by_offset[(head * offsets + order[k]) * cols + d];
     store(data, dtype, places(n), static_cast<float>(sum));
   }
 }
@@ -257,7 +273,8 @@ __global__ void sum_offsets_kernel(const float* by_offset, std::int64_t offsets,
 unsigned warps_for(std::int64_t rows) { return static_cast<unsigned>((rows * 32 + kSmall - 1) / kSmall); }
 
 void allow_shared(const void* kernel) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sizeof(Shared))), "kernel");
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sizeof(Shared))),
+        "kernel");
 }
 
 unsigned tiles(int n) { return static_cast<unsigned>((n + kTile - 1) / kTile); }
@@ -266,20 +283,23 @@ unsigned tiles(int n) { return static_cast<unsigned>((n + kTile - 1) / kTile); }
 
 void gather(const ConstView& view, float* out, cudaStream_t stream) {
   const std::int64_t count = element_count(view.shape);
-  gather_kernel<<<blocks_for(count), kSmall, 0, stream>>>(view.data, view.dtype, Places(view.shape, view.strides), count, out);
+  gather_kernel<<<blocks_for(count), kSmall, 0, stream>>>(view.data, view.dtype, Places(view.shape, view.strides),
+                                                          count, out);
   check(cudaGetLastError(), "parameters");
 }
 
 void store_zeros(const View& view, cudaStream_t stream) {
   const std::int64_t count = element_count(view.shape);
   if (count == 0) return;
-  zeros_kernel<<<blocks_for(count), kSmall, 0, stream>>>(view.data, view.dtype, Places(view.shape, view.strides), count);
+  zeros_kernel<<<blocks_for(count), kSmall, 0, stream>>>(view.data, view.dtype, Places(view.shape, view.strides),
+                                                         count);
   check(cudaGetLastError(), "zeros");
 }
 
 void spread_values(const float* from, bool per_head, int size, int heads, int stride, int first, float* to,
                    cudaStream_t stream) {
-  spread_values_kernel<<<blocks_for(heads * size), kSmall, 0, stream>>>(from, 0, per_head, size, heads, stride, first, to);
+  spread_values_kernel<<<blocks_for(heads * size), kSmall, 0, stream>>>(from, 0, per_head, size, heads, stride, first,
+                                                                        to);
   check(cudaGetLastError(), "parameters");
 }
 
@@ -326,18 +346,20 @@ void row_deltas(const Call& call, const Array* out, const Array* grad_out, const
   }
   sets.grad_lse = grad_lse;
   const std::int64_t rows = static_cast<std::int64_t>(call.batch) * call.heads * call.queries;
-  row_deltas_kernel<<<warps_for(rows), kSmall, 0, stream>>>(call.batch, call.heads, call.queries, call.sets, sets, delta);
+  row_deltas_kernel<<<warps_for(rows), kSmall, 0, stream>>>(call.batch, call.heads, call.queries, call.sets, sets,
+                                                            delta);
   check(cudaGetLastError(), "row sums");
 }
 
 void sink_gradients(const Call& call, const RowStatistics& rows, const float* delta, float* grad, cudaStream_t stream) {
   const std::int64_t count = static_cast<std::int64_t>(call.batch) * call.heads * call.queries;
-  sink_gradients_kernel<<<blocks_for(count), kSmall, 0, stream>>>(call.heads, call.queries, count, call.normalizer_values,
-                                                                  rows, delta, grad);
+  sink_gradients_kernel<<<blocks_for(count), kSmall, 0, stream>>>(call.heads, call.queries, count,
+                                                                  call.normalizer_values, rows, delta, grad);
   check(cudaGetLastError(), "gradient of the sink");
 }
 
-void sum_shared(const float* parts, const float* more, int batches, int heads, const View& target, cudaStream_t stream) {
+void sum_shared(const float* parts, const float* more, int batches, int heads, const View& target,
+                cudaStream_t stream) {
   const std::int64_t count = element_count(target.shape);
   if (count == 0) return;
   sum_shared_kernel<<<blocks_for(count), kSmall, 0, stream>>>(parts, more, batches, heads, target.data, target.dtype,
@@ -351,8 +373,7 @@ void sum_parts(const PartSums& sums, const View& target, cudaStream_t stream) {
   const std::int64_t parts = sums.batches * (sums.per_head ? 1 : sums.heads) * sums.count;
   if (parts <= 64 || count > 1 << 20)
     sum_few_parts_kernel<<<blocks_for(count), kSmall, 0, stream>>>(sums, target.data, target.dtype, places, count);
-  else
-    sum_parts_kernel<<<static_cast<unsigned>(count), kSmall, 0, stream>>>(sums, target.data, target.dtype, places);
+  else sum_parts_kernel<<<static_cast<unsigned>(count), kSmall, 0, stream>>>(sums, target.data, target.dtype, places);
   check(cudaGetLastError(), "sums");
 }
 
@@ -365,8 +386,9 @@ void sum_parts(const PartSums& sums, float* target, cudaStream_t stream) {
 void sum_offsets(const float* by_offset, int heads, std::int64_t offsets, std::int64_t rows, int cols,
                  const std::int32_t* starts, const std::int32_t* order, const View& target, cudaStream_t stream) {
   const std::int64_t count = heads * rows * cols;
-  sum_offsets_kernel<<<blocks_for(count), kSmall, 0, stream>>>(by_offset, offsets, rows, cols, starts, order, target.data,
-                                                               target.dtype, Places(target.shape, target.strides), count);
+  sum_offsets_kernel<<<blocks_for(count), kSmall, 0, stream>>>(by_offset, offsets, rows, cols, starts, order,
+                                                               target.data, target.dtype,
+                                                               Places(target.shape, target.strides), count);
   check(cudaGetLastError(), "gradient of a table");
 }
 

@@ -25,9 +25,9 @@ struct RowChange {
   bool unit = false;
   const float* shift = nullptr;  // [heads][dim]; null: none
   std::int64_t shift_stride = 0;
-  std::int64_t first_position = 0;              // of row 0
-  const std::int64_t* positions = nullptr;      // of row 0 of each batch, where they differ
-  bool backward = false;                        // rotate the other way
+  std::int64_t first_position = 0;          // of row 0
+  const std::int64_t* positions = nullptr;  // of row 0 of each batch, where they differ
+  bool backward = false;                    // rotate the other way
 };
 void change_rows(const Array& from, const RowChange& change, float* to, cudaStream_t stream);
 
@@ -64,7 +64,7 @@ struct PartSums {
   std::int64_t count = 1;   // parts of every batch and head
   std::int64_t stride = 1;  // numbers of a part
   std::int64_t first = 0;
-  std::int64_t size = 1;    // numbers of the target for one head
+  std::int64_t size = 1;  // numbers of the target for one head
   bool per_head = false;
 };
 void sum_parts(const PartSums& sums, const View& target, cudaStream_t stream);

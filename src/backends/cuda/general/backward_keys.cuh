@@ -42,7 +42,8 @@ struct KeyGradients {
     const int b = tile.scores.b, h = tile.scores.h;
     if (column < call.inner) store_wide(arguments.dk, b, h, first_key, call.keys, column, call.inner, dk);
     if (wants_value)
-      store_wide(arguments.dv[columns.set], b, h, first_key, call.keys, columns.first, columns.first + columns.count, dv);
+      store_wide(arguments.dv[columns.set], b, h, first_key, call.keys, columns.first, columns.first + columns.count,
+                 dv);
   }
 
  private:
@@ -92,8 +93,9 @@ struct KeyGradients {
 };
 
 template <class M>
-__global__ __launch_bounds__(kThreads, 1) void backward_keys_kernel(const __grid_constant__ Call call,
-                                                                 const __grid_constant__ BackwardArguments arguments) {
+__global__ __launch_bounds__(kThreads,
+                             1) void backward_keys_kernel(const __grid_constant__ Call call,
+                                                          const __grid_constant__ BackwardArguments arguments) {
   extern __shared__ float4 memory[];
   KeyGradients<M>(call, arguments, *reinterpret_cast<Shared*>(memory)).run();
 }

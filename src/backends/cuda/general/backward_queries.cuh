@@ -61,7 +61,7 @@ struct QueryGradients {
   }
 
  private:
-  // Σ u∘dP / Σ u of each row, where the normaliser's threshold is solved.
+  // δ of each row, from weights and values that were not rounded.
   RAPT_DEVICE void add_means() {
 #pragma unroll
     for (int r = 0; r < 4; ++r)
@@ -77,8 +77,12 @@ struct QueryGradients {
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const float sum = reduce_row(mean[r], add), slopes = reduce_row(total[r], add);
-      if (threadIdx.x % 16 == 0 && tile.scores.query(r) < call.queries)
-        arguments.mean[tile.row_index(r)] = slopes == 0 ? 0.f : sum / slopes;
+      const int i = tile.scores.query(r);
+      if (threadIdx.x % 16 != 0 || i >= call.queries) continue;
+      float delta = call.threshold != Threshold::solved ? sum : (slopes == 0 ? 0.f : sum / slopes);
+      const Array& lse = arguments.grad_lse;
+      if (lse.data) delta -= load(lse, lse.offset(tile.scores.b, tile.scores.h) + i * lse.row_stride);
+      arguments.mean[tile.row_index(r)] = delta;
     }
   }
 
@@ -162,8 +166,7 @@ struct QueryGradients {
     if (blockIdx.z != 0) return;
     if (arguments.value_grads && Tile::kSlots > 0)
       sum_block(s, values, Tile::kSlots, arguments.value_grads + block * Tile::kSlots);
-    if (arguments.normalizer_grads)
-      sum_block(s, normalizer, kMaxSlots, arguments.normalizer_grads + block * kMaxSlots);
+    if (arguments.normalizer_grads) sum_block(s, normalizer, kMaxSlots, arguments.normalizer_grads + block * kMaxSlots);
   }
 
   // Over the 16 threads of each column, in order.
@@ -181,8 +184,9 @@ struct QueryGradients {
 };
 
 template <class M>
-__global__ __launch_bounds__(kThreads, 1) void backward_queries_kernel(const __grid_constant__ Call call,
-                                                                    const __grid_constant__ BackwardArguments arguments) {
+__global__ __launch_bounds__(kThreads,
+                             1) void backward_queries_kernel(const __grid_constant__ Call call,
+                                                             const __grid_constant__ BackwardArguments arguments) {
   extern __shared__ float4 memory[];
   QueryGradients<M>(call, arguments, *reinterpret_cast<Shared*>(memory)).run();
 }

@@ -8,8 +8,8 @@ namespace rapt::inline v1::cuda {
 // A block owns a tile of the bias and sums over all batches, heads and queries that share it, in order.
 template <class M>
 __global__ __launch_bounds__(kThreads, 1) void backward_bias_kernel(const __grid_constant__ Call call,
-                                                                 const __grid_constant__ BackwardArguments arguments,
-                                                                 const __grid_constant__ BiasGradient bias) {
+                                                                    const __grid_constant__ BackwardArguments arguments,
+                                                                    const __grid_constant__ BiasGradient bias) {
   extern __shared__ float4 memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
   const int own_batch = static_cast<int>(blockIdx.x) / bias.heads, own_head = static_cast<int>(blockIdx.x) % bias.heads;
@@ -56,15 +56,17 @@ __global__ __launch_bounds__(kThreads, 1) void backward_bias_kernel(const __grid
 }
 
 template <class M>
-__global__ __launch_bounds__(kThreads, 1) void backward_table_kernel(const __grid_constant__ Call call,
-                                                                  const __grid_constant__ BackwardArguments arguments,
-                                                                  TableGradient gradient) {
+__global__ __launch_bounds__(kThreads,
+                             1) void backward_table_kernel(const __grid_constant__ Call call,
+                                                           const __grid_constant__ BackwardArguments arguments,
+                                                           TableGradient gradient) {
   extern __shared__ float4 memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
   const bool output = gradient.slot < 0;
   const Table& table = output ? call.output_table : call.tables[gradient.slot];
   const int b = static_cast<int>(blockIdx.x) / call.heads, h = static_cast<int>(blockIdx.x) % call.heads;
-  const int split = static_cast<int>(blockIdx.z) % gradient.splits, column = static_cast<int>(blockIdx.z) / gradient.splits * kWide;
+  const int split = static_cast<int>(blockIdx.z) % gradient.splits,
+            column = static_cast<int>(blockIdx.z) / gradient.splits * kWide;
   const int base = static_cast<int>(blockIdx.y) * kTile - table.zero;
   const int tiles = (call.queries + kTile - 1) / kTile, columns = ::min(kWide, table.cols - column);
   const bool vectors = output || table.is_vector;
@@ -93,12 +95,13 @@ __global__ __launch_bounds__(kThreads, 1) void backward_table_kernel(const __gri
       __syncthreads();
       sum_by_offset<true>(s, call, table, b, n * kTile, first, base);
       // A table of numbers counts every pair once.
-      const RowLoader rows = output ? tile.output_gradient(0, column)
-                                    : RowLoader(call.q_relative, b, h, n * kTile, call.queries, column);
+      const RowLoader rows =
+          output ? tile.output_gradient(0, column) : RowLoader(call.q_relative, b, h, n * kTile, call.queries, column);
       accumulate(s, acc, s.w, columns, [&](int row, int d) { return vectors ? rows(row, d) : 1.f; });
     }
   }
-  float* out = gradient.out + ((static_cast<std::int64_t>(blockIdx.x) * gradient.splits + split) * table.offsets) * table.cols;
+  float* out =
+      gradient.out + ((static_cast<std::int64_t>(blockIdx.x) * gradient.splits + split) * table.offsets) * table.cols;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const std::int64_t offset = static_cast<std::int64_t>(blockIdx.y) * kTile + thread_row() + r;

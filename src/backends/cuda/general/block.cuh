@@ -7,9 +7,9 @@
 namespace rapt::inline v1::cuda {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kStep = 32;           // numbers of a row that are multiplied at a time
-inline constexpr int kPitch = kTile + 4;   // keeps columns apart in the banks, and rows aligned to 16 bytes
-inline constexpr int kWide = 128;          // columns of an accumulator of 64 rows
+inline constexpr int kStep = 32;          // numbers of a row that are multiplied at a time
+inline constexpr int kPitch = kTile + 4;  // keeps columns apart in the banks, and rows aligned to 16 bytes
+inline constexpr int kWide = 128;         // columns of an accumulator of 64 rows
 inline constexpr int kWidePitch = kWide + 4;
 
 struct Shared {
@@ -120,12 +120,14 @@ RAPT_DEVICE void accumulate(Shared& s, float (&acc)[4][8], const float (&w)[kTil
 RAPT_DEVICE void store_by_row(float (&tile)[kTile][kPitch], const float (&x)[4][4]) {
 #pragma unroll
   for (int r = 0; r < 4; ++r)
-    *reinterpret_cast<float4*>(&tile[thread_row() + r][thread_column()]) = make_float4(x[r][0], x[r][1], x[r][2], x[r][3]);
+    *reinterpret_cast<float4*>(&tile[thread_row() + r][thread_column()]) =
+        make_float4(x[r][0], x[r][1], x[r][2], x[r][3]);
 }
 RAPT_DEVICE void store_by_column(float (&tile)[kTile][kPitch], const float (&x)[4][4]) {
 #pragma unroll
   for (int c = 0; c < 4; ++c)
-    *reinterpret_cast<float4*>(&tile[thread_column() + c][thread_row()]) = make_float4(x[0][c], x[1][c], x[2][c], x[3][c]);
+    *reinterpret_cast<float4*>(&tile[thread_column() + c][thread_row()]) =
+        make_float4(x[0][c], x[1][c], x[2][c], x[3][c]);
 }
 
 // Sums over the block in a fixed order, each written by one thread. Every thread takes part.

@@ -33,8 +33,8 @@ struct ForwardBlock {
   const float* parameters;  // of the normaliser
   KeyRange tiles;
   float acc[4][8];
-  float max[4], sum[4];  // of the rows; see Saved::Rows
-  float total[4];        // Σ of the weights, where there is no threshold
+  float max[4], sum[4];         // of the rows; see Saved::Rows
+  float total[4];               // Σ of the weights, where there is no threshold
   float weights[4], slopes[4];  // Σ of them at the threshold of this round
   static constexpr int kMaxRounds = 64;
 
@@ -143,7 +143,8 @@ struct ForwardBlock {
       __syncthreads();
       sum_by_offset<false>(s, call, table, scores.b, scores.i, scores.j, base);
       accumulate(s, acc, s.w, columns.count, [&](int row, int column) {
-        return base + row <= range.high ? numbers[table_row(table, base + row) * table.cols + columns.first + column] : 0.f;
+        return base + row <= range.high ? numbers[table_row(table, base + row) * table.cols + columns.first + column]
+                                        : 0.f;
       });
     }
   }
@@ -249,7 +250,7 @@ struct ForwardBlock {
 
 template <class M>
 __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_constant__ Call call,
-                                                           const __grid_constant__ ForwardOutputs outputs) {
+                                                              const __grid_constant__ ForwardOutputs outputs) {
   extern __shared__ float4 memory[];
   ForwardBlock<M>(call, outputs, *reinterpret_cast<Shared*>(memory)).run();
 }

@@ -63,8 +63,7 @@ struct TileGradients {
 #pragma unroll
     for (int r = 0; r < 4; ++r)
 #pragma unroll
-      for (int c = 0; c < 4; ++c)
-        grad[r][c] = slope[r][c] == 0 ? 0.f : slope[r][c] * (dp[r][c] - delta[r]);
+      for (int c = 0; c < 4; ++c) grad[r][c] = slope[r][c] == 0 ? 0.f : slope[r][c] * (dp[r][c] - delta[r]);
   }
 };
 

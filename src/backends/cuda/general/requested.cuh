@@ -14,7 +14,7 @@ RAPT_DEVICE Row row_of(const Call& call, const RowStatistics& rows, int b, int h
 // One tile of queries and keys; the tiles start at the request's first row.
 template <class M>
 __global__ __launch_bounds__(kThreads, 1) void weights_kernel(const __grid_constant__ Call call, RowStatistics rows,
-                                                           const __grid_constant__ RequestedWeights wanted) {
+                                                              const __grid_constant__ RequestedWeights wanted) {
   extern __shared__ float4 memory[];
   Scores<M> scores(call, *reinterpret_cast<Shared*>(memory), wanted.batch, wanted.head);
   scores.set_queries(wanted.first + static_cast<int>(blockIdx.x) * kTile);
@@ -195,7 +195,7 @@ struct StatisticsBlock {
 
 template <class M>
 __global__ __launch_bounds__(kThreads, 1) void statistics_kernel(const __grid_constant__ Call call, RowStatistics rows,
-                                                              const __grid_constant__ RequestedStatistics wanted) {
+                                                                 const __grid_constant__ RequestedStatistics wanted) {
   extern __shared__ float4 memory[];
   StatisticsBlock<M>(call, rows, wanted, *reinterpret_cast<Shared*>(memory)).run();
 }

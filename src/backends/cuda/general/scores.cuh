@@ -41,8 +41,7 @@ static __device__ __noinline__ KeyRange key_range(const Call& call, int b, int i
   if (m.right >= 0 && m.right < keys - place) high = ::min(high, place + m.right + 1);
   low += key_start;
   high += key_start;
-  if (m.key_length_count > 0)
-    high = ::min(high, m.key_length_count == 1 ? m.key_length : m.key_lengths[b]);
+  if (m.key_length_count > 0) high = ::min(high, m.key_length_count == 1 ? m.key_length : m.key_lengths[b]);
   return low < high ? KeyRange{static_cast<int>(low), static_cast<int>(high)} : KeyRange{};
 }
 
@@ -80,8 +79,8 @@ static __device__ __noinline__ OffsetRange tile_offsets(const Call& call, const 
   const int last_i = ::min(i + kTile, call.queries) - 1, last_j = ::min(j + kTile, call.keys) - 1;
   if (table.along == Along::position)
     return {table_offset(call, table, b, last_i, j), table_offset(call, table, b, i, last_j)};
-  const int cols = call.grid_cols, k0 = call.first_key + j, k1 = call.first_key + last_j,
-            q0 = query_place(call, b, i), q1 = query_place(call, b, last_i);
+  const int cols = call.grid_cols, k0 = call.first_key + j, k1 = call.first_key + last_j, q0 = query_place(call, b, i),
+            q1 = query_place(call, b, last_i);
   if (table.along == Along::grid_row) return {k0 / cols - q1 / cols, k1 / cols - q0 / cols};
   const bool key_wraps = k0 / cols != k1 / cols, query_wraps = q0 / cols != q1 / cols;
   return {(key_wraps ? 0 : k0 % cols) - (query_wraps ? cols - 1 : q1 % cols),
@@ -163,8 +162,7 @@ struct Scores {
 
   RAPT_DEVICE Scores(const Call& c, Shared& shared, int batch, int head) : call(c), s(shared), b(batch), h(head) {
     if constexpr (kHasScore)
-      for (int n = 0; n < kSlots; ++n)
-        values[n] = is_relative(n) ? 0.f : call.values[h * kSlots + n];
+      for (int n = 0; n < kSlots; ++n) values[n] = is_relative(n) ? 0.f : call.values[h * kSlots + n];
   }
 
   RAPT_DEVICE int query(int r) const { return i + thread_row() + r; }
@@ -288,8 +286,8 @@ struct Scores {
         for (int c = 0; c < 4; ++c) {
           out[r][c] = 0;
           if (!table.is_vector && query(r) < call.queries && key(c) < call.keys)
-            out[r][c] = table.numbers[h * table.head_stride +
-                                      table_row(table, table_offset(call, table, b, query(r), key(c)))];
+            out[r][c] =
+                table.numbers[h * table.head_stride + table_row(table, table_offset(call, table, b, query(r), key(c)))];
         }
       if (table.is_vector)
         add_table_products(s, call, table, b, h, i, j, RowLoader(call.q_relative, b, h, i, call.queries), out);
@@ -317,8 +315,8 @@ struct Scores {
       // −∞ hides the pair, whatever its score is.
       x = bias == kHidden ? kHidden : x + bias;
     }
-    if (call.mask.data &&
-        !static_cast<const std::uint8_t*>(call.mask.data)[call.mask.offset(b, h) + query(r) * call.mask.row_stride + key(c)])
+    if (call.mask.data && !static_cast<const std::uint8_t*>(
+                              call.mask.data)[call.mask.offset(b, h) + query(r) * call.mask.row_stride + key(c)])
       return kHidden;
     if constexpr (detail::HasVisible<M>)
       if (!M{}.visible(at(r, c))) return kHidden;

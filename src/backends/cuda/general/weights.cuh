@@ -69,7 +69,8 @@ static __device__ __noinline__ float parameter_slope(const Call& call, const flo
 }
 
 RAPT_DEVICE int normalizer_slot_count(const Call& call) {
-  return with_normalizer(call.normalizer, [](auto normalizer) { return detail::normalizer_slots<decltype(normalizer)>(); });
+  return with_normalizer(call.normalizer,
+                         [](auto normalizer) { return detail::normalizer_slots<decltype(normalizer)>(); });
 }
 
 }  // namespace rapt::inline v1::cuda

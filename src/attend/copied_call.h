@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "rapt/attend.h"
+
+// Calls over arrays of ordinary memory, computed on a device: they are copied there and back. On a cpu nothing is copied.
+namespace rapt::inline v1 {
+
+void attend_copied(const Device& device, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options);
+
+void attend_backward_copied(const Device& device, const Inputs& inputs, const std::vector<ConstView>& out,
+                            const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
+                            const AttendOptions& options, const ConstView& grad_lse = {});
+
+}  // namespace rapt::inline v1

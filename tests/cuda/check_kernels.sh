@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# check_kernels.sh FOLDER COMMAND...: compiles each of FOLDER's *.cu with COMMAND, and fails where the assembler reports spilled
+# registers or multiplications one after the other (C7504 … C7515), which no test of results would show.
+set -euo pipefail
+
+folder=$1
+shift
+for source in "$folder"/*.cu; do
+  log=$("$@" -Xptxas -v -c "$source" -o "${source%.cu}.o" 2>&1) || { echo "$log"; exit 1; }
+  spilled=$(grep -E '[1-9][0-9]* bytes spill' <<<"$log" || true)
+  serial=$(grep -E 'C75(04|08|09|10|11|12|15)' <<<"$log" || true)
+  if [[ -n $spilled || -n $serial ]]; then
+    echo "$source: expected no spills and no serialised products, got"
+    echo "$spilled$serial"
+    exit 1
+  fi
+  echo "${source##*/}: $(grep -c 'Compiling entry function' <<<"$log") kernels, no spills"
+done
