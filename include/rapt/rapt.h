@@ -6,6 +6,7 @@
 #include "rapt/device.h"
 #include "rapt/dtype.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "rapt/mask.h"
 #include "rapt/mechanism.h"
 #include "rapt/mechanisms.h"
