@@ -408,7 +408,7 @@ bool Formula::visible_offsets(const TableShape& shape, std::int64_t& first, std:
   std::int64_t begin = 1, end = 0;
   for (int looks = 0; count > 0; ++looks) {
     if (looks > kMostLooks) return false;
-    const auto [low, high] = waiting[--count];
+    const std::int64_t low = waiting[--count][0], high = waiting[count][1];
     const Interval seen = offset_bounds_.run([&](const Node& node, const Interval&, const Interval&) {
       if (node.op == Op::queries)
         return Interval::of(static_cast<double>(shape.queries), static_cast<double>(shape.queries));

@@ -110,6 +110,7 @@ double apply(Op op, double a, double b, double c) {
     case Op::multiply_add: return a * b + c;
     case Op::multiply_subtract: return a * b - c;
     case Op::negated_multiply_add: return c - a * b;
+    case Op::subtract_both: return a - b - c;
     default: return std::numeric_limits<double>::quiet_NaN();
   }
 }

@@ -67,6 +67,7 @@ enum class Op : std::uint8_t {
   multiply_add,   // a·b + c
   multiply_subtract,
   negated_multiply_add,  // c − a·b
+  subtract_both,         // a − b − c
   reduce,                // the sum over all pairs, of those of each place of `level`
 };
 

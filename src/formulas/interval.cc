@@ -71,10 +71,10 @@ Interval apply(const Node& node, const Interval& a, const Interval& b, const Int
     }
     case Op::sign: return {apply(Op::sign, a.low, 0, 0), apply(Op::sign, a.high, 0, 0), true, a.may_fail};
     case Op::floor: return rounded({std::floor(a.low), std::floor(a.high), true, a.may_fail});
-    case Op::exp: return rising(node.op, a, -HUGE_VAL);
-    case Op::log: return rising(node.op, a, 0);
+    case Op::log:
     case Op::sqrt: return rising(node.op, a, 0);
-    case Op::tanh: return rising(node.op, a, -HUGE_VAL);
+    case Op::exp:
+    case Op::tanh:
     case Op::sigmoid: return rising(node.op, a, -HUGE_VAL);
     case Op::sin:
     case Op::cos: {

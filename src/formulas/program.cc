@@ -88,22 +88,25 @@ class Compiler {
   const Place& place(NodeId id) const { return places_[static_cast<std::size_t>(id)]; }
   bool after(NodeId id) const { return after_[static_cast<std::size_t>(id)]; }
 
-  // a·b + c and its like as one operation, where nothing else needs the product.
+  // a·b + c and its like as one operation, where nothing else needs the product; and a − b − c.
   void find_fused() {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || !is_block(id)) continue;
-      const NodeId product = fused_product(graph_[id]);
-      if (product != kNone) fused_[static_cast<std::size_t>(product)] = true;
+      const NodeId part = fused_part(graph_[id]);
+      if (part != kNone) fused_[static_cast<std::size_t>(part)] = true;
     }
   }
 
-  NodeId fused_product(const Node& node) const {
+  NodeId fused_part(const Node& node) const {
     if (node.op != Op::add && node.op != Op::subtract) return kNone;
-    for (const std::size_t n : {std::size_t{0}, std::size_t{1}}) {
-      const NodeId child = node.children[n];
-      if (graph_[child].op == Op::multiply && is_block(child) && uses_[static_cast<std::size_t>(child)] == 1)
-        return child;
-    }
+    const auto is_only = [&](NodeId id, Op op) {
+      return graph_[id].op == op && is_block(id) && uses_[static_cast<std::size_t>(id)] == 1;
+    };
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}})
+      if (is_only(node.children[n], Op::multiply)) return node.children[n];
+    const NodeId first = node.children[0];
+    // What is a sum of three already takes no fourth.
+    if (node.op == Op::subtract && is_only(first, Op::subtract) && fused_part(graph_[first]) == kNone) return first;
     return kNone;
   }
 
@@ -130,15 +133,16 @@ class Compiler {
 
   std::array<NodeId, 3> operands(NodeId id) const {
     const Node& node = graph_[id];
-    const NodeId product = is_block(id) ? fused_product(node) : kNone;
-    if (product == kNone) return node.children;
-    const NodeId other = node.children[0] == product ? node.children[1] : node.children[0];
-    return {graph_[product].children[0], graph_[product].children[1], other};
+    const NodeId part = is_block(id) ? fused_part(node) : kNone;
+    if (part == kNone) return node.children;
+    const NodeId other = node.children[0] == part ? node.children[1] : node.children[0];
+    return {graph_[part].children[0], graph_[part].children[1], other};
   }
 
-  static Op fused_op(const Node& node, NodeId product) {
+  Op fused_op(const Node& node, NodeId part) const {
+    if (graph_[part].op == Op::subtract) return Op::subtract_both;
     if (node.op == Op::add) return Op::multiply_add;
-    return node.children[0] == product ? Op::multiply_subtract : Op::negated_multiply_add;
+    return node.children[0] == part ? Op::multiply_subtract : Op::negated_multiply_add;
   }
 
   void emit(NodeId id, Place out) {
@@ -155,7 +159,7 @@ class Compiler {
     const std::array<NodeId, 3> inputs = operands(id);
     Instruction instruction{.op = node.op, .level = node.level, .index = node.index, .value = node.value};
     if (is_block(id))
-      if (const NodeId product = fused_product(node); product != kNone) instruction.op = fused_op(node, product);
+      if (const NodeId part = fused_part(node); part != kNone) instruction.op = fused_op(node, part);
     bool later = node.op == Op::reduce;
     Place* const targets[] = {&instruction.a, &instruction.b, &instruction.c};
     for (std::size_t k = 0; k < 3; ++k) {

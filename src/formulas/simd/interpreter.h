@@ -382,6 +382,7 @@ class Run {
       case Op::where: each_three(span, [](V a, V b, V c) { return where(a == V(0), c, b); }); break;
       case Op::multiply_add: each_three(span, [](V a, V b, V c) { return mul_add(a, b, c); }); break;
       case Op::multiply_subtract: each_three(span, [](V a, V b, V c) { return mul_add(a, b, -c); }); break;
+      case Op::subtract_both: each_three(span, [](V a, V b, V c) { return a - b - c; }); break;
       case Op::negated_multiply_add: each_three(span, [](V a, V b, V c) { return mul_add(-a, b, c); }); break;
       default: break;
     }
