@@ -87,6 +87,7 @@ std::vector<double> NaiveRow::raw_scores(const std::vector<double>& given) const
 std::vector<double> NaiveRow::relative_numbers(const ParameterValue& p, std::int64_t i,
                                                std::vector<double> given) const {
   const std::int64_t width = std::max<std::int64_t>(problem_.grid[1], 1);
+  const auto parameter_index = static_cast<std::size_t>(&p - problem_.parameters.data());
   const TableShape shape{p.rows, problem_.queries, problem_.keys, problem_.grid, problem_.settings};
   if (const double* shift = parameter(Role::relative_query_shift))
     for (std::size_t d = 0; d < given.size(); ++d) given[d] += shift[d];
@@ -95,8 +96,10 @@ std::vector<double> NaiveRow::relative_numbers(const ParameterValue& p, std::int
     std::int64_t offset = j - i;
     if (p.spec->along == Along::grid_row) offset = j / width - i / width;
     if (p.spec->along == Along::grid_col) offset = j % width - i % width;
-    const double* entry =
-        p.head<double>(head_) + problem_.mechanism->definition().index(problem_.object, offset, shape) * p.cols;
+    // A pair that is hidden may have no row.
+    const std::int64_t row = std::clamp<std::int64_t>(
+        problem_.mechanism->definition().index(problem_.object, parameter_index, offset, shape), 0, p.rows - 1);
+    const double* entry = p.head<double>(head_) + row * p.cols;
     double number = p.spec->role == Role::relative_value ? *entry : 0;
     if (p.spec->role == Role::relative_vector)
       for (std::int64_t d = 0; d < p.cols; ++d) number += given[static_cast<std::size_t>(d)] * entry[d];
@@ -105,7 +108,8 @@ std::vector<double> NaiveRow::relative_numbers(const ParameterValue& p, std::int
   return numbers;
 }
 
-void NaiveRow::apply_score(std::int64_t i, const std::vector<double>& given, std::vector<double>& scores) const {
+void NaiveRow::apply(void (*hook)(const ScoreTile<double>&), std::int64_t i, const std::vector<double>& given,
+                     std::vector<double>& scores) const {
   ScoreTile<double> tile;
   tile.object = problem_.object;
   tile.scores = scores.data();
@@ -142,12 +146,15 @@ void NaiveRow::apply_score(std::int64_t i, const std::vector<double>& given, std
     tile.key_row = rows.data();
     tile.key_col = cols.data();
   }
-  problem_.mechanism->definition().scalar.f64.score(tile);
+  for (const ParameterValue& p : problem_.parameters)
+    if (p.given && p.table >= 0) tile.tables[p.table] = {p.head<double>(head_), nullptr, p.rows, p.cols};
+  hook(tile);
 }
 
 std::vector<double> NaiveRow::logits(std::int64_t i, const std::vector<double>& given) const {
   std::vector<double> scores = raw_scores(given);
-  if (problem_.mechanism->definition().scalar.f64.score != nullptr) apply_score(i, given, scores);
+  const TileProgram<double>& program = problem_.mechanism->definition().scalar.f64;
+  if (program.score != nullptr) apply(program.score, i, given, scores);
   else
     for (double& s : scores) s *= problem_.scale;
   const Spec& spec = workload_.spec;
@@ -161,6 +168,7 @@ std::vector<double> NaiveRow::logits(std::int64_t i, const std::vector<double>& 
     const bool right = spec.window && spec.window->right >= 0 && j > i + shift + spec.window->right;
     if (later || left || right) s = -std::numeric_limits<double>::infinity();
   }
+  if (program.hide != nullptr) apply(program.hide, i, given, scores);
   return scores;
 }
 

@@ -5,6 +5,7 @@
 
 #include "attend/problem.h"
 #include "benchmarks/workload.h"
+#include "rapt/tiles.h"
 
 namespace rapt::bench {
 
@@ -30,7 +31,8 @@ class NaiveRow {
   std::vector<double> query(std::int64_t i) const;
   std::vector<double> raw_scores(const std::vector<double>& query) const;
   std::vector<double> relative_numbers(const ParameterValue& p, std::int64_t i, std::vector<double> query) const;
-  void apply_score(std::int64_t i, const std::vector<double>& query, std::vector<double>& scores) const;
+  void apply(void (*hook)(const ScoreTile<double>&), std::int64_t i, const std::vector<double>& query,
+             std::vector<double>& scores) const;
   std::vector<double> logits(std::int64_t i, const std::vector<double>& query) const;
   std::vector<double> map(const double* row, std::int64_t dim, Role role) const;
   const double* parameter(Role role) const;

@@ -6,6 +6,7 @@
 #include "benchmarks/process_memory.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
+#include "rapt/tiles.h"
 
 namespace rapt::bench {
 namespace {
@@ -102,6 +103,20 @@ Spec plain_of(const Spec& spec) {
   return plain;
 }
 
+// What the library computes the same with, compiled: the mechanism, and a mask in place of a condition of offsets.
+std::optional<Spec> compiled_of(const Spec& spec) {
+  if (!spec.formula || spec.mechanism.empty()) return std::nullopt;
+  Spec compiled = spec;
+  compiled.formula.reset();
+  compiled.name = spec.mechanism;
+  if (spec.info().definition().scalar.f32.hide) {
+    const std::optional<Window> window = spec.formula_window();
+    if (!window || spec.window) return std::nullopt;
+    compiled.window = window;
+  }
+  return compiled;
+}
+
 struct Runner {
   Runner(const Spec& spec, Direction way, int threads) : workload(spec, threads), direction(way), path(spec.path) {
     if (direction == Direction::backward) workload.prepare_backward(path);
@@ -163,6 +178,14 @@ std::vector<Row> rows_of(const Plan& plan) {
     return plan.names.empty() || std::find(plan.names.begin(), plan.names.end(), name) != plan.names.end();
   };
   std::vector<Row> rows;
+  if (plan.formula) {
+    Spec spec;
+    spec.name = "formula";
+    spec.mechanism = plan.formula->compiled;
+    spec.formula = plan.formula->score;
+    add_rows(rows, spec, usual_shapes(), true, nullptr, plan);
+    if (plan.names.empty()) return rows;
+  }
   for (const MechanismInfo* info : all_mechanisms()) {
     if (!wanted(info->name())) continue;
     Spec spec;
@@ -201,6 +224,11 @@ Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sg
     plain.emplace(plain_of(row.spec), row.direction, plan.threads);
     works.emplace_back([&] { (*plain)(); });
   }
+  std::optional<Runner> compiled;
+  if (const std::optional<Spec> same = compiled_of(row.spec)) {
+    compiled.emplace(*same, row.direction, plan.threads);
+    works.emplace_back([&] { (*compiled)(); });
+  }
   // The machine is not the same from minute to minute: its rate is taken around every row.
   std::vector<double> rates;
   const auto take_rates = [&] {
@@ -223,6 +251,7 @@ Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sg
   m.sgemm_rate = plan.quick ? roofs.sgemm_rate : spread_of(rates).median;
   m.fraction = m.gflops / m.sgemm_rate;
   if (plain) m.scaled_dot_ratio = times[1].median / m.seconds.median;
+  if (compiled) m.compiled_ratio = times.back().median / m.seconds.median;
   if (row.spec.query_count() == 1) m.bandwidth = static_cast<double>(runner.workload.bytes()) / m.seconds.median / 1e9;
   if (const std::optional<double> naive = naive_seconds(row, plan)) m.naive_ratio = *naive / m.seconds.median;
   return m;

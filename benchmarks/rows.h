@@ -12,9 +12,16 @@
 // The rows of `rapt bench`: what is measured, and one measurement.
 namespace rapt::bench {
 
+// A formula to measure, and the mechanism that computes the same.
+struct FormulaRow {
+  Score score;
+  std::string compiled;  // empty: none is known
+};
+
 struct Plan {
   std::vector<std::string> names;  // of mechanisms or variants; none: all
-  std::vector<Sizes> shapes;       // none: those of each row
+  std::optional<FormulaRow> formula;
+  std::vector<Sizes> shapes;  // none: those of each row
   std::optional<Dtype> dtype;
   std::vector<Direction> directions{Direction::forward, Direction::backward};
   int threads = 1;
@@ -43,6 +50,7 @@ struct Measurement {
   double sgemm_rate = 0;
   double fraction = 0;                     // gflops ÷ sgemm_rate
   std::optional<double> naive_ratio;       // the naive path's time ÷ this
+  std::optional<double> compiled_ratio;    // the compiled mechanism's time ÷ that of the formula
   std::optional<double> scaled_dot_ratio;  // scaled_dot's time, same shape in f32, measured in turn, ÷ this
   std::optional<double> bandwidth;         // GB/s: inputs and outputs once, where there is one query
   std::optional<std::int64_t> peak_bytes;  // besides inputs and outputs

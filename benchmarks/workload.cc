@@ -7,6 +7,7 @@
 #include "backends/host/host_parameters.h"
 #include "mechanisms/sizes.h"
 #include "rapt/registry.h"
+#include "rapt/tiles.h"
 
 namespace rapt::bench {
 namespace {
@@ -64,6 +65,7 @@ std::int64_t size_of_parameter(int size, const Spec& spec, Role role) {
   sizes.grid_rows = grid[0];
   sizes.grid_cols = grid[1];
   sizes.any = role == Role::relative_value ? 32 : 64;
+  if (role == Role::table) sizes.any = spec.query_count() + spec.sizes.keys;  // whatever place a formula reads
   sizes.odd = 129;
   return resolve(size, sizes).value_or(1);
 }
@@ -78,7 +80,25 @@ std::array<std::int64_t, 2> grid_of(std::int64_t positions) {
   return {positions / std::max<std::int64_t>(cols, 1), std::max<std::int64_t>(cols, 1)};
 }
 
+const MechanismInfo& Spec::info() const { return formula ? *formula->mechanism : rapt::mechanism(mechanism); }
+
+std::optional<Window> Spec::formula_window() const {
+  if (!formula || !info().definition().visible_offsets) return std::nullopt;
+  std::int64_t first = 1 - query_count(), last = sizes.keys - 1;
+  const TableShape shape{0, query_count(), sizes.keys, {}, {}};
+  if (!info().definition().visible_offsets(formula->object.get(), shape, first, last)) return std::nullopt;
+  // A window's ends are not negative.
+  if (first > 0 || last < 0) return std::nullopt;
+  return Window{-first, last};
+}
+
 double Spec::visible_pairs() const {
+  if (const std::optional<Window> own = formula_window(); own && !window) {
+    Spec same = *this;
+    same.formula.reset();
+    same.window = own;
+    return same.visible_pairs();
+  }
   const std::int64_t keys = sizes.keys;
   const std::int64_t shift = causal == Causal::bottom_right ? keys - query_count() : 0;
   double rows = 0;
@@ -117,7 +137,7 @@ ElementType Workload::number_type() const { return spec.dtype == Dtype::f64 ? El
 
 void Workload::add_parameters() {
   Random random(2);
-  for (const ParameterSpec& p : rapt::mechanism(spec.mechanism).parameters()) {
+  for (const ParameterSpec& p : spec.info().parameters()) {
     if (p.role == Role::relative_output && !p.required) continue;
     std::vector<std::int64_t> shape;
     if (p.heads != Heads::shared) shape.push_back(spec.sizes.heads);
@@ -182,7 +202,8 @@ Inputs Workload::inputs() const {
 
 AttendOptions Workload::options(Path path) const {
   AttendOptions options;
-  options.score.mechanism = &rapt::mechanism(spec.mechanism);
+  if (spec.formula) options.score = *spec.formula;
+  else options.score.mechanism = &rapt::mechanism(spec.mechanism);
   for (const Parameter& p : parameters) options.score.parameters.push_back({p.name, p.value.view()});
   if (options.score.mechanism->grid()) options.score.grid = grid_of(spec.sizes.keys);
   options.softcap = spec.softcap;

@@ -9,7 +9,7 @@
 #include "rapt/attend.h"
 #include "tensor/array.h"
 
-// What is measured: one problem of a given shape with its arrays, for any mechanism of the registry.
+// What is measured: one problem of a given shape with its arrays, for any mechanism of the registry or a formula.
 namespace rapt::bench {
 
 enum class Direction : std::uint8_t { forward, backward };
@@ -25,6 +25,7 @@ enum class Extra : std::uint8_t { none, weights, statistics };
 struct Spec {
   std::string name;  // of the row
   std::string mechanism = "scaled_dot";
+  std::optional<Score> formula;  // in place of the mechanism
   Sizes sizes;
   std::int64_t queries = 0;  // 0: as many as keys
   Dtype dtype = Dtype::f32;
@@ -39,6 +40,9 @@ struct Spec {
   bool axis_aligned = false;  // of a 2×2 matrix only the diagonal: such a score factorises
 
   std::int64_t query_count() const { return queries > 0 ? queries : sizes.keys; }
+  const MechanismInfo& info() const;
+  // The offsets, key − query, that a formula's own condition leaves, where it is one of offsets.
+  std::optional<Window> formula_window() const;
   // Pairs that the masks leave, over all batches and heads.
   double visible_pairs() const;
 };

@@ -24,6 +24,7 @@ constexpr const char* kFooter =
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --score alibi --param m=0.5,0.25 --causal top_left --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --formula 'raw*scale - m*abs(j-i)' --param m=0.5,0.25 --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --normalize sparsemax --weights --out result\n"
     "  rapt attend --q step.npy --k k.npy --v v.npy --score t5 --param table=t.npy --first-query 99 --out result\n";
 
@@ -92,6 +93,9 @@ void add_attend(CLI::App& app) {
   option("--out", a.out, "Directory for the results; made where it is missing", "DIR")->required();
 
   option("--score", a.score, "Mechanism, see rapt list [scaled_dot]", "NAME");
+  option("--formula", a.formula, "The score as text, in place of --score; see docs/formulas.md", "EXPR");
+  option("--pair", a.pair, "Of a formula: what q, k and w of each dimension add to raw [q*k]", "EXPR");
+  option("--visible", a.visible, "Of a formula: the pairs that are seen [all]", "EXPR");
   option("--param", a.parameters, "A parameter of the mechanism or of the normaliser",
          "NAME=FILE.npy|NUMBER[,NUMBER...]");
   option("--scale", a.scale, "In place of 1/√Dk, or of 1 where the formula has none", "X");

@@ -86,7 +86,8 @@ AttendInputs::AttendInputs(const AttendArguments& arguments) {
     throw Error("attend: --reference and --path generic exclude each other");
   if (arguments.reference) options.path = Path::reference;
   // What needs no file is checked first: a wrong name should not wait for a large array.
-  options.score.mechanism = &mechanism(arguments.score);
+  options.score = read_score("attend", arguments.score,
+                             {.score = arguments.formula, .pair = arguments.pair, .visible = arguments.visible});
   options.normalizer = normalizer(arguments.normalize);
   if (!arguments.threads.empty()) options.threads = parse_threads(argument("--threads"), arguments.threads);
   read_options(arguments);

@@ -15,7 +15,10 @@ struct AttendArguments {
   std::string k;
   std::vector<std::string> v;
   std::string out;
-  std::string score = "scaled_dot";
+  std::string score;  // or, in its place, these three
+  std::string formula;
+  std::string pair;
+  std::string visible;
   std::vector<std::string> parameters;
   std::string scale;
   std::string softcap;

@@ -14,8 +14,10 @@
 #include "cli/bench_shared.h"
 #include "cli/bench_train.h"
 #include "cli/options.h"
+#include "cli/parameters.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "formulas/builtin.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
 
@@ -47,11 +49,14 @@ constexpr const char* kFooter =
     "           --seeds, --seed, --epochs, --out\n"
     "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
     "GFLOP/s count the products of visible pairs: two forward, five backward. of sgemm: of OpenBLAS in the same run.\n"
-    "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. extra: memory besides inputs and outputs.\n"
+    "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. compiled: the time of the mechanism that a "
+    "formula\n"
+    "equals ÷ the formula's. extra: memory besides inputs and outputs.\n"
     "\n"
     "Examples:\n"
     "  rapt bench\n"
     "  rapt bench scaled_dot causal --shape 2,8,2048,64 --threads 4 --json\n"
+    "  rapt bench --formula 'raw*scale - m*abs(i-j)'\n"
     "  rapt bench memory additive --shape 1,4,8192,64\n"
     "  rapt bench train small_lstm --threads 2\n"
     "  rapt bench shared --shape 1,8,1024,64\n"
@@ -65,6 +70,7 @@ struct BenchArguments {
   std::string direction = "both";
   std::string dtype;
   std::string repeat;
+  FormulaTexts formula;
   bool json = false;
   bool quick = false;
   bool no_naive = false;
@@ -100,6 +106,9 @@ bench::Plan make_plan(const BenchArguments& arguments) {
   plan.threads = arguments.threads.empty() ? default_threads() : parse_threads("bench: --threads", arguments.threads);
   plan.directions = parse_direction(arguments.direction);
   if (!arguments.dtype.empty()) plan.dtype = parse_dtype("bench: --dtype", arguments.dtype);
+  if (const FormulaTexts& texts = arguments.formula; texts.any())
+    plan.formula = bench::FormulaRow{read_score("bench", "", texts),
+                                     std::string(formulas::equal_mechanism(texts.score, texts.pair))};
   plan.naive = !arguments.no_naive;
   plan.quick = arguments.quick;
   if (plan.quick) {
@@ -171,6 +180,7 @@ Json row_json(const bench::Measurement& m, const bench::Roofs& roofs, int thread
           {"queries", spec.query_count()},
           {"dtype", name_of(spec.dtype)},
           {"kernel_rate", roofs.kernel_rate},
+          {"compiled_ratio", json_of(m.compiled_ratio)},
           {"scaled_dot_ratio", json_of(m.scaled_dot_ratio)},
           {"bandwidth", json_of(m.bandwidth)},
           {"bandwidth_fraction", m.bandwidth ? Json(*m.bandwidth / roofs.read_bandwidth) : Json()}};
@@ -201,6 +211,7 @@ std::vector<std::string> row_cells(const bench::Measurement& m, const bench::Roo
           text_of(m.fraction, "%.2f"),
           text_of(m.naive_ratio),
           text_of(m.scaled_dot_ratio, "%.2f"),
+          text_of(m.compiled_ratio, "%.2f"),
           m.peak_bytes ? format_bytes(static_cast<double>(*m.peak_bytes)) : "–",
           rate};
 }
@@ -212,7 +223,8 @@ void run_rows(const BenchArguments& arguments) {
   const bench::Roofs roofs = measure_roofs(sgemm, plan.threads);
   Progress progress("bench", static_cast<std::int64_t>(rows.size()));
   Json json = Json::array();
-  Table table{{"name", "direction", "shape", "time", "spread", "of sgemm", "naive", "scaled_dot", "extra", "rate"}};
+  Table table{
+      {"name", "direction", "shape", "time", "spread", "of sgemm", "naive", "scaled_dot", "compiled", "extra", "rate"}};
   for (std::size_t n = 0; n < rows.size(); ++n) {
     progress.update(static_cast<std::int64_t>(n), rows[n].spec.name + " " + name_of(rows[n].direction));
     try {
@@ -392,6 +404,8 @@ void require_no_training(const BenchArguments& arguments) {
 
 void run_bench(const BenchArguments& arguments) {
   const std::string first = arguments.names.empty() ? "" : arguments.names[0];
+  const bool rows = first.empty() || std::ranges::count(bench::known_names(), first) > 0;
+  if (arguments.formula.any() && !rows) throw Error("bench " + first + ": takes no --formula, --pair or --visible");
   if (first == "multitask") return run_multitask(arguments);
   if (first == "images") return run_images(arguments);
   require_no_training(arguments);
@@ -425,6 +439,13 @@ void add_bench(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("B,H,S,D")
       ->check(value_given());
+  const auto expression = [&](const char* name, std::string& to, const char* help) {
+    verb->add_option(name, to, help)->type_name("EXPR")->check(value_given());
+  };
+  expression("--formula", a.formula.score,
+             "A score as text, beside the mechanism that it equals; see docs/formulas.md");
+  expression("--pair", a.formula.pair, "Of the formula");
+  expression("--visible", a.formula.visible, "Of the formula");
   verb->add_option("--threads", a.threads, "How many threads work; unless given, all processors")
       ->type_name("N")
       ->check(value_given());

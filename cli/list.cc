@@ -7,6 +7,7 @@
 
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "formulas/builtin.h"
 #include "mechanisms/describe.h"
 #include "rapt/normalizer.h"
 #include "rapt/registry.h"
@@ -16,6 +17,11 @@ namespace rapt::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct ListArguments {
+  bool formulas = false;
+  bool json = false;
+};
 
 struct Item {
   const char* name;
@@ -55,7 +61,8 @@ constexpr const char* kFooter =
     "\n"
     "Examples:\n"
     "  rapt list\n"
-    "  rapt list --json\n";
+    "  rapt list --json\n"
+    "  rapt list --formulas\n";
 
 std::string number_text(double value) {
   std::array<char, 32> text{};
@@ -195,15 +202,34 @@ void print_tables() {
   std::cout << format_table(rows);
 }
 
+void print_formulas(bool json) {
+  Json list = Json::array();
+  Table rows{{"mechanism", "--formula", "--pair"}};
+  for (const formulas::BuiltinFormula& builtin : formulas::builtin_formulas()) {
+    const std::string score(builtin.score), pair(builtin.pair), why(builtin.why);
+    if (json && builtin.is_formula()) list.push_back({{"name", builtin.mechanism}, {"formula", score}, {"pair", pair}});
+    else if (json) list.push_back({{"name", builtin.mechanism}, {"formula", Json()}, {"why", why}});
+    else rows.push_back({std::string(builtin.mechanism), builtin.is_formula() ? score : "none: " + why, pair});
+  }
+  if (json) std::cout << Json{{"formulas", list}}.dump(2) << "\n";
+  else std::cout << format_table(rows);
+}
+
+void add_list_options(CLI::App& verb, ListArguments& a) {
+  verb.add_flag("--formulas", a.formulas, "The mechanisms as formulas, for --formula and --pair of attend");
+  verb.add_flag("--json", a.json, "Print JSON");
+}
+
 }  // namespace
 
 void add_list(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("list", "Mechanisms, normalisers, masks, encodings, tasks");
-  auto json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *json, "Print JSON");
+  auto arguments = std::make_shared<ListArguments>();
+  add_list_options(*verb, *arguments);
   verb->footer(kFooter);
-  verb->callback([json] {
-    if (*json) std::cout << all_json().dump(2) << "\n";
+  verb->callback([arguments] {
+    if (arguments->formulas) print_formulas(arguments->json);
+    else if (arguments->json) std::cout << all_json().dump(2) << "\n";
     else print_tables();
   });
 }

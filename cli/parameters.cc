@@ -8,6 +8,8 @@
 #include "cli/options.h"
 #include "mechanisms/sizes.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
+#include "rapt/registry.h"
 #include "tensor/npy.h"
 
 namespace rapt::cli {
@@ -107,6 +109,16 @@ Given read_array(const std::string& name, const ParameterSpec* spec, const std::
 }
 
 }  // namespace
+
+Score read_score(const std::string& verb, const std::string& name, const FormulaTexts& texts) {
+  if (texts.any() && !name.empty())
+    throw Error(verb +
+                ": --score and --formula exclude each other, as do --score and the --pair and --visible of a formula");
+  if (texts.any()) return formula(texts.score, {.pair = texts.pair, .visible = texts.visible});
+  Score score;
+  score.mechanism = &mechanism(name.empty() ? "scaled_dot" : name);
+  return score;
+}
 
 GivenParameters read_parameters(const MechanismInfo& mechanism, const NormalizerInfo& normalizer,
                                 const std::vector<std::string>& assignments, const CallSizes& sizes, ElementType type) {

@@ -11,6 +11,18 @@
 
 namespace rapt::cli {
 
+// --formula, --pair and --visible as they were given.
+struct FormulaTexts {
+  std::string score;
+  std::string pair;
+  std::string visible;
+
+  bool any() const { return !score.empty() || !pair.empty() || !visible.empty(); }
+};
+
+// The mechanism of --score or of a formula; scaled_dot where there is neither. `verb` is named in messages.
+Score read_score(const std::string& verb, const std::string& name, const FormulaTexts& texts);
+
 // The sizes of a call that those of parameters depend on.
 struct CallSizes {
   std::int64_t heads = 1;

@@ -50,7 +50,14 @@ std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {
   return parsed.front()->get_name() + ": " + error.what() + " (see rapt " + parsed.front()->get_name() + " --help)";
 }
 
+// What is wrong in a formula is shown under its text.
+bool has_caret(const std::string& message) { return message.starts_with("formula") && message.ends_with("^"); }
+
 int fail(const std::string& message) {
+  if (has_caret(message)) {
+    std::cerr << "rapt: " << message << std::endl;
+    return kBadInput;
+  }
   std::cerr << "rapt: " << one_line(message) << std::endl;
   return kBadInput;
 }

@@ -1,12 +1,13 @@
 # rapt::attend: mechanisms, normalisers, the front, the backends, and C.
 file(GLOB_RECURSE rapt_attend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/mechanisms/*.cc"
-  "${PROJECT_SOURCE_DIR}/src/normalizers/*.cc" "${PROJECT_SOURCE_DIR}/src/attend/*.cc"
+  "${PROJECT_SOURCE_DIR}/src/normalizers/*.cc" "${PROJECT_SOURCE_DIR}/src/formulas/*.cc" "${PROJECT_SOURCE_DIR}/src/attend/*.cc"
   "${PROJECT_SOURCE_DIR}/src/backends/*.cc" "${PROJECT_SOURCE_DIR}/src/c/*.cc")
 list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|x86/(dot|tiles)\\.cc)")
 if(rapt_cuda)
   list(FILTER rapt_attend_sources EXCLUDE REGEX "/backends/cuda/absent\\.cc$")
 endif()
-file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc")
+file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc"
+  "${PROJECT_SOURCE_DIR}/src/formulas/simd/*.cc")
 rapt_objects(attend SOURCES ${rapt_attend_sources} ${rapt_registry_source}
                     KERNELS ${rapt_attend_kernels} ${rapt_program_sources})
 

@@ -90,6 +90,9 @@ typedef struct rapt_options {
   int64_t rotary_dims;        /* how many numbers of a row are rotated by its position; 0: none */
   double rotary_base;         /* 0: 10000 */
   void* stream;               /* of the device; NULL: its default */
+  const char* formula;        /* a score as text, in place of `score`: "raw*scale - m*abs(j-i)"; see docs/formulas.md */
+  const char* pair;           /* of a formula: "w*tanh(q+k)"; NULL: the product */
+  const char* visible;        /* of a formula: "j <= i and i - j < 256"; NULL: every pair is visible */
 } rapt_options;
 
 /* q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], and v_count value sets [B,Hk,Sk,Dv] under one map of weights. */

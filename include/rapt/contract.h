@@ -115,6 +115,7 @@ constexpr int wanted_rank(Role role) {
     case Role::key_map:
     case Role::relative_vector:
     case Role::relative_output: return 2;
+    case Role::table:
     case Role::value: return -1;  // 0 to 2
     default: return 1;
   }
@@ -134,6 +135,7 @@ constexpr Fault parameter_fault() {
     for (const ParameterSpec& p : M::parameters) {
       if ((p.sizes[0] == 0 && p.sizes[1] != 0) || p.sizes[0] < kLastSize || p.sizes[1] < kLastSize) return Fault::rank;
       if (wanted_rank(p.role) >= 0 && p.rank() != wanted_rank(p.role)) return Fault::rank;
+      if (p.role == Role::table) return Fault::not_read;
       if (p.role == Role::value && (p.sizes[0] < 0 || p.sizes[1] < 0)) return Fault::free_value;
       const bool table = is_table(p.role);
       if (table && !names_index<M>) return Fault::no_index;

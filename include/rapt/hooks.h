@@ -45,6 +45,7 @@ enum class Role : std::uint8_t {
   key_map,          // the same for keys
   query_shift,      // a vector added to every query in q·k
   relative_query_shift,  // a vector added to every query in the products with relative vectors
+  table,                 // numbers that a formula given at run time reads at places of its own; see formula.h
 };
 
 constexpr bool is_table(Role role) {

@@ -5,6 +5,7 @@
 #include "rapt/custom.h"
 #include "rapt/dtype.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "rapt/mask.h"
 #include "rapt/mechanism.h"
 #include "rapt/mechanisms.h"

@@ -176,6 +176,12 @@ void fill_program(TileProgram<typename Lanes<V>::Scalar>& program) {
     program.score_backward = &score_tile_backward<M, V>;
   }
   if constexpr (HasVisible<M>) program.hide = &hide_tile<M, V>;
+  if constexpr (HasVisibleTile<M>)
+    program.visible_tile = [](const ScoreTile<typename Lanes<V>::Scalar>& tile) {
+      return hooks<M>(tile.object)
+          .visible_tile(TileRange{tile.first_query, tile.first_query + tile.columns - 1, tile.first_key,
+                                  tile.first_key + tile.keys - 1, tile.batch, tile.head});
+    };
   if constexpr (HasPair<M>) {
     program.raw = &raw_tile<M, V>;
     program.raw_backward = &raw_tile_backward<M, V>;
@@ -201,9 +207,8 @@ void fill_definition(MechanismDefinition& definition) {
   fill_program<M, Number<double>>(definition.scalar.f64);
   if constexpr (HasIndex<M>) {
     definition.has_index = true;
-    definition.index = [](const void* object, std::int64_t offset, const TableShape& shape) -> std::int64_t {
-      return hooks<M>(object).index(offset, shape);
-    };
+    definition.index = [](const void* object, std::size_t, std::int64_t offset,
+                          const TableShape& shape) -> std::int64_t { return hooks<M>(object).index(offset, shape); };
   }
   definition.uses_content = [](const void* object, std::span<const double> settings) {
     if constexpr (HasUsesContent<M>) return hooks<M>(object).uses_content(settings);
@@ -211,10 +216,6 @@ void fill_definition(MechanismDefinition& definition) {
     static_cast<void>(settings);
     return !HasForm<M>;
   };
-  if constexpr (HasVisibleTile<M>)
-    definition.visible_tile = [](const void* object, const TileRange& range) {
-      return hooks<M>(object).visible_tile(range);
-    };
   if constexpr (HasForm<M>)
     definition.form = [](const void* object, const double* slots, double* coefficients,
                          double(*derivatives)[kMaxSlots]) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -22,6 +23,26 @@ struct RelativeRows {
 
   RAPT_FN std::ptrdiff_t at(int key) const { return (coordinate ? coordinate[key] : key) * stride; }
 };
+
+// A table that a formula reads at places of its own. Outside of it there are no numbers.
+template <class T>
+struct TableRef {
+  const T* data = nullptr;
+  double* grad = nullptr;  // added to; null: not wanted
+  std::int64_t rows = 1, cols = 1;
+
+  // Places are rounded down; −1: there is none.
+  RAPT_FN std::ptrdiff_t find(T row, T col) const {
+    const bool inside = row >= T(0) && row < static_cast<T>(rows) && col >= T(0) && col < static_cast<T>(cols);
+    return inside ? static_cast<std::ptrdiff_t>(row) * cols + static_cast<std::ptrdiff_t>(col) : -1;
+  }
+  RAPT_FN T at(T row, T col) const {
+    const std::ptrdiff_t place = find(row, col);
+    return place < 0 ? std::numeric_limits<T>::quiet_NaN() : data[place];
+  }
+};
+
+inline constexpr int kMaxTables = 8;
 
 template <class T>
 struct ScoreTile {
@@ -46,6 +67,8 @@ struct ScoreTile {
   const T* query_col = nullptr;
   const T* key_row = nullptr;  // [keys]
   const T* key_col = nullptr;
+  TableRef<T> tables[kMaxTables];  // of the role table
+  bool offsets_seen = false;       // what visible() says of offsets alone is in the ranges of keys already
 };
 
 // Raw scores by pair(): queries transposed [dim][stride], keys [keys][key_stride].
@@ -71,10 +94,11 @@ struct PairTile {
 // The hooks of one mechanism compiled for one number type and one instruction set. Null: the engine's default.
 template <class T>
 struct TileProgram {
-  void (*score)(const ScoreTile<T>&) = nullptr;           // raw scores → scores, in place
-  void (*score_backward)(const ScoreTile<T>&) = nullptr;  // ∂score → ∂raw, in place; and ∂p
-  void (*hide)(const ScoreTile<T>&) = nullptr;            // −∞ where visible() says no
-  void (*raw)(const PairTile<T>&) = nullptr;              // Σ_d pair
+  void (*score)(const ScoreTile<T>&) = nullptr;            // raw scores → scores, in place
+  void (*score_backward)(const ScoreTile<T>&) = nullptr;   // ∂score → ∂raw, in place; and ∂p
+  void (*hide)(const ScoreTile<T>&) = nullptr;             // −∞ where visible() says no
+  Visible (*visible_tile)(const ScoreTile<T>&) = nullptr;  // of a tile without scores; columns are not padded here
+  void (*raw)(const PairTile<T>&) = nullptr;               // Σ_d pair
   void (*raw_backward)(const PairTile<T>&) = nullptr;
   void (*fast_raw)(const PairTile<T>&) = nullptr;  // the same from prepared rows, see fast_limit
   void (*fast_raw_backward)(const PairTile<T>&) = nullptr;
@@ -109,9 +133,12 @@ struct MechanismDefinition {
   Programs scalar;                       // plain C++: for the reference, and for mechanisms of a user's program
   const RegistryEntry* entry = nullptr;  // of the library's own mechanisms: the programs of each SIMD target
 
-  std::int64_t (*index)(const void* object, std::int64_t offset, const TableShape&) = nullptr;
+  bool uses_scale = true;
+  // The row of table `parameter` for an offset.
+  std::int64_t (*index)(const void* object, std::size_t parameter, std::int64_t offset, const TableShape&) = nullptr;
   bool (*uses_content)(const void* object, std::span<const double> settings) = nullptr;
-  Visible (*visible_tile)(const void* object, const TileRange&) = nullptr;
+  // Whether visible() asks of the offsets [first, last] alone that they lie in one range, which they then become.
+  bool (*visible_offsets)(const void* object, const TableShape&, std::int64_t& first, std::int64_t& last) = nullptr;
   // The six coefficients of the form and their derivatives in every slot.
   void (*form)(const void* object, const double* slots, double* coefficients,
                double (*derivatives)[kMaxSlots]) = nullptr;

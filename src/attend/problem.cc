@@ -184,12 +184,13 @@ class Builder {
         if (options_.score.parameters[m].name == name)
           fail(operation_, score_name() + ": parameter '" + name + "' is given twice");
     }
-    int slot = 0;
+    int slot = 0, table = 0;
     for (const ParameterSpec& spec : specs) {
       ParameterValue value;
       value.spec = &spec;
       value.first_slot = slot;
       slot += spec.slots();
+      if (spec.role == Role::table) value.table = table++;
       const auto given = std::find_if(options_.score.parameters.begin(), options_.score.parameters.end(),
                                       [&](const NamedView& v) { return v.name == spec.name; });
       if (given != options_.score.parameters.end()) read(score_name(), spec, given->value, value);
@@ -271,6 +272,8 @@ class Builder {
         options_.scale
             ? *options_.scale
             : (p_.mechanism->scaled() && p_.key_dim > 0 ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
+    if (options_.scale && !p_.mechanism->definition().uses_scale)
+      fail(operation_, "scale: expected none, as this formula does not read it, got " + number(*options_.scale));
     if (!std::isfinite(p_.scale)) fail(operation_, "scale: expected a finite number, got " + number(p_.scale));
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
       fail(operation_, "softcap: expected a positive number, or 0 for none, got " + number(options_.softcap));
@@ -387,6 +390,17 @@ void check_grid(const char* operation, const Problem& p) {
                       number(p.queries) + " queries from position " + number(low));
 }
 
+// Of packed sequences each has a diagonal of its own, while the mechanism counts all positions together.
+void find_visible_offsets(Problem& p) {
+  p.offsets_seen = false;
+  const auto find = p.mechanism->definition().visible_offsets;
+  if (!find || !p.mask.query_starts.empty() || p.is_empty() || p.keys == 0) return;
+  p.first_offset = 1 - p.queries - p.highest_shift();
+  p.last_offset = p.keys - 1 - p.lowest_shift();
+  const TableShape shape{0, p.queries, p.keys, p.grid, p.settings};
+  p.offsets_seen = find(p.object, shape, p.first_offset, p.last_offset);
+}
+
 }  // namespace
 
 void set_positions(const char* operation, Problem& p, std::span<const std::int64_t> key_lengths,
@@ -416,6 +430,7 @@ void set_positions(const char* operation, Problem& p, std::span<const std::int64
   }
   for (const std::int64_t first : p.first_query) check_position(operation, p, "first_query", first, p.queries);
   if (p.mechanism->grid()) check_grid(operation, p);
+  find_visible_offsets(p);
   for (ParameterValue& value : p.parameters) find_relative_rows(operation, p, value);
 }
 

@@ -44,6 +44,7 @@ struct Operand {
 struct ParameterValue {
   const ParameterSpec* spec = nullptr;
   int first_slot = -1;
+  int table = -1;  // which of the tables that a formula reads at its own places
   bool given = false;
   bool per_head = false;
   std::int64_t rows = 1, cols = 1;
@@ -90,6 +91,9 @@ struct Problem {
   std::vector<std::int64_t> first_query;              // one, or one for each batch
   std::int64_t first_key = 0;
   bool is_part = false;  // of a longer sequence of keys
+  // The offsets, key − query, that the mechanism's own visible() leaves, where it says that of offsets alone.
+  bool offsets_seen = false;
+  std::int64_t first_offset = 0, last_offset = 0;
   Rotary rotary;
 
   // Resolved once: nothing below reads a global choice again.

@@ -11,6 +11,7 @@ namespace {
 
 // Whether masks hide every pair at this offset, key − query. In packed sequences positions are of all of them together.
 bool is_hidden(const Problem& problem, std::int64_t offset) {
+  if (problem.offsets_seen && (offset < problem.first_offset || offset > problem.last_offset)) return true;
   if (!problem.mask.query_starts.empty()) return false;
   if (problem.mask.causal != Causal::none && offset > 0) return true;
   if (!problem.mask.window) return false;
@@ -31,11 +32,12 @@ void find_relative_rows(const char* operation, const Problem& problem, Parameter
     throw Error(std::string(operation) + ": first_query: expected the batches within " + std::to_string(kMost) +
                 " positions of each other with a table of offsets, got offsets " + std::to_string(lowest) + " to " +
                 std::to_string(highest));
+  const auto parameter = static_cast<std::size_t>(&value - problem.parameters.data());
   const TableShape shape{value.rows, problem.queries, problem.keys, problem.grid, problem.settings};
   value.relative_zero = -lowest;
   value.relative_rows.resize(static_cast<std::size_t>(highest - lowest + 1));
   for (std::int64_t offset = lowest; offset <= highest; ++offset) {
-    std::int64_t row = problem.mechanism->definition().index(problem.object, offset, shape);
+    std::int64_t row = problem.mechanism->definition().index(problem.object, parameter, offset, shape);
     if (along == Along::position && is_hidden(problem, offset)) row = std::clamp<std::int64_t>(row, 0, value.rows - 1);
     if (row < 0 || row >= value.rows)
       throw Error(std::string(operation) + ": score " + std::string(problem.mechanism->name()) + ": parameter '" +

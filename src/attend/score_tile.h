@@ -16,6 +16,10 @@ ScoreTile<T> score_tile_of(const Problem& problem, std::int64_t b, std::int64_t 
   tile.keys_total = problem.keys;
   tile.scale = static_cast<T>(problem.scale);
   tile.settings = problem.settings;
+  tile.offsets_seen = problem.offsets_seen;
+  for (const ParameterValue& value : problem.parameters)
+    if (value.table >= 0 && value.given)
+      tile.tables[value.table] = {.data = value.head<T>(h), .grad = nullptr, .rows = value.rows, .cols = value.cols};
   return tile;
 }
 

@@ -11,7 +11,8 @@ constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every position, 
 
 bool Visibility::is_whole() const {
   const Mask& mask = problem_.mask;
-  return mask.causal == Causal::none && !mask.window && mask.key_lengths.empty() && mask.query_starts.empty();
+  return !problem_.offsets_seen && mask.causal == Causal::none && !mask.window && mask.key_lengths.empty() &&
+         mask.query_starts.empty();
 }
 
 void Visibility::ranges(std::int64_t b, std::int64_t first, int count, std::int64_t* begin, std::int64_t* end) const {
@@ -39,6 +40,10 @@ void Visibility::ranges(std::int64_t b, std::int64_t first, int count, std::int6
     if (mask.causal != Causal::none) high = std::min(high, diagonal + 1);
     if (left >= 0 && left < diagonal) low = diagonal - left;
     if (right >= 0) high = std::min(high, diagonal + std::min(right, kFar) + 1);
+    if (problem_.offsets_seen) {
+      low = std::max(low, diagonal + problem_.first_offset);
+      high = std::min(high, diagonal + problem_.last_offset + 1);
+    }
     low += key_start;
     high += key_start;
     if (!mask.key_lengths.empty())

@@ -8,6 +8,7 @@
 #include "rapt/attend.h"
 #include "rapt/c.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "rapt/partial.h"
 #include "rapt/plan.h"
 #include "rapt/registry.h"
@@ -226,6 +227,13 @@ std::vector<rapt::NamedView> Reader::parameters(const rapt_parameter* given, std
 
 rapt::Score Reader::score(const rapt_options& o) const {
   rapt::Score score;
+  const bool is_formula = o.formula != nullptr || o.pair != nullptr || o.visible != nullptr;
+  if (is_formula && o.score != nullptr)
+    throw Error("formula: expected none where options.score names a mechanism, got one beside '" +
+                std::string(o.score) + "'");
+  if (is_formula)
+    score = rapt::formula(o.formula != nullptr ? o.formula : "",
+                          {.pair = o.pair != nullptr ? o.pair : "", .visible = o.visible != nullptr ? o.visible : ""});
   if (o.score != nullptr) score.mechanism = &rapt::mechanism(o.score);
   score.parameters = parameters(o.parameters, o.parameter_count, "parameter");
   need(o.settings, o.setting_count, "settings");

@@ -39,6 +39,7 @@ std::string role_text(const ParameterSpec& spec) {
     case Role::key_map: return "a matrix applied to the keys";
     case Role::query_shift: return "added to the queries in their product with the keys";
     case Role::relative_query_shift: return "added to the queries in their product with the table";
+    case Role::table: return spec.rank() == 0 ? "a number in the formula" : "a table of numbers";
   }
   return "";
 }

@@ -93,7 +93,7 @@ bool HeadWaves<T>::is_plain_product() const {
   const Problem& p = problem_;
   if (!programs_ || !p.uses_content || bf16_ || p.softcap > 0 || p.bias || p.dense_mask) return false;
   const TileProgram<T>& program = programs_->template get<T>();
-  if (program.raw || program.score || program.hide || p.mechanism->definition().visible_tile) return false;
+  if (program.raw || program.score || program.hide) return false;
   if (p.mechanism->unit_rows()) return false;
   return std::ranges::none_of(p.parameters, [](const ParameterValue& value) { return value.given; });
 }
@@ -134,7 +134,6 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.bf16 = bf16_;
   task.program = &(programs_ ? *programs_ : p.mechanism->definition().scalar).template get<T>();
   task.object = p.object;
-  task.visible_tile = p.mechanism->definition().visible_tile;
   task.content = p.uses_content;
   task.scale = static_cast<T>(p.scale);
   task.slots = p.mechanism->definition().slots;

@@ -78,6 +78,12 @@ class ParameterSink {
   // Points a task of head n of the wave at this parameter's gradient.
   void bind(std::size_t n, int worker, HeadTask<T>& head, BackwardTask<T>& task) {
     if (!adds() || role() == Role::value) return;
+    if (role() == Role::table) {
+      const Buffer& part = scratch_[static_cast<std::size_t>(worker)];
+      std::memset(part.template as<char>(), 0, part.size());
+      head.score_tile.tables[value_.table].grad = part.template as<double>();
+      return;
+    }
     if (role() == Role::relative_output) {
       const Buffer& part = scratch_[static_cast<std::size_t>(worker)];
       std::memset(part.template as<char>(), 0, part.size());

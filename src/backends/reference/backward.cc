@@ -208,6 +208,9 @@ class HeadBackward {
   void through_score() {
     const std::size_t slots = head_.values.size();
     std::vector<double> d_values(slots);
+    std::vector<std::vector<double>> d_tables;
+    for (const ParameterValue& p : problem_.parameters)
+      d_tables.emplace_back(static_cast<std::size_t>(p.given && p.table >= 0 ? p.size() : 0));
     for (std::size_t n = 0; n < head_.relative.size(); ++n) d_relative_.emplace_back(problem_.keys, problem_.queries);
     if (head_.program.score_backward == nullptr) {
       for (T& g : pairs_.data) g *= static_cast<T>(problem_.scale);
@@ -219,8 +222,12 @@ class HeadBackward {
       tile.value_grads = d_values.data();
       for (std::size_t n = 0; n < head_.relative.size(); ++n)
         tile.relative[head_.relative[n].slot].grad = d_relative_[n].row(j);
+      for (std::size_t n = 0; n < d_tables.size(); ++n)
+        if (!d_tables[n].empty()) tile.tables[problem_.parameters[n].table].grad = d_tables[n].data();
       head_.program.score_backward(tile);
     }
+    for (std::size_t n = 0; n < d_tables.size(); ++n)
+      if (!d_tables[n].empty()) add_parameter(problem_.parameters[n], d_tables[n].data());
     for (const ParameterValue& p : problem_.parameters)
       if (p.given && p.spec->role == Role::value) add_parameter(p, d_values.data() + p.first_slot);
   }

@@ -95,7 +95,6 @@ struct HeadTask {
 
   const TileProgram<T>* program = nullptr;
   const void* object = nullptr;
-  Visible (*visible_tile)(const void*, const TileRange&) = nullptr;
   ScoreTile<T> score_tile;  // what all its tiles have in common
   bool content = true;      // raw scores are computed
   bool fast = false;        // q and k are prepared for fast_raw

@@ -136,9 +136,14 @@ class Scores {
   Visible visible(std::int64_t first, int keys) {
     visible_ = Visible::some;
     if (first >= last_key_ || first + keys <= first_key_) return Visible::none;
-    if (!head_.visible_tile) return Visible::some;
-    return visible_ = head_.visible_tile(head_.object, {position_, position_ + count_ - 1, head_.first_key + first,
-                                                        head_.first_key + first + keys - 1, head_.b, head_.h});
+    if (!head_.program->visible_tile) return Visible::some;
+    ScoreTile<T> tile = head_.score_tile;
+    tile.keys = keys;
+    tile.columns = count_;
+    tile.first_query = position_;
+    tile.first_key = head_.first_key + first;
+    tile.values = head_.values;
+    return visible_ = head_.program->visible_tile(tile);
   }
 
   // The tile that strips are asked of; tile() sets it too.
@@ -220,6 +225,7 @@ class Scores {
     } else if (head_.program->raw && head_.scale != T(1)) {
       for (std::int64_t n = 0; n < count; ++n) scores[n] *= head_.scale;
     }
+    if (head_.program->score || head_.program->raw) clear_padding(scores);
     if (head_.softcap > 0) cap(scores, count);
     bias_.add(scores);
     hide(scores);
@@ -285,6 +291,13 @@ class Scores {
   int count() const { return count_; }
 
  private:
+  // A formula may have no number for the padding's queries: NaN there would spread to the gradients of keys.
+  void clear_padding(T* scores) const {
+    if (count_ == columns_) return;
+    for (int j = 0; j < tile_keys_; ++j)
+      for (int c = count_; c < columns_; ++c) scores[static_cast<std::ptrdiff_t>(j) * columns_ + c] = 0;
+  }
+
   void clear_rows(T* rows, std::int64_t stride) const {
     for (std::int64_t n = count_ * stride; n < columns_ * stride; ++n) rows[n] = 0;
   }

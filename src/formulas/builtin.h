@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace rapt::inline v1::formulas {
+
+// A mechanism of the library as a formula; where it cannot be one, `why` says so.
+struct BuiltinFormula {
+  std::string_view mechanism;
+  std::string_view score{};
+  std::string_view pair{};
+  std::string_view why{};
+
+  bool is_formula() const { return why.empty(); }
+};
+
+// In the order of the registry.
+std::span<const BuiltinFormula> builtin_formulas();
+// The mechanism whose formula this is, in other words or the same; empty: none. Throws where a text is wrong.
+std::string_view equal_mechanism(std::string_view score, std::string_view pair);
+// Of one mechanism; none where its name is not in the list.
+const BuiltinFormula* builtin_formula(std::string_view mechanism);
+
+}  // namespace rapt::inline v1::formulas

@@ -1,0 +1,438 @@
+#include "formulas/formula.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/targets.h"
+#include "rapt/error.h"
+#include "rapt/mechanisms.h"
+#include "rapt/threads.h"
+
+namespace rapt::inline v1 {
+
+#define RAPT_DECLARE(name)                              \
+  namespace name {                                      \
+  const formulas::Interpreters& formula_interpreters(); \
+  }
+RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
+#undef RAPT_DECLARE
+
+namespace formulas {
+namespace {
+
+const Interpreters* interpreters_for(Isa isa) {
+  const std::vector<Isa> available = available_isas();
+  if (std::find(available.begin(), available.end(), isa) == available.end()) return nullptr;
+  switch (isa) {
+#define RAPT_CASE(name) \
+  case Isa::name: return &name::formula_interpreters();
+    RAPT_FOR_EACH_TARGET(RAPT_CASE)
+#undef RAPT_CASE
+    default: return nullptr;
+  }
+}
+
+bool is_product(const Graph& graph, NodeId root) {
+  const Node& node = graph[root];
+  if (node.op != Op::multiply) return false;
+  const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
+  return (a == Op::pair_q && b == Op::pair_k) || (a == Op::pair_k && b == Op::pair_q);
+}
+
+// raw*scale, which the engine does by itself.
+bool is_scaled_raw(const Graph& graph, NodeId root) {
+  const Node& node = graph[root];
+  if (node.op != Op::multiply) return false;
+  const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
+  return (a == Op::raw && b == Op::scale) || (a == Op::scale && b == Op::raw);
+}
+
+bool reads(const Graph& graph, NodeId root, Op op) {
+  if (root == kNone) return false;
+  const NodeId roots[] = {root};
+  const std::vector<bool> needed = graph.reachable(roots);
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (needed[static_cast<std::size_t>(id)] && graph[id].op == op) return true;
+  return false;
+}
+
+// A pair that a mechanism of the library has too is computed by its compiled hooks, with their specialised paths.
+const MechanismInfo* compiled_pair(const Graph& graph, NodeId root) {
+  struct Known {
+    const char* text;
+    const MechanismInfo& (*mechanism)();
+  };
+  static constexpr Known kKnown[] = {{"w*tanh(q+k)", &builtin::additive}, {"(q-k)^2", &builtin::distance}};
+  for (const Known& known : kKnown) {
+    Graph other;
+    std::vector<NamedParameter> none;
+    const NodeId other_root = parse(Part::pair, known.text, other, none);
+    if (Graph::same(other, other_root, graph, root)) return &known.mechanism();
+  }
+  return nullptr;
+}
+
+// x·u, where x may have such a factor already.
+NodeId multiply_uniform(Graph& graph, NodeId x, NodeId u) {
+  const Node node = graph[x];
+  if (node.op == Op::multiply)
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}})
+      if (graph[node.children[n]].level == Level::uniform)
+        return graph.binary(Op::multiply, node.children[1 - n], graph.binary(Op::multiply, node.children[n], u));
+  return graph.binary(Op::multiply, x, u);
+}
+
+const FormulaPrograms& of(const void* object) { return *static_cast<const FormulaPrograms*>(object); }
+
+}  // namespace
+
+Formula::Formula(std::string_view score, const FormulaOptions& options) {
+  parse_texts(score, options);
+  place_parameters();
+  split_visible();
+  compile();
+  define();
+}
+
+void Formula::parse_texts(std::string_view score, const FormulaOptions& options) {
+  const bool is_default = score.find_first_not_of(" \t\r\n") == std::string_view::npos;
+  const std::string_view own = is_default ? "raw*scale" : score;
+  text_ = own.substr(0, kMostCharacters);
+  parsed_score_ = parse(Part::score, own, parsed_, names_);
+  if (!options.visible.empty()) {
+    parsed_visible_ = parse(Part::visible, options.visible, parsed_, names_);
+    text_ += "; visible: " + options.visible;
+  }
+  if (options.pair.empty()) return;
+  std::vector<NamedParameter> none;
+  pair_ = parse(Part::pair, options.pair, parsed_pair_, none);
+  text_ += "; pair: " + options.pair;
+  if (!reads(parsed_, parsed_score_, Op::raw))
+    throw Error("formula: expected a score that reads raw, which pair computes, got '" + std::string(own) + "'");
+  const auto named_w = std::ranges::find(names_, "w", &NamedParameter::name);
+  if (named_w != names_.end())
+    throw Error("formula: 'w' is the weight of the pair formula; expected another name for the score's parameter");
+}
+
+// Whether the parameter is only read at places that are written as numbers, and then its sizes.
+bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
+  constexpr double kMost = 1 << 20;
+  const NodeId roots[] = {parsed_score_, parsed_visible_};
+  const std::vector<bool> needed = parsed_.reachable(roots);
+  bool fixed = true;
+  sizes = {};
+  for (NodeId id = 0; id < parsed_.size(); ++id) {
+    const Node& node = parsed_[id];
+    if (node.op != Op::table || static_cast<std::size_t>(node.index) != parameter) continue;
+    if (!needed[static_cast<std::size_t>(id)]) continue;
+    for (std::size_t n = 0; n < 2; ++n) {
+      if (node.children[n] == kNone) continue;
+      const Node& place = parsed_[node.children[n]];
+      fixed = fixed && place.op == Op::number;
+      if (place.op != Op::number) continue;
+      if (place.value != std::floor(place.value) || place.value < 0 || place.value >= kMost)
+        throw Error("formula: " + names_[parameter].name + "[…]: expected a place from 0, a whole number, got " +
+                    std::to_string(place.value));
+      sizes[n] = std::max(sizes[n], static_cast<int>(place.value) + 1);
+    }
+  }
+  return fixed;
+}
+
+// The place that a table of one dimension is read at, where that is one place and depends on the offset alone.
+NodeId Formula::read_by_offset(std::size_t parameter) const {
+  NodeId found = kNone;
+  const NodeId roots[] = {parsed_score_, parsed_visible_};
+  const std::vector<bool> needed = parsed_.reachable(roots);
+  for (NodeId id = 0; id < parsed_.size(); ++id) {
+    const Node& node = parsed_[id];
+    if (node.op != Op::table || static_cast<std::size_t>(node.index) != parameter) continue;
+    if (!needed[static_cast<std::size_t>(id)]) continue;
+    const Node& place = parsed_[node.children[0]];
+    if (found != kNone || place.level != Level::offset || place.dependencies != kOnPlaces) return kNone;
+    found = node.children[0];
+  }
+  return found;
+}
+
+// What each parameter is: numbers in slots, a table by offset in a slot, or a table read at places of the formula's own.
+void Formula::place_parameters() {
+  int slots = 0, tables = 0;
+  index_.assign(names_.size(), kNone);
+  index_evaluators_.resize(names_.size());
+  std::vector<std::array<int, 2>> sizes(names_.size());
+  for (std::size_t p = 0; p < names_.size(); ++p) {
+    ParameterSpec spec{.name = names_[p].name};
+    const bool fixed = is_fixed(p, sizes[p]);
+    if (fixed) spec.sizes = sizes[p];
+    else
+      for (int n = 0; n < names_[p].rank; ++n) spec.sizes[static_cast<std::size_t>(n)] = kAny;
+    const NodeId by_offset = !fixed && names_[p].rank == 1 ? read_by_offset(p) : kNone;
+    const int wanted = fixed ? spec.slots() : 1;
+    if (fixed && wanted <= kMaxSlots - slots) {
+      spec.role = Role::value;
+    } else if (by_offset != kNone && slots < kMaxSlots) {
+      spec.role = Role::relative_value;
+      index_[p] = by_offset;
+      index_evaluators_[p] = Evaluator(parsed_, std::span(&by_offset, 1));
+    } else {
+      spec.role = Role::table;
+      if (tables >= kMaxTables)
+        throw Error("formula: expected at most " + std::to_string(kMaxSlots) + " numbers and " +
+                    std::to_string(kMaxTables) + " tables as parameters, got more at '" + names_[p].name + "'");
+    }
+    places_.push_back(spec.role == Role::table ? tables : slots);
+    (spec.role == Role::table ? tables : slots) += spec.role == Role::table ? 1 : wanted;
+    specs_.push_back(spec);
+  }
+  score_ = place_reads(parsed_score_);
+  if (parsed_visible_ != kNone) visible_ = place_reads(parsed_visible_);
+  uses_raw_ = reads(graph_, score_, Op::raw);
+  if (pair_ != kNone && is_product(parsed_pair_, pair_)) pair_ = kNone;
+  if (reads(parsed_pair_, pair_, Op::pair_w))
+    specs_.push_back({.name = "w", .role = Role::pair_weight, .sizes = {kKeyDim}});
+}
+
+NodeId Formula::place_reads(NodeId root) {
+  return graph_.import(parsed_, root, [&](NodeId id, const std::array<NodeId, 3>& children) {
+    const Node& node = parsed_[id];
+    if (node.op != Op::table) return kNone;
+    const auto p = static_cast<std::size_t>(node.index);
+    if (specs_[p].role == Role::relative_value) return graph_.leaf(Op::relative, places_[p]);
+    if (specs_[p].role == Role::table) return graph_.table(places_[p], children[0], children[1]);
+    const auto place = [&](std::size_t n) {
+      return children[n] == kNone ? 0 : static_cast<int>(graph_[children[n]].value);
+    };
+    const int cols = specs_[p].rank() == 2 ? specs_[p].sizes[1] : 1;
+    return graph_.leaf(Op::value, places_[p] + place(0) * cols + place(1));
+  });
+}
+
+// Conditions that are joined by "and" can be asked one after the other; those of offsets alone are ranges of keys.
+void Formula::split_visible() {
+  if (visible_ == kNone) return;
+  std::vector<NodeId> waiting{visible_};
+  while (!waiting.empty()) {
+    const NodeId id = waiting.back();
+    waiting.pop_back();
+    const Node node = graph_[id];
+    if (node.op == Op::logical_and) {
+      waiting.push_back(node.children[1]);
+      waiting.push_back(node.children[0]);
+      continue;
+    }
+    NodeId& part = node.level == Level::offset && node.dependencies == kOnPlaces ? by_offset_ : rest_;
+    part = part == kNone ? id : graph_.binary(Op::logical_and, part, id);
+  }
+  visible_bounds_ = IntervalEvaluator(graph_, visible_);
+  if (by_offset_ != kNone) offset_bounds_ = IntervalEvaluator(graph_, by_offset_);
+  if (rest_ != kNone) rest_bounds_ = IntervalEvaluator(graph_, rest_);
+}
+
+// Factors that are the same for all pairs are multiplied with each other first, and divisors become factors. Only where raw
+// scores are in it: arithmetic of positions, which may choose a place in a table, stays as it is written.
+NodeId Formula::for_tiles(NodeId root) {
+  if (root == kNone) return kNone;
+  return tiles_.import(graph_, root, [&](NodeId id, const std::array<NodeId, 3>& children) {
+    const Node& node = graph_[id];
+    const NodeId a = children[0], b = children[1];
+    if ((node.dependencies & kOnRaw) == 0) return kNone;
+    const auto is_uniform = [&](NodeId n) { return tiles_[n].level == Level::uniform; };
+    if (node.op == Op::divide && is_uniform(b))
+      return multiply_uniform(tiles_, a, tiles_.binary(Op::divide, tiles_.number(1), b));
+    if (node.op == Op::multiply && is_uniform(a)) return multiply_uniform(tiles_, b, a);
+    if (node.op == Op::multiply && is_uniform(b)) return multiply_uniform(tiles_, a, b);
+    return kNone;
+  });
+}
+
+void Formula::compile() {
+  const auto hide = [&](NodeId condition) {
+    return tiles_.where(condition, tiles_.leaf(Op::raw), tiles_.number(-std::numeric_limits<double>::infinity()));
+  };
+  const NodeId hide_all = visible_ == kNone ? kNone : hide(for_tiles(visible_));
+  const NodeId hide_rest = rest_ == kNone ? kNone : hide(for_tiles(rest_));
+  derivatives_ = derive(graph_, score_);
+  raw_gradient_ = uses_raw_ ? graph_.number(0) : kNone;
+  std::vector<NodeId> gradients;
+  for (const Derivative& d : derivatives_) {
+    if (graph_[d.of].op == Op::raw) raw_gradient_ = d.gradient;
+    gradients.push_back(d.gradient);
+    for (const NodeId place : graph_[d.of].children) gradients.push_back(place);
+  }
+  gradients.push_back(raw_gradient_);
+  const NodeId score = for_tiles(score_);
+  const std::vector<Derivative> slopes_of_tiles = derive(tiles_, score);
+  NodeId raw_slope = uses_raw_ ? tiles_.number(0) : kNone;
+  for (const Derivative& d : slopes_of_tiles)
+    if (tiles_[d.of].op == Op::raw) raw_slope = d.gradient;
+  score_program_ = CompiledProgram(tiles_, score, {}, false);
+  backward_program_ = CompiledProgram(tiles_, raw_slope, slopes_of_tiles, false);
+  if (hide_all != kNone) hide_program_ = CompiledProgram(tiles_, hide_all, {}, false);
+  if (hide_rest != kNone) rest_program_ = CompiledProgram(tiles_, hide_rest, {}, false);
+  score_evaluator_ = Evaluator(graph_, std::span(&score_, 1));
+  gradient_evaluator_ = Evaluator(graph_, gradients);
+  if (visible_ != kNone) hide_evaluator_ = Evaluator(graph_, std::span(&visible_, 1));
+  if (rest_ != kNone) rest_evaluator_ = Evaluator(graph_, std::span(&rest_, 1));
+  if (pair_ == kNone) return;
+  pair_derivatives_ = derive(parsed_pair_, pair_);
+  std::vector<NodeId> slopes;
+  for (const Derivative& d : pair_derivatives_) slopes.push_back(d.gradient);
+  pair_program_ = CompiledProgram(parsed_pair_, pair_, {}, true);
+  pair_backward_program_ = CompiledProgram(parsed_pair_, kNone, pair_derivatives_, false);
+  pair_evaluator_ = Evaluator(parsed_pair_, std::span(&pair_, 1));
+  pair_gradient_evaluator_ = Evaluator(parsed_pair_, slopes);
+}
+
+Programs Formula::programs_of(const Interpreters& interpreters) const {
+  Programs programs;
+  const auto fill = [&](auto& program, const auto& interpreter, const auto& plain) {
+    if (plain.score) program.score = interpreter.score;
+    if (plain.score) program.score_backward = interpreter.score_backward;
+    if (plain.hide) program.hide = interpreter.hide;
+    program.visible_tile = plain.visible_tile;
+    if (plain.raw) program.raw = interpreter.raw;
+    if (plain.raw) program.raw_backward = interpreter.raw_backward;
+  };
+  fill(programs.f32, interpreters.f32, definition_.scalar.f32);
+  fill(programs.f64, interpreters.f64, definition_.scalar.f64);
+  return programs;
+}
+
+namespace {
+
+// One pair at a time, for the reference.
+template <class T>
+void fill_plain(TileProgram<T>& program, bool score, bool hide, bool pair) {
+  if (score) {
+    program.score = [](const ScoreTile<T>& tile) { of(tile.object).formula->score(tile); };
+    program.score_backward = [](const ScoreTile<T>& tile) { of(tile.object).formula->score_backward(tile); };
+  }
+  if (hide) {
+    program.hide = [](const ScoreTile<T>& tile) { of(tile.object).formula->hide(tile); };
+    program.visible_tile = [](const ScoreTile<T>& tile) { return of(tile.object).formula->visible_tile(tile); };
+  }
+  if (pair) {
+    program.raw = [](const PairTile<T>& tile) { of(tile.object).formula->raw(tile); };
+    program.raw_backward = [](const PairTile<T>& tile) { of(tile.object).formula->raw_backward(tile); };
+  }
+}
+
+// The hooks of a pair that is compiled already.
+template <class T>
+void take_pair(TileProgram<T>& program, const TileProgram<T>& compiled) {
+  program.raw = compiled.raw;
+  program.raw_backward = compiled.raw_backward;
+  program.fast_raw = compiled.fast_raw;
+  program.fast_raw_backward = compiled.fast_raw_backward;
+  program.fast_prepare = compiled.fast_prepare;
+}
+
+}  // namespace
+
+void Formula::define() {
+  programs_ = {.score = score_program_.program(),
+               .score_backward = backward_program_.program(),
+               .hide = hide_program_.program(),
+               .hide_rest = rest_program_.program(),
+               .pair = pair_program_.program(),
+               .pair_backward = pair_backward_program_.program(),
+               .formula = this};
+  MechanismDefinition& d = definition_;
+  d.name = "formula";
+  d.formula = text_;
+  d.parameters = specs_;
+  for (const ParameterSpec& spec : specs_) d.slots += spec.slots();
+  d.uses_scale = reads(graph_, score_, Op::scale) || reads(graph_, visible_, Op::scale);
+  d.scaled = pair_ == kNone && d.uses_scale;
+  if (visible_ == kNone) form_ = Form::find(graph_, score_);
+  if (form_)
+    d.form = [](const void* object, const double* slots, double* coefficients, double(*slopes)[kMaxSlots]) {
+      of(object).formula->form().evaluate(slots, coefficients, slopes);
+    };
+  for (const Op op : {Op::key_row, Op::key_col, Op::query_row, Op::query_col})
+    d.grid = d.grid || reads(graph_, score_, op) || reads(graph_, visible_, op);
+  const bool plain_score = is_scaled_raw(graph_, score_);
+  fill_plain(d.scalar.f32, !plain_score, visible_ != kNone, pair_ != kNone);
+  fill_plain(d.scalar.f64, !plain_score, visible_ != kNone, pair_ != kNone);
+  const MechanismInfo* compiled = pair_ == kNone ? nullptr : compiled_pair(parsed_pair_, pair_);
+  if (compiled) d.fast_limit = compiled->definition().fast_limit;
+  d.entry = &entry_;
+  entry_.info = &info_;
+  for (std::size_t isa = 0; isa < kIsas; ++isa) {
+    const Interpreters* interpreters = interpreters_for(static_cast<Isa>(isa));
+    if (!interpreters) continue;
+    isa_programs_[isa] = programs_of(*interpreters);
+    if (compiled) {
+      const Programs* own = programs_for(*compiled, static_cast<Isa>(isa));
+      take_pair(isa_programs_[isa].f32, own->f32);
+      take_pair(isa_programs_[isa].f64, own->f64);
+    }
+    entry_.programs[isa] = &isa_programs_[isa];
+  }
+  d.has_index = std::ranges::any_of(index_, [](NodeId id) { return id != kNone; });
+  d.index = [](const void* object, std::size_t parameter, std::int64_t offset, const TableShape& shape) {
+    return of(object).formula->index(parameter, offset, shape);
+  };
+  d.uses_content = [](const void* object, std::span<const double>) { return of(object).formula->uses_raw(); };
+  if (by_offset_ != kNone)
+    d.visible_offsets = [](const void* object, const TableShape& shape, std::int64_t& first, std::int64_t& last) {
+      return of(object).formula->visible_offsets(shape, first, last);
+    };
+}
+
+std::int64_t Formula::index(std::size_t parameter, std::int64_t offset, const TableShape& shape) const {
+  double values[kMostNodes];
+  index_evaluators_[parameter].run(values, [&](const Node& node, double, double) {
+    if (node.op == Op::queries) return static_cast<double>(shape.queries);
+    return static_cast<double>(node.op == Op::keys ? shape.keys : offset);
+  });
+  const double place = std::floor(values[index_[parameter]]);
+  return place >= 0 && place < 9e15 ? static_cast<std::int64_t>(place) : -1;
+}
+
+// Halves the offsets where bounds do not decide; a threshold costs two looks for each halving.
+bool Formula::visible_offsets(const TableShape& shape, std::int64_t& first, std::int64_t& last) const {
+  if (!offset_bounds_) return false;
+  constexpr int kMostLooks = 500;
+  std::vector<std::array<std::int64_t, 2>> waiting{{first, last}};
+  std::int64_t begin = 1, end = 0;
+  for (int looks = 0; !waiting.empty(); ++looks) {
+    if (looks > kMostLooks) return false;
+    const auto [low, high] = waiting.back();
+    waiting.pop_back();
+    const Interval seen = offset_bounds_.run([&](const Node& node, const Interval&, const Interval&) {
+      if (node.op == Op::queries)
+        return Interval::of(static_cast<double>(shape.queries), static_cast<double>(shape.queries));
+      if (node.op == Op::keys) return Interval::of(static_cast<double>(shape.keys), static_cast<double>(shape.keys));
+      return Interval::of(static_cast<double>(low), static_cast<double>(high));
+    });
+    if (seen.low == 0 && seen.high == 0) continue;
+    if (seen.low == 0) {
+      if (low == high) return false;
+      const std::int64_t middle = low + (high - low) / 2;
+      waiting.push_back({middle + 1, high});
+      waiting.push_back({low, middle});
+      continue;
+    }
+    if (begin <= end && end + 1 != low) return false;
+    if (begin > end) begin = low;
+    end = high;
+  }
+  first = begin;
+  last = end;
+  return true;
+}
+
+}  // namespace formulas
+
+Score formula(std::string_view score, const FormulaOptions& options) {
+  const auto made = std::make_shared<const formulas::Formula>(score, options);
+  Score result;
+  result.mechanism = &made->info();
+  result.object = std::shared_ptr<const void>(made, &made->programs());
+  return result;
+}
+
+}  // namespace rapt::inline v1

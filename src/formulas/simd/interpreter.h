@@ -1,0 +1,392 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "backends/cpu/simd/lane.h"
+#include "formulas/programs.h"
+
+// Runs a formula's program over one tile. Everything is in the target's own namespace.
+namespace rapt::inline v1::RAPT_TARGET {
+
+using formulas::Instruction;
+using formulas::Level;
+using formulas::Op;
+using formulas::Place;
+using formulas::Program;
+using formulas::ProgramOutput;
+using formulas::Space;
+
+template <class T>
+inline constexpr int kWidth = Lanes<Lane<T>>::count;
+
+// What the leaves of a score read.
+template <class T>
+struct ScoreSource {
+  const ScoreTile<T>& tile;
+
+  double scalar(const Instruction& leaf, double row, double col) const {
+    switch (leaf.op) {
+      case Op::scale: return static_cast<double>(tile.scale);
+      case Op::head: return static_cast<double>(tile.head);
+      case Op::batch: return static_cast<double>(tile.batch);
+      case Op::queries: return static_cast<double>(tile.queries_total);
+      case Op::keys: return static_cast<double>(tile.keys_total);
+      case Op::value: return static_cast<double>(tile.values[leaf.index]);
+      case Op::table: return static_cast<double>(tile.tables[leaf.index].at(static_cast<T>(row), static_cast<T>(col)));
+      default: return leaf.value;
+    }
+  }
+
+  // x of every key, query or offset; offsets descend.
+  void line(const Instruction& leaf, T* to, int count) const {
+    const Lane<T> lanes = Lanes<Lane<T>>::iota(T(0));
+    const auto fill = [&](auto&& value) {
+      for (int n = 0; n < count; n += kWidth<T>) Lanes<Lane<T>>::store(value(n), to + n);
+    };
+    const auto copy = [&](const T* from, int known) {
+      for (int n = 0; n < count; ++n) to[n] = n < known ? from[n] : T(0);
+    };
+    switch (leaf.op) {
+      case Op::query: fill([&](int n) { return Lane<T>(static_cast<T>(tile.first_query + n)) + lanes; }); break;
+      case Op::key: fill([&](int n) { return Lane<T>(static_cast<T>(tile.first_key + n)) + lanes; }); break;
+      case Op::offset: {
+        const std::int64_t first = tile.first_key + tile.keys - 1 - tile.first_query;
+        fill([&](int n) { return Lane<T>(static_cast<T>(first - n)) - lanes; });
+        break;
+      }
+      case Op::query_row: copy(tile.query_row, tile.columns); break;
+      case Op::query_col: copy(tile.query_col, tile.columns); break;
+      case Op::key_row: copy(tile.key_row, tile.keys); break;
+      case Op::key_col: copy(tile.key_col, tile.keys); break;
+      case Op::relative: {
+        const RelativeRows<T>& rows = tile.relative[leaf.index];
+        copy(rows.base - (tile.keys - 1), tile.keys + tile.columns - 1);
+        break;
+      }
+      default: break;
+    }
+  }
+
+  TableRef<T> table(int index) const { return tile.tables[index]; }
+};
+
+// Of a pair: dimension d of the queries, keys and weights.
+template <class T>
+struct PairSource {
+  const PairTile<T>& tile;
+  int d;
+
+  double scalar(const Instruction& leaf, double, double) const {
+    if (leaf.op == Op::pair_w) return tile.weights ? static_cast<double>(tile.weights[d]) : 1;
+    return leaf.value;
+  }
+
+  void line(const Instruction& leaf, T* to, int count) const {
+    const std::ptrdiff_t query = static_cast<std::ptrdiff_t>(d) * tile.stride;
+    for (int n = 0; n < count; ++n) {
+      if (leaf.op == Op::pair_q) to[n] = n < tile.columns ? tile.queries[query + n] : T(0);
+      else to[n] = n < tile.keys ? tile.key_rows[n * tile.key_stride + d] : T(0);
+    }
+  }
+
+  TableRef<T> table(int) const { return {}; }
+};
+
+// One program over one tile (or, of pairs, over one dimension of it).
+template <class T>
+class Run {
+ public:
+  using V = Lane<T>;
+
+  Run(const Program& program, const T* raw, T* scores, int keys, int columns, int stride)
+      : program_(program), raw_(raw), scores_(scores), keys_(keys), columns_(columns), stride_(stride) {
+    constexpr int kNumbers = formulas::kBlock * 4 / static_cast<int>(sizeof(T));
+    const int temporaries = program.temporaries > 0 ? program.temporaries : 1;
+    block_rows_ = kNumbers / (temporaries * columns);
+    block_rows_ = block_rows_ < 1 ? 1 : (block_rows_ > keys ? keys : block_rows_);
+    blocks_ = workspace_ + program.line_count * formulas::kLineSize;
+  }
+
+  template <class Source>
+  void before(const Source& source) {
+    for (const Instruction& x : program_.scalars) {
+      double& to = scalars_[x.out.index];
+      if (is_leaf(x.op)) to = x.op == Op::number ? x.value : source.scalar(x, scalar(x.a), scalar(x.b));
+      else to = formulas::apply(x.op, scalar(x.a), scalar(x.b), scalar(x.c));
+      numbers_[x.out.index] = static_cast<T>(to);
+    }
+    for (const Instruction& x : program_.lines) run_line(source, x);
+    for (const Instruction& x : program_.blocks)
+      if (x.op == Op::reduce)
+        for (int n = 0; n < formulas::kLineSize; ++n) line(x.out)[n] = T(0);
+  }
+
+  template <class Source>
+  void blocks(const Source& source) {
+    for (int first = 0; first < keys_; first += block_rows_) {
+      const int rows = keys_ - first < block_rows_ ? keys_ - first : block_rows_;
+      for (const Instruction& x : program_.blocks) run_block(source, x, first, rows);
+    }
+  }
+
+  template <class Source>
+  void after(const Source& source) {
+    for (const Instruction& x : program_.lines_after) run_line(source, x);
+    for (const Instruction& x : program_.scalars_after) {
+      double& to = scalars_[x.out.index];
+      if (x.op == Op::reduce) {
+        to = 0;
+        for (int n = 0; n < count(x.a.level); ++n) to += static_cast<double>(line(x.a)[n]);
+      } else {
+        to = formulas::apply(x.op, scalar(x.a), scalar(x.b), scalar(x.c));
+      }
+    }
+  }
+
+  double scalar(const Place& place) const { return place.space == Space::scalar ? scalars_[place.index] : 0; }
+  T* line(const Place& place) { return workspace_ + place.index * formulas::kLineSize; }
+  int count(Level level) const {
+    if (level == Level::key) return keys_;
+    return level == Level::query ? columns_ : keys_ + columns_ - 1;
+  }
+
+  // Adds the gradients of a table that are not of single pairs.
+  void add_to_table(const ProgramOutput& output, const TableRef<T>& table) {
+    if (!table.grad) return;
+    if (output.gradient.space == Space::scalar) {
+      const auto at = table.find(static_cast<T>(scalar(output.row)), static_cast<T>(scalar(output.col)));
+      if (at >= 0) table.grad[at] += scalar(output.gradient);
+      return;
+    }
+    const T* gradient = line(output.gradient);
+    const auto place = [&](const Place& index, int n) {
+      return index.space == Space::line ? line(index)[n] : static_cast<T>(scalar(index));
+    };
+    for (int n = 0; n < count(output.gradient.level); ++n) {
+      if (gradient[n] == T(0)) continue;
+      const auto at = table.find(place(output.row, n), place(output.col, n));
+      if (at >= 0) table.grad[at] += static_cast<double>(gradient[n]);
+    }
+  }
+
+ private:
+  // An operand's rows: [row][column], or one number for every column.
+  struct Rows {
+    const T* first = nullptr;
+    std::ptrdiff_t row = 0;
+    bool splat = false;
+  };
+
+  // Vectors of one row, or the same vector again and again.
+  struct Cursor {
+    alignas(64) T same[kWidth<T>];
+    const T* at = nullptr;
+    std::ptrdiff_t step = 0;
+
+    RAPT_FN void set(const Rows& rows, int j) {
+      at = rows.first + j * rows.row;
+      step = kWidth<T>;
+      if (!rows.splat) return;
+      Lanes<V>::store(V(*at), same);
+      at = same;
+      step = 0;
+    }
+    RAPT_FN V next() {
+      const V v = Lanes<V>::load(at);
+      at += step;
+      return v;
+    }
+  };
+
+  // The operand's rows in a block that begins at row `first` of the tile.
+  Rows rows_of(const Place& place, int first) {
+    switch (place.space) {
+      case Space::scalar: return {numbers_ + place.index, 0, true};
+      case Space::block:
+        return {blocks_ + static_cast<std::ptrdiff_t>(place.index) * block_rows_ * columns_, columns_, false};
+      case Space::raw: return {raw_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, false};
+      case Space::scores: return {scores_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, false};
+      case Space::line:
+        if (place.level == Level::key) return {line(place) + first, 1, true};
+        if (place.level == Level::query) return {line(place), 0, false};
+        return {line(place) + (keys_ - 1 - first), -1, false};
+      default: return {};
+    }
+  }
+
+  // Of a line that is computed, everything is a line of its level or one number.
+  Rows line_of(const Place& place) {
+    if (place.space == Space::scalar) return {numbers_ + place.index, 0, true};
+    return {place.space == Space::none ? nullptr : line(place), 0, false};
+  }
+
+  struct Span {
+    T* out = nullptr;
+    std::ptrdiff_t out_row = 0;
+    Rows a, b, c;
+    int rows = 0, columns = 0;
+  };
+
+  template <class Source>
+  void run_line(const Source& source, const Instruction& x) {
+    const int padded = (count(x.level) + kWidth<T> - 1) / kWidth<T> * kWidth<T>;
+    T* out = line(x.out);
+    if (is_leaf(x.op) && x.op != Op::table) {
+      source.line(x, out, padded);
+      return;
+    }
+    const Span span{out, 0, line_of(x.a), line_of(x.b), line_of(x.c), 1, padded};
+    if (x.op == Op::table) read_table(span, source.table(x.index), x);
+    else compute(x.op, span);
+    // Nothing stands past the end: sums may read it.
+    for (int n = count(x.level); n < padded; ++n) out[n] = T(0);
+  }
+
+  template <class Source>
+  void run_block(const Source& source, const Instruction& x, int first, int rows) {
+    Span span{nullptr, 0, rows_of(x.a, first), rows_of(x.b, first), rows_of(x.c, first), rows, columns_};
+    if (x.op == Op::reduce) {
+      reduce(x, span, first);
+      return;
+    }
+    if (x.op == Op::table && x.out.space == Space::none) {
+      add_pairs_to_table(span, source.table(x.index), x);
+      return;
+    }
+    const Rows out = rows_of(x.out, first);
+    span.out = const_cast<T*>(out.first);
+    span.out_row = out.row;
+    if (x.op == Op::table) read_table(span, source.table(x.index), x);
+    else if (x.op == Op::raw && program_.adds) {
+      span.b = out;
+      compute(Op::add, span);
+    } else compute(x.op, span);
+  }
+
+  // Sums over the pairs of each place. Rows of offsets overlap, so they are added one by one.
+  void reduce(const Instruction& x, const Span& span, int first) {
+    T* to = line(x.out);
+    Cursor a;
+    for (int j = 0; j < span.rows; ++j) {
+      a.set(span.a, j);
+      if (x.level == Level::key) {
+        V sum(0);
+        for (int c = 0; c < span.columns; c += kWidth<T>) sum = sum + a.next();
+        to[first + j] = Lanes<V>::sum(sum);
+        continue;
+      }
+      T* row = x.level == Level::query ? to : to + (keys_ - 1 - first - j);
+      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(Lanes<V>::load(row + c) + a.next(), row + c);
+    }
+  }
+
+  void read_table(const Span& span, const TableRef<T>& table, const Instruction& x) {
+    const auto at = [](const Rows& rows, int j, int c) {
+      return rows.first ? rows.first[j * rows.row + (rows.splat ? 0 : c)] : T(0);
+    };
+    static_cast<void>(x);
+    for (int j = 0; j < span.rows; ++j)
+      for (int c = 0; c < span.columns; ++c)
+        span.out[j * span.out_row + c] = table.at(at(span.a, j, c), at(span.b, j, c));
+  }
+
+  void add_pairs_to_table(const Span& span, const TableRef<T>& table, const Instruction& x) {
+    if (!table.grad) return;
+    static_cast<void>(x);
+    const auto value = [](const Rows& rows, int j, int c) {
+      return rows.first ? rows.first[j * rows.row + (rows.splat ? 0 : c)] : T(0);
+    };
+    for (int j = 0; j < span.rows; ++j)
+      for (int c = 0; c < span.columns; ++c) {
+        const T gradient = value(span.a, j, c);
+        if (gradient == T(0)) continue;
+        const auto at = table.find(value(span.b, j, c), value(span.c, j, c));
+        if (at >= 0) table.grad[at] += static_cast<double>(gradient);
+      }
+  }
+
+  template <class F>
+  void each(const Span& span, F&& f) {
+    Cursor a;
+    for (int j = 0; j < span.rows; ++j) {
+      a.set(span.a, j);
+      T* out = span.out + j * span.out_row;
+      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(f(a.next()), out + c);
+    }
+  }
+  template <class F>
+  void each_two(const Span& span, F&& f) {
+    Cursor a, b;
+    for (int j = 0; j < span.rows; ++j) {
+      a.set(span.a, j);
+      b.set(span.b, j);
+      T* out = span.out + j * span.out_row;
+      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(f(a.next(), b.next()), out + c);
+    }
+  }
+  template <class F>
+  void each_three(const Span& span, F&& f) {
+    Cursor a, b, d;
+    for (int j = 0; j < span.rows; ++j) {
+      a.set(span.a, j);
+      b.set(span.b, j);
+      d.set(span.c, j);
+      T* out = span.out + j * span.out_row;
+      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(f(a.next(), b.next(), d.next()), out + c);
+    }
+  }
+
+  static RAPT_FN V one_if(Condition<T> condition) { return where(condition, V(1), V(0)); }
+  static RAPT_FN Condition<T> holds(V x) { return !(x == V(0)); }
+
+  void compute(Op op, const Span& span) {
+    switch (op) {
+      case Op::raw: each(span, [](V a) { return a; }); break;
+      case Op::negate: each(span, [](V a) { return -a; }); break;
+      case Op::absolute: each(span, [](V a) { return abs(a); }); break;
+      case Op::sign: each(span, [](V a) { return sign(a); }); break;
+      case Op::floor: each(span, [](V a) { return floor(a); }); break;
+      case Op::exp: each(span, [](V a) { return exp(a); }); break;
+      case Op::log: each(span, [](V a) { return log(a); }); break;
+      case Op::sqrt: each(span, [](V a) { return sqrt(a); }); break;
+      case Op::tanh: each(span, [](V a) { return tanh(a); }); break;
+      case Op::sigmoid: each(span, [](V a) { return V(1) / (V(1) + exp(-a)); }); break;
+      case Op::sin: each(span, [](V a) { return sin(a); }); break;
+      case Op::cos: each(span, [](V a) { return cos(a); }); break;
+      case Op::logical_not: each(span, [](V a) { return one_if(a == V(0)); }); break;
+      case Op::add: each_two(span, [](V a, V b) { return a + b; }); break;
+      case Op::subtract: each_two(span, [](V a, V b) { return a - b; }); break;
+      case Op::multiply: each_two(span, [](V a, V b) { return a * b; }); break;
+      case Op::divide: each_two(span, [](V a, V b) { return a / b; }); break;
+      case Op::minimum: each_two(span, [](V a, V b) { return min(a, b); }); break;
+      case Op::maximum: each_two(span, [](V a, V b) { return max(a, b); }); break;
+      case Op::power: each_two(span, [](V a, V b) { return pow(a, b); }); break;
+      case Op::less: each_two(span, [](V a, V b) { return one_if(a < b); }); break;
+      case Op::less_equal: each_two(span, [](V a, V b) { return one_if(a <= b); }); break;
+      case Op::equal: each_two(span, [](V a, V b) { return one_if(a == b); }); break;
+      case Op::logical_and: each_two(span, [](V a, V b) { return a * b; }); break;
+      case Op::logical_or: each_two(span, [](V a, V b) { return one_if(holds(a + b)); }); break;
+      case Op::live_multiply: each_two(span, [](V a, V b) { return where(a == V(0), V(0), a * b); }); break;
+      case Op::keep: each_two(span, [](V a, V b) { return where(a == V(0), V(0), b); }); break;
+      case Op::where: each_three(span, [](V a, V b, V c) { return where(a == V(0), c, b); }); break;
+      case Op::multiply_add: each_three(span, [](V a, V b, V c) { return mul_add(a, b, c); }); break;
+      case Op::multiply_subtract: each_three(span, [](V a, V b, V c) { return mul_add(a, b, -c); }); break;
+      case Op::negated_multiply_add: each_three(span, [](V a, V b, V c) { return mul_add(-a, b, c); }); break;
+      default: break;
+    }
+  }
+
+  const Program& program_;
+  const T* raw_;
+  T* scores_;
+  const int keys_, columns_, stride_;
+  int block_rows_ = 1;
+  T* blocks_ = nullptr;
+  double scalars_[formulas::kMostScalars];
+  T numbers_[formulas::kMostScalars];
+  alignas(64) T workspace_[formulas::kWorkspace + formulas::kBlock];
+};
+
+}  // namespace rapt::inline v1::RAPT_TARGET

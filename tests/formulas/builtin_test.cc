@@ -1,0 +1,157 @@
+// Every mechanism that can be written as a formula against the compiled one: outputs and all gradients.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "formulas/builtin.h"
+#include "rapt/attend.h"
+#include "rapt/formula.h"
+#include "rapt/registry.h"
+
+namespace {
+
+template <class T>
+struct Results {
+  std::vector<T> out, lse, dq, dk, dv;
+  std::vector<std::pair<std::string, std::vector<T>>> parameters;
+};
+
+struct Setting {
+  std::int64_t queries = 40, keys = 40, dim = 16;
+  bool causal = false;
+  rapt::Normalizer normalizer = rapt::Normalizer::softmax;
+  rapt::Path path = rapt::Path::automatic;
+};
+
+// The sizes that the mechanism's own specification asks for, at 32 buckets.
+std::vector<std::int64_t> shape_of(const rapt::ParameterSpec& spec, std::int64_t heads, std::int64_t dim) {
+  std::vector<std::int64_t> shape;
+  if (spec.heads != rapt::Heads::shared) shape.push_back(heads);
+  for (const int size : spec.sizes)
+    if (size != 0) shape.push_back(size > 0 ? size : (spec.role == rapt::Role::relative_value ? 32 : dim));
+  return shape;
+}
+
+template <class T>
+Results<T> run(const rapt::MechanismInfo& takes, rapt::Score score, const Setting& s) {
+  constexpr std::int64_t kBatch = 2, kHeads = 3, kValues = 9;
+  std::mt19937 random(12345);
+  std::normal_distribution<double> normal;
+  const auto fill = [&](std::int64_t count, double scale) {
+    std::vector<T> x(static_cast<std::size_t>(count));
+    for (T& n : x) n = static_cast<T>(normal(random) * scale);
+    return x;
+  };
+  const std::vector<T> q = fill(kBatch * kHeads * s.queries * s.dim, 1), k = fill(kBatch * kHeads * s.keys * s.dim, 1),
+                       v = fill(kBatch * kHeads * s.keys * kValues, 1),
+                       grad = fill(kBatch * kHeads * s.queries * kValues, 1);
+  Results<T> r;
+  rapt::Gradients gradients;
+  std::vector<std::vector<T>> values;
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (const rapt::ParameterSpec& spec : takes.parameters()) {
+    if (!spec.required) continue;
+    shapes.push_back(shape_of(spec, kHeads, s.dim));
+    std::int64_t count = 1;
+    for (const std::int64_t n : shapes.back()) count *= n;
+    values.push_back(fill(count, 0.3));
+    r.parameters.emplace_back(std::string(spec.name), std::vector<T>(static_cast<std::size_t>(count)));
+  }
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    const std::string& name = r.parameters[n].first;
+    score.parameters.push_back({name, rapt::view(static_cast<const T*>(values[n].data()), shapes[n])});
+    gradients.parameters.push_back({name, rapt::view(r.parameters[n].second.data(), shapes[n])});
+  }
+  if (takes.grid()) score.grid = {5, s.keys / 5};
+  rapt::AttendOptions options;
+  options.score = score;
+  options.normalizer = s.normalizer;
+  options.path = s.path;
+  if (s.causal) options.mask.causal = rapt::Causal::top_left;
+  const rapt::Shape qs{kBatch, kHeads, s.queries, s.dim}, ks{kBatch, kHeads, s.keys, s.dim},
+      vs{kBatch, kHeads, s.keys, kValues}, os{kBatch, kHeads, s.queries, kValues}, ls{kBatch, kHeads, s.queries, 1};
+  r.out.resize(grad.size());
+  r.lse.resize(static_cast<std::size_t>(kBatch * kHeads * s.queries));
+  r.dq.resize(q.size());
+  r.dk.resize(k.size());
+  r.dv.resize(v.size());
+  const rapt::Inputs inputs{rapt::view(q.data(), qs), rapt::view(k.data(), ks), {rapt::view(v.data(), vs)}};
+  rapt::Saved saved;
+  rapt::Outputs outputs;
+  outputs.out = {rapt::view(r.out.data(), os)};
+  outputs.lse = rapt::view(r.lse.data(), ls);
+  outputs.saved = &saved;
+  rapt::attend(inputs, outputs, options);
+  gradients.q = rapt::view(r.dq.data(), qs);
+  gradients.k = rapt::view(r.dk.data(), ks);
+  gradients.v = {rapt::view(r.dv.data(), vs)};
+  rapt::attend_backward(inputs, {outputs.out[0]}, {rapt::view(grad.data(), os)}, &saved, gradients, options);
+  return r;
+}
+
+template <class T>
+void expect_near(const std::vector<T>& got, const std::vector<T>& expected, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  double largest = 1;
+  for (const T x : expected)
+    if (std::isfinite(static_cast<double>(x))) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+  const double tolerance = largest * (std::is_same_v<T, float> ? 2e-5 : 1e-12);
+  for (std::size_t n = 0; n < got.size(); ++n) {
+    if (got[n] == expected[n]) continue;  // infinities too
+    ASSERT_NEAR(static_cast<double>(got[n]), static_cast<double>(expected[n]), tolerance) << what << "[" << n << "]";
+  }
+}
+
+template <class T>
+void compare(const rapt::formulas::BuiltinFormula& builtin, const Setting& s) {
+  SCOPED_TRACE(std::string(builtin.mechanism) + (s.causal ? ", causal" : "") + (sizeof(T) == 4 ? ", f32" : ", f64"));
+  const rapt::MechanismInfo& info = rapt::mechanism(builtin.mechanism);
+  const rapt::Score compiled{.mechanism = &info};
+  const rapt::Score formula = rapt::formula(builtin.score, {.pair = std::string(builtin.pair)});
+  const Results<T> a = run<T>(info, formula, s), b = run<T>(info, compiled, s);
+  expect_near(a.out, b.out, "out");
+  expect_near(a.lse, b.lse, "lse");
+  expect_near(a.dq, b.dq, "dq");
+  expect_near(a.dk, b.dk, "dk");
+  expect_near(a.dv, b.dv, "dv");
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (std::size_t n = 0; n < a.parameters.size(); ++n)
+    expect_near(a.parameters[n].second, b.parameters[n].second, a.parameters[n].first);
+}
+
+TEST(BuiltinFormulas, AreTheCompiledMechanisms) {
+  int compared = 0;
+  for (const rapt::formulas::BuiltinFormula& builtin : rapt::formulas::builtin_formulas()) {
+    if (!builtin.is_formula()) continue;
+    ++compared;
+    for (const rapt::Path path : {rapt::Path::automatic, rapt::Path::generic, rapt::Path::reference}) {
+      Setting s;
+      s.path = path;
+      compare<float>(builtin, s);
+      compare<double>(builtin, s);
+      s.causal = true;
+      compare<double>(builtin, s);
+      s.normalizer = rapt::Normalizer::entmax15;
+      compare<double>(builtin, s);
+    }
+    Setting large;
+    large.queries = large.keys = 205;
+    compare<float>(builtin, large);
+    compare<double>(builtin, large);
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(compared, 8);
+}
+
+TEST(BuiltinFormulas, ListEveryMechanism) {
+  const auto list = rapt::formulas::builtin_formulas();
+  ASSERT_EQ(list.size(), rapt::all_mechanisms().size());
+  for (std::size_t n = 0; n < list.size(); ++n) {
+    EXPECT_EQ(list[n].mechanism, rapt::all_mechanisms()[n]->name());
+    EXPECT_NE(list[n].score.empty(), list[n].why.empty());
+  }
+}
+
+}  // namespace

@@ -1,0 +1,276 @@
+// Random formulas against an evaluation in double that shares no code with the library: outputs, and gradients against
+// finite differences.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "formulas/tree.h"
+#include "rapt/attend.h"
+#include "rapt/formula.h"
+#include "rapt/threads.h"
+
+namespace {
+
+using trees::Maker;
+using trees::Numbers;
+using trees::Pair;
+using trees::Tree;
+
+constexpr std::int64_t kTable = 7, kRows = 3, kCols = 5;
+
+struct Formula {
+  Tree score;
+  std::optional<Tree> pair, visible;
+};
+
+struct Sizes {
+  std::int64_t batch = 2, heads = 2, queries = 5, keys = 7, dim = 3, value_dim = 2, first_query = 0;
+};
+
+struct Toy {
+  Sizes s;
+  std::vector<double> q, k, v, w, grad_out;
+  std::map<std::string, Numbers> parameters;
+
+  Toy(const Sizes& sizes, unsigned seed) : s(sizes) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    const auto fill = [&](std::vector<double>& x, std::int64_t count) {
+      for (std::int64_t n = 0; n < count; ++n) x.push_back(normal(random));
+    };
+    fill(q, s.batch * s.heads * s.queries * s.dim);
+    fill(k, s.batch * s.heads * s.keys * s.dim);
+    fill(v, s.batch * s.heads * s.keys * s.value_dim);
+    fill(w, s.dim);
+    fill(grad_out, s.batch * s.heads * s.queries * s.value_dim);
+    parameters["a"] = {{}, false, {}};
+    parameters["b"] = {{}, true, {}};
+    parameters["t"] = {{kTable}, seed % 2 == 0, {}};
+    parameters["u"] = {{kRows, kCols}, seed % 3 == 0, {}};
+    for (auto& [name, p] : parameters) fill(p.data, p.size() * (p.per_head ? s.heads : 1));
+  }
+
+  // [B,H,Sq,Dv]; empty: a score is not finite or too large to differentiate well.
+  std::vector<double> attend(const Formula& f) const {
+    std::vector<double> out;
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (std::int64_t h = 0; h < s.heads; ++h)
+        for (std::int64_t i = 0; i < s.queries; ++i) {
+          std::vector<double> scores, sum(static_cast<std::size_t>(s.value_dim));
+          double max = -HUGE_VAL, total = 0;
+          for (std::int64_t j = 0; j < s.keys; ++j) {
+            Pair p{.scale = f.pair ? 1 : 1 / std::sqrt(static_cast<double>(s.dim)),
+                   .i = i + s.first_query,
+                   .j = j,
+                   .head = h,
+                   .batch = b,
+                   .queries = s.queries,
+                   .keys = s.keys,
+                   .parameters = &parameters};
+            for (std::int64_t d = 0; d < s.dim; ++d) {
+              p.q = q[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.dim + d)];
+              p.k = k[static_cast<std::size_t>(((b * s.heads + h) * s.keys + j) * s.dim + d)];
+              p.w = w[static_cast<std::size_t>(d)];
+              p.raw += f.pair ? trees::evaluate(*f.pair, p) : p.q * p.k;
+            }
+            const bool hidden = f.visible && trees::evaluate(*f.visible, p) == 0;
+            scores.push_back(hidden ? -HUGE_VAL : trees::evaluate(f.score, p));
+            if (!hidden && !(std::fabs(scores.back()) < 30)) return {};
+            max = std::fmax(max, scores.back());
+          }
+          for (std::int64_t j = 0; j < s.keys && max > -HUGE_VAL; ++j) {
+            const double weight = std::exp(scores[static_cast<std::size_t>(j)] - max);
+            total += weight;
+            for (std::int64_t d = 0; d < s.value_dim; ++d)
+              sum[static_cast<std::size_t>(d)] +=
+                  weight * v[static_cast<std::size_t>(((b * s.heads + h) * s.keys + j) * s.value_dim + d)];
+          }
+          for (const double x : sum) out.push_back(total == 0 ? 0 : x / total);
+        }
+    return out;
+  }
+
+  double loss(const Formula& f) const {
+    const std::vector<double> out = attend(f);
+    double sum = out.empty() ? NAN : 0;
+    for (std::size_t n = 0; n < out.size(); ++n) sum += out[n] * grad_out[n];
+    return sum;
+  }
+};
+
+// What the library gives for the same.
+struct Result {
+  std::vector<double> out, dq, dk, dv, dw;
+  std::map<std::string, std::vector<double>> dp;
+};
+
+Result run(const Toy& toy, const Formula& f, rapt::Path path, int threads) {
+  const Sizes& s = toy.s;
+  Result r;
+  rapt::AttendOptions options;
+  options.path = path;
+  options.threads = threads;
+  options.first_query = {s.first_query};
+  rapt::FormulaOptions texts;
+  if (f.pair) texts.pair = trees::text(*f.pair);
+  if (f.visible) texts.visible = trees::text(*f.visible);
+  options.score = rapt::formula(trees::text(f.score), texts);
+  rapt::Gradients gradients;
+  for (const rapt::ParameterSpec& spec : options.score.mechanism->parameters()) {
+    const std::string name(spec.name);
+    std::vector<std::int64_t> shape{s.dim};
+    const double* data = toy.w.data();
+    if (name != "w") {
+      const Numbers& p = toy.parameters.at(name);
+      shape = p.sizes;
+      shape.insert(shape.begin(), p.per_head ? s.heads : 1);
+      data = p.data.data();
+      // A table that is only read at fixed places is as large as they say.
+      if (spec.role == rapt::Role::value || spec.role == rapt::Role::table)
+        for (std::size_t n = 0; n < p.sizes.size(); ++n)
+          if (spec.sizes[n] > 0 && spec.sizes[n] != p.sizes[n]) return {};
+    }
+    std::vector<double>& grad = name == "w" ? r.dw : r.dp[name];
+    std::int64_t count = 1;
+    for (const std::int64_t n : shape) count *= n;
+    grad.assign(static_cast<std::size_t>(count), -77);
+    options.score.parameters.push_back({name, rapt::view(data, shape)});
+    gradients.parameters.push_back({name, rapt::view(grad.data(), shape)});
+  }
+  r.out.resize(toy.grad_out.size());
+  r.dq.resize(toy.q.size());
+  r.dk.resize(toy.k.size());
+  r.dv.resize(toy.v.size());
+  const rapt::Shape q{s.batch, s.heads, s.queries, s.dim}, k{s.batch, s.heads, s.keys, s.dim},
+      v{s.batch, s.heads, s.keys, s.value_dim}, o{s.batch, s.heads, s.queries, s.value_dim};
+  const auto in = [](const std::vector<double>& x, const rapt::Shape& shape) { return rapt::view(x.data(), shape); };
+  const auto out = [](std::vector<double>& x, const rapt::Shape& shape) { return rapt::view(x.data(), shape); };
+  const rapt::Inputs inputs{in(toy.q, q), in(toy.k, k), {in(toy.v, v)}};
+  rapt::Outputs outputs;
+  rapt::Saved saved;
+  outputs.out = {out(r.out, o)};
+  outputs.saved = &saved;
+  rapt::attend(inputs, outputs, options);
+  gradients.q = out(r.dq, q);
+  gradients.k = out(r.dk, k);
+  gradients.v = {out(r.dv, v)};
+  rapt::attend_backward(inputs, {in(r.out, o)}, {in(toy.grad_out, o)}, &saved, gradients, options);
+  return r;
+}
+
+std::string all_text(const Formula& f) {
+  return trees::text(f.score) + (f.pair ? "\n pair " + trees::text(*f.pair) : "") +
+         (f.visible ? "\n visible " + trees::text(*f.visible) : "");
+}
+
+// The slope of the loss in *x; none where the loss is not smooth there.
+std::optional<double> slope(Toy& toy, const Formula& f, double* x) {
+  const double kept = *x;
+  const auto difference = [&](double step) {
+    *x = kept + step;
+    const double above = toy.loss(f);
+    *x = kept - step;
+    const double below = toy.loss(f);
+    *x = kept;
+    return (above - below) / (2 * step);
+  };
+  const double coarse = difference(1e-4), fine = difference(1e-5);
+  if (!(std::fabs(coarse - fine) < 1e-4 * (1 + std::fabs(fine)))) return std::nullopt;
+  return fine;
+}
+
+void compare_slopes(Toy& toy, const Formula& f, std::vector<double>& at, const std::vector<double>& got,
+                    const char* what) {
+  ASSERT_EQ(at.size(), got.size());
+  for (std::size_t n = 0; n < at.size(); n += 1 + n % 3) {
+    const std::optional<double> expected = slope(toy, f, &at[n]);
+    if (!expected) continue;
+    EXPECT_NEAR(got[n], *expected, 2e-5 * (1 + std::fabs(*expected))) << what << "[" << n << "] of " << all_text(f);
+  }
+}
+
+class RandomFormulas : public testing::TestWithParam<int> {};
+
+TEST_P(RandomFormulas, HaveTheValuesAndSlopesOfAnEvaluationInDouble) {
+  int checked = 0;
+  for (int n = 0; checked < 12 && n < 200; ++n) {
+    const auto seed = static_cast<unsigned>(GetParam() * 1000 + n);
+    Maker maker(seed, kTable, kRows, kCols);
+    Sizes sizes;
+    sizes.queries = 1 + n % 9;
+    sizes.keys = 3 + n % 11;
+    sizes.first_query = n % 4 == 3 ? 2 : 0;
+    Toy toy(sizes, seed);
+    Formula f{.score = maker.score(1 + n % 4), .pair = std::nullopt, .visible = std::nullopt};
+    if (n % 3 == 1 && trees::text(f.score).find("raw") != std::string::npos) f.pair = maker.pair(1 + n % 3);
+    if (n % 2 == 1) f.visible = maker.visible(2);
+    const std::vector<double> expected = toy.attend(f);
+    if (expected.empty()) continue;
+    for (const rapt::Path path : {rapt::Path::automatic, rapt::Path::reference}) {
+      const Result r = run(toy, f, path, 1 + n % 3);
+      if (r.out.empty()) continue;
+      ++checked;
+      for (std::size_t m = 0; m < expected.size(); ++m)
+        ASSERT_NEAR(r.out[m], expected[m], 1e-9 * (1 + std::fabs(expected[m]))) << m << " of " << all_text(f);
+      compare_slopes(toy, f, toy.q, r.dq, "q");
+      compare_slopes(toy, f, toy.k, r.dk, "k");
+      compare_slopes(toy, f, toy.v, r.dv, "v");
+      if (!r.dw.empty()) compare_slopes(toy, f, toy.w, r.dw, "w");
+      for (const auto& [name, grad] : r.dp) compare_slopes(toy, f, toy.parameters.at(name).data, grad, name.c_str());
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(checked, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomFormulas, testing::Range(0, 40));
+
+// Larger than a tile in both directions, on every instruction set, and the same bits on any number of threads.
+TEST(LargeFormulas, HaveTheValuesOfAnEvaluationInDoubleOnEveryTargetAndAnyThreads) {
+  int checked = 0;
+  const rapt::Isa kept = rapt::active_isa();
+  for (int n = 0; checked < 8 && n < 100; ++n) {
+    const auto seed = static_cast<unsigned>(777000 + n);
+    Maker maker(seed, kTable, kRows, kCols);
+    Sizes sizes{.batch = 1, .heads = 2, .queries = 70 + 13 * (n % 3), .keys = 131 - 7 * (n % 4), .dim = 5};
+    const Toy toy(sizes, seed);
+    Formula f{.score = maker.score(3), .pair = std::nullopt, .visible = std::nullopt};
+    if (n % 3 == 1 && trees::text(f.score).find("raw") != std::string::npos) f.pair = maker.pair(2);
+    if (n % 2 == 1) f.visible = maker.visible(2);
+    const std::vector<double> expected = toy.attend(f);
+    if (expected.empty()) continue;
+    const Result reference = run(toy, f, rapt::Path::reference, 1);
+    if (reference.out.empty()) continue;
+    ++checked;
+    for (const rapt::Isa isa : rapt::available_isas()) {
+      rapt::set_isa(isa);
+      const Result one = run(toy, f, rapt::Path::automatic, 1);
+      for (std::size_t m = 0; m < expected.size(); ++m)
+        ASSERT_NEAR(one.out[m], expected[m], 1e-9 * (1 + std::fabs(expected[m]))) << all_text(f);
+      const auto near = [&](const std::vector<double>& a, const std::vector<double>& b, const char* what) {
+        ASSERT_EQ(a.size(), b.size());
+        for (std::size_t m = 0; m < a.size(); ++m)
+          ASSERT_NEAR(a[m], b[m], 1e-8 * (1 + std::fabs(b[m]))) << what << m << " of " << all_text(f);
+      };
+      near(one.dq, reference.dq, "q");
+      near(one.dk, reference.dk, "k");
+      near(one.dw, reference.dw, "w");
+      for (const auto& [name, grad] : one.dp) near(grad, reference.dp.at(name), name.c_str());
+      for (const int threads : {2, 3, 5}) {
+        const Result several = run(toy, f, rapt::Path::automatic, threads);
+        const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
+          return std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+        };
+        EXPECT_TRUE(same(several.out, one.out) && same(several.dq, one.dq) && same(several.dk, one.dk));
+        for (const auto& [name, grad] : one.dp) EXPECT_TRUE(same(grad, several.dp.at(name))) << name;
+      }
+    }
+    rapt::set_isa(kept);
+  }
+  EXPECT_EQ(checked, 8);
+}
+
+}  // namespace

@@ -1,0 +1,164 @@
+// What texts are refused, how, and how fast; and what the language means.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include "rapt/attend.h"
+#include "rapt/error.h"
+#include "rapt/formula.h"
+
+namespace {
+
+std::string error_of(const std::string& score, const rapt::FormulaOptions& options = {}) {
+  try {
+    rapt::formula(score, options);
+  } catch (const rapt::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The score of query 0 and key 0 of head 0: the logarithm of the sum over this one key.
+double value_of(const std::string& text, std::vector<rapt::NamedView> parameters = {}) {
+  rapt::AttendOptions options;
+  options.score = rapt::formula(text);
+  options.score.parameters = std::move(parameters);
+  const double one = 1;
+  double out = 0, lse = 0;
+  const rapt::ConstView x = rapt::view(&one, {1, 1, 1, 1});
+  rapt::Outputs outputs;
+  outputs.out = {rapt::view(&out, {1, 1, 1, 1})};
+  outputs.lse = rapt::view(&lse, {1, 1, 1, 1});
+  rapt::attend(rapt::Inputs{x, x, {x}}, outputs, options);
+  return lse;
+}
+
+TEST(FormulaTexts, MeanWhatArithmeticMeans) {
+  EXPECT_DOUBLE_EQ(value_of("1+2*3"), 7);
+  EXPECT_DOUBLE_EQ(value_of("(1+2)*3"), 9);
+  EXPECT_DOUBLE_EQ(value_of("10-4-3"), 3);
+  EXPECT_DOUBLE_EQ(value_of("24/4/3"), 2);
+  EXPECT_DOUBLE_EQ(value_of("2^3^2"), 512);
+  EXPECT_DOUBLE_EQ(value_of("2**3"), 8);
+  EXPECT_DOUBLE_EQ(value_of("-2^2"), -4);
+  EXPECT_DOUBLE_EQ(value_of("2^-1"), 0.5);
+  EXPECT_DOUBLE_EQ(value_of("--3"), 3);
+  EXPECT_DOUBLE_EQ(value_of("1.5e1 + .5"), 15.5);
+  EXPECT_DOUBLE_EQ(value_of("where(1 < 2 and not 3 < 2, 4, 5)"), 4);
+  EXPECT_DOUBLE_EQ(value_of("where(1 < 2 <= 2 and 2 != 3, 4, 5)"), 4);
+  EXPECT_DOUBLE_EQ(value_of("where(1 > 2 or 2 >= 3, 4, 5)"), 5);
+  EXPECT_DOUBLE_EQ(value_of("max(1, 3, 2) - min(4, 2)"), 1);
+  EXPECT_DOUBLE_EQ(value_of("clip(7, -1, 2) + clip(-7, -1, 2)"), 1);
+  EXPECT_DOUBLE_EQ(value_of("floor(-1.5) + sign(-3) + sign(0) + abs(-2)"), -1);
+  EXPECT_NEAR(value_of("sin(pi/6) + cos(pi/3) + exp(0) + log(exp(2)) + sqrt(9) + tanh(0) + sigmoid(0)"), 7.5, 1e-12);
+  EXPECT_DOUBLE_EQ(value_of("raw + queries + keys + i + j + head + batch"), 3);
+  const double m = 5;
+  EXPECT_DOUBLE_EQ(value_of("m - raw", {{"m", rapt::view(&m, {1})}}), 4);
+}
+
+TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
+  EXPECT_EQ(error_of("raw * (scale + 1"),
+            "formula: expected ')' or an operator, got the end, at character 17\n  raw * (scale + 1\n"
+            "                  ^");
+  EXPECT_EQ(error_of("raw + * 2"),
+            "formula: expected a number, a name or '(', got '*', at character 7\n  raw + * 2\n        ^");
+  EXPECT_EQ(error_of("raw scale"),
+            "formula: expected an operator or the end, got 'scale', at character 5\n  raw scale\n      ^");
+  EXPECT_EQ(error_of("raw ≤ 3"),
+            "formula: expected a number, a name or an operator, got '≤', at character 5\n"
+            "  raw ≤ 3\n      ^");
+  EXPECT_NE(error_of("j <= i").find("expected a number, got a condition"), std::string::npos);
+  EXPECT_NE(error_of("where(raw, 1, 2)").find("expected a condition, as j <= i is one, got a number"),
+            std::string::npos);
+  EXPECT_NE(error_of("where(i<j, 1)").find("expected 3 arguments of where, got 2"), std::string::npos);
+  EXPECT_NE(error_of("abs(1, 2)").find("expected 1 argument of abs, got more"), std::string::npos);
+  EXPECT_NE(error_of("foo(1)").find("expected a function, got 'foo'"), std::string::npos);
+  EXPECT_NE(error_of("q*k").find("'q' is a name of pair formulas"), std::string::npos);
+  EXPECT_NE(error_of("t + t[j]").find("expected 't' as a number as before, got it as a table"), std::string::npos);
+  EXPECT_NE(error_of("t[1.5]").find("expected a place from 0, a whole number, got 1.5"), std::string::npos);
+  EXPECT_NE(error_of("t[-1]").find("expected a place from 0"), std::string::npos);
+  EXPECT_NE(error_of("1e999").find("expected a number that a double holds"), std::string::npos);
+  EXPECT_NE(error_of("1.2.3").find("expected an operator after the number"), std::string::npos);
+  EXPECT_NE(error_of("raw", {.visible = "i"}).find("formula: visible: expected a condition"), std::string::npos);
+  EXPECT_NE(error_of("raw", {.visible = "raw > 0"}).find("got the raw score"), std::string::npos);
+  EXPECT_NE(error_of("raw", {.pair = "q*m"}).find("formula: pair: expected q, k, w"), std::string::npos);
+  EXPECT_NE(error_of("-m*abs(i-j)", {.pair = "q*k*w"}).find("expected a score that reads raw"), std::string::npos);
+  EXPECT_NE(error_of("raw*w", {.pair = "q*k*w"}).find("'w' is the weight of the pair"), std::string::npos);
+}
+
+TEST(FormulaTexts, OfAnySizeAreRefusedInBoundedTime) {
+  const auto started = std::chrono::steady_clock::now();
+  const std::size_t many = 1 << 20;
+  EXPECT_NE(error_of(std::string(many, '(')).find("expected at most 16384 characters, got 1048576"), std::string::npos);
+  EXPECT_NE(error_of(std::string(16384, '(')).find("nested parts"), std::string::npos);
+  EXPECT_NE(error_of(std::string(16384, '-')).find("nested parts"), std::string::npos);
+  std::string nots, powers = "2", sum = "raw", distinct = "0";
+  for (int n = 0; n < 2000; ++n) nots += "not ";
+  for (int n = 0; n < 2000; ++n) powers += "^2";
+  for (int n = 0; n < 4000; ++n) sum += "+i*j";
+  for (int n = 0; n < 2000; ++n) distinct += "+i*" + std::to_string(n);
+  EXPECT_NE(error_of("raw", {.visible = nots + "i < j"}).find("nested parts"), std::string::npos);
+  EXPECT_NE(error_of(powers).find("nested parts"), std::string::npos);
+  error_of(sum);  // long, but not deep; whether it fits is a matter of its parts
+  EXPECT_NE(error_of(distinct).find("expected"), std::string::npos);
+  std::string names;
+  for (int n = 0; n < 40; ++n) names += (n ? "+p" : "p") + std::to_string(n);
+  EXPECT_NE(error_of(names).find("as parameters, got more at 'p16'"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(5));
+}
+
+// Anything that a keyboard or a broken file gives is either a formula or refused with a sentence.
+TEST(FormulaTexts, OfRandomTokensNeverDoAnythingElse) {
+  static const char* const kTokens[] = {"raw", "i",  "j",      "(",    ")",  "[",     "]",    ",",  "+",
+                                        "-",   "*",  "/",      "^",    "<",  "<=",    "and",  "or", "not",
+                                        "m",   "t[", "where(", "abs(", "1",  "2.5",   "q",    "k",  "w",
+                                        "\n",  "é",  "\x01",   "inf",  "pi", "clip(", "head", "==", "!"};
+  std::mt19937 random(99);
+  for (int n = 0; n < 20000; ++n) {
+    std::string text;
+    const int length = 1 + static_cast<int>(random() % 12);
+    for (int t = 0; t < length; ++t)
+      text += std::string(kTokens[random() % std::size(kTokens)]) + (random() % 2 ? " " : "");
+    const std::string error = error_of(text, {.pair = n % 5 == 0 ? text : "", .visible = n % 7 == 0 ? text : ""});
+    EXPECT_TRUE(error.empty() || error.starts_with("formula")) << error;
+  }
+  for (int n = 0; n < 5000; ++n) {
+    std::string bytes;
+    const int length = static_cast<int>(random() % 40);
+    for (int t = 0; t < length; ++t) bytes += static_cast<char>(random() % 256);
+    error_of(bytes);
+  }
+}
+
+TEST(FormulaTexts, NameWhatTheyTake) {
+  const rapt::Score score = rapt::formula("raw*scale*a + t[clip(j-i,-4,4)+4] + u[i,j] + c[0]*c[1]", {.pair = "w*q*k"});
+  const auto specs = score.mechanism->parameters();
+  ASSERT_EQ(specs.size(), 5u);
+  EXPECT_EQ(specs[0].name, "a");
+  EXPECT_EQ(specs[0].role, rapt::Role::value);
+  EXPECT_EQ(specs[1].role, rapt::Role::relative_value);
+  EXPECT_EQ(specs[2].role, rapt::Role::table);
+  EXPECT_EQ(specs[3].role, rapt::Role::value);
+  EXPECT_EQ(specs[3].sizes[0], 2);
+  EXPECT_EQ(specs[4].role, rapt::Role::pair_weight);
+}
+
+TEST(FormulaTexts, ThatDoNotReadTheScaleRefuseOne) {
+  rapt::AttendOptions options;
+  options.score = rapt::formula("raw");
+  options.scale = 0.5;
+  const float one = 1;
+  float out = 0;
+  const rapt::ConstView x = rapt::view(&one, {1, 1, 1, 1});
+  try {
+    rapt::attend(x, x, x, rapt::view(&out, {1, 1, 1, 1}), options);
+    FAIL();
+  } catch (const rapt::Error& error) {
+    EXPECT_STREQ(error.what(), "attend: scale: expected none, as this formula does not read it, got 0.5");
+  }
+}
+
+}  // namespace

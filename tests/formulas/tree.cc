@@ -1,0 +1,193 @@
+#include "formulas/tree.h"
+
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+
+namespace trees {
+namespace {
+
+bool is_operator(const std::string& name) {
+  static const char* const kOperators[] = {"+", "-", "*", "/", "^", "<", "<=", ">", ">=", "==", "!=", "and", "or"};
+  for (const char* one : kOperators)
+    if (name == one) return true;
+  return false;
+}
+
+Tree constant(double x) { return {.name = "", .number = x, .children = {}}; }
+Tree make(const char* name, std::vector<Tree> children = {}) {
+  return {.name = name, .number = 0, .children = std::move(children)};
+}
+
+}  // namespace
+
+std::int64_t Numbers::size() const {
+  std::int64_t product = 1;
+  for (const std::int64_t n : sizes) product *= n;
+  return product;
+}
+
+double Numbers::at(std::int64_t head, std::int64_t row, std::int64_t col) const {
+  const std::int64_t width = sizes.size() == 2 ? sizes[1] : 1;
+  return data[static_cast<std::size_t>((per_head ? head * size() : 0) + row * width + col)];
+}
+
+std::string text(const Tree& tree) {
+  if (tree.name.empty()) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.17g", tree.number);
+    return tree.number < 0 ? "(" + std::string(buffer) + ")" : std::string(buffer);
+  }
+  if (is_operator(tree.name))
+    return "(" + text(tree.children[0]) + " " + tree.name + " " + text(tree.children[1]) + ")";
+  if (tree.name == "negate") return "(-" + text(tree.children[0]) + ")";
+  if (tree.name == "not") return "(not " + text(tree.children[0]) + ")";
+  if (tree.children.empty()) return tree.name;
+  const bool table = tree.name == "t" || tree.name == "u";
+  std::string all = tree.name + (table ? "[" : "(");
+  for (std::size_t n = 0; n < tree.children.size(); ++n) all += (n ? "," : "") + text(tree.children[n]);
+  return all + (table ? "]" : ")");
+}
+
+double evaluate(const Tree& tree, const Pair& p) {
+  const std::string& name = tree.name;
+  if (name.empty()) return tree.number;
+  std::vector<double> x;
+  for (const Tree& child : tree.children) x.push_back(evaluate(child, p));
+  if (x.empty()) {
+    if (name == "raw") return p.raw;
+    if (name == "scale") return p.scale;
+    if (name == "i") return static_cast<double>(p.i);
+    if (name == "j") return static_cast<double>(p.j);
+    if (name == "head") return static_cast<double>(p.head);
+    if (name == "batch") return static_cast<double>(p.batch);
+    if (name == "queries") return static_cast<double>(p.queries);
+    if (name == "keys") return static_cast<double>(p.keys);
+    if (name == "row") return static_cast<double>(p.row);
+    if (name == "col") return static_cast<double>(p.col);
+    if (name == "q") return p.q;
+    if (name == "k") return p.k;
+    if (name == "w") return p.w;
+    return p.parameters->at(name).at(p.head, 0, 0);
+  }
+  if (name == "t") return p.parameters->at(name).at(p.head, static_cast<std::int64_t>(std::floor(x[0])), 0);
+  if (name == "u")
+    return p.parameters->at(name).at(p.head, static_cast<std::int64_t>(std::floor(x[0])),
+                                     static_cast<std::int64_t>(std::floor(x[1])));
+  if (name == "+") return x[0] + x[1];
+  if (name == "-") return x[0] - x[1];
+  if (name == "*") return x[0] * x[1];
+  if (name == "/") return x[0] / x[1];
+  if (name == "^") return std::pow(x[0], x[1]);
+  if (name == "<") return x[0] < x[1];
+  if (name == "<=") return x[0] <= x[1];
+  if (name == ">") return x[0] > x[1];
+  if (name == ">=") return x[0] >= x[1];
+  if (name == "==") return x[0] == x[1];
+  if (name == "!=") return x[0] != x[1];
+  if (name == "and") return x[0] != 0 && x[1] != 0;
+  if (name == "or") return x[0] != 0 || x[1] != 0;
+  if (name == "not") return x[0] == 0;
+  if (name == "negate") return -x[0];
+  if (name == "where") return x[0] != 0 ? x[1] : x[2];
+  if (name == "abs") return std::fabs(x[0]);
+  if (name == "sign") return (x[0] > 0) - (x[0] < 0);
+  if (name == "floor") return std::floor(x[0]);
+  if (name == "exp") return std::exp(x[0]);
+  if (name == "log") return std::log(x[0]);
+  if (name == "sqrt") return std::sqrt(x[0]);
+  if (name == "tanh") return std::tanh(x[0]);
+  if (name == "sigmoid") return 1 / (1 + std::exp(-x[0]));
+  if (name == "sin") return std::sin(x[0]);
+  if (name == "cos") return std::cos(x[0]);
+  if (name == "min") return std::fmin(x[0], x[1]);
+  if (name == "max") return std::fmax(x[0], x[1]);
+  if (name == "clip") return std::fmin(std::fmax(x[0], x[1]), x[2]);
+  throw std::logic_error("no such operation: " + name);
+}
+
+double Maker::real(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
+
+Tree Maker::leaf(Of of) {
+  if (of == Of::pair) {
+    static const char* const kNames[] = {"q", "k", "w", "q", "k"};
+    return below(6) == 0 ? constant(real(-2, 2)) : make(kNames[below(5)]);
+  }
+  if (of == Of::positions) {
+    static const char* const kNames[] = {"i", "j", "head", "batch", "queries", "keys"};
+    if (below(3) == 0) return make("-", {make("i"), make("j")});
+    return below(4) == 0 ? constant(below(9)) : make(kNames[below(6)]);
+  }
+  switch (below(9)) {
+    case 0:
+    case 1: return make("raw");
+    case 2: return make("a");
+    case 3: return make("b");
+    case 4: return make("t", {place(table_)});
+    case 5: return make("u", {place(rows_), place(cols_)});
+    case 6: return constant(real(-2, 2));
+    case 7: return make("*", {constant(0.125), make("-", {make("j"), make("i")})});
+    default: return make("*", {constant(0.0625), leaf(Of::positions)});
+  }
+}
+
+// Some whole number below the size: of the offset, of one position, of the head, or a fixed one.
+Tree Maker::place(std::int64_t size) {
+  const Tree last = constant(static_cast<double>(size - 1));
+  const auto clipped = [&](Tree x) { return make("clip", {std::move(x), constant(0), last}); };
+  switch (below(6)) {
+    case 0: return constant(below(static_cast<int>(size)));
+    case 1: return clipped(make("+", {make("-", {make("j"), make("i")}), constant(static_cast<double>(size / 2))}));
+    case 2: return clipped(make(below(2) ? "i" : "j"));
+    case 3:
+      return clipped(make("floor", {make("*", {constant(0.3), make("abs", {make("-", {make("i"), make("j")})})})}));
+    case 4: return clipped(make("+", {make("head"), make("batch")}));
+    default: return clipped(make("-", {make("+", {make("i"), make("j")}), make("*", {constant(2), make("head")})}));
+  }
+}
+
+Tree Maker::condition(Of of, int depth) {
+  static const char* const kCompare[] = {"<", "<=", ">", ">=", "==", "!="};
+  if (depth > 0 && below(3) == 0) {
+    if (below(3) == 0) return make("not", {condition(of, depth - 1)});
+    return make(below(2) ? "and" : "or", {condition(of, depth - 1), condition(of, depth - 1)});
+  }
+  return make(kCompare[below(6)], {number(of, depth - 1), number(of, depth - 1)});
+}
+
+Tree Maker::number(Of of, int depth) {
+  if (depth <= 0) return leaf(of);
+  if (of == Of::positions) {
+    static const char* const kPlain[] = {"+", "-", "min", "max"};
+    if (below(3) == 0) return make("abs", {number(of, depth - 1)});
+    return make(kPlain[below(4)], {number(of, depth - 1), number(of, depth - 1)});
+  }
+  const auto next = [&] { return number(of, depth - 1); };
+  const auto above = [&](double low) { return make("+", {make("abs", {next()}), constant(low)}); };
+  switch (below(18)) {
+    case 0:
+    case 1: return make("+", {next(), next()});
+    case 2: return make("-", {next(), next()});
+    case 3:
+    case 4: return make("*", {next(), next()});
+    case 5: return make("/", {next(), above(1)});
+    case 6: return make("^", {above(0.25), constant(below(2) ? 0.5 : real(-2, 2))});
+    case 7: return make("^", {next(), constant(2 + below(2))});
+    case 8: return make("exp", {make("clip", {next(), constant(-3), constant(1)})});
+    case 9: return make("log", {above(0.5)});
+    case 10: return make("sqrt", {above(0.25)});
+    case 11: return make("tanh", {next()});
+    case 12: return make("sigmoid", {next()});
+    case 13: return make(below(2) ? "sin" : "cos", {next()});
+    case 14: return make(below(2) ? "min" : "max", {next(), next()});
+    case 15: return make("where", {condition(of == Of::score ? Of::positions : of, 1), next(), next()});
+    case 16: return make(below(2) ? "abs" : "negate", {next()});
+    default: return make("clip", {next(), constant(-1.5), constant(1.25)});
+  }
+}
+
+Tree Maker::score(int depth) { return number(Of::score, depth); }
+Tree Maker::pair(int depth) { return number(Of::pair, depth); }
+Tree Maker::visible(int depth) { return condition(Of::positions, depth); }
+
+}  // namespace trees
