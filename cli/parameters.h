@@ -5,20 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "layers/score.h"
 #include "rapt/mechanism.h"
 #include "rapt/normalizer.h"
 #include "tensor/array.h"
 
 namespace rapt::cli {
 
-// --formula, --pair and --visible as they were given.
-struct FormulaTexts {
-  std::string score;
-  std::string pair;
-  std::string visible;
-
-  bool any() const { return !score.empty() || !pair.empty() || !visible.empty(); }
-};
+using layers::FormulaTexts;
 
 // The mechanism of --score or of a formula; scaled_dot where there is neither. `verb` is named in messages.
 Score read_score(const std::string& verb, const std::string& name, const FormulaTexts& texts);

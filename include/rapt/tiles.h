@@ -134,6 +134,8 @@ struct MechanismDefinition {
   const RegistryEntry* entry = nullptr;  // of the library's own mechanisms: the programs of each SIMD target
 
   bool uses_scale = true;
+  bool reads_head = false;  // of a formula: it names the head
+  bool reads_call = false;  // of a formula: it names the batch, or how many queries or keys there are
   // The row of table `parameter` for an offset.
   std::int64_t (*index)(const void* object, std::size_t parameter, std::int64_t offset, const TableShape&) = nullptr;
   bool (*uses_content)(const void* object, std::span<const double> settings) = nullptr;

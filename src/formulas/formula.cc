@@ -95,6 +95,10 @@ Formula::Formula(std::string_view score, const FormulaOptions& options) {
   define();
 }
 
+bool Formula::reads(Op op) const {
+  return formulas::reads(graph_, score_, op) || formulas::reads(graph_, visible_, op);
+}
+
 void Formula::parse_texts(std::string_view score, const FormulaOptions& options) {
   const bool is_default = score.find_first_not_of(" \t\r\n") == std::string_view::npos;
   const std::string_view own = is_default ? "raw*scale" : score;
@@ -108,7 +112,7 @@ void Formula::parse_texts(std::string_view score, const FormulaOptions& options)
   std::vector<NamedParameter> none;
   pair_ = parse(Part::pair, options.pair, parsed_pair_, none);
   text_ += "; pair: " + options.pair;
-  if (!reads(parsed_, parsed_score_, Op::raw))
+  if (!formulas::reads(parsed_, parsed_score_, Op::raw))
     throw Error("formula: expected a score that reads raw, which pair computes, got '" + std::string(own) + "'");
   const auto named_w = std::ranges::find(names_, "w", &NamedParameter::name);
   if (named_w != names_.end())
@@ -188,9 +192,9 @@ void Formula::place_parameters() {
   }
   score_ = place_reads(parsed_score_);
   if (parsed_visible_ != kNone) visible_ = place_reads(parsed_visible_);
-  uses_raw_ = reads(graph_, score_, Op::raw);
+  uses_raw_ = formulas::reads(graph_, score_, Op::raw);
   if (pair_ != kNone && is_product(parsed_pair_, pair_)) pair_ = kNone;
-  if (reads(parsed_pair_, pair_, Op::pair_w))
+  if (formulas::reads(parsed_pair_, pair_, Op::pair_w))
     specs_.push_back({.name = "w", .role = Role::pair_weight, .sizes = {kKeyDim}});
 }
 
@@ -344,15 +348,16 @@ void Formula::define() {
   d.formula = text_;
   d.parameters = specs_;
   for (const ParameterSpec& spec : specs_) d.slots += spec.slots();
-  d.uses_scale = reads(graph_, score_, Op::scale) || reads(graph_, visible_, Op::scale);
+  d.uses_scale = reads(Op::scale);
+  d.reads_head = reads(Op::head);
+  d.reads_call = reads(Op::batch) || reads(Op::queries) || reads(Op::keys);
   d.scaled = pair_ == kNone && d.uses_scale;
   if (visible_ == kNone) form_ = Form::find(graph_, score_);
   if (form_)
     d.form = [](const void* object, const double* slots, double* coefficients, double(*slopes)[kMaxSlots]) {
       of(object).formula->form().evaluate(slots, coefficients, slopes);
     };
-  for (const Op op : {Op::key_row, Op::key_col, Op::query_row, Op::query_col})
-    d.grid = d.grid || reads(graph_, score_, op) || reads(graph_, visible_, op);
+  for (const Op op : {Op::key_row, Op::key_col, Op::query_row, Op::query_col}) d.grid = d.grid || reads(op);
   const bool plain_score = is_scaled_raw(graph_, score_);
   fill_plain(d.scalar.f32, !plain_score, visible_ != kNone, pair_ != kNone);
   fill_plain(d.scalar.f64, !plain_score, visible_ != kNone, pair_ != kNone);
@@ -360,6 +365,7 @@ void Formula::define() {
   if (compiled) d.fast_limit = compiled->definition().fast_limit;
   d.entry = &entry_;
   entry_.info = &info_;
+  entry_.object = &programs_;
   for (std::size_t isa = 0; isa < kIsas; ++isa) {
     const Interpreters* interpreters = interpreters_for(static_cast<Isa>(isa));
     if (!interpreters) continue;
@@ -396,12 +402,13 @@ std::int64_t Formula::index(std::size_t parameter, std::int64_t offset, const Ta
 bool Formula::visible_offsets(const TableShape& shape, std::int64_t& first, std::int64_t& last) const {
   if (!offset_bounds_) return false;
   constexpr int kMostLooks = 500;
-  std::vector<std::array<std::int64_t, 2>> waiting{{first, last}};
+  std::array<std::array<std::int64_t, 2>, 130> waiting;  // each halving leaves one more, and is of half the length
+  std::size_t count = 0;
+  waiting[count++] = {first, last};
   std::int64_t begin = 1, end = 0;
-  for (int looks = 0; !waiting.empty(); ++looks) {
+  for (int looks = 0; count > 0; ++looks) {
     if (looks > kMostLooks) return false;
-    const auto [low, high] = waiting.back();
-    waiting.pop_back();
+    const auto [low, high] = waiting[--count];
     const Interval seen = offset_bounds_.run([&](const Node& node, const Interval&, const Interval&) {
       if (node.op == Op::queries)
         return Interval::of(static_cast<double>(shape.queries), static_cast<double>(shape.queries));
@@ -412,8 +419,8 @@ bool Formula::visible_offsets(const TableShape& shape, std::int64_t& first, std:
     if (seen.low == 0) {
       if (low == high) return false;
       const std::int64_t middle = low + (high - low) / 2;
-      waiting.push_back({middle + 1, high});
-      waiting.push_back({low, middle});
+      waiting[count++] = {middle + 1, high};
+      waiting[count++] = {low, middle};
       continue;
     }
     if (begin <= end && end + 1 != low) return false;

@@ -29,6 +29,7 @@ class Compiler {
         for (const NodeId child : graph[static_cast<NodeId>(id)].children)
           if (child != kNone) ++uses_[static_cast<std::size_t>(child)];
     places_.resize(count);
+    spread_places_.resize(count);
     after_.assign(count, false);
     fused_.assign(count, false);
     find_fused();
@@ -48,7 +49,7 @@ class Compiler {
     if (last_alone && !adds_) emit(result_, {.space = Space::scores});
     else if (result_ != kNone) {
       if (last_alone) emit(result_, {});
-      to_.blocks_.push_back({.op = Op::raw, .out = {.space = Space::scores}, .a = place(result_)});
+      to_.blocks_.push_back({.op = Op::raw, .out = {.space = Space::scores}, .a = in_block(result_)});
     }
     for (const Derivative& d : derivatives_) {
       const Node& leaf = graph_[d.of];
@@ -58,7 +59,7 @@ class Compiler {
       if (leaf.children[0] != kNone) to_.outputs_.back().row = place(leaf.children[0]);
       if (leaf.children[1] != kNone) to_.outputs_.back().col = place(leaf.children[1]);
     }
-    const int numbers = lines_ * kLineSize + temporaries_ * kMostColumns;
+    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * kMostColumns;
     if (numbers > kWorkspace || scalars_ > kMostScalars)
       throw Error("formula: expected one that needs at most " + std::to_string(kWorkspace / kMostColumns) +
                   " intermediate numbers a pair, got one that needs more; write it in fewer parts");
@@ -71,8 +72,8 @@ class Compiler {
     program.lines_after = {to_.lines_after_.data(), to_.lines_after_.size()};
     program.scalars_after = {to_.scalars_after_.data(), to_.scalars_after_.size()};
     program.outputs = {to_.outputs_.data(), to_.outputs_.size()};
-    program.scalar_count = scalars_;
     program.line_count = lines_;
+    program.spread_count = spreads_;
     program.temporaries = temporaries_;
     program.adds = adds_;
   }
@@ -159,7 +160,7 @@ class Compiler {
     Place* const targets[] = {&instruction.a, &instruction.b, &instruction.c};
     for (std::size_t k = 0; k < 3; ++k) {
       if (inputs[k] == kNone) continue;
-      *targets[k] = place(inputs[k]);
+      *targets[k] = node.level == Level::pair ? in_block(inputs[k]) : place(inputs[k]);
       later = later || after(inputs[k]);
     }
     after_[n] = later;
@@ -204,10 +205,22 @@ class Compiler {
   // A table that every pair reads at its own place gets its gradient pair by pair.
   void scatter(const Derivative& d) {
     const Node& leaf = graph_[d.of];
-    Instruction instruction{.op = Op::table, .level = Level::pair, .a = place(d.gradient), .index = leaf.index};
-    if (leaf.children[0] != kNone) instruction.b = place(leaf.children[0]);
-    if (leaf.children[1] != kNone) instruction.c = place(leaf.children[1]);
+    Instruction instruction{.op = Op::table, .level = Level::pair, .a = in_block(d.gradient), .index = leaf.index};
+    if (leaf.children[0] != kNone) instruction.b = in_block(leaf.children[0]);
+    if (leaf.children[1] != kNone) instruction.c = in_block(leaf.children[1]);
     to_.blocks_.push_back(instruction);
+  }
+
+  // Where blocks read a node: numbers of keys are spread over vectors first.
+  Place in_block(NodeId id) {
+    const Place from = place(id);
+    if (from.space != Space::line || from.level != Level::key) return from;
+    Place& to = spread_places_[static_cast<std::size_t>(id)];
+    if (to.space == Space::none) {
+      to = {.space = Space::spread, .level = Level::key, .index = static_cast<std::int16_t>(spreads_++)};
+      to_.lines_.push_back({.op = Op::raw, .level = Level::key, .out = to, .a = from});
+    }
+    return to;
   }
 
   Place new_line(Level level) {
@@ -236,9 +249,9 @@ class Compiler {
   std::vector<bool> needed_, after_, fused_;
   std::vector<int> uses_;
   std::vector<NodeId> last_use_;
-  std::vector<Place> places_;
+  std::vector<Place> places_, spread_places_;
   std::vector<std::int16_t> free_;
-  int scalars_ = 0, lines_ = 0, temporaries_ = 0;
+  int scalars_ = 0, lines_ = 0, spreads_ = 0, temporaries_ = 0;
 };
 
 CompiledProgram::CompiledProgram(const Graph& graph, NodeId result, std::span<const Derivative> derivatives,

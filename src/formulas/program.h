@@ -17,6 +17,7 @@ enum class Space : std::uint8_t {
   none,
   scalar,  // one number
   line,    // one number for each key, query or offset of the tile: by the instruction's or the line's level
+  spread,  // a line of keys, each number as a vector
   block,   // one for each pair of the block of rows
   raw,     // the tile's raw scores
   scores,  // the tile's scores, or their gradients
@@ -47,8 +48,9 @@ struct ProgramOutput {
 inline constexpr int kLineSize = 144;    // offsets of a tile: 64 keys and 64 queries, and a vector
 inline constexpr int kMostColumns = 64;  // queries of a tile
 inline constexpr int kMostScalars = 256;
-inline constexpr int kWorkspace = 8192;  // numbers that a program may use
-inline constexpr int kBlock = 4096;      // and those of its blocks
+inline constexpr int kSpreadSize = 64 * 16;  // keys of a tile, vectors of at most 16 numbers
+inline constexpr int kWorkspace = 10240;     // numbers that a program may use
+inline constexpr int kBlock = 4096;          // and those of its blocks
 
 // A list in somebody else's memory. The interpreter is compiled for several instruction sets, so nothing here may be a
 // function that others link too.
@@ -69,7 +71,7 @@ struct Program {
   List<Instruction> lines_after;    // from sums over pairs
   List<Instruction> scalars_after;  // from sums over pairs and lines, in double
   List<ProgramOutput> outputs;
-  int scalar_count = 0, line_count = 0, temporaries = 0;
+  int line_count = 0, spread_count = 0, temporaries = 0;
   bool adds = false;  // the last block instruction adds to the scores
 };
 

@@ -6,7 +6,9 @@
 #include "layers/observer.h"
 #include "mechanisms/sizes.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "rapt/registry.h"
+#include "rapt/tiles.h"
 
 namespace rapt::inline v1::layers {
 namespace {
@@ -30,9 +32,19 @@ Initial initial_of(const ParameterSpec& spec, const std::vector<std::int64_t>& s
 
 }  // namespace
 
-ScoreChoice choose_score(std::string_view name, std::string_view normalize) {
+ScoreChoice choose_score(std::string_view name, std::string_view normalize, const FormulaTexts& texts) {
   ScoreChoice choice;
   choice.normalizer = normalizer(normalize);
+  if (texts.any()) {
+    const Score score = formula(texts.score, {.pair = texts.pair, .visible = texts.visible});
+    choice.mechanism = score.mechanism;
+    choice.formula = score.object;
+    // Batches are padded and split, and decoding goes step by step: a model's attention must not depend on that.
+    if (choice.mechanism->definition().reads_call)
+      throw Error("attention formula: expected one of positions, head and parameters, got '" +
+                  std::string(choice.mechanism->formula()) + "', where batch, queries or keys change with the batch");
+    return choice;
+  }
   if (name != "argmax") {
     choice.mechanism = &mechanism(name);
     return choice;
@@ -92,7 +104,8 @@ std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const 
   if (choice_.max_length > 0) sizes.positions = 2 * choice_.max_length - 1;
   sizes.grid_rows = choice_.grid[0];
   sizes.grid_cols = choice_.grid[1];
-  sizes.any = kBuckets;
+  // A formula may read its tables at any position or offset.
+  sizes.any = choice_.formula ? std::max(kBuckets, 2 * choice_.max_length - 1) : kBuckets;
   sizes.odd = 2 * kClip + 1;
   std::vector<std::int64_t> shape;
   if (spec.heads != Heads::shared) shape.push_back(choice_.heads);
@@ -112,8 +125,12 @@ ParameterId ScoreLayer::parameter(std::string_view name) const {
   throw Error(std::string(choice_.mechanism->name()) + ": there is no parameter '" + std::string(name) + "'");
 }
 
+bool ScoreLayer::ends_with_length(const ParameterSpec& spec) const {
+  return spec.sizes[0] == kPositions || (choice_.formula && spec.sizes[0] == kAny);
+}
+
 bool ScoreLayer::has_length_limit() const {
-  return std::ranges::any_of(entries_, [](const Entry& entry) { return entry.spec->sizes[0] == kPositions; });
+  return std::ranges::any_of(entries_, [&](const Entry& entry) { return ends_with_length(*entry.spec); });
 }
 
 template <class T>
@@ -142,7 +159,7 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
   const std::int64_t longest = std::max(options.first_query + q.size(2), k.size(2));
   for (const Entry& entry : entries_) {
     call.parameters.push_back({std::string(entry.spec->name), graph.get(entry.id)});
-    if (entry.spec->sizes[0] != kPositions) continue;
+    if (!ends_with_length(*entry.spec)) continue;
     if (longest > choice_.max_length)
       throw Error(std::string(choice_.mechanism->name()) + ": expected a sequence of up to " +
                   std::to_string(choice_.max_length) + " steps, the longest that the model was made for, got " +

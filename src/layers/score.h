@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@ namespace rapt::inline v1::layers {
 // Which attention, and how large its own parameters are.
 struct ScoreChoice {
   const MechanismInfo* mechanism = nullptr;
+  std::shared_ptr<const void> formula{};  // what the mechanism is kept by, where it is a formula
   Normalizer normalizer = Normalizer::softmax;
   std::int64_t heads = 1;
   std::int64_t query_dim = 0;  // of one head
@@ -26,9 +28,19 @@ struct ScoreChoice {
   HeadLayout layout = HeadLayout::side_by_side;  // of what comes out
 };
 
+// A score given as text; all empty: none.
+struct FormulaTexts {
+  std::string score;
+  std::string pair;
+  std::string visible;
+
+  bool any() const { return !score.empty() || !pair.empty() || !visible.empty(); }
+};
+
 // A mechanism and a normaliser by name; the mechanism "argmax" is dot products under the normaliser of that name.
-// Throws for other names.
-ScoreChoice choose_score(std::string_view name, std::string_view normalize = "softmax");
+// Throws for other names. A formula takes the place of the mechanism.
+ScoreChoice choose_score(std::string_view name, std::string_view normalize = "softmax",
+                         const FormulaTexts& formula = {});
 
 // What a query may see, where it stands, and what is wanted besides the results.
 template <class T>
@@ -69,6 +81,7 @@ class ScoreLayer {
     ParameterId id;
   };
   std::vector<std::int64_t> shape_of(const ParameterSpec& spec) const;
+  bool ends_with_length(const ParameterSpec& spec) const;
   void add_normalizer(Parameters& parameters, const std::string& name);
 
   ScoreChoice choice_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "layers/positions.h"
+#include "layers/score.h"
 #include "tensor/recurrent.h"
 
 namespace rapt::inline v1::models {
@@ -27,6 +28,7 @@ struct Seq2seqConfig {
   int layers = 1;
   bool bidirectional = false;
   std::string attention = "dot";      // a mechanism, "argmax", or "none"
+  layers::FormulaTexts formula;       // in its place
   std::string normalize = "softmax";  // a normaliser
   Conditioning conditioning = Conditioning::first_step;
   bool input_feeding = false;
@@ -41,6 +43,7 @@ struct TransformerConfig {
   bool pre_norm = true;
   bool tied = true;                      // the decoder's embedding is its output layer
   std::string attention = "scaled_dot";  // of self-attention; the source is attended to by content
+  layers::FormulaTexts formula;          // in its place
   std::string cross_attention = "scaled_dot";
   std::string normalize = "softmax";  // of both
   layers::Positions positions = layers::Positions::sinusoidal;

@@ -35,7 +35,7 @@ Seq2seq::Seq2seq(const Seq2seqConfig& config, const Sizes& sizes, layers::Parame
   if (has_attention() && config.input_feeding) in += hidden;
   decoder_ = layers::Recurrent(parameters, "decoder", {config.cell, in, hidden, config.layers, false, config.dropout});
   if (has_attention()) {
-    layers::ScoreChoice choice = layers::choose_score(config.attention, config.normalize);
+    layers::ScoreChoice choice = layers::choose_score(config.attention, config.normalize, config.formula);
     choice.query_dim = choice.key_dim = hidden;
     choice.max_length = sizes.max_length;
     score_ = layers::ScoreLayer(parameters, "attention", choice);

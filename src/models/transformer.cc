@@ -16,7 +16,7 @@ Transformer::Transformer(const TransformerConfig& config, const Sizes& sizes, la
   positions.max_length = sizes.max_length;
   const auto attention = [&](const std::string& name, const std::string& mechanism, bool self) {
     layers::MultiHeadShape shape;
-    shape.score = layers::choose_score(mechanism, config.normalize);
+    shape.score = layers::choose_score(mechanism, config.normalize, self ? config.formula : layers::FormulaTexts{});
     shape.score.max_length = sizes.max_length;
     shape.query_in = shape.key_in = width;
     shape.heads = config.heads;

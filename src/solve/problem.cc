@@ -4,7 +4,9 @@
 #include <set>
 
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "rapt/registry.h"
+#include "rapt/tiles.h"
 
 namespace rapt::solve {
 namespace {
@@ -97,13 +99,27 @@ void read_bias(const JsonNode& node, ProblemHead& head) {
   head.bias = head.scalar_bias ? Matrix(1, 1, node.number()) : node.matrix();
 }
 
+void read_formula(const JsonNode& root, WorkedProblem& problem) {
+  if (root.has("score")) root.at("score").fail("is not used together with a formula");
+  const auto text = [&](const char* name) { return root.has(name) ? root.at(name).text() : std::string(); };
+  const Score score = formula(text("formula"), {.pair = text("pair"), .visible = text("visible")});
+  problem.mechanism = score.mechanism;
+  problem.formula = score.object;
+  // Heads are computed one by one.
+  if (problem.mechanism->definition().reads_head)
+    root.at(root.has("formula") ? "formula" : "visible").fail("takes no head here: give each head a parameter");
+}
+
 void read_score(const JsonNode& root, WorkedProblem& problem) {
   const auto score = root.find("score");
   const std::string name = score ? score->text() : "scaled_dot";
-  try {
-    problem.mechanism = &mechanism(name);
-  } catch (const Error& e) {
-    root.at("score").fail(e.what());
+  if (root.has("formula") || root.has("pair") || root.has("visible")) read_formula(root, problem);
+  else {
+    try {
+      problem.mechanism = &mechanism(name);
+    } catch (const Error& e) {
+      root.at("score").fail(e.what());
+    }
   }
   if (const auto scale = root.find("scale")) {
     if (scale->value().is_number()) problem.scale = scale->number();
@@ -405,6 +421,9 @@ WorkedProblem read_problem(const std::string& file, const FileReader& reader) {
                    "b_O",
                    "residual",
                    "score",
+                   "formula",
+                   "pair",
+                   "visible",
                    "parameters",
                    "scale",
                    "softcap",
@@ -439,7 +458,7 @@ WorkedProblem read_problem(const std::string& file, const FileReader& reader) {
   if (const auto layer = root.find("count")) problem.layer = read_layer(*layer);
 
   const auto given = [&](const char* name) { return root.has(name); };
-  constexpr const char* kInputs[] = {"X", "h", "q", "k", "v", "score", "heads", "grid"};
+  constexpr const char* kInputs[] = {"X", "h", "q", "k", "v", "score", "formula", "pair", "visible", "heads", "grid"};
   if (!shared && (given("values") || given("normalize_inputs")))
     root.fail("shared attention needs x_s, the skip connection");
   if (shared || !problem.layer || std::any_of(std::begin(kInputs), std::end(kInputs), given)) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -86,6 +87,7 @@ struct WorkedProblem {
   bool residual = false;
 
   const MechanismInfo* mechanism = nullptr;
+  std::shared_ptr<const void> formula;  // what keeps the mechanism, where it is a formula
   std::vector<NamedNumber> settings;
   std::array<std::int64_t, 2> grid{};
   std::optional<double> scale;

@@ -71,8 +71,16 @@ std::string_view name_of(E value) {
 }
 
 template <class V>
+void fields(V& v, layers::FormulaTexts& f) {
+  v("attention_formula", f.score, "the score as text, in place of a mechanism; see docs/formulas.md");
+  v("attention_pair", f.pair, "of the formula: what each dimension adds to raw");
+  v("attention_visible", f.visible, "of the formula: the pairs that are seen");
+}
+
+template <class V>
 void fields(V& v, models::Seq2seqConfig& c) {
   v("attention", c.attention, "a mechanism, argmax, or none");
+  fields(v, c.formula);
   v("normalize", c.normalize, "how scores become weights: a normaliser");
   v("cell", c.cell, "rnn, gru or lstm");
   v("embedding", c.embedding, 1, 65536, "numbers of a symbol's embedding");
@@ -87,6 +95,7 @@ void fields(V& v, models::Seq2seqConfig& c) {
 template <class V>
 void fields(V& v, models::TransformerConfig& c) {
   v("attention", c.attention, "of self-attention: a mechanism");
+  fields(v, c.formula);
   v("cross_attention", c.cross_attention, "of attention to the source");
   v("normalize", c.normalize, "how scores become weights: a normaliser");
   v("width", c.width, 1, 65536, "numbers of a token");

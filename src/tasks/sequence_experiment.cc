@@ -18,20 +18,25 @@ constexpr std::array<TaskInfo, 3> kTasks{{
 // What is not usual.
 std::string normalized(const std::string& name) { return name == "softmax" ? "" : " under " + name; }
 
+std::string attention_of(const std::string& mechanism, const layers::FormulaTexts& formula) {
+  if (!formula.any()) return mechanism;
+  return formula.score.empty() ? "a formula" : "'" + formula.score + "'";
+}
+
 std::string about(const SequenceRunConfig& config) {
   std::string text(name_of(config.model.kind));
   if (config.model.kind == models::Kind::seq2seq) {
     const models::Seq2seqConfig& m = config.model.seq2seq;
     text += std::string(" of ") + (m.bidirectional ? "bidirectional " : "") + std::string(name_of(m.cell)) +
             " layers: " + std::to_string(m.layers) + " × " + std::to_string(m.hidden) + " units, attention " +
-            m.attention + normalized(m.normalize);
+            attention_of(m.attention, m.formula) + normalized(m.normalize);
     if (m.attention == "none") text += ", conditioned at " + std::string(name_of(m.conditioning));
     if (m.input_feeding) text += ", input feeding";
   } else {
     const models::TransformerConfig& m = config.model.transformer;
     text += ": " + std::to_string(m.layers) + " layers of width " + std::to_string(m.width) + ", " +
-            std::to_string(m.heads) + " heads of " + m.attention + normalized(m.normalize) + ", positions " +
-            std::string(name_of(m.positions));
+            std::to_string(m.heads) + " heads of " + attention_of(m.attention, m.formula) + normalized(m.normalize) +
+            ", positions " + std::string(name_of(m.positions));
   }
   return text;
 }

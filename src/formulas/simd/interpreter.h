@@ -106,7 +106,8 @@ class Run {
     const int temporaries = program.temporaries > 0 ? program.temporaries : 1;
     block_rows_ = kNumbers / (temporaries * columns);
     block_rows_ = block_rows_ < 1 ? 1 : (block_rows_ > keys ? keys : block_rows_);
-    blocks_ = workspace_ + program.line_count * formulas::kLineSize;
+    spreads_ = workspace_ + program.line_count * formulas::kLineSize;
+    blocks_ = spreads_ + program.spread_count * formulas::kSpreadSize;
   }
 
   template <class Source>
@@ -115,7 +116,7 @@ class Run {
       double& to = scalars_[x.out.index];
       if (is_leaf(x.op)) to = x.op == Op::number ? x.value : source.scalar(x, scalar(x.a), scalar(x.b));
       else to = formulas::apply(x.op, scalar(x.a), scalar(x.b), scalar(x.c));
-      numbers_[x.out.index] = static_cast<T>(to);
+      Lanes<V>::store(V(static_cast<T>(to)), vectors_ + x.out.index * kWidth<T>);
     }
     for (const Instruction& x : program_.lines) run_line(source, x);
     for (const Instruction& x : program_.blocks)
@@ -146,6 +147,7 @@ class Run {
   }
 
   double scalar(const Place& place) const { return place.space == Space::scalar ? scalars_[place.index] : 0; }
+  T* spread(const Place& place) { return spreads_ + place.index * formulas::kSpreadSize; }
   T* line(const Place& place) { return workspace_ + place.index * formulas::kLineSize; }
   int count(Level level) const {
     if (level == Level::key) return keys_;
@@ -172,54 +174,36 @@ class Run {
   }
 
  private:
-  // An operand's rows: [row][column], or one number for every column.
+  // An operand's vectors: row j's at column c lies at first + j·row + c·step. A step of 0: the same for all columns.
   struct Rows {
     const T* first = nullptr;
     std::ptrdiff_t row = 0;
-    bool splat = false;
-  };
+    int step = 1;
 
-  // Vectors of one row, or the same vector again and again.
-  struct Cursor {
-    alignas(64) T same[kWidth<T>];
-    const T* at = nullptr;
-    std::ptrdiff_t step = 0;
-
-    RAPT_FN void set(const Rows& rows, int j) {
-      at = rows.first + j * rows.row;
-      step = kWidth<T>;
-      if (!rows.splat) return;
-      Lanes<V>::store(V(*at), same);
-      at = same;
-      step = 0;
-    }
-    RAPT_FN V next() {
-      const V v = Lanes<V>::load(at);
-      at += step;
-      return v;
-    }
+    RAPT_FN T at(int j, int c) const { return first ? first[j * row + static_cast<std::ptrdiff_t>(c) * step] : T(0); }
+    RAPT_FN const T* column(int c) const { return first + static_cast<std::ptrdiff_t>(c) * step; }
   };
 
   // The operand's rows in a block that begins at row `first` of the tile.
   Rows rows_of(const Place& place, int first) {
     switch (place.space) {
-      case Space::scalar: return {numbers_ + place.index, 0, true};
+      case Space::scalar: return {vectors_ + place.index * kWidth<T>, 0, 0};
+      case Space::spread: return {spread(place) + first * kWidth<T>, kWidth<T>, 0};
       case Space::block:
-        return {blocks_ + static_cast<std::ptrdiff_t>(place.index) * block_rows_ * columns_, columns_, false};
-      case Space::raw: return {raw_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, false};
-      case Space::scores: return {scores_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, false};
+        return {blocks_ + static_cast<std::ptrdiff_t>(place.index) * block_rows_ * columns_, columns_, 1};
+      case Space::raw: return {raw_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, 1};
+      case Space::scores: return {scores_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, 1};
       case Space::line:
-        if (place.level == Level::key) return {line(place) + first, 1, true};
-        if (place.level == Level::query) return {line(place), 0, false};
-        return {line(place) + (keys_ - 1 - first), -1, false};
+        if (place.level == Level::query) return {line(place), 0, 1};
+        return {line(place) + (keys_ - 1 - first), -1, 1};
       default: return {};
     }
   }
 
   // Of a line that is computed, everything is a line of its level or one number.
   Rows line_of(const Place& place) {
-    if (place.space == Space::scalar) return {numbers_ + place.index, 0, true};
-    return {place.space == Space::none ? nullptr : line(place), 0, false};
+    if (place.space == Space::scalar) return {vectors_ + place.index * kWidth<T>, 0, 0};
+    return {place.space == Space::none ? nullptr : line(place), 0, 1};
   }
 
   struct Span {
@@ -232,13 +216,17 @@ class Run {
   template <class Source>
   void run_line(const Source& source, const Instruction& x) {
     const int padded = (count(x.level) + kWidth<T> - 1) / kWidth<T> * kWidth<T>;
+    if (x.out.space == Space::spread) {
+      for (int j = 0; j < keys_; ++j) Lanes<V>::store(V(line(x.a)[j]), spread(x.out) + j * kWidth<T>);
+      return;
+    }
     T* out = line(x.out);
     if (is_leaf(x.op) && x.op != Op::table) {
       source.line(x, out, padded);
       return;
     }
     const Span span{out, 0, line_of(x.a), line_of(x.b), line_of(x.c), 1, padded};
-    if (x.op == Op::table) read_table(span, source.table(x.index), x);
+    if (x.op == Op::table) read_table(span, source.table(x.index));
     else compute(x.op, span);
     // Nothing stands past the end: sums may read it.
     for (int n = count(x.level); n < padded; ++n) out[n] = T(0);
@@ -252,89 +240,90 @@ class Run {
       return;
     }
     if (x.op == Op::table && x.out.space == Space::none) {
-      add_pairs_to_table(span, source.table(x.index), x);
+      add_pairs_to_table(span, source.table(x.index));
       return;
     }
     const Rows out = rows_of(x.out, first);
     span.out = const_cast<T*>(out.first);
     span.out_row = out.row;
-    if (x.op == Op::table) read_table(span, source.table(x.index), x);
+    if (x.op == Op::table) read_table(span, source.table(x.index));
     else if (x.op == Op::raw && program_.adds) {
       span.b = out;
       compute(Op::add, span);
     } else compute(x.op, span);
   }
 
-  // Sums over the pairs of each place. Rows of offsets overlap, so they are added one by one.
+  // Sums over the pairs of each place. Rows of offsets overlap, so they are added one after the other.
   void reduce(const Instruction& x, const Span& span, int first) {
     T* to = line(x.out);
-    Cursor a;
-    for (int j = 0; j < span.rows; ++j) {
-      a.set(span.a, j);
-      if (x.level == Level::key) {
+    if (x.level == Level::key) {
+      for (int j = 0; j < span.rows; ++j) {
         V sum(0);
-        for (int c = 0; c < span.columns; c += kWidth<T>) sum = sum + a.next();
+        for (int c = 0; c < span.columns; c += kWidth<T>) sum = sum + Lanes<V>::load(span.a.column(c) + j * span.a.row);
         to[first + j] = Lanes<V>::sum(sum);
+      }
+      return;
+    }
+    for (int c = 0; c < span.columns; c += kWidth<T>) {
+      const T* a = span.a.column(c);
+      if (x.level == Level::query) {
+        V sum = Lanes<V>::load(to + c);
+        for (int j = 0; j < span.rows; ++j, a += span.a.row) sum = sum + Lanes<V>::load(a);
+        Lanes<V>::store(sum, to + c);
         continue;
       }
-      T* row = x.level == Level::query ? to : to + (keys_ - 1 - first - j);
-      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(Lanes<V>::load(row + c) + a.next(), row + c);
+      T* row = to + (keys_ - 1 - first) + c;
+      for (int j = 0; j < span.rows; ++j, a += span.a.row, --row)
+        Lanes<V>::store(Lanes<V>::load(row) + Lanes<V>::load(a), row);
     }
   }
 
-  void read_table(const Span& span, const TableRef<T>& table, const Instruction& x) {
-    const auto at = [](const Rows& rows, int j, int c) {
-      return rows.first ? rows.first[j * rows.row + (rows.splat ? 0 : c)] : T(0);
-    };
-    static_cast<void>(x);
+  void read_table(const Span& span, const TableRef<T>& table) {
     for (int j = 0; j < span.rows; ++j)
       for (int c = 0; c < span.columns; ++c)
-        span.out[j * span.out_row + c] = table.at(at(span.a, j, c), at(span.b, j, c));
+        span.out[j * span.out_row + c] = table.at(span.a.at(j, c), span.b.at(j, c));
   }
 
-  void add_pairs_to_table(const Span& span, const TableRef<T>& table, const Instruction& x) {
+  void add_pairs_to_table(const Span& span, const TableRef<T>& table) {
     if (!table.grad) return;
-    static_cast<void>(x);
-    const auto value = [](const Rows& rows, int j, int c) {
-      return rows.first ? rows.first[j * rows.row + (rows.splat ? 0 : c)] : T(0);
-    };
     for (int j = 0; j < span.rows; ++j)
       for (int c = 0; c < span.columns; ++c) {
-        const T gradient = value(span.a, j, c);
+        const T gradient = span.a.at(j, c);
         if (gradient == T(0)) continue;
-        const auto at = table.find(value(span.b, j, c), value(span.c, j, c));
+        const auto at = table.find(span.b.at(j, c), span.c.at(j, c));
         if (at >= 0) table.grad[at] += static_cast<double>(gradient);
       }
   }
 
+  // Column by column of vectors, so that the inner loop is as long as the block has rows.
   template <class F>
   void each(const Span& span, F&& f) {
-    Cursor a;
-    for (int j = 0; j < span.rows; ++j) {
-      a.set(span.a, j);
-      T* out = span.out + j * span.out_row;
-      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(f(a.next()), out + c);
+    for (int c = 0; c < span.columns; c += kWidth<T>) {
+      const T* a = span.a.column(c);
+      T* out = span.out + c;
+      for (int j = 0; j < span.rows; ++j, a += span.a.row, out += span.out_row)
+        Lanes<V>::store(f(Lanes<V>::load(a)), out);
     }
   }
   template <class F>
   void each_two(const Span& span, F&& f) {
-    Cursor a, b;
-    for (int j = 0; j < span.rows; ++j) {
-      a.set(span.a, j);
-      b.set(span.b, j);
-      T* out = span.out + j * span.out_row;
-      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(f(a.next(), b.next()), out + c);
+    for (int c = 0; c < span.columns; c += kWidth<T>) {
+      const T* a = span.a.column(c);
+      const T* b = span.b.column(c);
+      T* out = span.out + c;
+      for (int j = 0; j < span.rows; ++j, a += span.a.row, b += span.b.row, out += span.out_row)
+        Lanes<V>::store(f(Lanes<V>::load(a), Lanes<V>::load(b)), out);
     }
   }
   template <class F>
   void each_three(const Span& span, F&& f) {
-    Cursor a, b, d;
-    for (int j = 0; j < span.rows; ++j) {
-      a.set(span.a, j);
-      b.set(span.b, j);
-      d.set(span.c, j);
-      T* out = span.out + j * span.out_row;
-      for (int c = 0; c < span.columns; c += kWidth<T>) Lanes<V>::store(f(a.next(), b.next(), d.next()), out + c);
+    for (int n = 0; n < span.columns; n += kWidth<T>) {
+      const T* a = span.a.column(n);
+      const T* b = span.b.column(n);
+      const T* c = span.c.column(n);
+      T* out = span.out + n;
+      for (int j = 0; j < span.rows; ++j, a += span.a.row, b += span.b.row, c += span.c.row, out += span.out_row)
+        Lanes<V>::store(f(Lanes<V>::load(a), Lanes<V>::load(b), Lanes<V>::load(c)), out);
     }
   }
 
@@ -383,9 +372,10 @@ class Run {
   T* scores_;
   const int keys_, columns_, stride_;
   int block_rows_ = 1;
+  T* spreads_ = nullptr;
   T* blocks_ = nullptr;
   double scalars_[formulas::kMostScalars];
-  T numbers_[formulas::kMostScalars];
+  alignas(64) T vectors_[formulas::kMostScalars * kWidth<T>];  // the scalars, each as a vector
   alignas(64) T workspace_[formulas::kWorkspace + formulas::kBlock];
 };
 

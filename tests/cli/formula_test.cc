@@ -1,0 +1,154 @@
+// Formulas on the command line: attend, solve, train, bench and list.
+
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_cli.h"
+
+namespace rapt::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class CliFormula : public testing::Test {
+ protected:
+  std::string file(const std::string& name) const { return directory_ / name; }
+
+  CliResult attend(const std::string& out, const std::vector<std::string>& more) const {
+    std::vector<std::string> words{"attend",      "--q",    file("q.npy"), "--k",   file("k.npy"), "--v",
+                                   file("v.npy"), "--grad", file("v.npy"), "--out", file(out)};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_cli(words);
+  }
+
+  void SetUp() override {
+    save_f8(file("q.npy"), {2, 12, 5}, pseudo_random(120, 1));
+    save_f8(file("k.npy"), {2, 12, 5}, pseudo_random(120, 2));
+    save_f8(file("v.npy"), {2, 12, 5}, pseudo_random(120, 3));
+  }
+
+  void expect_same(const std::string& a, const std::string& b, const std::string& name) const {
+    const Loaded x = load(file(a + "/" + name)), y = load(file(b + "/" + name));
+    ASSERT_EQ(x.values.size(), y.values.size()) << name;
+    for (std::size_t n = 0; n < x.values.size(); ++n) ASSERT_NEAR(x.values[n], y.values[n], 1e-12) << name << n;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(CliFormula, AttendsAsTheMechanismsDo) {
+  const CliResult formula =
+      attend("a", {"--formula", "raw*scale - m*abs(i-j)", "--visible", "j <= i", "--param", "m=0.5,0.25", "--json"});
+  ASSERT_EQ(formula.status, 0) << formula.err;
+  EXPECT_EQ(Json::parse(formula.out)["mechanism"], "formula");
+  ASSERT_EQ(attend("b", {"--score", "alibi", "--causal", "top_left", "--param", "m=0.5,0.25"}).status, 0);
+  for (const char* name : {"out.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy", "d_m.npy"}) expect_same("a", "b", name);
+  save_f8(file("w.npy"), {5}, pseudo_random(5, 4));
+  ASSERT_EQ(attend("c", {"--pair", "w*tanh(q+k)", "--param", "w=" + file("w.npy")}).status, 0);
+  ASSERT_EQ(attend("d", {"--score", "additive", "--param", "w=" + file("w.npy")}).status, 0);
+  for (const char* name : {"out.npy", "dq.npy", "d_w.npy"}) expect_same("c", "d", name);
+  const CliResult tables =
+      attend("e", {"--formula", "raw*scale + t[clip(j-i,-2,2)+2]", "--param", "t=1,2,3,4,5", "--reference"});
+  ASSERT_EQ(tables.status, 0) << tables.err;
+  EXPECT_EQ(load(file("e/d_t.npy")).values.size(), 5u);
+}
+
+TEST_F(CliFormula, ShowsWhereATextIsWrong) {
+  const CliResult done = attend("a", {"--formula", "raw*(scale"});
+  EXPECT_EQ(done.status, 2);
+  EXPECT_EQ(done.err,
+            "rapt: formula: expected ')' or an operator, got the end, at character 11\n  raw*(scale\n            ^\n");
+  EXPECT_EQ(attend("a", {"--formula", "raw", "--score", "dot"}).status, 2);
+  const CliResult missing = attend("a", {"--formula", "raw*m"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_NE(missing.err.find("--param m: expected"), std::string::npos) << missing.err;
+  EXPECT_EQ(attend("a", {"--formula", std::string(100000, '(')}).status, 2);
+}
+
+TEST_F(CliFormula, IsSolvedStepByStep) {
+  std::ofstream(file("p.json")) << R"json({"X": [[1, 0], [0, 1], [1, -1]], "formula": "raw*scale - m*abs(i-j)",
+    "visible": "j <= i", "parameters": {"m": 0.5}})json";
+  const CliResult done = run_cli({"solve", file("p.json"), "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  // Row 2: raw 1, -1, 2 times 1/√2, less 1, 0.5, 0.
+  const double s = 1 / std::sqrt(2.0), a = std::exp(s - 1), b = std::exp(-s - 0.5), c = std::exp(2 * s);
+  EXPECT_NE(done.out.find("raw*scale - m*abs(i-j)"), std::string::npos);
+  const Json all = Json::parse(done.out);
+  bool found = false;
+  for (const Json& step : all["steps"])
+    if (step["id"] == "weights") {
+      found = true;
+      EXPECT_NEAR(step["value"][2][0].get<double>(), a / (a + b + c), 1e-12);
+      EXPECT_NEAR(step["value"][2][2].get<double>(), c / (a + b + c), 1e-12);
+      EXPECT_EQ(step["value"][0][1].get<double>(), 0);
+    }
+  EXPECT_TRUE(found) << done.out;
+}
+
+TEST_F(CliFormula, IsTrained) {
+  const CliResult done = run_cli({"train",
+                                  "reverse",
+                                  "--model",
+                                  "transformer",
+                                  "--attention-formula",
+                                  "raw*scale - m*abs(i-j) + t[clip(j-i,-4,4)+4]",
+                                  "--width",
+                                  "16",
+                                  "--heads",
+                                  "2",
+                                  "--inner",
+                                  "16",
+                                  "--layers",
+                                  "1",
+                                  "--epochs",
+                                  "1",
+                                  "--train-size",
+                                  "64",
+                                  "--valid-size",
+                                  "8",
+                                  "--test-size",
+                                  "8",
+                                  "--out",
+                                  file("run")});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(run_cli({"evaluate", file("run"), "--json"}).status, 0);
+  std::ifstream config(file("run/config.json"));
+  const Json model = Json::parse(config)["model"];
+  EXPECT_EQ(model["attention_formula"], "raw*scale - m*abs(i-j) + t[clip(j-i,-4,4)+4]");
+  const CliResult refused = run_cli({"train", "reverse", "--model", "transformer", "--attention-formula", "raw/keys",
+                                     "--epochs", "1", "--out", file("other")});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("change with the batch"), std::string::npos) << refused.err;
+}
+
+TEST_F(CliFormula, IsMeasuredBesideTheMechanismItEquals) {
+  const CliResult done = run_cli(
+      {"bench", "--formula", "raw*scale - m*abs(j-i)", "--quick", "--no-naive", "--shape", "1,2,64,16", "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Json rows = Json::parse(done.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row["name"], "formula");
+    EXPECT_EQ(row["mechanism"], "alibi");
+    EXPECT_GT(row["compiled_ratio"].get<double>(), 0);
+  }
+  const CliResult own = run_cli({"bench", "--formula", "raw*scale + u[i]*v[j]", "--visible", "u[i] > 0 or j < 9",
+                                 "--quick", "--no-naive", "--shape", "1,2,96,16", "--json"});
+  ASSERT_EQ(own.status, 0) << own.err;
+  EXPECT_TRUE(Json::parse(own.out)["rows"][0]["compiled_ratio"].is_null());
+}
+
+TEST_F(CliFormula, IsListedForEveryMechanismThatHasOne) {
+  const CliResult done = run_cli({"list", "--formulas", "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Json list = Json::parse(done.out)["formulas"];
+  EXPECT_EQ(list.size(), 13u);
+  EXPECT_EQ(list[3]["pair"], "w*tanh(q+k)");
+  EXPECT_TRUE(list[2]["formula"].is_null());
+}
+
+}  // namespace
+}  // namespace rapt::test
