@@ -59,7 +59,7 @@ class Compiler {
       if (leaf.children[0] != kNone) to_.outputs_.back().row = place(leaf.children[0]);
       if (leaf.children[1] != kNone) to_.outputs_.back().col = place(leaf.children[1]);
     }
-    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * kMostColumns;
+    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostColumns + kTemporaryGap);
     if (numbers > kWorkspace || scalars_ > kMostScalars)
       throw Error("formula: expected one that needs at most " + std::to_string(kWorkspace / kMostColumns) +
                   " intermediate numbers a pair, got one that needs more; write it in fewer parts");

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "backends/cpu/simd/lane.h"
 #include "formulas/programs.h"
@@ -190,7 +191,8 @@ class Run {
       case Space::scalar: return {vectors_ + place.index * kWidth<T>, 0, 0};
       case Space::spread: return {spread(place) + first * kWidth<T>, kWidth<T>, 0};
       case Space::block:
-        return {blocks_ + static_cast<std::ptrdiff_t>(place.index) * block_rows_ * columns_, columns_, 1};
+        return {blocks_ + static_cast<std::ptrdiff_t>(place.index) * (block_rows_ * columns_ + formulas::kTemporaryGap),
+                columns_, 1};
       case Space::raw: return {raw_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, 1};
       case Space::scores: return {scores_ + static_cast<std::ptrdiff_t>(first) * stride_, stride_, 1};
       case Space::line:
@@ -295,36 +297,54 @@ class Run {
       }
   }
 
-  // Column by column of vectors, so that the inner loop is as long as the block has rows.
+  // Columns of a few vectors at a time, so that the inner loop is as long as the block has rows.
+  static constexpr int kVectors = 4;
+
+  template <class F>
+  RAPT_FN void each_column(const Span& span, F&& f) {
+    int c = 0;
+    for (; c + kVectors * kWidth<T> <= span.columns; c += kVectors * kWidth<T>)
+      f(c, std::integral_constant<int, kVectors>());
+    for (; c < span.columns; c += kWidth<T>) f(c, std::integral_constant<int, 1>());
+  }
+
   template <class F>
   void each(const Span& span, F&& f) {
-    for (int c = 0; c < span.columns; c += kWidth<T>) {
-      const T* a = span.a.column(c);
-      T* out = span.out + c;
+    each_column(span, [&](int column, auto vectors) {
+      const T* a = span.a.column(column);
+      T* out = span.out + column;
+      const std::ptrdiff_t next_a = span.a.step * kWidth<T>;
       for (int j = 0; j < span.rows; ++j, a += span.a.row, out += span.out_row)
-        Lanes<V>::store(f(Lanes<V>::load(a)), out);
-    }
+        for (int n = 0; n < vectors; ++n) Lanes<V>::store(f(Lanes<V>::load(a + n * next_a)), out + n * kWidth<T>);
+    });
   }
   template <class F>
   void each_two(const Span& span, F&& f) {
-    for (int c = 0; c < span.columns; c += kWidth<T>) {
-      const T* a = span.a.column(c);
-      const T* b = span.b.column(c);
-      T* out = span.out + c;
+    each_column(span, [&](int column, auto vectors) {
+      const T* a = span.a.column(column);
+      const T* b = span.b.column(column);
+      T* out = span.out + column;
+      const std::ptrdiff_t next_a = span.a.step * kWidth<T>, next_b = span.b.step * kWidth<T>;
       for (int j = 0; j < span.rows; ++j, a += span.a.row, b += span.b.row, out += span.out_row)
-        Lanes<V>::store(f(Lanes<V>::load(a), Lanes<V>::load(b)), out);
-    }
+        for (int n = 0; n < vectors; ++n)
+          Lanes<V>::store(f(Lanes<V>::load(a + n * next_a), Lanes<V>::load(b + n * next_b)), out + n * kWidth<T>);
+    });
   }
   template <class F>
   void each_three(const Span& span, F&& f) {
-    for (int n = 0; n < span.columns; n += kWidth<T>) {
-      const T* a = span.a.column(n);
-      const T* b = span.b.column(n);
-      const T* c = span.c.column(n);
-      T* out = span.out + n;
+    each_column(span, [&](int column, auto vectors) {
+      const T* a = span.a.column(column);
+      const T* b = span.b.column(column);
+      const T* c = span.c.column(column);
+      T* out = span.out + column;
+      const std::ptrdiff_t next_a = span.a.step * kWidth<T>, next_b = span.b.step * kWidth<T>,
+                           next_c = span.c.step * kWidth<T>;
       for (int j = 0; j < span.rows; ++j, a += span.a.row, b += span.b.row, c += span.c.row, out += span.out_row)
-        Lanes<V>::store(f(Lanes<V>::load(a), Lanes<V>::load(b), Lanes<V>::load(c)), out);
-    }
+        for (int n = 0; n < vectors; ++n)
+          Lanes<V>::store(
+              f(Lanes<V>::load(a + n * next_a), Lanes<V>::load(b + n * next_b), Lanes<V>::load(c + n * next_c)),
+              out + n * kWidth<T>);
+    });
   }
 
   static RAPT_FN V one_if(Condition<T> condition) { return where(condition, V(1), V(0)); }
