@@ -36,7 +36,13 @@ bool is_native(const char* format) {
   return *format != (little ? '>' : '<') && *format != (little ? '!' : '<');
 }
 
-std::string kind_of(nb::handle object) { return nb::cast<std::string>(nb::str(object.type().attr("__name__"))); }
+std::string text_of(const nb::object& object) {
+  const nb::object text = nb::steal(PyObject_Str(object.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  return nb::cast<std::string>(text);
+}
+
+std::string kind_of(nb::handle object) { return text_of(object.type().attr("__name__")); }
 
 }  // namespace
 
@@ -152,8 +158,7 @@ bool ArrayReader::from_torch(nb::handle object, const std::string& name, Array& 
   array.rank_ = rank;
   if (!is_cpu.is(Py_True)) {
     if (!nb::cast<bool>(object.attr("is_cuda")))
-      fail(name + ": expected a tensor on cpu or cuda, got one on " +
-           nb::cast<std::string>(nb::str(object.attr("device"))));
+      fail(name + ": expected a tensor on cpu or cuda, got one on " + text_of(object.attr("device")));
     array.view_.device = {Device::Kind::cuda, nb::cast<std::int32_t>(object.attr("get_device")())};
   }
   array.given_ = set_shape(array.view_, rank, shape.data(), steps.data(), 1);
@@ -169,7 +174,7 @@ const ArrayReader::TorchType& ArrayReader::torch_type(nb::handle dtype, const st
                                          {"torch.bool", '?', 8}}};
   for (const TorchType& type : types)
     if (type.object == dtype.ptr()) return type;
-  const std::string got = nb::cast<std::string>(nb::str(dtype));
+  const std::string got = text_of(nb::borrow(dtype));
   for (TorchType& type : types) {
     if (got != type.name) continue;
     type.object = dtype.inc_ref().ptr();
@@ -181,7 +186,7 @@ const ArrayReader::TorchType& ArrayReader::torch_type(nb::handle dtype, const st
 // NumPy knows bfloat16 through ml_dtypes and can neither export a buffer of it nor DLPack; its bits it can.
 bool ArrayReader::from_bfloat16(nb::handle object, const std::string& name, Array& array) const {
   if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view")) return false;
-  if (nb::cast<std::string>(nb::str(object.attr("dtype"))) != "bfloat16") return false;
+  if (text_of(object.attr("dtype")) != "bfloat16") return false;
   nb::object bits = object.attr("view")("float16");
   if (!from_buffer(bits, name, array)) return false;
   array.view_.dtype = Dtype::bf16;
