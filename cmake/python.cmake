@@ -7,3 +7,14 @@ set_target_properties(rapt_python PROPERTIES OUTPUT_NAME _core)
 # The numbers between the passes are private: the static library, and the same view of the tree.
 target_link_libraries(rapt_python PRIVATE rapt_private rapt_attend_static ${CMAKE_DL_LIBS})
 install(TARGETS rapt_python LIBRARY DESTINATION rapt COMPONENT python)
+
+# The package in the build tree: the module beside links to its sources.
+set(rapt_python_package "${PROJECT_BINARY_DIR}/python")
+file(MAKE_DIRECTORY "${rapt_python_package}/rapt")
+set_target_properties(rapt_python PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${rapt_python_package}/rapt")
+file(GLOB rapt_python_modules CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/rapt/*.py" "${PROJECT_SOURCE_DIR}/python/rapt/*.pyi"
+     "${PROJECT_SOURCE_DIR}/python/rapt/py.typed" "${PROJECT_SOURCE_DIR}/python/rapt/torch")
+foreach(path IN LISTS rapt_python_modules)
+  cmake_path(GET path FILENAME name)
+  file(CREATE_LINK "${path}" "${rapt_python_package}/rapt/${name}" SYMBOLIC)
+endforeach()

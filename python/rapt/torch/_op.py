@@ -270,6 +270,71 @@ class _Once(torch.autograd.Function):
         raise RuntimeError(_TWICE)
 
 
+class _Functional(torch.autograd.Function):
+    """A call under torch.func's grad, vjp and vmap, which an operator's own autograd does not take."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(arguments, sets, *tensors):
+        return tuple(torch.ops.rapt.attend(*_Functional.call(arguments, sets, tensors)))
+
+    @staticmethod
+    def call(arguments, sets, tensors):
+        """Arguments of the operator: q, k, the four of _TENSORS, v…, parameters… in their places."""
+        given = list(arguments)
+        for n, tensor in zip(_TENSORS, tensors[2:6]):
+            given[n] = tensor
+        given[PARAMS] = list(tensors[6 + sets :])
+        return (tensors[0], tensors[1], list(tensors[6 : 6 + sets]), *given)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.arguments, ctx.sets, *tensors = inputs
+        ctx.mark_non_differentiable(output[-2], output[-1])
+        ctx.save_for_backward(*tensors, *output)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        sets = ctx.sets
+        count = len(ctx.saved_tensors) - sets - 3
+        found = list(_FunctionalBackward.apply(ctx.arguments, sets, count, *grads[: sets + 1], *ctx.saved_tensors))
+        tensors = ctx.saved_tensors[:count]
+        dq, dk, *found = found
+        dv, found = found[:sets], found[sets:]
+        dbias = None if tensors[2] is None else found.pop(0)
+        return (None, None, dq, dk, dbias, None, None, None, *dv, *found)
+
+
+class _FunctionalBackward(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(arguments, sets, count, *given):
+        grads, given = given[: sets + 1], given[sets + 1 :]
+        tensors, (*out, _, row_max, row_sum) = given[:count], given[count:]
+        is_softmax = arguments[_options.NORMALIZER] == "softmax"
+        call = _Functional.call(arguments, sets, tensors)
+        grad_lse = grads[sets] if is_softmax else None
+        return tuple(torch.ops.rapt.attend_backward(list(grads[:sets]), grad_lse, out, row_max, row_sum, *call))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError(_TWICE)
+
+
+def _functional(q, k, v, arguments):
+    tensors = (q, k, *(arguments[n] for n in _TENSORS), *v, *arguments[PARAMS])
+    static = tuple(None if n in _TENSORS or n == PARAMS else a for n, a in enumerate(arguments))
+    return _Functional.apply(static, len(v), *tensors)
+
+
+_TENSORS = (BIAS, MASK, LENGTHS_AT, FIRST_AT)
+
 # Places in the packed options.
 _AT = {name: n for n, name in enumerate(_api.OPTIONS)}
 
@@ -301,7 +366,11 @@ def _attend(q, k, v, packed, return_lse):
     v = list(v) if is_list else [v]
     q, k, v = _autocast(q, k, v)
     if _in_graph() or type(q) not in _PLAIN:
-        results = torch.ops.rapt.attend(q, k, v, *_options.to_arguments(q, packed, _is_setting))
+        arguments = _options.to_arguments(q, packed, _is_setting)
+        if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+            results = _functional(q, k, v, arguments)
+        else:
+            results = torch.ops.rapt.attend(q, k, v, *arguments)
         out, lse = list(results[: len(v)]), results[len(v)]
     else:
         params = packed[_AT["params"]]
