@@ -22,13 +22,14 @@ from ._attend import (
     threads,
     weights,
 )
+from .formulas import Formula, formula
 
 __version__ = "0.1.0"
 _MODULES = ("torch", "jax", "transformers", "onnx", "notebook")
 _OF_NOTEBOOK = ("show", "explore")
 
 __all__ = [
-    "Partial", "Plan", "Statistics", "attend", "explore", "gradients", "mechanisms", "merge", "normalizers", "partial",
+    "Formula", "Partial", "Plan", "Statistics", "attend", "explore", "formula", "gradients", "mechanisms", "merge", "normalizers", "partial",
     "set_threads", "show", "statistics", "threads", "weights",
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from . import _arrays, _core
+from .formulas import Formula
 
 Array = Any  # of NumPy, PyTorch, JAX, or anything with DLPack
 _LSE, _PARTS, _SAVED = 1, 2, 4
@@ -42,6 +43,8 @@ def pack(operation, options):
     for name in options:
         if name not in OPTIONS:
             raise TypeError(f"{operation}: expected options among {', '.join(OPTIONS)}, got '{name}'")
+    if isinstance(options.get("score"), Formula):
+        options = {**options, "score": options["score"].encoded}
     return tuple(map(options.get, OPTIONS)) if options else None
 
 
@@ -50,7 +53,7 @@ def attend(
     k: Array,
     v: Array | Sequence[Array],
     *,
-    score: str | None = None,
+    score: str | Formula | None = None,
     params: Mapping[str, Array | float] | None = None,
     causal: str | None = None,
     normalizer: str | None = None,
@@ -76,7 +79,7 @@ def attend(
     or a head of 1 is repeated, and the key heads divide the heads. Strides are free, rows are contiguous. The result has the
     kind of q: NumPy's arrays give NumPy's; tensors of PyTorch are differentiable; arrays of JAX may be traced.
 
-    score        name of a mechanism, scaled_dot unless given; `rapt.mechanisms()` lists them
+    score        name of a mechanism, scaled_dot unless given (`rapt.mechanisms()` lists them), or a `rapt.formula`
     params       its parameters, settings, and those of the normaliser, by name: arrays or numbers
     causal       "top_left" or "bottom_right"
     normalizer   softmax unless given; `rapt.normalizers()` lists them
@@ -102,6 +105,8 @@ def attend(
     >>> rapt.attend(q, q, q, score="alibi", params={"m": [0.5] * 8}, causal="top_left").shape
     (2, 8, 100, 64)
     """
+    if score.__class__ is Formula:
+        score = score.encoded
     packed = (
         score, params, normalizer, causal, scale, softcap, bias, mask, window, key_lengths, first_query, first_key,
         query_starts, key_starts, grid, rotary, threads, path, None,

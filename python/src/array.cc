@@ -36,6 +36,40 @@ bool is_native(const char* format) {
   return *format != (little ? '>' : '<') && *format != (little ? '!' : '<');
 }
 
+// As DLPack declares it. Later versions add to the end.
+struct ExchangeApi {
+  std::uint32_t major, minor;
+  const void* older;
+  int (*managed_tensor_allocator)(void*, void**, void*, void (*)(void*, const char*, const char*));
+  int (*managed_tensor_from_py_object_no_sync)(void*, void**);
+  int (*managed_tensor_to_py_object_no_sync)(void*, void**);
+  int (*dltensor_from_py_object_no_sync)(void* object, nb::dlpack::dltensor* out);
+};
+
+// Of a class of arrays; null: it has none. Classes are few, and are asked once.
+const ExchangeApi* exchange_api(PyTypeObject* type) {
+  struct Known {
+    PyTypeObject* type;
+    const ExchangeApi* api;
+  };
+  static std::array<Known, 8> known{};
+  static std::size_t count = 0;
+  for (std::size_t n = 0; n < count; ++n)
+    if (known[n].type == type) return known[n].api;
+  const ExchangeApi* api = nullptr;
+  const nb::object capsule =
+      nb::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
+  if (capsule.is_valid() && PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api") != 0)
+    api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  PyErr_Clear();
+  if (api != nullptr && (api->major != 1 || api->dltensor_from_py_object_no_sync == nullptr)) api = nullptr;
+  if (count < known.size()) {
+    Py_INCREF(reinterpret_cast<PyObject*>(type));
+    known[count++] = {type, api};
+  }
+  return api;
+}
+
 std::string text_of(const nb::object& object) {
   const nb::object text = nb::steal(PyObject_Str(object.ptr()));
   if (!text.is_valid()) throw nb::python_error();
@@ -126,6 +160,42 @@ bool ArrayReader::from_buffer(nb::handle object, const std::string& name, Array&
   return true;
 }
 
+// DLPack's exchange of C functions (version 1.2), which PyTorch 2.10 has: a tensor in tens of nanoseconds.
+bool ArrayReader::from_exchange(nb::handle object, const std::string& name, Array& array) const {
+  const ExchangeApi* api = exchange_api(Py_TYPE(object.ptr()));
+  if (api == nullptr) return false;
+  nb::dlpack::dltensor tensor{};
+  if (api->dltensor_from_py_object_no_sync(object.ptr(), &tensor) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  set_dlpack_type(tensor.dtype, name, array);
+  check_rank(tensor.ndim, name, array);
+  set_dlpack_device(tensor.device.device_type, tensor.device.device_id, name, array);
+  array.view_.data = static_cast<const char*>(tensor.data) + tensor.byte_offset;
+  array.rank_ = tensor.ndim;
+  array.given_ = set_shape(array.view_, tensor.ndim, tensor.shape, tensor.strides, 1);
+  return true;
+}
+
+void ArrayReader::set_dlpack_type(nb::dlpack::dtype type, const std::string& name, Array& array) const {
+  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
+  const char kind = code == nb::dlpack::dtype_code::Float    ? 'f'
+                    : code == nb::dlpack::dtype_code::Bfloat ? 'b'
+                    : code == nb::dlpack::dtype_code::Bool   ? '?'
+                                                             : 'i';
+  const std::string sort = code == nb::dlpack::dtype_code::Int    ? "int"
+                           : code == nb::dlpack::dtype_code::UInt ? "uint"
+                                                                  : "another type of ";
+  set_type(kind, type.bits, name, sort + std::to_string(type.bits), array);
+}
+
+void ArrayReader::set_dlpack_device(int device, int index, const std::string& name, Array& array) const {
+  if (device == nb::device::cuda::value) array.view_.device = {Device::Kind::cuda, index};
+  else if (device != nb::device::cpu::value)
+    fail(name + ": expected an array on cpu or cuda, got one on DLPack's device " + std::to_string(device));
+}
+
 // PyTorch's tensors are asked directly: DLPack takes microseconds, and refuses tensors with gradients.
 bool ArrayReader::from_torch(nb::handle object, const std::string& name, Array& array) const {
   PyObject* const tensor = object.ptr();
@@ -200,18 +270,9 @@ bool ArrayReader::from_dlpack(nb::handle object, const std::string& name, Array&
     PyErr_Clear();
     return false;
   }
-  const auto type = exported.dtype();
-  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
-  const char kind = code == nb::dlpack::dtype_code::Float    ? 'f'
-                    : code == nb::dlpack::dtype_code::Bfloat ? 'b'
-                    : code == nb::dlpack::dtype_code::Bool   ? '?'
-                                                             : 'i';
-  set_type(kind, type.bits, name, std::to_string(type.bits) + "-bit numbers of another kind", array);
+  set_dlpack_type(exported.dtype(), name, array);
   check_rank(static_cast<int>(exported.ndim()), name, array);
-  const int device = exported.device_type();
-  if (device == nb::device::cuda::value) array.view_.device = {Device::Kind::cuda, exported.device_id()};
-  else if (device != nb::device::cpu::value)
-    fail(name + ": expected an array on cpu or cuda, got one on DLPack's device " + std::to_string(device));
+  set_dlpack_device(exported.device_type(), exported.device_id(), name, array);
   array.view_.data = exported.data();
   array.rank_ = static_cast<int>(exported.ndim());
   array.read_only_ = true;
@@ -224,8 +285,8 @@ Array ArrayReader::read_any(nb::handle object, const std::string& name, bool boo
                             int least_rank) const {
   Array array;
   array.least_rank_ = least_rank;
-  if (!from_buffer(object, name, array) && !from_torch(object, name, array) && !from_bfloat16(object, name, array) &&
-      !from_dlpack(object, name, array))
+  if (!from_buffer(object, name, array) && !from_exchange(object, name, array) && !from_torch(object, name, array) &&
+      !from_bfloat16(object, name, array) && !from_dlpack(object, name, array))
     fail_type(name + ": expected an array (NumPy, PyTorch, JAX, or anything with DLPack), got " + kind_of(object));
   if (array.booleans_ != booleans)
     fail_type(name + (booleans ? ": expected booleans, true = attend (numbers to add go into bias), got numbers"

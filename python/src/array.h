@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <string>
@@ -66,6 +67,9 @@ class ArrayReader {
   const TorchType& torch_type(nb::handle dtype, const std::string& name) const;
   Array read_any(nb::handle object, const std::string& name, bool booleans, bool may_copy, int least_rank) const;
   bool from_buffer(nb::handle object, const std::string& name, Array& array) const;
+  bool from_exchange(nb::handle object, const std::string& name, Array& array) const;
+  void set_dlpack_type(nb::dlpack::dtype type, const std::string& name, Array& array) const;
+  void set_dlpack_device(int device, int index, const std::string& name, Array& array) const;
   bool from_torch(nb::handle object, const std::string& name, Array& array) const;
   bool from_bfloat16(nb::handle object, const std::string& name, Array& array) const;
   bool from_dlpack(nb::handle object, const std::string& name, Array& array) const;

@@ -9,6 +9,7 @@
 #include "plan.h"
 #include "rapt/attend.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "rapt/partial.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
@@ -281,6 +282,14 @@ nb::list list_mechanisms() {
   return result;
 }
 
+// What a formula takes, as describe() says it.
+nb::list formula_parameters(const std::string& score, const std::string& pair, const std::string& visible) {
+  const Score made = formula(score, {.pair = pair, .visible = visible});
+  nb::list result;
+  for (const ParameterSpec& spec : made.mechanism->parameters()) result.append(describe(spec));
+  return result;
+}
+
 nb::list list_normalizers() {
   nb::list result;
   for (const NormalizerInfo& info : all_normalizers()) {
@@ -327,6 +336,7 @@ NB_MODULE(_core, m) {
   m.def("statistics", &statistics, given, given, maybe, given, given, given, given, maybe);
   m.def("merge", &merge_parts);
   m.def("mechanisms", &list_mechanisms);
+  m.def("formula_parameters", &formula_parameters);
   m.def("normalizers", &list_normalizers);
   m.def("use_openmp", &use_openmp);
   m.def("use_own_threads", &use_own_threads);

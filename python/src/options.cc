@@ -1,9 +1,12 @@
 #include "options.h"
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_map>
 
 #include "host_threads.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "rapt/registry.h"
 
 namespace rapt::python {
@@ -35,6 +38,25 @@ std::int64_t integer(const ArrayReader& reader, nb::handle object, const std::st
     reader.fail(name + ": expected an integer of 64 bits, got " + nb::repr(object).c_str());
   }
   return value;
+}
+
+// A mechanism by its name, or a formula: its three texts, each after a separator (python/rapt/formulas.py).
+Score score_of(const std::string& given) {
+  constexpr char kSeparator = '\x1f';
+  if (given.empty() || given.front() != kSeparator) return {.mechanism = &mechanism(given)};
+  // Compiling one takes tens of microseconds. Never destroyed: calls may come at the end of the process.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::unordered_map<std::string, Score>;
+  constexpr std::size_t kMost = 256;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(given); found != known.end()) return found->second;
+  const std::size_t second = given.find(kSeparator, 1), third = given.find(kSeparator, second + 1);
+  if (second == std::string::npos || third == std::string::npos) throw Error("formula: expected three texts");
+  Score score = formula(given.substr(1, second - 1),
+                        {.pair = given.substr(second + 1, third - second - 1), .visible = given.substr(third + 1)});
+  if (known.size() == kMost) known.clear();
+  known.emplace(given, score);
+  return score;
 }
 
 Causal causal_of(const ArrayReader& reader, nb::handle object) {
@@ -104,7 +126,7 @@ Options::Options(const ArrayReader& reader, nb::handle packed) {
     if (!object.is_none()) use(object);
   };
 
-  given(Option::score, [&](nb::handle o) { value.score.mechanism = &mechanism(text(reader, o, "score")); });
+  given(Option::score, [&](nb::handle o) { value.score = score_of(text(reader, o, "score")); });
   given(Option::normalizer, [&](nb::handle o) { value.normalizer = normalizer(text(reader, o, "normalizer")); });
   given(Option::params, [&](nb::handle o) {
     nb::dict params;

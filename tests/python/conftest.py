@@ -6,6 +6,7 @@ NEEDS = {
     "test_torch.py": "torch",
     "test_torch_graphs.py": "torch",
     "test_modules.py": "torch",
+    "test_flex.py": "torch",
     "test_transformers.py": "transformers",
     "test_jax.py": "jax",
     "test_onnx.py": "onnx",

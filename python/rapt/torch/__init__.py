@@ -4,6 +4,7 @@ import torch
 
 from .. import _attend as _api
 from ._op import _attend
+from .flex import flex_attention
 from .functional import scaled_dot_product_attention
 from .modules import AdditiveAttention, BilinearAttention, MultiHeadAttention, QuadraticAttention2d, SharedAttention
 
@@ -13,5 +14,5 @@ if not any(function is _attend for _, function in _api._libraries):
 
 __all__ = [
     "AdditiveAttention", "BilinearAttention", "MultiHeadAttention", "QuadraticAttention2d", "SharedAttention", "attend",
-    "scaled_dot_product_attention",
+    "flex_attention", "scaled_dot_product_attention",
 ]  # fmt: skip

@@ -24,9 +24,9 @@ def _is_setting(score, name):
 
 
 def _empty_like(q):
-    device = q.device
-    if device.type == "cpu":
+    if q.is_cpu:
         return _cpu_empty
+    device = q.device
     return lambda shape, name: torch.empty(shape, dtype=getattr(torch, name), device=device)
 
 
@@ -353,45 +353,59 @@ def _autocast(q, k, v):
         return q, k, v
     dtype = torch.get_autocast_dtype(device)
     cast = lambda x: x if x.dtype == torch.float64 else x.to(dtype)
-    return cast(q), cast(k), [cast(x) for x in v]
+    return cast(q), cast(k), [cast(x) for x in v] if isinstance(v, (list, tuple)) else cast(v)
 
 
-def _in_graph():
-    """Under torch.compile, make_fx, vmap, grad: then a call is an operator of the graph."""
-    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0
+def _result(out, lse, is_list, return_lse):
+    out = list(out) if is_list else out[0]
+    return (out, lse) if return_lse else out
+
+
+def _through_operator(q, k, v, packed, return_lse, call):
+    is_list = isinstance(v, (list, tuple))
+    q, k, v = _autocast(q, k, v)
+    sets = list(v) if is_list else [v]
+    results = call(q, k, sets, _options.to_arguments(q, packed, _is_setting))
+    return _result(results[: len(sets)], results[len(sets)], is_list, return_lse)
+
+
+def _operator(q, k, v, arguments):
+    return torch.ops.rapt.attend(q, k, v, *arguments)
+
+
+_functorch_level = torch._C._functorch.peek_interpreter_stack
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+_grad_enabled = torch.is_grad_enabled
+_BIAS, _MASK, _PARAMS = _AT["bias"], _AT["mask"], _AT["params"]
 
 
 def _attend(q, k, v, packed, return_lse):
+    if torch.compiler.is_compiling() or type(q) not in _PLAIN or _dispatch_modes() > 0:
+        return _through_operator(q, k, v, packed, return_lse, _operator)
+    if _functorch_level() is not None:
+        return _through_operator(q, k, v, packed, return_lse, _functional)
+    if _any_autocast():
+        q, k, v = _autocast(q, k, v)
     is_list = isinstance(v, (list, tuple))
-    v = list(v) if is_list else [v]
-    q, k, v = _autocast(q, k, v)
-    if _in_graph() or type(q) not in _PLAIN:
-        arguments = _options.to_arguments(q, packed, _is_setting)
-        if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
-            results = _functional(q, k, v, arguments)
-        else:
-            results = torch.ops.rapt.attend(q, k, v, *arguments)
-        out, lse = list(results[: len(v)]), results[len(v)]
-    else:
-        params = packed[_AT["params"]]
-        bias = packed[_AT["bias"]]
-        tensors = {n: x for n, x in params.items() if isinstance(x, Tensor)} if params else {}
-        graded = torch.is_grad_enabled() and (
-            q.requires_grad
-            or k.requires_grad
-            or any(x.requires_grad for x in v)
-            or (bias is not None and bias.requires_grad)
-            or any(x.requires_grad for x in tensors.values())
-        )
-        if not graded:
-            if not return_lse and not is_list:
-                return _core.attend(q, k, v[0], _empty_like(q), _with_stream(q, packed))
-            out, lse, *_ = _core.forward("attend", q, k, v, _empty_like(q), _LSE, _with_stream(q, packed))
-        else:
-            mask = packed[_AT["mask"]]
-            *out, lse = _Eager.apply(packed, list(tensors), len(v), q, k, bias, mask, *v, *tensors.values())
-    out = out if is_list else out[0]
-    return (out, lse) if return_lse else out
+    params, bias = packed[_PARAMS], packed[_BIAS]
+    tensors = {n: x for n, x in params.items() if isinstance(x, Tensor)} if params else {}
+    graded = _grad_enabled() and (
+        q.requires_grad
+        or k.requires_grad
+        or (any(x.requires_grad for x in v) if is_list else v.requires_grad)
+        or (bias is not None and bias.requires_grad)
+        or (params is not None and any(x.requires_grad for x in tensors.values()))
+    )
+    allocate = _empty_like(q)
+    if not graded:
+        packed = _with_stream(q, packed)
+        if not return_lse:
+            return _core.attend(q, k, v, allocate, packed)
+        return _core.forward("attend", q, k, v, allocate, _LSE, packed)[:2]
+    sets = list(v) if is_list else [v]
+    *out, lse = _Eager.apply(packed, list(tensors), len(sets), q, k, bias, packed[_MASK], *sets, *tensors.values())
+    return _result(out, lse, is_list, return_lse)
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
