@@ -17,6 +17,21 @@ from . import _core
 _NAMES = {"raw", "scale", "i", "j", "head", "batch", "queries", "keys", "row", "col", "q", "k", "w"}
 
 
+# Whoever follows a function of PyTorch makes its captured tensors parameters: symbol_of[-1](tensor) is their symbol.
+symbol_of: list = []
+
+
+def _tensor_symbol(x):
+    """The symbol of a captured tensor; None: x is none, or just a number."""
+    if not hasattr(x, "requires_grad"):
+        return None
+    if symbol_of:
+        return symbol_of[-1](x)
+    if x.requires_grad:
+        raise TypeError("formula: expected an argument of the function for a tensor that learns, got a captured one")
+    return None
+
+
 class Symbol:
     """A number or a condition that is not known yet: what is done to it is written down."""
 
@@ -57,6 +72,12 @@ class Symbol:
 
     float = double = half = int = long = to
 
+    def new_ones(self, *_, **__):
+        return Symbol("(0 == 0)", True)
+
+    def new_zeros(self, *_, **__):
+        return Symbol("(0 != 0)", True)
+
     def bool(self):
         return Symbol(condition(self), True)
 
@@ -75,16 +96,17 @@ def number(x):
             return "inf" if value > 0 else "(-inf)"
         text = repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
         return f"({text})" if value < 0 else text
-    if hasattr(x, "formula_symbol"):
-        return number(x.formula_symbol())
+    found = _tensor_symbol(x)
+    if found is not None:
+        return number(found)
     if hasattr(x, "item") and getattr(x, "ndim", None) == 0:
         return number(x.item())
     raise TypeError(f"formula: expected a number, got {type(x).__name__}")
 
 
 def condition(x):
-    if hasattr(x, "formula_symbol"):
-        x = x.formula_symbol()
+    found = None if isinstance(x, Symbol) else _tensor_symbol(x)
+    x = x if found is None else found
     if isinstance(x, Symbol):
         return x.text if x.is_condition else f"{x.text} != 0"
     if hasattr(x, "item"):

@@ -36,9 +36,18 @@ def alibi(heads):
     return mod
 
 
+def chained(tensor, *places):
+    """tensor[a][b]…, which means tensor[a, b, …] where places are single numbers, as they are to a mod."""
+    if isinstance(places[0], torch.Tensor):
+        return tensor[places]
+    for place in places:
+        tensor = tensor[place]
+    return tensor
+
+
 def captured():
     """Mods with the tensors that they capture."""
-    number = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+    number = lambda *shape: torch.randn(shape, dtype=torch.float64, requires_grad=True)
     slopes, one = number(H), number()
     relative, by_head = number(2 * S - 1), number(H, 2 * S - 1)
     whole, per_head, per_batch = number(S, S), number(H, S, S), number(B, H, S, S)
@@ -59,12 +68,12 @@ def captured():
         ("dense bias", lambda s, b, h, q, k: s + whole[q, k], None, [whole]),
         ("dense bias of a head", lambda s, b, h, q, k: s + per_head[h, q, k], None, [per_head]),
         ("dense bias of a batch", lambda s, b, h, q, k: s + per_batch[b, h, q, k], causal, [per_batch]),
-        ("rows of rows", lambda s, b, h, q, k: s + per_batch[b][h][q][k], None, [per_batch]),
+        ("rows of rows", lambda s, b, h, q, k: s + chained(per_batch, b, h, q, k), None, [per_batch]),
         ("causal by score", lambda s, b, h, q, k: torch.where(q >= k, s, -float("inf")), None, []),
         ("sliding window", None, lambda b, h, q, k: (q >= k) & (q - k <= 6), []),
         ("dilated window", None, lambda b, h, q, k: (abs(q - k) <= 9) & (abs(q - k) % 3 == 0), []),
         ("documents", None, lambda b, h, q, k: (documents[q] == documents[k]) & (q >= k), []),
-        ("documents of a batch", None, lambda b, h, q, k: rows[b, q] == rows[b][k], []),
+        ("documents of a batch", None, lambda b, h, q, k: chained(rows, b, q) == chained(rows, b, k), []),
         ("prefix", None, lambda b, h, q, k: (k < prefix[b]) | (q >= k), []),
         ("padding", None, lambda b, h, q, k: keep[b, k] & (q >= k), []),
         ("neighbourhood", None, lambda b, h, q, k: ((q // 8 - k // 8).abs() <= 1) & ((q % 8 - k % 8).abs() <= 2), []),
@@ -73,7 +82,7 @@ def captured():
         ("all of them", None, and_masks(causal, or_masks(lambda b, h, q, k: k < 4, lambda b, h, q, k: q - k < 5)), []),
         ("T5", lambda s, b, h, q, k: s + by_head[h, torch.clamp(torch.log2((q - k).abs() + 1.0), max=9).floor().int()], causal, [by_head]),
         ("distance of squares", lambda s, b, h, q, k: s - ((q - k) ** 2) / (2 * one**2), causal, [one]),
-        ("logarithm of the length", lambda s, b, h, q, k: s * torch.log((q + 1.0)).clamp(min=1.0), causal, []),
+        ("logarithm of the length", lambda s, b, h, q, k: s * torch.log(q.double() + 1).clamp(min=1.0), causal, []),
         ("sigmoid gate", lambda s, b, h, q, k: s * torch.sigmoid(slopes[h] * (k - q)), None, [slopes]),
     ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .. import _attend as _api
-from ..formulas import FUNCTIONS, Formula, Symbol, condition, number
+from ..formulas import FUNCTIONS, Formula, Symbol, condition, number, symbol_of
 
 
 class _Read:
@@ -45,8 +45,7 @@ class _Captured(TorchFunctionMode):
             return function(*arguments, **options)
         if name not in FUNCTIONS:
             raise TypeError(f"flex_attention: expected a function that formulas have, got torch.{name}")
-        given = [self.symbol(x) if isinstance(x, Tensor) else x for x in arguments]
-        return FUNCTIONS[name](*given, **{n: self.symbol(x) if isinstance(x, Tensor) else x for n, x in options.items()})
+        return FUNCTIONS[name](*arguments, **options)
 
     def parameter(self, tensor, key, shaped):
         """The name of a parameter; the same tensor in the same layout is one."""
@@ -99,13 +98,15 @@ def trace(score_mod, mask_mod, heads):
     captured = _Captured(heads)
     score, visible = "", ""
     places = [Symbol(name) for name in _PLACES]
-    with captured:
-        if score_mod is not None:
-            made = score_mod(Symbol("raw*scale"), *places)
-            score = number(captured.symbol(made) if isinstance(made, Tensor) else made)
-        if mask_mod is not None:
-            made = mask_mod(*places)
-            visible = condition(captured.symbol(made) if isinstance(made, Tensor) and made.numel() == 1 else made)
+    symbol_of.append(captured.symbol)
+    try:
+        with captured:
+            if score_mod is not None:
+                score = number(score_mod(Symbol("raw*scale"), *places))
+            if mask_mod is not None:
+                visible = condition(mask_mod(*places))
+    finally:
+        symbol_of.pop()
     return Formula(score, "", visible), captured.params
 
 
