@@ -41,8 +41,8 @@ python-module: bootstrap
 
 test-python: python-module  ## Test the Python package with PyTorch, JAX, Transformers and ONNX, in a virtual environment of its own
 	@scripts/python_env --all
-	@cmake --build --preset release -j $(JOBS) --target rapt_python
-	@RAPT_TEST_ALL=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=build/release/python \
+	@cmake --build --preset release -j $(JOBS) --target rapt_python rapt_cli
+	@RAPT_TEST_ALL=1 RAPT_TOOL=$(CURDIR)/build/release/rapt PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=build/release/python \
 	  $(VENV) -m pytest -q -p no:cacheprovider tests/python
 
 wheel: bootstrap  ## Build a manylinux wheel of the Python package into build/wheels

@@ -26,10 +26,10 @@ from .formulas import Formula, formula
 
 __version__ = "0.1.0"
 _MODULES = ("torch", "jax", "transformers", "onnx", "notebook")
-_OF_NOTEBOOK = ("show", "explore")
+_ELSEWHERE = {"show": ".notebook", "explore": ".notebook", "TrainedModel": ".trained_model"}
 
 __all__ = [
-    "Formula", "Partial", "Plan", "Statistics", "attend", "explore", "formula", "gradients", "mechanisms", "merge", "normalizers", "partial",
+    "Formula", "Partial", "Plan", "Statistics", "TrainedModel", "attend", "explore", "formula", "gradients", "mechanisms", "merge", "normalizers", "partial",
     "set_threads", "show", "statistics", "threads", "weights",
 ]  # fmt: skip
 
@@ -37,6 +37,6 @@ __all__ = [
 def __getattr__(name):
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
-    if name in _OF_NOTEBOOK:
-        return getattr(importlib.import_module(".notebook", __name__), name)
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name], __name__), name)
     raise AttributeError(f"module 'rapt' has no attribute '{name}'")
