@@ -144,9 +144,9 @@ def test_errors_are_the_engines():
     q, k, v = tensors()
     with pytest.raises(ValueError, match="attend: v: expected 9 keys as in k, got 5"):
         rapt.attend(q, k, v[:, :, :5])
-    with pytest.raises(TypeError, match="attend: q: expected numbers of float32.* got torch.int64"):
+    with pytest.raises(TypeError, match="attend: q: expected numbers of float32.* got (torch.)?int64"):
         rapt.attend(q.long(), k, v)
-    with pytest.raises(ValueError, match="expected a tensor on cpu or cuda, got one on meta"):
+    with pytest.raises(ValueError, match="expected .* on cpu or cuda, got one on"):
         rapt._core.attend(q.to("meta"), k, v, rapt._arrays.numpy_empty, None)
 
 

@@ -33,8 +33,15 @@ def _empty_like(q):
 _TYPES = {name: getattr(torch, name) for name in ("float32", "float64", "float16", "bfloat16")}
 
 
+_default_type = torch.get_default_dtype
+_function_modes = torch._C._len_torch_function_stack
+
+
 def _cpu_empty(shape, name):
-    return torch.empty(shape, dtype=_TYPES[name])
+    dtype = _TYPES[name]
+    if dtype is _default_type() and _function_modes() == 0:  # no default device either: the shortest way
+        return torch.empty(*shape)
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _with_stream(q, packed):
@@ -157,7 +164,7 @@ def _four(x, dim):
         x = x.movedim(dim, 0)
     while x.dim() < (5 if mapped else 4):
         x = x.unsqueeze(1 if mapped else 0)
-    return x, mapped
+    return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous(), mapped
 
 
 def _fold(x, mapped, count, batch):
@@ -397,9 +404,10 @@ def _attend(q, k, v, packed, return_lse):
         or (bias is not None and bias.requires_grad)
         or (params is not None and any(x.requires_grad for x in tensors.values()))
     )
-    allocate = _empty_like(q)
     if not graded:
-        packed = _with_stream(q, packed)
+        allocate = _cpu_empty
+        if not q.is_cpu:
+            allocate, packed = _empty_like(q), _with_stream(q, packed)
         if not return_lse:
             return _core.attend(q, k, v, allocate, packed)
         return _core.forward("attend", q, k, v, allocate, _LSE, packed)[:2]
