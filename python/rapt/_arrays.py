@@ -99,8 +99,22 @@ def parameter(value, operation, name):
         raise TypeError(f"{operation}: {name}: expected numbers, got {value!r}") from error
 
 
-def integers(shape, rank, columns):
-    """What statistics counts in: [array, address] of int64, [B, H, Sq] or [B, H, Sq, columns]."""
-    sizes = tuple(shape[3 - (rank - 1) :]) + ((columns,) if columns else ())
-    array = np.empty(sizes, np.int64)
-    return array, array.ctypes.data
+def integers(like):
+    """A function (shape, rank, columns) that makes what statistics counts in: [array, address] of int64 where `like` lies."""
+
+    def make(shape, rank, columns):
+        sizes = tuple(shape[3 - (rank - 1) :]) + ((columns,) if columns else ())
+        if is_torch(like):
+            import torch
+
+            tensor = torch.empty(sizes, dtype=torch.int64, device=like.device)
+            return tensor, tensor.data_ptr()
+        if hasattr(like, "__cuda_array_interface__"):
+            import cupy
+
+            array = cupy.empty(sizes, np.int64)
+            return array, array.data.ptr
+        array = np.empty(sizes, np.int64)
+        return array, array.ctypes.data
+
+    return make

@@ -217,16 +217,10 @@ def statistics(q: Array, k: Array, *, top_k: int = 0, v: Array | None = None, po
     grid = list(positions_on or options.get("grid") or [])
     allocate, finish = _arrays.allocator(q)
     found = _core.statistics(
-        _plain(q), _plain(k), _plain(v), allocate, _arrays.integers, top_k, grid, pack("statistics", options)
+        _plain(q), _plain(k), _plain(v), allocate, _arrays.integers(q), top_k, grid, pack("statistics", options)
     )
     if grid:
         found["covariance"] = found["covariance"].reshape(*found["covariance"].shape[:-1], 2, 2)
-    if _arrays.is_torch(q):
-        import torch
-
-        for name in ("argmax", "top_indices"):
-            if name in found:
-                found[name] = torch.from_numpy(found[name])
     return Statistics(**{name: finish(value) for name, value in found.items()})
 
 

@@ -20,6 +20,8 @@ void copy_rows(const T* from, std::int64_t count, const Array& array) {
 void check(const ArrayReader& reader, const Array& array, const char* name, std::int64_t count, bool is_double) {
   const Dtype expected = is_double ? Dtype::f64 : Dtype::f32;
   const ConstView& view = array.view();
+  if (view.device != Device{})
+    reader.fail(std::string(name) + ": expected an array on cpu, got one on " + to_string(view.device));
   const Shape strides = contiguous_strides(view.shape);
   for (std::size_t n = 0; n < 4; ++n)
     if (view.shape[n] > 1 && view.strides[n] != strides[n])

@@ -79,7 +79,7 @@ def attend_op(q, k, v, *arguments):
     """[out of each value set, lse, and two numbers a row for the backward pass]."""
     packed = _with_stream(q, _options.to_packed(arguments))
     outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE | _SAVED, packed)
-    row_max, row_sum = torch.empty_like(lse), torch.empty_like(lse)
+    row_max, row_sum = (torch.empty(lse.shape, dtype=lse.dtype, device="cpu") for _ in range(2))
     saved.store(row_max, row_sum)
     return [*outs, lse, row_max, row_sum]
 
@@ -87,7 +87,8 @@ def attend_op(q, k, v, *arguments):
 @attend_op.register_fake
 def _(q, k, v, *arguments):
     shapes, rows, dtype, compute = _out_shapes(q, k, v)
-    return [q.new_empty(shape, dtype=dtype) for shape in shapes] + [q.new_empty(rows, dtype=compute) for _ in range(3)]
+    saved = [torch.empty(rows, dtype=compute, device="cpu") for _ in range(2)]  # where the engine keeps them
+    return [q.new_empty(shape, dtype=dtype) for shape in shapes] + [q.new_empty(rows, dtype=compute), *saved]
 
 
 @torch.library.custom_op(
