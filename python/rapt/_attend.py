@@ -202,6 +202,9 @@ class Statistics(NamedTuple):
     top_indices: Any = None  # [.., top_k], largest first
     top_weights: Any = None
 
+    def __getitem__(self, name):  # by name too: facts["entropy"]
+        return getattr(self, name) if isinstance(name, str) else tuple.__getitem__(self, name)
+
 
 def statistics(q: Array, k: Array, *, top_k: int = 0, v: Array | None = None, positions_on=None, **options) -> Statistics:
     """Entropy, arg-max, expected position and its covariance, lse and the top k keys of every row, in linear memory.
@@ -318,14 +321,34 @@ class Plan:
         raise TypeError("Plan: expected to stay in its process, as it holds addresses; make one in each")
 
 
-def mechanisms() -> list[dict[str, Any]]:
-    """Every mechanism: name, formula, parameters, settings, and whether it needs a grid."""
-    return _core.mechanisms()
+class Info(str):
+    """A name with what is known of it: info.formula, info["parameters"]."""
+
+    def __new__(cls, known):
+        self = str.__new__(cls, known["name"])
+        self.__dict__.update(known)
+        return self
+
+    def __getitem__(self, key):
+        return self.__dict__[key] if isinstance(key, str) else str.__getitem__(self, key)
+
+    def __reduce__(self):
+        return Info, (dict(self.__dict__),)
 
 
-def normalizers() -> list[dict[str, Any]]:
-    """Every normaliser: name, formula and parameters."""
-    return _core.normalizers()
+def mechanisms() -> list[Info]:
+    """The names of all mechanisms, each with its formula, parameters, settings, and whether it needs a grid.
+
+    >>> import rapt
+    >>> "alibi" in rapt.mechanisms(), [m.formula for m in rapt.mechanisms()][0]
+    (True, 'q·k')
+    """
+    return [Info(known) for known in _core.mechanisms()]
+
+
+def normalizers() -> list[Info]:
+    """The names of all normalisers, each with its formula and parameters."""
+    return [Info(known) for known in _core.normalizers()]
 
 
 def set_threads(threads: int) -> None:

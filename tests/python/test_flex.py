@@ -144,3 +144,16 @@ def test_what_cannot_be_followed():
         flex_attention(q, q, q, lambda s, b, h, i, j: s + table[i])
     with pytest.raises(TypeError, match="expected conditions, got numbers"):
         flex_attention(q, q, q, None, lambda b, h, i, j: i & 3)
+
+
+def test_it_compiles_in_one_graph():
+    q, k, v = (torch.randn(B, H, S, D, requires_grad=True) for _ in range(3))
+    table = torch.randn(H, 2 * S - 1, requires_grad=True)
+
+    def call(q, k, v):
+        return flex_attention(q, k, v, lambda s, b, h, i, j: s + table[h, i - j + S - 1]) * 2
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    expected = torch.autograd.grad(call(q, k, v).sin().sum(), (q, k, v, table))
+    for a, b in zip(torch.autograd.grad(compiled(q, k, v).sin().sum(), (q, k, v, table)), expected):
+        torch.testing.assert_close(a, b)

@@ -1,5 +1,6 @@
 """rapt.attend, weights, statistics and gradients on NumPy's arrays, against the definition."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -219,6 +220,7 @@ def test_statistics():
         entropy = -np.where(w > 0, w * np.log(w), 0).sum(-1)
     position = w @ places
     np.testing.assert_allclose(s.entropy, entropy, atol=1e-12)
+    assert s["entropy"] is s.entropy and s[0] is s.entropy
     np.testing.assert_array_equal(s.argmax, w.argmax(-1))
     np.testing.assert_allclose(s.position, position, atol=1e-12)
     np.testing.assert_allclose(s.covariance, w @ places**2 - position**2, atol=1e-10)
@@ -239,6 +241,8 @@ def test_statistics_on_a_grid():
 
 
 def test_infos():
+    assert rapt.mechanisms()[:3] == ["dot", "scaled_dot", "bilinear"] and rapt.mechanisms()[1].grid is False
+    assert pickle.loads(pickle.dumps(rapt.normalizers()))[0].formula == rapt.normalizers()[0]["formula"]
     assert NAMES[:3] == ["dot", "scaled_dot", "bilinear"] and len(NAMES) >= 13
     alibi = next(entry for entry in rapt.mechanisms() if entry["name"] == "alibi")
     assert alibi["parameters"][0]["name"] == "m" and alibi["parameters"][0]["per_head"] == "required"
