@@ -9,6 +9,7 @@ operators, NumPy's functions, and those of this module.
 
 import inspect
 import numbers
+import threading
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from . import _core
 _NAMES = {"raw", "scale", "i", "j", "head", "batch", "queries", "keys", "row", "col", "q", "k", "w"}
 
 
-# Whoever follows a function of PyTorch makes its captured tensors parameters: symbol_of[-1](tensor) is their symbol.
-symbol_of: list = []
+# Whoever follows a function of PyTorch makes its captured tensors parameters: symbol_of[thread](tensor) is their symbol.
+symbol_of: dict = {}
 
 
 def _tensor_symbol(x):
@@ -26,7 +27,9 @@ def _tensor_symbol(x):
     if not hasattr(x, "requires_grad"):
         return None
     if symbol_of:
-        return symbol_of[-1](x)
+        find = symbol_of[0] if 0 in symbol_of else symbol_of.get(threading.get_ident())  # 0: torch.compile, which asks no thread
+        if find is not None:
+            return find(x)
     if x.requires_grad:
         raise TypeError("formula: expected an argument of the function for a tensor that learns, got a captured one")
     return None

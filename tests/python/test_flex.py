@@ -157,3 +157,19 @@ def test_it_compiles_in_one_graph():
     expected = torch.autograd.grad(call(q, k, v).sin().sum(), (q, k, v, table))
     for a, b in zip(torch.autograd.grad(compiled(q, k, v).sin().sum(), (q, k, v, table)), expected):
         torch.testing.assert_close(a, b)
+
+
+def test_threads_follow_their_own_mods():
+    from concurrent.futures import ThreadPoolExecutor
+
+    q = torch.randn(1, 1, 8, 4, dtype=torch.float64)
+    numbers = [torch.tensor(float(n)) for n in range(8)]
+
+    def call(n):
+        return [flex_attention(q, q, q, lambda s, b, h, i, j: s * numbers[n] + numbers[n] * (i - j)) for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for n, outs in enumerate(pool.map(call, range(8))):
+            expected = dense(q, q, q, lambda s, b, h, i, j: s * n + n * (i - j))
+            for out in outs:
+                torch.testing.assert_close(out, expected)

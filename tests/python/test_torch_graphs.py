@@ -98,9 +98,13 @@ def test_vmap_of_a_bias_a_mask_and_parameters():
     masks = torch.rand(3, 7, 9) < 0.7
     slopes = torch.rand(3, 4, dtype=torch.float64)
     got = vmap(lambda b, m: rapt.attend(q, k, v, bias=b, mask=m, key_lengths=[4, 9]))(bias, masks)
+    lengths = torch.tensor([4, 9])
+    inside = vmap(lambda b: rapt.attend(q, k, v, bias=b, first_query=lengths, key_lengths=lengths))(bias)
     learned = vmap(lambda m: rapt.attend(q, k, v, score="alibi", params={"m": m}))(slopes)
     for n in range(3):
         torch.testing.assert_close(got[n], rapt.attend(q, k, v, bias=bias[n], mask=masks[n], key_lengths=[4, 9]))
+        one = rapt.attend(q, k, v, bias=bias[n], first_query=[4, 9], key_lengths=[4, 9])
+        torch.testing.assert_close(inside[n], one)
         torch.testing.assert_close(learned[n], rapt.attend(q, k, v, score="alibi", params={"m": slopes[n]}))
 
 

@@ -197,7 +197,7 @@ def _one_by_one(op, info, in_dims, args):
 @attend_op.register_vmap
 def _(info, in_dims, *args):
     dims = in_dims[3:]
-    if any(_is_mapped(dims[n]) for n in (PARAMS, LENGTHS_AT, FIRST_AT)) or args[3 + LENGTHS_AT] is not None:
+    if _is_mapped(dims[PARAMS]) or any(args[3 + n] is not None for n in (LENGTHS_AT, FIRST_AT)):
         return _one_by_one(torch.ops.rapt.attend, info, in_dims, args)
     count = info.batch_size
     q, k, v = args[:3]

@@ -1,5 +1,7 @@
 """PyTorch's flex_attention: score_mod and mask_mod are followed once and become formulas, forward and backward on every device."""
 
+import threading
+
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -98,7 +100,8 @@ def trace(score_mod, mask_mod, heads):
     captured = _Captured(heads)
     score, visible = "", ""
     places = [Symbol(name) for name in _PLACES]
-    symbol_of.append(captured.symbol)
+    thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
+    symbol_of[thread] = captured.symbol
     try:
         with captured:
             if score_mod is not None:
@@ -106,7 +109,7 @@ def trace(score_mod, mask_mod, heads):
             if mask_mod is not None:
                 visible = condition(mask_mod(*places))
     finally:
-        symbol_of.pop()
+        del symbol_of[thread]
     return Formula(score, "", visible), captured.params
 
 
