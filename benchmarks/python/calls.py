@@ -9,19 +9,20 @@ import numpy as np
 import rapt
 
 
-def measure(call, seconds=0.4, repeats=5):
-    """The best of some repeats, in microseconds a call."""
+def measure(call, window=1e-3, repeats=300):
+    """The best of many short windows, in microseconds a call: other programs disturb most of them, not all."""
+    for _ in range(20):
+        call()
     count = 1
     while True:
         start = time.perf_counter()
         for _ in range(count):
             call()
-        taken = time.perf_counter() - start
-        if taken > seconds / repeats:
+        if time.perf_counter() - start > window:
             break
         count *= 2
-    best = taken / count
-    for _ in range(repeats - 1):
+    best = float("inf")
+    for _ in range(repeats):
         start = time.perf_counter()
         for _ in range(count):
             call()

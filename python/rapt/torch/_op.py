@@ -232,15 +232,21 @@ class _Eager(torch.autograd.Function):
     """An eager call with gradients. The rows between the passes stay an object, and nothing is dispatched twice."""
 
     @staticmethod
-    def forward(ctx, packed, names, sets, *tensors):
+    def forward(ctx, packed, names, sets, with_lse, *tensors):
         q, k, bias, mask = tensors[:4]
-        v, params = list(tensors[4 : 4 + sets]), tensors[4 + sets :]
-        packed = _with_tensors(packed, bias, mask, names, params)
-        out, lse, _, _, saved = _core.forward("attend", q, k, v, _empty_like(q), _LSE | _SAVED, _with_stream(q, packed))
-        ctx.packed, ctx.names, ctx.sets, ctx.rows = packed, names, sets, saved
+        v = tensors[4] if sets == 1 else list(tensors[4 : 4 + sets])
+        ctx.packed, ctx.names, ctx.sets, ctx.with_lse = packed, names, sets, with_lse
+        allocate = _cpu_empty
+        if not q.is_cpu:
+            allocate, packed = _empty_like(q), _with_stream(q, packed)
+        want = _LSE | _SAVED if with_lse else _SAVED
+        out, lse, _, _, ctx.rows = _core.forward("attend", q, k, v, allocate, want, packed)
+        out = (out,) if sets == 1 else out
         ctx.save_for_backward(*tensors, *out)
         ctx.set_materialize_grads(False)
-        return (*out, lse)
+        if with_lse:
+            return (*out, lse)
+        return out[0] if sets == 1 else tuple(out)
 
     @staticmethod
     def backward(ctx, *grads):
@@ -256,16 +262,16 @@ class _Eager(torch.autograd.Function):
         q, k, bias, mask = tensors[:4]
         v, params = list(tensors[4 : 4 + sets]), tensors[4 + sets :]
         packed = _with_tensors(ctx.packed, bias, mask, names, params)
-        needs = ctx.needs_input_grad[3:]
+        needs = ctx.needs_input_grad[4:]
         wanted = {name for name, need in zip(names, needs[4 + sets :]) if need}
         want = (needs[0], needs[1], any(needs[4 : 4 + sets]), needs[2], wanted)
         grad_out = [torch.zeros_like(o) if g is None else g for o, g in zip(out, grads)]
-        grad_out, grad_lse = _readable(grad_out, grads[-1])
+        grad_out, grad_lse = _readable(grad_out, grads[sets] if ctx.with_lse else None)
         dq, dk, dv, dbias, found = _core.backward(
             q, k, v, list(out), grad_out, ctx.rows, grad_lse, want, _empty_like(q), _with_stream(q, packed)
         )
         dv = [None] * sets if dv is None else dv
-        return (None, None, None, dq, dk, dbias, None, *dv, *(found.get(name) for name in names))
+        return (None, None, None, None, dq, dk, dbias, None, *dv, *(found.get(name) for name in names))
 
 
 class _Once(torch.autograd.Function):
@@ -413,8 +419,11 @@ def _attend(q, k, v, packed, return_lse):
             return _core.attend(q, k, v, allocate, packed)
         return _core.forward("attend", q, k, v, allocate, _LSE, packed)[:2]
     sets = list(v) if is_list else [v]
-    *out, lse = _Eager.apply(packed, list(tensors), len(sets), q, k, bias, packed[_MASK], *sets, *tensors.values())
-    return _result(out, lse, is_list, return_lse)
+    mask, names = packed[_MASK], list(tensors)
+    found = _Eager.apply(packed, names, len(sets), return_lse, q, k, bias, mask, *sets, *tensors.values())
+    if not return_lse and len(sets) == 1:
+        return [found] if is_list else found
+    return _result(found[: len(sets)], found[-1], is_list, return_lse)
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
