@@ -1,8 +1,5 @@
 """rapt.attend on tensors, and PyTorch's own functions: results and gradients, against PyTorch and the definition."""
 
-import copy
-import multiprocessing
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -121,6 +118,19 @@ def test_only_what_needs_a_gradient_gets_one():
     assert slopes.grad is not None and q.grad is None
     with torch.no_grad():
         assert not rapt.attend(q, k, v, score="alibi", params={"m": slopes}).requires_grad
+
+
+def test_single_numbers_and_a_default_device():
+    q, k, v = tensors(dtype=torch.float32)
+    tau = torch.tensor(2.0, requires_grad=True)
+    rapt.attend(q, k, v, score="cosine", params={"tau": tau}).square().sum().backward()
+    assert tau.grad.shape == ()
+    step = 1e-2
+    loss = lambda t: (oracle.attend(q, k, v, score="cosine", params={"tau": [t] * 4})[0] ** 2).sum()
+    np.testing.assert_allclose(tau.grad.item(), (loss(2 + step) - loss(2 - step)) / (2 * step), rtol=1e-3)
+    expected = rapt.attend(q, k, v)
+    with torch.device("meta"):
+        assert torch.equal(rapt.attend(q, k, v), expected)
 
 
 def test_strided_tensors_and_expanded_gradients_are_quiet():

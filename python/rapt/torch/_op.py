@@ -1,7 +1,7 @@
 """PyTorch's side of a call: the operators rapt::attend and rapt::attend_backward for graphs, and a short way for eager calls."""
 
 import os
-from typing import List, Tuple
+from typing import Tuple
 
 import torch
 from torch import Tensor
@@ -31,15 +31,13 @@ def _empty_like(q):
 
 
 _TYPES = {name: getattr(torch, name) for name in ("float32", "float64", "float16", "bfloat16")}
-
-
 _default_type = torch.get_default_dtype
 _function_modes = torch._C._len_torch_function_stack
 
 
 def _cpu_empty(shape, name):
     dtype = _TYPES[name]
-    if dtype is _default_type() and _function_modes() == 0:  # no default device either: the shortest way
+    if shape and dtype is _default_type() and _function_modes() == 0:  # no default device either: the shortest way
         return torch.empty(*shape)
     return torch.empty(shape, dtype=dtype, device="cpu")
 
