@@ -203,6 +203,25 @@ def test_a_forked_child_has_threads_of_its_own():
     assert result.stdout == "7\n", result
 
 
+@pytest.mark.parametrize("work", ["rapt.attend(q, q, q)", "out.backward(torch.ones_like(out))"])
+def test_ctrl_c_on_pytorchs_threads(work):
+    program = f"""
+        import os, rapt, signal, threading, time, torch
+        q = torch.zeros(1, 4, 30000 if "attend" in {work!r} else 9000, 64, requires_grad=True)
+        out = None if "attend" in {work!r} else rapt.attend(q, q, q)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            {work}
+            print("not ended")
+        except KeyboardInterrupt:
+            print("ended")
+        x = torch.ones(1, 1, 2, 4)
+        print(rapt.attend(x, x, x).sum().item())
+    """
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert result.stdout == "ended\n8.0\n", result
+
+
 F = torch.nn.functional
 
 
