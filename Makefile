@@ -4,9 +4,10 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build
+.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build \
+        python-module test-python wheel bench-python
 
-FOLDERS = $(wildcard include src cli tests benchmarks examples)
+FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
 SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
 # Tests of the cpu's own memory, threads and plans, and those that compare a call of their own with one of the device.
@@ -31,13 +32,34 @@ build: bootstrap
 run: build  ## Build, then redo the documents' results and write the report to build/reproduce
 	@build/release/rapt reproduce --quick --out build/reproduce
 
-test: bootstrap-pages build  ## Build, then run all tests
+test: bootstrap-pages python-module build  ## Build, then run all tests
 	@scripts/run_tests build/release -j $(JOBS)
 
 test-cuda: bootstrap  ## Run the tests of attention on a GPU
 	@cmake --preset cuda --log-level=WARNING
 	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test
 	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_attend_test --gtest_brief=1 --gtest_filter=-$(NOT_ON_A_DEVICE)
+
+# Where no virtual environment can be made, the tests of the Python package are listed as skipped.
+VENV = build/python/venv/bin/python
+python-module: bootstrap
+	@scripts/python_env
+	@if [[ -x $(VENV) ]]; then cmake --preset release --log-level=WARNING -DRAPT_BUILD_PYTHON=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV) -Dnanobind_DIR=$$($(VENV) -m nanobind --cmake_dir); fi
+
+test-python: python-module  ## Test the Python package with PyTorch, JAX, Transformers and ONNX, in a virtual environment of its own
+	@scripts/python_env --all
+	@cmake --build --preset release -j $(JOBS) --target rapt_python rapt_cli
+	@RAPT_TEST_ALL=1 RAPT_TOOL=$(CURDIR)/build/release/rapt PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=build/release/python \
+	  $(VENV) -m pytest -q -p no:cacheprovider tests/python
+
+wheel: bootstrap  ## Build a manylinux wheel of the Python package into build/wheels
+	@scripts/wheel
+
+bench-python: python-module  ## Measure what a call from Python costs
+	@scripts/python_env --all
+	@cmake --build --preset release -j $(JOBS) --target rapt_python
+	@PYTHONPATH=build/release/python $(VENV) benchmarks/python/calls.py
 
 bench: build  ## Measure every mechanism against this machine's matrix-multiply rate
 	@build/release/rapt bench

@@ -240,4 +240,5 @@ if(TARGET rapt_cli AND NOT RAPT_SANITIZE AND EXISTS "${PROJECT_SOURCE_DIR}/tests
   set_tests_properties(new_mechanism PROPERTIES TIMEOUT 1200 LABELS slow PROCESSORS 2)
 endif()
 
+include(python_tests)
 include(package_tests)

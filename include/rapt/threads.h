@@ -11,6 +11,18 @@ namespace rapt::inline v1 {
 RAPT_API int default_threads();
 RAPT_API void set_default_threads(int threads);
 
+// Threads of the program around Rapt, lent to it so that two pools do not compete for the processors. The function calls
+// work(job, worker) once for each worker in [0, workers), at the same time or one after the other, and then returns.
+using HostThreads = void (*)(int workers, void (*work)(void* job, int worker), void* job);
+
+// From now on every call works on the host's threads; null: on Rapt's own again. No bit depends on it. A forked child
+// begins with Rapt's own, as it has none of its parent's threads.
+RAPT_API void use_host_threads(HostThreads run);
+
+// Called between tasks by every thread that works, so that a host can end a long call: what it throws, the call throws,
+// and its outputs are then undefined. Null: nothing is called.
+RAPT_API void set_task_hook(void (*hook)());
+
 // Calls keep some workspace for the next one, at most 48 MiB in all. This gives it back to the system.
 RAPT_API void release_workspace();
 

@@ -3,12 +3,16 @@
 #include "backends/cpu/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "rapt/threads.h"
 
 namespace {
 
@@ -94,6 +98,77 @@ TEST(ParallelThreads, TurnsKeepTheOrder) {
       for (std::size_t n = 0; n < places.size(); ++n) ASSERT_EQ(places[n], static_cast<std::int64_t>(n));
     }
   }
+}
+
+// Lends threads of its own, one fewer than was asked for: a host may have less.
+void lend(int workers, void (*work)(void*, int), void* job) {
+  std::vector<std::thread> threads;
+  for (int worker = 1; worker < workers - 1; ++worker) threads.emplace_back(work, job, worker);
+  work(job, 0);
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::atomic<int> lent{0};
+
+TEST(ParallelThreads, AHostLendsItsThreads) {
+  rapt::use_host_threads([](int workers, void (*work)(void*, int), void* job) {
+    ++lent;
+    lend(workers, work, job);
+  });
+  for (int threads : {1, 2, 5}) expect_each_once(100, threads);
+  EXPECT_THROW(rapt::parallel_for(20, 3, [](std::int64_t, int) { throw std::runtime_error("task"); }),
+               std::runtime_error);
+  rapt::use_host_threads(nullptr);
+  EXPECT_EQ(lent.load(), 3);
+  expect_each_once(100, 3);
+  EXPECT_EQ(lent.load(), 3);
+}
+
+// A hook that throws ends the call: tasks that wait for tickets of those before them must all have been started.
+TEST(ParallelThreads, AHookEndsACall) {
+  static std::atomic<int> calls{0};
+  for (int threads : {1, 4}) {
+    for (int last = 1; last < 60; ++last) {
+      calls = -last;
+      rapt::set_task_hook([] {
+        if (++calls == 0) throw std::domain_error("stop");
+      });
+      rapt::Tickets tickets(1);
+      std::atomic<int> runs{0};
+      EXPECT_THROW(rapt::parallel_for(100, threads,
+                                      [&](std::int64_t n, int) {
+                                        tickets.wait(0, n);
+                                        ++runs;
+                                        tickets.done(0);
+                                      }),
+                   std::domain_error);
+      // Others may start more tasks while one throws.
+      if (threads == 1) {
+        EXPECT_EQ(runs.load(), last - 1);
+      }
+    }
+    rapt::set_task_hook(nullptr);
+    expect_each_once(20, threads);
+  }
+}
+
+// Not "Threads": the thread sanitizer starts none after a fork.
+TEST(ParallelFork, AChildHasAPoolOfItsOwn) {
+  expect_each_once(100, 3);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      std::atomic<int> runs{0};
+      rapt::parallel_for(100, 3, [&](std::int64_t, int) { ++runs; });
+      std::exit(runs.load() == 100 ? 7 : 1);  // with the destructors of all that is static
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 7);
+  }
+  expect_each_once(100, 3);
 }
 
 }  // namespace

@@ -12,6 +12,9 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
 
 namespace rapt::inline v1 {
 namespace {
@@ -65,6 +68,10 @@ class Kept {
     for (std::size_t n = 0; n < pieces_.size(); ++n) pieces_[n].reserve(kKeep / (kSmallest << n));
   }
 
+  // Around a fork, or the child could inherit a lock whose owner it does not have.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
   static bool keeps(std::size_t bytes) { return bytes >= kSmallest && bytes <= kLargest; }
 
   // Null: there is none, and large ones that lay idle are gone.
@@ -116,7 +123,13 @@ class Kept {
 
 // Never destroyed: a call at the end of the process may still come.
 Kept& kept() {
-  static Kept& instance = *new Kept;
+  static Kept& instance = []() -> Kept& {
+    auto* made = new Kept;
+#if defined(__unix__) || defined(__APPLE__)
+    pthread_atfork([] { kept().lock(); }, [] { kept().unlock(); }, [] { kept().unlock(); });
+#endif
+    return *made;
+  }();
   return instance;
 }
 

@@ -7,8 +7,21 @@
 #include <mutex>
 #include <thread>
 
+#include "rapt/threads.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
+
 namespace rapt::inline v1 {
 namespace {
+
+std::atomic<HostThreads> host_threads{nullptr};
+std::atomic<void (*)()> task_hook{nullptr};
+
+void call_task_hook() {
+  if (auto* hook = task_hook.load(std::memory_order_relaxed)) hook();
+}
 
 // One call of parallel_for: workers take the next task until there is none.
 struct Job {
@@ -21,13 +34,22 @@ struct Job {
 
   void work(int worker) {
     for (;;) {
+      try {
+        call_task_hook();
+      } catch (...) {
+        // What was started ends by itself, as others may hold tickets after it; nothing else is started.
+        next.store(count, std::memory_order_relaxed);
+        const std::lock_guard lock(error_mutex);
+        if (!error) error = std::current_exception();
+        return;
+      }
       const std::int64_t n = next.fetch_add(1, std::memory_order_relaxed);
       if (n >= count || failed.load(std::memory_order_relaxed)) return;
       try {
         (*task)(n, worker);
       } catch (...) {
         const std::lock_guard lock(error_mutex);
-        if (!failed.exchange(true)) error = std::current_exception();
+        if (!failed.exchange(true) && !error) error = std::current_exception();
       }
     }
   }
@@ -118,25 +140,58 @@ class Pool {
   bool stop_ = false;
 };
 
-Pool& pool() {
-  static Pool instance;
-  return instance;
-}
+// A forked child has none of its parent's threads, so it gets a pool of its own; the parent's is left as it is.
+class PoolOwner {
+ public:
+  PoolOwner() {
+#if defined(__unix__) || defined(__APPLE__)
+    pthread_atfork(nullptr, nullptr, [] {
+      owner().pool_ = new Pool;
+      host_threads.store(nullptr);
+    });
+#endif
+  }
+  ~PoolOwner() { delete pool_; }
+  PoolOwner(const PoolOwner&) = delete;
+  PoolOwner& operator=(const PoolOwner&) = delete;
+
+  static PoolOwner& owner() {
+    static PoolOwner instance;
+    return instance;
+  }
+  Pool& pool() { return *pool_; }
+
+ private:
+  Pool* pool_ = new Pool;
+};
 
 }  // namespace
 
 void parallel_for(std::int64_t count, int threads, TaskRef task) {
   const int useful = static_cast<int>(std::min<std::int64_t>(threads, count));
   if (useful <= 1) {
-    for (std::int64_t n = 0; n < count; ++n) task(n, 0);
+    for (std::int64_t n = 0; n < count; ++n) {
+      call_task_hook();
+      task(n, 0);
+    }
     return;
   }
   Job job;
   job.count = count;
   job.task = &task;
-  pool().run(job, useful);
+  if (const HostThreads run = host_threads.load(std::memory_order_acquire))
+    run(
+        useful, [](void* own, int worker) { static_cast<Job*>(own)->work(worker); }, &job);
+  else PoolOwner::owner().pool().run(job, useful);
   if (job.error) std::rethrow_exception(job.error);
 }
+
+void use_host_threads(HostThreads run) {
+  PoolOwner::owner();  // before the first fork that matters
+  host_threads.store(run, std::memory_order_release);
+}
+
+void set_task_hook(void (*hook)()) { task_hook.store(hook, std::memory_order_relaxed); }
 
 void Tickets::wait(std::int64_t place, std::int64_t ordinal) const {
   const std::atomic<std::int64_t>& next = next_[static_cast<std::size_t>(place)];

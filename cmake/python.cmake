@@ -1,0 +1,20 @@
+# The Python module rapt._core. scikit-build-core installs it beside python/rapt (pyproject.toml).
+find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module OPTIONAL_COMPONENTS Development.SABIModule)
+find_package(nanobind CONFIG REQUIRED)
+file(GLOB rapt_python_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cc")
+nanobind_add_module(rapt_python STABLE_ABI NB_STATIC NOMINSIZE NB_SUPPRESS_WARNINGS ${rapt_python_sources})
+set_target_properties(rapt_python PROPERTIES OUTPUT_NAME _core)
+# The numbers between the passes are private: the static library, and the same view of the tree.
+target_link_libraries(rapt_python PRIVATE rapt_private rapt_attend_static ${CMAKE_DL_LIBS})
+install(TARGETS rapt_python LIBRARY DESTINATION rapt COMPONENT python)
+
+# The package in the build tree: the module beside links to its sources.
+set(rapt_python_package "${PROJECT_BINARY_DIR}/python")
+file(MAKE_DIRECTORY "${rapt_python_package}/rapt")
+set_target_properties(rapt_python PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${rapt_python_package}/rapt")
+file(GLOB rapt_python_modules CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/rapt/*.py" "${PROJECT_SOURCE_DIR}/python/rapt/*.pyi"
+     "${PROJECT_SOURCE_DIR}/python/rapt/py.typed" "${PROJECT_SOURCE_DIR}/python/rapt/torch")
+foreach(path IN LISTS rapt_python_modules)
+  cmake_path(GET path FILENAME name)
+  file(CREATE_LINK "${path}" "${rapt_python_package}/rapt/${name}" SYMBOLIC)
+endforeach()

@@ -1,0 +1,120 @@
+"""Arrays of the caller's kind: how results are made, and how what the engine cannot read becomes what it can."""
+
+import functools
+import sys
+import warnings
+
+import numpy as np
+
+
+@functools.lru_cache(maxsize=None)
+def numpy_type(name):
+    """The NumPy type of that name; bfloat16 is the one of ml_dtypes."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise TypeError("bfloat16: expected the package ml_dtypes for arrays of NumPy, got none; pip install ml_dtypes") from error
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def numpy_empty(shape, name):
+    return np.empty(shape, name if name != "bfloat16" else numpy_type(name))
+
+
+def is_torch(array):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_jax(array):
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(array, jax.Array)
+
+
+def allocator(array):
+    """(allocate, finish): allocate(shape, type name) makes what the engine writes, finish(it) is of the array's kind."""
+    if isinstance(array, np.ndarray):
+        return numpy_empty, _same
+    if is_torch(array):
+        import torch
+
+        device = array.device
+        return (lambda shape, name: torch.empty(shape, dtype=getattr(torch, name), device=device)), _same
+    if hasattr(array, "__array_namespace__") or is_jax(array):
+        return numpy_empty, functools.partial(_of_namespace, _namespace(array))
+    if hasattr(array, "__cuda_array_interface__"):
+        import cupy
+
+        return (lambda shape, name: cupy.empty(shape, name)), _same
+    return numpy_empty, _same
+
+
+def _same(array):
+    return array
+
+
+def _namespace(array):
+    if is_jax(array):
+        import jax.numpy
+
+        return jax.numpy
+    return array.__array_namespace__()
+
+
+def _of_namespace(namespace, array):
+    if array.dtype.name != "bfloat16":  # of which NumPy makes no DLPack
+        try:
+            return namespace.from_dlpack(array)
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+            pass
+    return namespace.asarray(array)
+
+
+_copied = set()
+
+
+def contiguous(array, operation, name):
+    """A copy with contiguous rows. Said once for every argument: a copy costs what the caller may want to save."""
+    if (operation, name) not in _copied:
+        _copied.add((operation, name))
+        warnings.warn(
+            f"{operation}: {name}: the last dimension is not contiguous or a stride is negative, so every call copies the array",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    if is_torch(array):
+        return array.contiguous()
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array)
+    return np.ascontiguousarray(np.asarray(array))
+
+
+def parameter(value, operation, name):
+    """A Python number or a list of them as an array of float64."""
+    try:
+        return np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{operation}: {name}: expected numbers, got {value!r}") from error
+
+
+def integers(like):
+    """A function (shape, rank, columns) that makes what statistics counts in: [array, address] of int64 where `like` lies."""
+
+    def make(shape, rank, columns):
+        sizes = tuple(shape[3 - (rank - 1) :]) + ((columns,) if columns else ())
+        if is_torch(like):
+            import torch
+
+            tensor = torch.empty(sizes, dtype=torch.int64, device=like.device)
+            return tensor, tensor.data_ptr()
+        if hasattr(like, "__cuda_array_interface__"):
+            import cupy
+
+            array = cupy.empty(sizes, np.int64)
+            return array, array.data.ptr
+        array = np.empty(sizes, np.int64)
+        return array, array.ctypes.data
+
+    return make

@@ -1,0 +1,360 @@
+"""The functions of the package: attention, its weights, statistics and gradients, its parts and plans."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from . import _arrays, _core
+from .formulas import Formula
+
+Array = Any  # of NumPy, PyTorch, JAX, or anything with DLPack
+_LSE, _PARTS, _SAVED = 1, 2, 4
+_ndarray = np.ndarray
+_numpy_empty = _arrays.numpy_empty
+
+# The order of Option in python/src/options.h.
+OPTIONS = (
+    "score",
+    "params",
+    "normalizer",
+    "causal",
+    "scale",
+    "softcap",
+    "bias",
+    "mask",
+    "window",
+    "key_lengths",
+    "first_query",
+    "first_key",
+    "query_starts",
+    "key_starts",
+    "grid",
+    "rotary",
+    "threads",
+    "path",
+    "stream",
+)
+
+
+def pack(operation, options):
+    """The tuple that rapt._core takes, of the options by their names."""
+    for name in options:
+        if name not in OPTIONS:
+            raise TypeError(f"{operation}: expected options among {', '.join(OPTIONS)}, got '{name}'")
+    if isinstance(options.get("score"), Formula):
+        options = {**options, "score": options["score"].encoded}
+    return tuple(map(options.get, OPTIONS)) if options else None
+
+
+def attend(
+    q: Array,
+    k: Array,
+    v: Array | Sequence[Array],
+    *,
+    score: str | Formula | None = None,
+    params: Mapping[str, Array | float] | None = None,
+    causal: str | None = None,
+    normalizer: str | None = None,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    window: tuple[int, int] | None = None,
+    key_lengths: Sequence[int] | int | None = None,
+    first_query: Sequence[int] | int | None = None,
+    query_starts: Sequence[int] | None = None,
+    key_starts: Sequence[int] | None = None,
+    grid: tuple[int, int] | None = None,
+    rotary: int | tuple | None = None,
+    first_key: int | None = None,
+    return_lse: bool = False,
+    threads: int | None = None,
+    path: str | None = None,
+) -> Any:
+    """Attention: out = normalize(score(q, k)) · v, with nothing of the size queries × keys stored.
+
+    q is [batch, heads, queries, dim], k and v are [batch, key heads, keys, dim]; leading dimensions may be left out, a batch
+    or a head of 1 is repeated, and the key heads divide the heads. Strides are free, rows are contiguous. The result has the
+    kind of q: NumPy's arrays give NumPy's; tensors of PyTorch are differentiable; arrays of JAX may be traced.
+
+    score        name of a mechanism, scaled_dot unless given (`rapt.mechanisms()` lists them), or a `rapt.formula`
+    params       its parameters, settings, and those of the normaliser, by name: arrays or numbers
+    causal       "top_left" or "bottom_right"
+    normalizer   softmax unless given; `rapt.normalizers()` lists them
+    scale        in place of 1/√dim, or of 1 where the mechanism has none
+    softcap      c > 0: the score becomes c·tanh(score/c)
+    bias         added to the scores, [batch or 1, heads or 1, queries or 1, keys]
+    mask         booleans of such a shape, true = attend
+    window       (left, right) around the query's position; a negative number is no limit
+    key_lengths  keys at and after it are hidden: one number, or one for each batch
+    first_query  query i stands at first_query + i: one number, or one for each batch
+    query_starts, key_starts   packed sequences: where each begins, and the end
+    grid         (rows, columns), for mechanisms on a grid
+    rotary       dims, or (dims, base, interleaved): rotary position encoding of q and k
+    first_key    key j stands at first_key + j, where the keys are a part of more
+    return_lse   (out, lse) in place of out; lse is [batch, heads, queries]
+    threads      how many work; all processors, or PyTorch's number where it is loaded
+    path         "reference" stores the scores, for checking; "generic" leaves out specialised paths
+
+    Several value sets under one map of weights: v=[v1, v2] gives [out1, out2].
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(2, 8, 100, 64).astype(np.float32)
+    >>> rapt.attend(q, q, q, score="alibi", params={"m": [0.5] * 8}, causal="top_left").shape
+    (2, 8, 100, 64)
+    """
+    if score.__class__ is Formula:
+        score = score.encoded
+    packed = (
+        score, params, normalizer, causal, scale, softcap, bias, mask, window, key_lengths, first_query, first_key,
+        query_starts, key_starts, grid, rotary, threads, path, None,
+    )  # fmt: skip
+    if type(q) is _ndarray:
+        if not return_lse:
+            return _core.attend(q, k, v, _numpy_empty, packed)
+        return _core.forward("attend", q, k, v, _numpy_empty, _LSE, packed)[:2]
+    for kind, function in _libraries:
+        if isinstance(q, kind):
+            return function(q, k, v, packed, return_lse)
+    if _arrays.is_torch(q):
+        _add_torch()
+        return _libraries[-1][1](q, k, v, packed, return_lse)
+    if _arrays.is_jax(q):
+        _add_jax()
+        return _libraries[-1][1](q, k, v, packed, return_lse)
+    allocate, finish = _arrays.allocator(q)
+    out, lse = _core.forward("attend", q, k, v, allocate, _LSE if return_lse else 0, packed)[:2]
+    out = [finish(one) for one in out] if isinstance(out, list) else finish(out)
+    return (out, finish(lse)) if return_lse else out
+
+
+# Libraries that trace calls, as they are first met: (class of their arrays, their attend). torch.compile follows this list.
+_libraries: list = []
+
+
+def _add_torch():
+    from . import torch  # noqa: F401  adds itself
+
+
+def _add_jax():
+    from . import jax  # noqa: F401  adds itself
+
+
+def _plain(array):
+    """A tensor without its graph: what has no gradient is computed on that."""
+    return array.detach() if _arrays.is_torch(array) else array
+
+
+def _detached(options):
+    result = {name: _plain(value) for name, value in options.items()}
+    if options.get("params"):
+        result["params"] = {name: _plain(value) for name, value in options["params"].items()}
+    return result
+
+
+def _range(index, name):
+    """(begin, end, dropped) of an index, a slice or None; an end of −1 is everything."""
+    if index is None:
+        return 0, -1, False
+    if isinstance(index, slice):
+        if index.step not in (None, 1):
+            raise ValueError(f"weights: {name}: expected a slice with a step of 1, got {index.step}")
+        begin, end = index.start or 0, -1 if index.stop is None else index.stop
+        if begin < 0 or (index.stop is not None and end < 0):
+            raise ValueError(f"weights: {name}: expected a slice from 0, got {index}")
+        return begin, end, False
+    index = index.__index__()
+    if index < 0:
+        raise ValueError(f"weights: {name}: expected 0 or more, got {index}")
+    return index, index + 1, True
+
+
+def weights(q: Array, k: Array, *, batch=None, head=None, rows=None, v: Array | None = None, **options) -> Any:
+    """The weights of chosen batches, heads and rows, from the fused pass: nothing else of their size is stored.
+
+    batch, head and rows are each an integer, a slice, or None for all. Integers drop their dimension, so
+    `weights(q, k, batch=0, head=3, rows=slice(0, 8))` is [8, keys]. Other options are those of `attend`. The numbers are
+    float64 for float64 inputs, else float32.
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(1, 4, 16, 8)
+    >>> rapt.weights(q, q, batch=0, head=3, rows=slice(0, 8)).shape
+    (8, 16)
+    """
+    options = _detached(options)
+    ranges = [_range(batch, "batch"), _range(head, "head"), _range(rows, "rows")]
+    limits = [n for begin, end, _ in ranges for n in (begin, end)]
+    allocate, finish = _arrays.allocator(q)
+    result = _core.weights(_plain(q), _plain(k), _plain(v), allocate, limits, pack("weights", options))
+    return finish(result)[tuple(0 if dropped else slice(None) for _, _, dropped in ranges)]
+
+
+class Statistics(NamedTuple):
+    """Facts about each row of weights, each [batch, heads, queries] and what follows."""
+
+    entropy: Any  # in nats
+    argmax: Any  # first key of largest weight, −1 where nothing is visible
+    position: Any  # expected key position; on a grid [.., 2]
+    covariance: Any  # of it; on a grid [.., 2, 2]
+    lse: Any
+    top_indices: Any = None  # [.., top_k], largest first
+    top_weights: Any = None
+
+    def __getitem__(self, name):  # by name too: facts["entropy"]
+        return getattr(self, name) if isinstance(name, str) else tuple.__getitem__(self, name)
+
+
+def statistics(q: Array, k: Array, *, top_k: int = 0, v: Array | None = None, positions_on=None, **options) -> Statistics:
+    """Entropy, arg-max, expected position and its covariance, lse and the top k keys of every row, in linear memory.
+
+    positions_on=(rows, columns): positions are places on a grid; the option `grid` says so too. Others are those of `attend`.
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(1, 4, 16, 8)
+    >>> rapt.statistics(q, q, top_k=2).top_indices.shape
+    (1, 4, 16, 2)
+    """
+    options = _detached(options)
+    grid = list(positions_on or options.get("grid") or [])
+    allocate, finish = _arrays.allocator(q)
+    found = _core.statistics(
+        _plain(q), _plain(k), _plain(v), allocate, _arrays.integers(q), top_k, grid, pack("statistics", options)
+    )
+    if grid:
+        found["covariance"] = found["covariance"].reshape(*found["covariance"].shape[:-1], 2, 2)
+    return Statistics(**{name: finish(value) for name, value in found.items()})
+
+
+def gradients(q: Array, k: Array, v: Array | Sequence[Array], grad_out: Array | Sequence[Array], **options):
+    """(dq, dk, dv, d) of a loss whose gradient with respect to out is grad_out; d["bias"] and d[name of a parameter] are the
+    others. Options are those of `attend`; grad_lse, [batch, heads, queries], is the loss's gradient of lse.
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(1, 2, 5, 8)
+    >>> dq, dk, dv, d = rapt.gradients(q, q, q, np.ones_like(q), score="alibi", params={"m": [0.5, 0.25]})
+    >>> d["m"].shape
+    (2,)
+    """
+    grad_lse = _plain(options.pop("grad_lse", None))
+    packed = pack("gradients", _detached(options))
+    allocate, finish = _arrays.allocator(q)
+    sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+    q, k = _plain(q), _plain(k)
+    out, _, _, _, saved = _core.forward("gradients", q, k, sets, allocate, _SAVED, packed)
+    want = (True, True, True, True, None)
+    dq, dk, dv, dbias, found = _core.backward(q, k, sets, out, grad_out, saved, grad_lse, want, allocate, packed)
+    found = {name: finish(value) for name, value in found.items()}
+    if dbias is not None:
+        found["bias"] = finish(dbias)
+    dv = [finish(one) for one in dv] if isinstance(dv, list) else finish(dv)
+    return finish(dq), finish(dk), dv, found
+
+
+class Partial(NamedTuple):
+    """Attention over a part of the keys: what `merge` needs to put parts together."""
+
+    out: Any  # [batch, heads, queries, dim]
+    row_max: Any  # [batch, heads, queries]
+    row_sum: Any
+
+    @property
+    def lse(self):
+        """log Σ exp(score) of this part."""
+        if _arrays.is_torch(self.row_max):
+            return self.row_max + self.row_sum.log()
+        with np.errstate(divide="ignore"):
+            return self.row_max + np.log(self.row_sum)
+
+
+def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options) -> Partial:
+    """Attention over a part of the keys, whose first one stands at first_key, under softmax. Options are those of `attend`.
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(1, 2, 5, 8); k = np.random.rand(1, 2, 20, 8)
+    >>> parts = [rapt.partial(q, k[:, :, a : a + 10], k[:, :, a : a + 10], first_key=a) for a in (0, 10)]
+    >>> np.allclose(rapt.merge(parts).out, rapt.attend(q, k, k))
+    True
+    """
+    options = _detached(options)
+    options["first_key"] = first_key
+    allocate, finish = _arrays.allocator(q)
+    found = _core.forward("partial", _plain(q), _plain(k), _plain(v), allocate, _PARTS, pack("partial", options))
+    return Partial(finish(found[0]), finish(found[2]), finish(found[3]))
+
+
+def merge(parts: Sequence[Partial]) -> Partial:
+    """The whole of its parts, merged in their order: exact to rounding, the same bits for any number of threads."""
+    parts = [tuple(_plain(array) for array in part) for part in parts]
+    if not parts:
+        raise ValueError("merge: parts: expected at least one, got none")
+    allocate, finish = _arrays.allocator(parts[0][0])
+    return Partial(*map(finish, _core.merge(parts, allocate)[:3]))
+
+
+class Plan:
+    """The same call again and again: checked once, run many times, with nothing allocated.
+
+    Arrays of a run have the shape, type and strides of those the plan was made with; what is not given is as it was.
+    The result is the same array every time, unless out is given. One run at a time.
+
+    >>> import numpy as np, rapt
+    >>> k = np.random.rand(1, 2, 64, 8); q = np.random.rand(1, 2, 1, 8)
+    >>> plan = rapt.Plan(q, k, k, causal="top_left", key_lengths=1)
+    >>> for step in range(64):
+    ...     out = plan.run(q, key_lengths=step + 1, first_query=step)
+    """
+
+    def __init__(self, q: Array, k: Array, v: Array | Sequence[Array], **options):
+        sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+        allocate, self._finish = _arrays.allocator(q)
+        self._plan = _core.Plan(_plain(q), _plain(k), sets, allocate, pack("Plan", _detached(options)))
+
+    def run(
+        self, q=None, k=None, v=None, *, key_lengths=None, first_query=None, bias=None, mask=None, out=None
+    ) -> Any:
+        result = self._plan.run(q, k, v, key_lengths, first_query, bias, mask, out)
+        return [self._finish(one) for one in result] if isinstance(result, list) else self._finish(result)
+
+    def __reduce__(self):
+        raise TypeError("Plan: expected to stay in its process, as it holds addresses; make one in each")
+
+
+class Info(str):
+    """A name with what is known of it: info.formula, info["parameters"]."""
+
+    def __new__(cls, known):
+        self = str.__new__(cls, known["name"])
+        self.__dict__.update(known)
+        return self
+
+    def __getitem__(self, key):
+        return self.__dict__[key] if isinstance(key, str) else str.__getitem__(self, key)
+
+    def __reduce__(self):
+        return Info, (dict(self.__dict__),)
+
+
+def mechanisms() -> list[Info]:
+    """The names of all mechanisms, each with its formula, parameters, settings, and whether it needs a grid.
+
+    >>> import rapt
+    >>> "alibi" in rapt.mechanisms(), [m.formula for m in rapt.mechanisms()][0]
+    (True, 'q·k')
+    """
+    return [Info(known) for known in _core.mechanisms()]
+
+
+def normalizers() -> list[Info]:
+    """The names of all normalisers, each with its formula and parameters."""
+    return [Info(known) for known in _core.normalizers()]
+
+
+def set_threads(threads: int) -> None:
+    """How many threads work when a call does not say. Where PyTorch is loaded, torch.set_num_threads says it."""
+    _core.set_default_threads(threads)
+
+
+def threads() -> int:
+    return _core.lent_threads() or _core.default_threads()

@@ -1,0 +1,427 @@
+"""PyTorch's side of a call: the operators rapt::attend and rapt::attend_backward for graphs, and a short way for eager calls."""
+
+import os
+from typing import Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _attend as _api
+from .. import _core
+from . import _options
+from ._options import BIAS, COUNT, FIRST_AT, FIRST_QUERY, KEY_LENGTHS, LENGTHS_AT, MASK, NAMES, PARAMS, SCHEMA
+
+_LSE, _SAVED = 1, 4
+_SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in _core.mechanisms()}
+_TWICE = "attend: expected one differentiation, got two: a gradient of a gradient is not computed"
+
+# Rapt works on the threads that PyTorch computes on, and on as many: two pools would fight for the processors.
+_core.use_openmp(os.path.dirname(torch.__file__))
+
+
+def _is_setting(score, name):
+    return name in _SETTINGS.get(score or "scaled_dot", ())
+
+
+def _empty_like(q):
+    if q.is_cpu:
+        return _cpu_empty
+    device = q.device
+    return lambda shape, name: torch.empty(shape, dtype=getattr(torch, name), device=device)
+
+
+_TYPES = {name: getattr(torch, name) for name in ("float32", "float64", "float16", "bfloat16")}
+_default_type = torch.get_default_dtype
+_function_modes = torch._C._len_torch_function_stack
+
+
+def _cpu_empty(shape, name):
+    dtype = _TYPES[name]
+    if shape and dtype is _default_type() and _function_modes() == 0:  # no default device either: the shortest way
+        return torch.empty(*shape)
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def _with_stream(q, packed):
+    if not q.is_cuda:
+        return packed
+    return packed[:-1] + (torch.cuda.current_stream(q.device).cuda_stream,)
+
+
+def _readable(grad_out, grad_lse):
+    """Gradients with contiguous rows: those of a sum are one number, expanded."""
+    return [g.contiguous() if g.stride(-1) != 1 else g for g in grad_out], None if grad_lse is None else grad_lse.contiguous()
+
+
+# Shapes, as rapt._core computes them.
+def _out_shapes(q, k, v) -> Tuple[list, list, torch.dtype, torch.dtype]:
+    """(shapes of the outputs, shape of lse, type of the outputs, type of computation)."""
+    inputs = [q, k, *v]
+    rank = max(x.dim() for x in inputs)
+    size = lambda x, n: x.shape[n] if x.dim() >= -n else 1
+    batch, heads = 1, 1
+    for x in inputs:
+        batch = size(x, -4) if batch == 1 else batch
+        heads = size(x, -3) if heads == 1 else heads
+    if size(q, -3) != 1:
+        heads = size(q, -3)
+    lead = [batch, heads][4 - rank :] if rank < 4 else [batch, heads]
+    compute = torch.float64 if any(x.dtype == torch.float64 for x in inputs) else torch.float32
+    same = all(x.dtype == q.dtype for x in inputs)
+    rows = lead + [q.shape[-2]]
+    return [rows + [x.shape[-1]] for x in v], rows, q.dtype if same else compute, compute
+
+
+@torch.library.custom_op("rapt::attend", mutates_args=(), schema=f"(Tensor q, Tensor k, Tensor[] v, {SCHEMA}) -> Tensor[]")
+def attend_op(q, k, v, *arguments):
+    """[out of each value set, lse, and two numbers a row for the backward pass]."""
+    packed = _with_stream(q, _options.to_packed(arguments))
+    outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE | _SAVED, packed)
+    row_max, row_sum = (torch.empty(lse.shape, dtype=lse.dtype, device="cpu") for _ in range(2))
+    saved.store(row_max, row_sum)
+    return [*outs, lse, row_max, row_sum]
+
+
+@attend_op.register_fake
+def _(q, k, v, *arguments):
+    shapes, rows, dtype, compute = _out_shapes(q, k, v)
+    saved = [torch.empty(rows, dtype=compute, device="cpu") for _ in range(2)]  # where the engine keeps them
+    return [q.new_empty(shape, dtype=dtype) for shape in shapes] + [q.new_empty(rows, dtype=compute), *saved]
+
+
+@torch.library.custom_op(
+    "rapt::attend_backward",
+    mutates_args=(),
+    schema="(Tensor[] grad_out, Tensor? grad_lse, Tensor[] out, Tensor row_max, Tensor row_sum, Tensor q, Tensor k, "
+    f"Tensor[] v, {SCHEMA}) -> Tensor[]",
+)
+def backward_op(grad_out, grad_lse, out, row_max, row_sum, q, k, v, *arguments):
+    """[dq, dk, dv…, dbias where there is one, gradient of each parameter]."""
+    saved = _core.Saved()
+    saved.load(row_max.contiguous(), row_sum.contiguous())
+    packed = _with_stream(q, _options.to_packed(arguments))
+    want = (True, True, True, True, None)
+    grad_out, grad_lse = _readable(grad_out, grad_lse)
+    dq, dk, dv, dbias, found = _core.backward(
+        q, k, list(v), list(out), grad_out, saved, grad_lse, want, _empty_like(q), packed
+    )
+    return [dq, dk, *dv] + ([] if dbias is None else [dbias]) + [found[name] for name in _options.names_of(arguments[NAMES])]
+
+
+@backward_op.register_fake
+def _(grad_out, grad_lse, out, row_max, row_sum, q, k, v, *arguments):
+    like = [q, k, *v] + ([] if arguments[BIAS] is None else [arguments[BIAS]]) + list(arguments[PARAMS])
+    return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in like]
+
+
+def _setup_context(ctx, inputs, output):
+    q, k, v, *arguments = inputs
+    sets, params = len(v), arguments[PARAMS]
+    ctx.sets, ctx.params = sets, len(params)
+    tensors = [arguments[n] for n in (BIAS, MASK, LENGTHS_AT, FIRST_AT)]
+    ctx.save_for_backward(q, k, *v, *params, *tensors, *output[:sets], output[sets + 1], output[sets + 2])
+    ctx.arguments = [None if n in (BIAS, MASK, LENGTHS_AT, FIRST_AT, PARAMS) else a for n, a in enumerate(arguments)]
+    ctx.mark_non_differentiable(output[sets + 1], output[sets + 2])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, grads):
+    sets = ctx.sets
+    saved = list(ctx.saved_tensors)
+    q, k, v = saved[0], saved[1], saved[2 : 2 + sets]
+    params = saved[2 + sets : 2 + sets + ctx.params]
+    rest = saved[2 + sets + ctx.params :]
+    arguments = list(ctx.arguments)
+    arguments[PARAMS] = params
+    for n, tensor in zip((BIAS, MASK, LENGTHS_AT, FIRST_AT), rest):
+        arguments[n] = tensor
+    out, row_max, row_sum = rest[4 : 4 + sets], rest[4 + sets], rest[5 + sets]
+    grad_out = [torch.zeros_like(o) if g is None else g for o, g in zip(out, grads)]
+    found = torch.ops.rapt.attend_backward(grad_out, grads[sets], out, row_max, row_sum, q, k, v, *arguments)
+    dq, dk, dv, found = found[0], found[1], found[2 : 2 + sets], found[2 + sets :]
+    tail = [None] * COUNT
+    if arguments[BIAS] is not None:
+        tail[BIAS], found = found[0], found[1:]
+    tail[PARAMS] = list(found)
+    return (dq, dk, list(dv), *tail)
+
+
+def _refuse(ctx, *grads):
+    raise RuntimeError(_TWICE)
+
+
+attend_op.register_autograd(_backward, setup_context=_setup_context)
+backward_op.register_autograd(_refuse, setup_context=lambda ctx, inputs, output: None)
+
+
+def _four(x, dim):
+    """[N?, B, H, S, D] of a tensor with the vmapped dimension at `dim`, or without one."""
+    if x is None:
+        return None, False
+    mapped = dim is not None
+    if mapped:
+        x = x.movedim(dim, 0)
+    while x.dim() < (5 if mapped else 4):
+        x = x.unsqueeze(1 if mapped else 0)
+    return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous(), mapped
+
+
+def _fold(x, mapped, count, batch):
+    """The vmapped dimension becomes part of the batch; what is the same for all stays a batch of one."""
+    if x is None or (not mapped and x.shape[0] == 1):
+        return x
+    if not mapped:
+        x = x.unsqueeze(0).expand(count, *x.shape)
+    elif x.shape[1] == 1 and batch > 1:
+        x = x.expand(-1, batch, -1, -1, -1)
+    return x.reshape(count * x.shape[1], *x.shape[2:])
+
+
+def _is_mapped(dims) -> bool:
+    return any(_is_mapped(d) for d in dims) if isinstance(dims, (list, tuple)) else dims is not None
+
+
+def _at(argument, dim, n):
+    if isinstance(argument, (list, tuple)) and isinstance(dim, (list, tuple)):
+        return [_at(a, d, n) for a, d in zip(argument, dim)]
+    return argument if dim is None or isinstance(dim, (list, tuple)) else argument.select(dim, n)
+
+
+def _one_by_one(op, info, in_dims, args):
+    results = [op(*(_at(a, d, n) for a, d in zip(args, in_dims))) for n in range(info.batch_size)]
+    return [torch.stack(tensors) for tensors in zip(*results)], [0] * len(results[0])
+
+
+@attend_op.register_vmap
+def _(info, in_dims, *args):
+    dims = in_dims[3:]
+    if _is_mapped(dims[PARAMS]) or any(args[3 + n] is not None for n in (LENGTHS_AT, FIRST_AT)):
+        return _one_by_one(torch.ops.rapt.attend, info, in_dims, args)
+    count = info.batch_size
+    q, k, v = args[:3]
+    arguments = list(args[3:])
+    rank = max(x.dim() - (d is not None) for x, d in [(q, in_dims[0]), (k, in_dims[1]), *zip(v, in_dims[2])])
+    given = [_four(q, in_dims[0]), _four(k, in_dims[1])] + [_four(x, d) for x, d in zip(v, in_dims[2])]
+    given += [_four(arguments[n], dims[n]) for n in (BIAS, MASK)]
+    batch = max(x.shape[1] if mapped else x.shape[0] for x, mapped in given if x is not None)
+    folded = [_fold(x, mapped, count, batch) for x, mapped in given]
+    if all(x.shape[0] != count * batch for x in folded[:-2]):  # only the bias or the mask is mapped
+        folded[0] = folded[0].expand(count * batch, -1, -1, -1)
+    for n in (KEY_LENGTHS, FIRST_QUERY):
+        if arguments[n] is not None and len(arguments[n]) > 1:
+            arguments[n] = list(arguments[n]) * count
+    arguments[BIAS], arguments[MASK] = folded[-2:]
+    results = torch.ops.rapt.attend(folded[0], folded[1], folded[2:-2], *arguments)
+    unfolded = []
+    for result in results:
+        result = result.reshape(count, batch, *result.shape[1:])
+        for _ in range(4 - rank):
+            result = result.squeeze(1)
+        unfolded.append(result)
+    return unfolded, [0] * len(unfolded)
+
+
+@backward_op.register_vmap
+def _(info, in_dims, *args):
+    return _one_by_one(torch.ops.rapt.attend_backward, info, in_dims, args)
+
+
+class _Eager(torch.autograd.Function):
+    """An eager call with gradients. The rows between the passes stay an object, and nothing is dispatched twice."""
+
+    @staticmethod
+    def forward(ctx, packed, names, sets, with_lse, *tensors):
+        q, k, bias, mask = tensors[:4]
+        v = tensors[4] if sets == 1 else list(tensors[4 : 4 + sets])
+        ctx.packed, ctx.names, ctx.sets, ctx.with_lse = packed, names, sets, with_lse
+        allocate = _cpu_empty
+        if not q.is_cpu:
+            allocate, packed = _empty_like(q), _with_stream(q, packed)
+        want = _LSE | _SAVED if with_lse else _SAVED
+        out, lse, _, _, ctx.rows = _core.forward("attend", q, k, v, allocate, want, packed)
+        out = (out,) if sets == 1 else out
+        ctx.save_for_backward(*tensors, *out)
+        ctx.set_materialize_grads(False)
+        if with_lse:
+            return (*out, lse)
+        return out[0] if sets == 1 else tuple(out)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        if torch.is_grad_enabled():  # create_graph: what follows must not be taken for a constant
+            return _Once.apply(ctx, len(grads), *grads, *ctx.saved_tensors)
+        return _Eager.gradients(ctx, grads)
+
+    @staticmethod
+    def gradients(ctx, grads):
+        sets, names = ctx.sets, ctx.names
+        tensors = ctx.saved_tensors
+        tensors, out = tensors[:-sets], tensors[-sets:]
+        q, k, bias, mask = tensors[:4]
+        v, params = list(tensors[4 : 4 + sets]), tensors[4 + sets :]
+        packed = _with_tensors(ctx.packed, bias, mask, names, params)
+        needs = ctx.needs_input_grad[4:]
+        wanted = {name for name, need in zip(names, needs[4 + sets :]) if need}
+        want = (needs[0], needs[1], any(needs[4 : 4 + sets]), needs[2], wanted)
+        grad_out = [torch.zeros_like(o) if g is None else g for o, g in zip(out, grads)]
+        grad_out, grad_lse = _readable(grad_out, grads[sets] if ctx.with_lse else None)
+        dq, dk, dv, dbias, found = _core.backward(
+            q, k, v, list(out), grad_out, ctx.rows, grad_lse, want, _empty_like(q), _with_stream(q, packed)
+        )
+        dv = [None] * sets if dv is None else dv
+        return (None, None, None, None, dq, dk, dbias, None, *dv, *(found.get(name) for name in names))
+
+
+class _Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, call, count, *tensors):
+        return _Eager.gradients(call, tensors[:count])
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError(_TWICE)
+
+
+class _Functional(torch.autograd.Function):
+    """A call under torch.func's grad, vjp and vmap, which an operator's own autograd does not take."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(arguments, sets, *tensors):
+        return tuple(torch.ops.rapt.attend(*_Functional.call(arguments, sets, tensors)))
+
+    @staticmethod
+    def call(arguments, sets, tensors):
+        """Arguments of the operator: q, k, the four of _TENSORS, v…, parameters… in their places."""
+        given = list(arguments)
+        for n, tensor in zip(_TENSORS, tensors[2:6]):
+            given[n] = tensor
+        given[PARAMS] = list(tensors[6 + sets :])
+        return (tensors[0], tensors[1], list(tensors[6 : 6 + sets]), *given)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.arguments, ctx.sets, *tensors = inputs
+        ctx.mark_non_differentiable(output[-2], output[-1])
+        ctx.save_for_backward(*tensors, *output)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        sets = ctx.sets
+        count = len(ctx.saved_tensors) - sets - 3
+        found = list(_FunctionalBackward.apply(ctx.arguments, sets, count, *grads[: sets + 1], *ctx.saved_tensors))
+        tensors = ctx.saved_tensors[:count]
+        dq, dk, *found = found
+        dv, found = found[:sets], found[sets:]
+        dbias = None if tensors[2] is None else found.pop(0)
+        return (None, None, dq, dk, dbias, None, None, None, *dv, *found)
+
+
+class _FunctionalBackward(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(arguments, sets, count, *given):
+        grads, given = given[: sets + 1], given[sets + 1 :]
+        tensors, (*out, _, row_max, row_sum) = given[:count], given[count:]
+        is_softmax = arguments[_options.NORMALIZER] == "softmax"
+        call = _Functional.call(arguments, sets, tensors)
+        grad_lse = grads[sets] if is_softmax else None
+        return tuple(torch.ops.rapt.attend_backward(list(grads[:sets]), grad_lse, out, row_max, row_sum, *call))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError(_TWICE)
+
+
+def _functional(q, k, v, arguments):
+    tensors = (q, k, *(arguments[n] for n in _TENSORS), *v, *arguments[PARAMS])
+    static = tuple(None if n in _TENSORS or n == PARAMS else a for n, a in enumerate(arguments))
+    return _Functional.apply(static, len(v), *tensors)
+
+
+_TENSORS = (BIAS, MASK, LENGTHS_AT, FIRST_AT)
+
+# Places in the packed options.
+_AT = {name: n for n, name in enumerate(_api.OPTIONS)}
+
+
+def _with_tensors(packed, bias, mask, names, params):
+    changed = list(packed)
+    changed[_AT["bias"]], changed[_AT["mask"]] = bias, mask
+    if names:
+        changed[_AT["params"]] = {**packed[_AT["params"]], **dict(zip(names, params))}
+    return tuple(changed)
+
+
+def _autocast(q, k, v):
+    device = q.device.type
+    if not torch.is_autocast_enabled(device):
+        return q, k, v
+    dtype = torch.get_autocast_dtype(device)
+    cast = lambda x: x if x.dtype == torch.float64 else x.to(dtype)
+    return cast(q), cast(k), [cast(x) for x in v] if isinstance(v, (list, tuple)) else cast(v)
+
+
+def _result(out, lse, is_list, return_lse):
+    out = list(out) if is_list else out[0]
+    return (out, lse) if return_lse else out
+
+
+def _through_operator(q, k, v, packed, return_lse, call):
+    is_list = isinstance(v, (list, tuple))
+    q, k, v = _autocast(q, k, v)
+    sets = list(v) if is_list else [v]
+    results = call(q, k, sets, _options.to_arguments(q, packed, _is_setting))
+    return _result(results[: len(sets)], results[len(sets)], is_list, return_lse)
+
+
+def _operator(q, k, v, arguments):
+    return torch.ops.rapt.attend(q, k, v, *arguments)
+
+
+_functorch_level = torch._C._functorch.peek_interpreter_stack
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+_grad_enabled = torch.is_grad_enabled
+_BIAS, _MASK, _PARAMS = _AT["bias"], _AT["mask"], _AT["params"]
+
+
+def _attend(q, k, v, packed, return_lse):
+    if torch.compiler.is_compiling() or type(q) not in _PLAIN or _dispatch_modes() > 0:
+        return _through_operator(q, k, v, packed, return_lse, _operator)
+    if _functorch_level() is not None:
+        return _through_operator(q, k, v, packed, return_lse, _functional)
+    if _any_autocast():
+        q, k, v = _autocast(q, k, v)
+    is_list = isinstance(v, (list, tuple))
+    params, bias = packed[_PARAMS], packed[_BIAS]
+    tensors = {n: x for n, x in params.items() if isinstance(x, Tensor)} if params else {}
+    graded = _grad_enabled() and (
+        q.requires_grad
+        or k.requires_grad
+        or (any(x.requires_grad for x in v) if is_list else v.requires_grad)
+        or (bias is not None and bias.requires_grad)
+        or (params is not None and any(x.requires_grad for x in tensors.values()))
+    )
+    if not graded:
+        allocate = _cpu_empty
+        if not q.is_cpu:
+            allocate, packed = _empty_like(q), _with_stream(q, packed)
+        if not return_lse:
+            return _core.attend(q, k, v, allocate, packed)
+        return _core.forward("attend", q, k, v, allocate, _LSE, packed)[:2]
+    sets = list(v) if is_list else [v]
+    mask, names = packed[_MASK], list(tensors)
+    found = _Eager.apply(packed, names, len(sets), return_lse, q, k, bias, mask, *sets, *tensors.values())
+    if not return_lse and len(sets) == 1:
+        return [found] if is_list else found
+    return _result(found[: len(sets)], found[-1], is_list, return_lse)
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)

@@ -1,0 +1,161 @@
+"""PyTorch's flex_attention: score_mod and mask_mod are followed once and become formulas, forward and backward on every device."""
+
+import threading
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .. import _attend as _api
+from ..formulas import FUNCTIONS, Formula, Symbol, condition, number, symbol_of
+
+
+class _Read:
+    """A captured tensor at some places, as long as it has dimensions left: tensor[b] of tensor[b][j]."""
+
+    def __init__(self, captured, tensor, places):
+        self.captured, self.tensor, self.places = captured, tensor, places
+
+    def __getitem__(self, place):
+        places = place if isinstance(place, tuple) else (place,)
+        return self.captured.read(self.tensor, self.places + places)
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), options=None):
+        raise TypeError("flex_attention: expected a number of a captured tensor, got a row: index every dimension")
+
+
+class _Captured(TorchFunctionMode):
+    """While a mod is followed: tensors that it reads become parameters of the formula."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.heads = heads
+        self.names = {}  # (id of the tensor, layout) → name
+        self.params = {}
+        self._keep = []
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        options = options or {}
+        name = getattr(function, "__name__", "")
+        if name == "__getitem__" and isinstance(arguments[0], Tensor):
+            places = arguments[1] if isinstance(arguments[1], tuple) else (arguments[1],)
+            if any(isinstance(p, (Symbol, _Read)) for p in places):
+                return self.read(arguments[0], places)
+        symbolic = lambda x: isinstance(x, Symbol) or (isinstance(x, (list, tuple)) and any(map(symbolic, x)))
+        if not any(symbolic(x) for x in arguments) and not any(symbolic(x) for x in options.values()):
+            return function(*arguments, **options)
+        if name not in FUNCTIONS:
+            raise TypeError(f"flex_attention: expected a function that formulas have, got torch.{name}")
+        return FUNCTIONS[name](*arguments, **options)
+
+    def parameter(self, tensor, key, shaped):
+        """The name of a parameter; the same tensor in the same layout is one."""
+        if (id(tensor), key) not in self.names:
+            name = f"captured_{len(self.names)}"
+            self.names[id(tensor), key] = name
+            self._keep.append(tensor)
+            value = shaped(tensor)
+            self.params[name] = value if value.is_floating_point() else value.to(torch.float32)
+        return self.names[id(tensor), key]
+
+    def symbol(self, tensor):
+        """A captured number."""
+        if tensor.numel() != 1:
+            raise TypeError(f"flex_attention: expected a captured number or one that is indexed, got shape {list(tensor.shape)}")
+        found = Symbol(self.parameter(tensor, "number", lambda t: t.reshape(1)))
+        return Symbol(condition(found), True) if tensor.dtype == torch.bool else found
+
+    def read(self, tensor, places):
+        if len(places) > tensor.dim():
+            raise IndexError(f"flex_attention: expected {tensor.dim()} places in a captured tensor, got {len(places)}")
+        if any(isinstance(p, slice) or p is None or p is Ellipsis for p in places):
+            raise TypeError("flex_attention: expected a place for every dimension of a captured tensor, got a slice")
+        if len(places) < tensor.dim():
+            return _Read(self, tensor, places)
+        texts = [number(p) for p in places]
+        # A dimension that is read at the head itself becomes the parameter's own; of the others two may stay.
+        at_head = next((n for n, text in enumerate(texts) if text == "head" and tensor.shape[n] == self.heads), None)
+        rest = [n for n in range(tensor.dim()) if n != at_head]
+        order = ([] if at_head is None else [at_head]) + rest
+        lead = [] if at_head is None else [self.heads]
+        sizes = [tensor.shape[n] for n in rest]
+        inner = texts if at_head is None else [t for n, t in enumerate(texts) if n != at_head]
+        flat = sizes if len(rest) <= 2 else [-1, sizes[-1]]
+        name = self.parameter(tensor, (tuple(order), tuple(flat)), lambda t: t.permute(order).reshape(lead + flat).contiguous())
+        if len(inner) > 2:  # row by row
+            row = inner[0]
+            for size, text in zip(sizes[1:-1], inner[1:-1]):
+                row = f"({row})*{size} + {text}"
+            inner = [row, inner[-1]]
+        found = Symbol(f"{name}[{', '.join(inner)}]" if inner else name)
+        return Symbol(f"({found.text} != 0)", True) if tensor.dtype == torch.bool else found
+
+
+_PLACES = ("batch", "head", "i", "j")
+
+
+def trace(score_mod, mask_mod, heads):
+    """(formula, parameters) of PyTorch's two functions."""
+    captured = _Captured(heads)
+    score, visible = "", ""
+    places = [Symbol(name) for name in _PLACES]
+    thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
+    symbol_of[thread] = captured.symbol
+    try:
+        with captured:
+            if score_mod is not None:
+                score = number(score_mod(Symbol("raw*scale"), *places))
+            if mask_mod is not None:
+                visible = condition(mask_mod(*places))
+    finally:
+        del symbol_of[thread]
+    return Formula(score, "", visible), captured.params
+
+
+def _block_table(block_mask):
+    """Which blocks a mask without a mask_mod lists, as a mask_mod."""
+    listed = block_mask.to_dense() != 0  # [B, H, rows of blocks, columns]
+    rows, columns = block_mask.BLOCK_SIZE
+
+    def visible(b, h, q, k):
+        return listed[b if listed.shape[0] > 1 else 0, h if listed.shape[1] > 1 else 0, q // rows, k // columns]
+
+    return None if bool(listed.all()) else visible
+
+
+def flex_attention(
+    query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, kernel_options=None,
+    *, return_aux=None,
+):  # fmt: skip
+    """torch.nn.attention.flex_attention.flex_attention: the same arguments and results, and a backward pass on CPU.
+
+    score_mod(score, b, h, q_idx, kv_idx) and block_mask.mask_mod(b, h, q_idx, kv_idx) are called once, with places that are
+    symbols: they may use operators, PyTorch's functions of single numbers, torch.where for choices, and read captured
+    tensors at any place. Captured tensors get gradients. Of a block_mask its mask_mod is what counts; one that has none
+    hides the blocks that it does not list. kernel_options are of PyTorch's kernels, and mean nothing here.
+    """
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise ValueError(
+            f"flex_attention: key: expected {query.shape[1]} heads as in query, got {key.shape[1]}; enable_gqa=True repeats them"
+        )
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        raise ValueError("flex_attention: query, key, value: expected [batch, heads, sequence, dim] each")
+    mask_mod = None
+    if block_mask is not None:
+        mask_mod = block_mask if callable(block_mask) and not hasattr(block_mask, "mask_mod") else block_mask.mask_mod
+        if mask_mod is not None and getattr(mask_mod, "__name__", "") == "noop_mask":
+            mask_mod = _block_table(block_mask)
+    score, params = trace(score_mod, mask_mod, query.shape[1])
+    uses_scale = not score.score or "scale" in score.score
+    result = _api.attend(
+        query, key, value, score=score, params=params or None, scale=scale if uses_scale else None,
+        return_lse=return_lse or return_aux is not None,
+    )  # fmt: skip
+    if return_aux is None:
+        return result
+    if getattr(return_aux, "max_scores", False):
+        raise ValueError("flex_attention: return_aux: expected lse alone, got max_scores")
+    from torch.nn.attention.flex_attention import AuxOutput
+
+    return result[0], AuxOutput(lse=result[1] if return_aux.lse else None)

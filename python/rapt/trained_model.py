@@ -1,0 +1,67 @@
+"""Models that `rapt train` left, through the tool: the package holds attention alone."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+
+class Answer(NamedTuple):
+    text: str
+    score: float  # with the length penalty
+    log_probability: float
+    finished: bool  # False: cut off at the longest length
+
+
+class AttentionMap(NamedTuple):
+    source: list
+    target: list
+    weights: Any  # [target tokens, source tokens]
+
+
+class TrainedModel:
+    """A run of `rapt train`: model(text) is the best answer. Needs the tool `rapt` on the PATH, or at `tool`.
+
+    Every call starts the tool, so give many texts to one `decode`.
+    """
+
+    def __init__(self, run, tool=None):
+        self.run = os.fspath(run)
+        self._tool = tool or shutil.which("rapt")
+        if self._tool is None:
+            raise ValueError("TrainedModel: expected the tool 'rapt' on the PATH, got none")
+        if not os.path.isdir(self.run):
+            raise ValueError(f"TrainedModel: expected the directory of a run, got '{self.run}'")
+        self._call([], "--json")  # a run that cannot be read is refused here
+
+    def _call(self, texts, *options):
+        for text in texts:
+            if "\n" in text:
+                raise ValueError(f"TrainedModel: texts: expected one line each, got {text!r}")
+        lines = "".join(text + "\n" for text in texts)
+        result = subprocess.run([self._tool, "decode", self.run, *options], input=lines, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise ValueError(result.stderr.strip() or f"TrainedModel: rapt decode ended with {result.returncode}")
+        return result.stdout
+
+    def decode(self, texts: Sequence[str], *, beam=1, nbest=1, length_penalty=0.0):
+        """The best answers to each text, best first."""
+        options = ["--beam", str(beam), "--nbest", str(nbest), "--length-penalty", str(length_penalty), "--json"]
+        found = json.loads(self._call(texts, *options))
+        return [[Answer(**hypothesis) for hypothesis in entry["hypotheses"]] for entry in found]
+
+    def __call__(self, text: str) -> str:
+        return self.decode([text])[0][0].text
+
+    def attention(self, text: str) -> AttentionMap:
+        """Where the model looked for its best answer."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "align.json")
+            self._call([text], "--align", path)
+            with open(path, encoding="utf-8") as file:
+                (found,) = json.load(file)
+        return AttentionMap(found["source"], found["target"], np.array(found["weights"]))

@@ -1,0 +1,123 @@
+#include "call.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "rapt/error.h"
+#include "rapt/threads.h"
+
+namespace rapt::python {
+namespace {
+
+struct Interrupted {};
+
+constexpr std::chrono::milliseconds kBetweenLooks{50};
+thread_local bool in_call = false;
+thread_local std::chrono::steady_clock::time_point next_look;
+
+// Only the thread that called looks: the others have no state of Python's.
+void look_for_signals() {
+  if (!in_call) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look) return;
+  next_look = now + kBetweenLooks;
+  const nb::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() != 0) throw Interrupted{};
+}
+
+const float kZeroF32 = 0;
+const double kZeroF64 = 0;
+
+}  // namespace
+
+void install_signal_check() { set_task_hook(look_for_signals); }
+
+void run_released(const std::function<void()>& engine) {
+  struct Inside {
+    Inside() {
+      in_call = true;
+      next_look = std::chrono::steady_clock::now() + kBetweenLooks;
+    }
+    ~Inside() { in_call = false; }
+  };
+  try {
+    const nb::gil_scoped_release released;
+    const Inside inside;
+    engine();
+  } catch (const Interrupted&) {
+    throw nb::python_error();
+  }
+}
+
+nb::object Allocator::operator()(const Shape& shape, int rank, const char* type) const {
+  nb::object sizes = nb::steal(PyTuple_New(rank));
+  for (int n = 0; n < rank; ++n)
+    PyTuple_SetItem(sizes.ptr(), n, PyLong_FromLongLong(shape[static_cast<std::size_t>(4 - rank + n)]));
+  return allocate_(sizes, type);
+}
+
+View read_output(const ArrayReader& reader, nb::handle object, const std::string& name, std::vector<Array>& keep) {
+  keep.push_back(reader.read(object, name));
+  return keep.back().writable(std::string(reader.operation()) + ": " + name);
+}
+
+Call::Call(const ArrayReader& reader, nb::handle q, nb::handle k, nb::handle v, nb::handle packed)
+    : options(reader, packed) {
+  arrays.reserve(4);
+  const auto add = [&](nb::handle object, const std::string& name) {
+    arrays.push_back(reader.read(object, name));
+    const Array& array = arrays.back();
+    if (array.rank() < 2) reader.fail(name + ": expected two to four dimensions, got " + std::to_string(array.rank()));
+    is_double = is_double || array.view().dtype == Dtype::f64;
+    return array.view();
+  };
+  inputs.q = add(q, "q");
+  inputs.k = add(k, "k");
+  is_list = PyList_Check(v.ptr()) || PyTuple_Check(v.ptr());
+  has_values = !v.is_none();
+  if (is_list) {
+    const nb::sequence sets = nb::borrow<nb::sequence>(v);
+    std::size_t n = 0;
+    for (nb::handle set : sets) {
+      inputs.v.push_back(add(set, n == 0 ? "v" : "v[" + std::to_string(n) + "]"));
+      ++n;
+    }
+    if (inputs.v.empty()) reader.fail("v: expected at least one value set, got none");
+  } else if (has_values) {
+    inputs.v.push_back(add(v, "v"));
+  }
+  // A size of 1 is repeated; any other is everybody's, 0 included.
+  const auto widen = [](std::int64_t& size, std::int64_t own) { size = size == 1 ? own : size; };
+  rank = 2;
+  std::int64_t most_heads = inputs.q.shape[1];
+  batch = inputs.q.shape[0];
+  bool same = true;
+  for (const Array& array : arrays) {
+    rank = std::max(rank, array.rank());
+    widen(batch, array.view().shape[0]);
+    widen(most_heads, array.view().shape[1]);
+    same = same && array.view().dtype == inputs.q.dtype;
+  }
+  heads = inputs.q.shape[1] == 1 ? most_heads : inputs.q.shape[1];
+  queries = inputs.q.shape[2];
+  keys = inputs.k.shape[2];
+  output_type = same ? inputs.q.dtype : compute_type();
+  if (!has_values) {
+    const void* zero = is_double ? static_cast<const void*>(&kZeroF64) : &kZeroF32;
+    inputs.v.push_back({zero, compute_type(), {1, 1, keys, 1}, {0, 0, 0, 1}, inputs.q.device});
+  }
+}
+
+nb::object Call::make_rows(const ArrayReader& reader, const Allocator& allocate, const std::string& name,
+                           std::vector<Array>& keep, View& view, std::int64_t columns) const {
+  const bool wide = columns > 0;
+  nb::object object = wide ? allocate({batch, heads, queries, columns}, rank, numpy_name(compute_type()))
+                           : allocate({1, batch, heads, queries}, rank - 1, numpy_name(compute_type()));
+  keep.push_back(reader.read(object, name));
+  view = keep.back().writable(name);
+  view.shape = {batch, heads, queries, wide ? columns : 1};
+  view.strides = contiguous_strides(view.shape);
+  return object;
+}
+
+}  // namespace rapt::python

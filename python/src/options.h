@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "array.h"
+#include "rapt/attend.h"
+
+namespace rapt::python {
+
+// The options that every function of the package takes, as Python packs them: one tuple, in this order.
+enum class Option : std::uint8_t {
+  score,
+  params,
+  normalizer,
+  causal,
+  scale,
+  softcap,
+  bias,
+  mask,
+  window,
+  key_lengths,
+  first_query,
+  first_key,
+  query_starts,
+  key_starts,
+  grid,
+  rotary,
+  threads,
+  path,
+  stream,
+  count
+};
+
+// AttendOptions with the arrays that they look at.
+struct Options {
+  Options(const ArrayReader& reader, nb::handle packed);
+
+  AttendOptions value{};
+  Array bias;
+  std::vector<Array> parameters;   // of the score, then of the normaliser
+  std::vector<std::string> names;  // theirs
+  std::vector<Array> masks;
+};
+
+std::vector<std::int64_t> read_numbers(const ArrayReader& reader, nb::handle object, const std::string& name);
+
+}  // namespace rapt::python

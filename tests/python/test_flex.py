@@ -1,0 +1,175 @@
+"""rapt.torch.flex_attention: PyTorch's documented mods and attention-gym's kinds, against the scores as a dense matrix."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import BlockMask, and_masks, create_block_mask, or_masks
+
+from rapt.torch import flex_attention
+
+B, H, S, D = 2, 4, 40, 16
+
+
+def dense(query, key, value, score_mod=None, mask_mod=None, scale=None):
+    """Every pair of query and key, as PyTorch documents it."""
+    key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+    scores = query @ key.transpose(-1, -2) * (scale or query.shape[-1] ** -0.5)
+    places = [torch.arange(n) for n in scores.shape]
+    b, h, q, k = torch.meshgrid(*places, indexing="ij")
+    if score_mod is not None:
+        scores = score_mod(scores, b, h, q, k)
+    if mask_mod is not None:
+        scores = scores.masked_fill(~mask_mod(b, h, q, k), -math.inf)
+    hidden = (scores == -math.inf).all(-1, keepdim=True)
+    return torch.where(hidden, 0.0, scores.masked_fill(hidden, 0.0).softmax(-1)) @ value
+
+
+def causal(b, h, q, k):
+    return q >= k
+
+
+def alibi(heads):
+    def mod(score, b, h, q, k):
+        return score + torch.exp2(-((h + 1) * 8.0 / heads)) * (k - q)
+
+    return mod
+
+
+def chained(tensor, *places):
+    """tensor[a][b]…, which means tensor[a, b, …] where places are single numbers, as they are to a mod."""
+    if isinstance(places[0], torch.Tensor):
+        return tensor[places]
+    for place in places:
+        tensor = tensor[place]
+    return tensor
+
+
+def captured():
+    """Mods with the tensors that they capture."""
+    number = lambda *shape: torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    slopes, one = number(H), number()
+    relative, by_head = number(2 * S - 1), number(H, 2 * S - 1)
+    whole, per_head, per_batch = number(S, S), number(H, S, S), number(B, H, S, S)
+    documents = torch.arange(S) // 7
+    rows = torch.stack([torch.arange(S) // 5, torch.arange(S) // 9])
+    prefix = torch.tensor([5, 11])
+    keep = torch.rand(B, S) < 0.8
+    return [
+        ("no mod", None, None, []),
+        ("identity", lambda s, b, h, q, k: s, None, []),
+        ("relative positions", lambda s, b, h, q, k: s + (q - k), None, []),
+        ("alibi", alibi(H), causal, []),
+        ("learned slopes", lambda s, b, h, q, k: s - slopes[h] * torch.abs(q - k), causal, [slopes]),
+        ("a learned number", lambda s, b, h, q, k: s * one + 1, causal, [one]),
+        ("soft capping", lambda s, b, h, q, k: 20 * torch.tanh(s / 20), causal, []),
+        ("table of offsets", lambda s, b, h, q, k: s + relative[q - k + S - 1], None, [relative]),
+        ("table of a head", lambda s, b, h, q, k: s + by_head[h, k - q + (S - 1)], None, [by_head]),
+        ("dense bias", lambda s, b, h, q, k: s + whole[q, k], None, [whole]),
+        ("dense bias of a head", lambda s, b, h, q, k: s + per_head[h, q, k], None, [per_head]),
+        ("dense bias of a batch", lambda s, b, h, q, k: s + per_batch[b, h, q, k], causal, [per_batch]),
+        ("rows of rows", lambda s, b, h, q, k: s + chained(per_batch, b, h, q, k), None, [per_batch]),
+        ("causal by score", lambda s, b, h, q, k: torch.where(q >= k, s, -float("inf")), None, []),
+        ("sliding window", None, lambda b, h, q, k: (q >= k) & (q - k <= 6), []),
+        ("dilated window", None, lambda b, h, q, k: (abs(q - k) <= 9) & (abs(q - k) % 3 == 0), []),
+        ("documents", None, lambda b, h, q, k: (documents[q] == documents[k]) & (q >= k), []),
+        ("documents of a batch", None, lambda b, h, q, k: chained(rows, b, q) == chained(rows, b, k), []),
+        ("prefix", None, lambda b, h, q, k: (k < prefix[b]) | (q >= k), []),
+        ("padding", None, lambda b, h, q, k: keep[b, k] & (q >= k), []),
+        ("neighbourhood", None, lambda b, h, q, k: ((q // 8 - k // 8).abs() <= 1) & ((q % 8 - k % 8).abs() <= 2), []),
+        ("of some heads", None, lambda b, h, q, k: torch.where(h % 2 == 0, q >= k, q <= k), []),
+        ("not and xor", None, lambda b, h, q, k: ~(q < k) ^ (k == 3), []),
+        ("all of them", None, and_masks(causal, or_masks(lambda b, h, q, k: k < 4, lambda b, h, q, k: q - k < 5)), []),
+        ("T5", lambda s, b, h, q, k: s + by_head[h, torch.clamp(torch.log2((q - k).abs() + 1.0), max=9).floor().int()], causal, [by_head]),
+        ("distance of squares", lambda s, b, h, q, k: s - ((q - k) ** 2) / (2 * one**2), causal, [one]),
+        ("logarithm of the length", lambda s, b, h, q, k: s * torch.log(q.double() + 1).clamp(min=1.0), causal, []),
+        ("sigmoid gate", lambda s, b, h, q, k: s * torch.sigmoid(slopes[h] * (k - q)), None, [slopes]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(captured())), ids=[name.replace(" ", "_") for name, *_ in captured()])
+def test_mod(case):
+    torch.manual_seed(case)
+    _, score_mod, mask_mod, learned = captured()[case]
+    q, k, v = (torch.randn(B, H, S, D, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    block_mask = None if mask_mod is None else create_block_mask(mask_mod, B, H, S, S, device="cpu", BLOCK_SIZE=16)
+    out = flex_attention(q, k, v, score_mod, block_mask)
+    expected = dense(q, k, v, score_mod, mask_mod)
+    torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
+    inputs = [q, k, v, *learned]
+    mine = torch.autograd.grad(out.sin().sum(), inputs)
+    theirs = torch.autograd.grad(expected.sin().sum(), inputs)
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
+
+
+def test_groups_scale_and_lse():
+    q, k, v = torch.randn(B, H, 30, D), torch.randn(B, 2, S, D), torch.randn(B, 2, S, 8)
+    out, lse = flex_attention(q, k, v, scale=0.3, enable_gqa=True, return_lse=True)
+    torch.testing.assert_close(out, dense(q, k, v, scale=0.3), atol=1e-5, rtol=1e-5)
+    scores = q @ k.repeat_interleave(2, 1).transpose(-1, -2) * 0.3
+    torch.testing.assert_close(lse, scores.logsumexp(-1), atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="key: expected 4 heads as in query, got 2; enable_gqa=True"):
+        flex_attention(q, k, v)
+
+
+def test_it_agrees_with_pytorchs_own():
+    from torch.nn.attention.flex_attention import flex_attention as theirs
+
+    q, k, v = (torch.randn(B, H, S, D) for _ in range(3))
+    block_mask = create_block_mask(causal, None, None, S, S, device="cpu")
+    for score_mod in (None, alibi(H)):
+        expected = theirs(q, k, v, score_mod, block_mask)
+        torch.testing.assert_close(flex_attention(q, k, v, score_mod, block_mask), expected, atol=2e-6, rtol=1e-5)
+
+
+def test_blocks_without_a_mask_mod():
+    counts = torch.tensor([[[1, 2, 1]]], dtype=torch.int32)
+    indices = torch.tensor([[[[0, 1, 2], [0, 1, 2], [2, 0, 1]]]], dtype=torch.int32)
+    block_mask = BlockMask.from_kv_blocks(counts, indices, BLOCK_SIZE=16)
+    q, k, v = (torch.randn(1, H, 48, D) for _ in range(3))
+    listed = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
+    expected = dense(q, k, v, None, lambda b, h, i, j: listed[i // 16, j // 16])
+    torch.testing.assert_close(flex_attention(q, k, v, block_mask=block_mask), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_what_cannot_be_followed():
+    q = torch.randn(1, 1, 4, 8)
+    table = torch.randn(4, 4)
+    with pytest.raises(TypeError, match="expected where\\(condition, a, b\\) for a choice"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s if i > j else s + 1)
+    with pytest.raises(TypeError, match="expected a function that formulas have, got torch.cumsum"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: torch.cumsum(s, 0))
+    with pytest.raises(TypeError, match="index every dimension|got a row|expected a number"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s + table[i])
+    with pytest.raises(TypeError, match="expected conditions, got numbers"):
+        flex_attention(q, q, q, None, lambda b, h, i, j: i & 3)
+
+
+def test_it_compiles_in_one_graph():
+    q, k, v = (torch.randn(B, H, S, D, requires_grad=True) for _ in range(3))
+    table = torch.randn(H, 2 * S - 1, requires_grad=True)
+
+    def call(q, k, v):
+        return flex_attention(q, k, v, lambda s, b, h, i, j: s + table[h, i - j + S - 1]) * 2
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    expected = torch.autograd.grad(call(q, k, v).sin().sum(), (q, k, v, table))
+    for a, b in zip(torch.autograd.grad(compiled(q, k, v).sin().sum(), (q, k, v, table)), expected):
+        torch.testing.assert_close(a, b)
+
+
+def test_threads_follow_their_own_mods():
+    from concurrent.futures import ThreadPoolExecutor
+
+    q = torch.randn(1, 1, 8, 4, dtype=torch.float64)
+    numbers = [torch.tensor(float(n)) for n in range(8)]
+
+    def call(n):
+        return [flex_attention(q, q, q, lambda s, b, h, i, j: s * numbers[n] + numbers[n] * (i - j)) for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for n, outs in enumerate(pool.map(call, range(8))):
+            expected = dense(q, q, q, lambda s, b, h, i, j: s * n + n * (i - j))
+            for out in outs:
+                torch.testing.assert_close(out, expected)

@@ -1,0 +1,107 @@
+"""attn_implementation="rapt" beside "sdpa" and "eager", on small models made from their configurations."""
+
+import pytest
+import torch
+import transformers as hf
+
+import rapt.transformers
+
+rapt.transformers.register()
+SIZES = dict(vocab_size=100, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+IDS = torch.randint(3, 90, (2, 13), generator=torch.Generator().manual_seed(0))
+PADDED = torch.ones(2, 13, dtype=torch.long)
+PADDED[0, :4] = 0  # on the left
+
+
+def llama(attention):
+    return hf.AutoModelForCausalLM.from_config(
+        hf.LlamaConfig(**SIZES, num_key_value_heads=2, pad_token_id=0), attn_implementation=attention
+    )
+
+
+def bert(attention):
+    config = hf.BertConfig(**SIZES, attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0)
+    return hf.AutoModel.from_config(config, attn_implementation=attention)
+
+
+def t5(attention):
+    config = hf.T5Config(
+        vocab_size=100, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0, decoder_start_token_id=0
+    )
+    return hf.T5ForConditionalGeneration._from_config(config, attn_implementation=attention)
+
+
+def vit(attention):
+    sizes = {name: size for name, size in SIZES.items() if name != "vocab_size"}
+    return hf.AutoModel.from_config(hf.ViTConfig(**sizes, image_size=32, patch_size=8), attn_implementation=attention)
+
+
+def gemma2(attention):  # softcaps and windows
+    config = hf.Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=8, sliding_window=5, pad_token_id=0)
+    return hf.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+
+
+def gpt_oss(attention):  # attention sinks
+    config = hf.GptOssConfig(
+        **SIZES, num_key_value_heads=2, head_dim=8, sliding_window=5, num_local_experts=2, num_experts_per_tok=1, pad_token_id=0
+    )
+    return hf.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+
+
+def pair(make, other="sdpa"):
+    torch.manual_seed(1)
+    theirs, mine = make(other).eval(), make("rapt").eval()
+    mine.load_state_dict(theirs.state_dict())
+    return theirs, mine
+
+
+IMAGE = torch.randn(2, 3, 32, 32)
+CASES = {
+    "llama": (llama, "sdpa", lambda m: m(IDS).logits),
+    "llama padded": (llama, "sdpa", lambda m: m(IDS, attention_mask=PADDED).logits[PADDED.bool()]),
+    "bert padded": (bert, "sdpa", lambda m: m(IDS, attention_mask=PADDED).last_hidden_state[PADDED.bool()]),
+    "t5": (t5, "sdpa", lambda m: m(input_ids=IDS, attention_mask=PADDED, decoder_input_ids=IDS[:, :7]).logits),
+    "vit": (vit, "sdpa", lambda m: m(IMAGE).last_hidden_state),
+    "gemma2": (gemma2, "eager", lambda m: m(IDS).logits),
+    "gpt_oss": (gpt_oss, "eager", lambda m: m(IDS).logits),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_and_gradients(name):
+    make, other, call = CASES[name]
+    theirs, mine = pair(make, other)
+    expected, got = call(theirs), call(mine)
+    torch.testing.assert_close(got, expected, atol=5e-6, rtol=1e-4)
+    expected.square().mean().backward()
+    got.square().mean().backward()
+    for (key, a), b in zip(mine.named_parameters(), theirs.parameters()):
+        if b.grad is not None:
+            torch.testing.assert_close(a.grad, b.grad, atol=1e-6, rtol=1e-3, msg=key)
+
+
+@pytest.mark.parametrize("make", [llama, t5])
+def test_generation_with_a_cache(make):
+    theirs, mine = pair(make)
+    options = dict(attention_mask=PADDED, max_new_tokens=12, do_sample=False)
+    assert torch.equal(mine.generate(IDS, **options), theirs.generate(IDS, **options))
+    slow = mine.generate(IDS, use_cache=False, **options)
+    assert torch.equal(mine.generate(IDS, **options), slow)
+
+
+def test_attention_maps():
+    eager, mine = pair(llama, "eager")
+    expected = eager(IDS, output_attentions=True).attentions
+    got = mine(IDS, output_attentions=True).attentions
+    for a, b in zip(got, expected):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
+    with rapt.transformers.record(layers=[1]) as calls:
+        mine(IDS)
+    assert len(calls) == 1 and calls.layer(0) == 1 and calls.shape(0) == (2, 4, 13, 13)
+    torch.testing.assert_close(calls.weights(0, batch=1, head=3, rows=slice(2, 6)), expected[1][1, 3, 2:6], atol=1e-6, rtol=1e-4)
+
+
+def test_dropout_is_refused():
+    with pytest.raises(ValueError, match="dropout: expected 0"):
+        x = torch.zeros(1, 1, 2, 4)
+        rapt.transformers.attention(torch.nn.Module(), x, x, x, None, dropout=0.1)
