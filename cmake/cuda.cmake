@@ -65,8 +65,10 @@ foreach(name IN LISTS rapt_normalizers)
 endforeach()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/cuda_normalizers.h.in" "${rapt_generated}/private/backends/cuda/normalizers.h" @ONLY)
 
+include(wgmma)
+
 if(rapt_cuda)
-  file(GLOB rapt_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cu")
+  file(GLOB_RECURSE rapt_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cu")
   add_library(rapt_cuda_objects OBJECT ${rapt_cuda_sources} ${rapt_cuda_programs} "${rapt_generated}/cuda_registry.cu")
   target_include_directories(rapt_cuda_objects PRIVATE ${rapt_include_dirs} ${rapt_private_include_dirs})
   target_compile_options(rapt_cuda_objects PRIVATE --expt-relaxed-constexpr -Xcompiler=-fvisibility=hidden)

@@ -19,7 +19,8 @@ TEST(CliList, ListsEverythingInJson) {
   const Json all = Json::parse(done.out);
   std::vector<std::string> keys;
   for (const auto& [key, value] : all.items()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"encodings", "masks", "mechanisms", "normalisers", "tasks"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"devices", "encodings", "masks", "mechanisms", "normalisers", "tasks"}));
+  EXPECT_EQ(all["devices"][0]["name"], "cpu");
   const auto find = [&](const std::string& name) {
     for (const Json& entry : all["mechanisms"])
       if (entry["name"] == name) return entry;

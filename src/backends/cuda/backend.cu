@@ -1,6 +1,6 @@
 #include "backends/cuda/backend.h"
 
-#include <mutex>
+#include <cstddef>
 
 #include "backends/cuda/backward.h"
 #include "backends/cuda/prepared_call.h"
@@ -65,13 +65,19 @@ class Pass final : public ForwardPass {
     if (outputs_.saved) to.rows = device_rows(*outputs_.saved->rows());
     else if (requested)
       to.rows = {workspace.take<float>(problem_.row_count()), workspace.take<float>(problem_.row_count())};
-    programs.forward(prepared.call, to, workspace.stream());
+    if (!run_fast(programs, prepared.call, to, workspace)) programs.forward(prepared.call, to, workspace.stream());
     check(cudaGetLastError(), "forward");
     for (const WeightsRequest& w : outputs_.weights) weights(programs, prepared.call, to.rows, w, workspace.stream());
     if (asks_statistics(outputs_.statistics)) statistics(programs, prepared.call, to.rows, workspace);
   }
 
  private:
+  bool run_fast(const Programs& programs, const Call& call, const ForwardOutputs& to, Workspace& workspace) const {
+    if (problem_.path != Path::automatic || !programs.fast_forward || !programs.takes_fast_forward(call, to))
+      return false;
+    return programs.fast_forward(call, to, workspace.take<std::byte>(programs.fast_memory(call)), workspace.stream());
+  }
+
   static void weights(const Programs& programs, const Call& call, const RowStatistics& rows, const WeightsRequest& w,
                       cudaStream_t stream) {
     if (w.row_begin == w.row_end || call.keys == 0) return;

@@ -12,16 +12,19 @@ namespace rapt::inline v1::cuda {
 inline constexpr int kMaxValueSets = 8;
 inline constexpr int kMaxSettings = 8;
 
+// Beyond every position, and still addable to one.
+inline constexpr std::int32_t kFar = 1 << 29;
+
 // What leaves every query one range of keys; see Visibility.
 struct Masks {
   bool causal = false;
   bool packed_bottom_right = false;
-  std::int64_t left = -1, right = -1;  // negative: no limit
+  std::int32_t left = -1, right = -1;  // negative: no limit; at most kFar
   const std::int64_t* key_lengths = nullptr;
   const std::int64_t* shifts = nullptr;  // of the queries against the keys
   std::int32_t key_length_count = 0, shift_count = 1;
-  std::int64_t shift = 0;       // where shift_count is 1
-  std::int64_t key_length = 0;  // where key_length_count is 1
+  std::int32_t shift = 0;       // where shift_count is 1
+  std::int32_t key_length = 0;  // where key_length_count is 1
   const std::int64_t* query_starts = nullptr;
   const std::int64_t* key_starts = nullptr;
   std::int32_t sequences = 0;  // of a packed batch; 0: not packed

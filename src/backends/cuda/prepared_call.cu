@@ -83,14 +83,14 @@ void PreparedCall::prepare_masks() {
   m.causal = mask.causal != Causal::none;
   m.packed_bottom_right = packed && mask.causal == Causal::bottom_right;
   if (mask.window) {
-    m.left = mask.window->left;
-    m.right = mask.window->right;
+    m.left = static_cast<std::int32_t>(std::clamp<std::int64_t>(mask.window->left, -1, kFar));
+    m.right = static_cast<std::int32_t>(std::clamp<std::int64_t>(mask.window->right, -1, kFar));
   }
   m.key_length_count = static_cast<std::int32_t>(mask.key_lengths.size());
-  if (m.key_length_count == 1) m.key_length = mask.key_lengths[0];
+  if (m.key_length_count == 1) m.key_length = static_cast<std::int32_t>(mask.key_lengths[0]);
   else if (m.key_length_count > 1) m.key_lengths = workspace_.upload(mask.key_lengths);
   m.shift_count = static_cast<std::int32_t>(problem.first_query.size());
-  m.shift = problem.query_shift(0);
+  m.shift = static_cast<std::int32_t>(problem.query_shift(0));
   if (m.shift_count > 1) {
     query_positions_ = workspace_.upload(problem.first_query);
     std::vector<std::int64_t> shifts;

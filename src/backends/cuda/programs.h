@@ -24,7 +24,7 @@ struct TableGradient {
   std::int32_t splits = 1;
 };
 
-// The kernels of one mechanism that serve every call. They start on the stream and return.
+// The kernels of one mechanism: those that serve every call, and the fast ones. They start on the stream and return.
 struct Programs {
   void (*forward)(const Call&, const ForwardOutputs&, cudaStream_t);
   void (*weights)(const Call&, const RowStatistics&, const RequestedWeights&, cudaStream_t);
@@ -33,6 +33,11 @@ struct Programs {
   void (*backward_keys)(const Call&, const BackwardArguments&, cudaStream_t);
   void (*backward_bias)(const Call&, const BackwardArguments&, const BiasGradient&, cudaStream_t);
   void (*backward_table)(const Call&, const BackwardArguments&, const TableGradient&, cudaStream_t);
+  // On the tensor cores; null where the mechanism's scores cannot be computed there.
+  bool (*takes_fast_forward)(const Call&, const ForwardOutputs&) = nullptr;
+  std::int64_t (*fast_memory)(const Call&) = nullptr;
+  // False: nothing was started, since the copy engine does not take the arrays.
+  bool (*fast_forward)(const Call&, const ForwardOutputs&, void* memory, cudaStream_t) = nullptr;
 };
 
 // Null: the mechanism has no kernels for a device.

@@ -38,14 +38,18 @@ struct ForwardBlock {
   float weights[4], slopes[4];  // Σ of them at the threshold of this round
   static constexpr int kMaxRounds = 64;
 
-  RAPT_DEVICE ForwardBlock(const Call& c, const ForwardOutputs& o, Shared& shared)
+  const bool first_pass;  // the one that also stores what belongs to rows
+
+  RAPT_DEVICE ForwardBlock(const Call& c, const ForwardOutputs& o, Shared& shared, int batch, int head, int first_query,
+                           int pass)
       : call(c),
         outputs(o),
         s(shared),
-        scores(c, shared, static_cast<int>(blockIdx.x) / c.heads, static_cast<int>(blockIdx.x) % c.heads),
-        columns(columns_of(c, static_cast<int>(blockIdx.z))),
-        parameters(c.normalizer_values ? c.normalizer_values + scores.h * kMaxSlots : nullptr) {
-    scores.set_queries(static_cast<int>(blockIdx.y) * kTile);
+        scores(c, shared, batch, head),
+        columns(columns_of(c, pass)),
+        parameters(c.normalizer_values ? c.normalizer_values + head * kMaxSlots : nullptr),
+        first_pass(pass == 0) {
+    scores.set_queries(first_query);
     tiles = scores.key_tiles();
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -232,7 +236,7 @@ struct ForwardBlock {
         for (int n = 0; n < 8; ++n)
           if (wide_column(n) < columns.count)
             cuda::store(out, out.offset(b, h) + i * out.row_stride + columns.first + wide_column(n), acc[r][n]);
-      if (blockIdx.z != 0 || threadIdx.x % 16 != 0) continue;
+      if (!first_pass || threadIdx.x % 16 != 0) continue;
       const std::int64_t row = (static_cast<std::int64_t>(b) * call.heads + h) * call.queries + i;
       if (outputs.rows.max) {
         outputs.rows.max[row] = max[r];
@@ -252,7 +256,10 @@ template <class M>
 __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_constant__ Call call,
                                                               const __grid_constant__ ForwardOutputs outputs) {
   extern __shared__ float4 memory[];
-  ForwardBlock<M>(call, outputs, *reinterpret_cast<Shared*>(memory)).run();
+  const int b = static_cast<int>(blockIdx.x) / call.heads, h = static_cast<int>(blockIdx.x) % call.heads;
+  ForwardBlock<M>(call, outputs, *reinterpret_cast<Shared*>(memory), b, h, static_cast<int>(blockIdx.y) * kTile,
+                  static_cast<int>(blockIdx.z))
+      .run();
 }
 
 // Starts a kernel of blocks of kThreads with the shared memory of Shared.

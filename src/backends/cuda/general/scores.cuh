@@ -14,35 +14,72 @@ RAPT_DEVICE int query_shift(const Call& call, int b) {
   return static_cast<int>(call.masks.shift_count == 1 ? call.masks.shift : call.masks.shifts[b]);
 }
 
+RAPT_DEVICE int key_length(const Call& call, int b) {
+  const Masks& m = call.masks;
+  if (m.key_length_count == 0) return call.keys;
+  return m.key_length_count == 1 ? m.key_length : static_cast<int>(m.key_lengths[b]);
+}
+
 struct KeyRange {
   int begin = 0, end = 0;
 };
 
+// The last sequence of a packed batch that starts at or before query i.
+RAPT_DEVICE int sequence_of(const Masks& m, int i) {
+  int low = 0, high = m.sequences;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (m.query_starts[middle] <= i ? low : high) = middle;
+  }
+  return low;
+}
+
 // The keys that query i of batch b may see by every mask but the dense one.
-static __device__ __noinline__ KeyRange key_range(const Call& call, int b, int i) {
+RAPT_DEVICE KeyRange visible_keys(const Call& call, int b, int i) {
   const Masks& m = call.masks;
   if (i >= call.queries) return {};
-  std::int64_t query_start = 0, queries = call.queries, key_start = 0, keys = call.keys;
+  int query_start = 0, queries = call.queries, key_start = 0, keys = call.keys;
   if (m.sequences > 0) {
-    int low = 0, high = m.sequences;  // the last sequence that starts at or before i
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (m.query_starts[middle] <= i ? low : high) = middle;
-    }
-    query_start = m.query_starts[low];
-    queries = m.query_starts[low + 1] - query_start;
-    key_start = m.key_starts[low];
-    keys = m.key_starts[low + 1] - key_start;
+    const int n = sequence_of(m, i);
+    query_start = static_cast<int>(m.query_starts[n]);
+    queries = static_cast<int>(m.query_starts[n + 1]) - query_start;
+    key_start = static_cast<int>(m.key_starts[n]);
+    keys = static_cast<int>(m.key_starts[n + 1]) - key_start;
   }
-  const std::int64_t place = i - query_start + (m.packed_bottom_right ? keys - queries : query_shift(call, b));
-  std::int64_t low = 0, high = keys;
+  const int place = i - query_start + (m.packed_bottom_right ? keys - queries : query_shift(call, b));
+  int low = 0, high = keys;
   if (m.causal) high = ::min(high, place + 1);
-  if (m.left >= 0 && m.left < place) low = place - m.left;
-  if (m.right >= 0 && m.right < keys - place) high = ::min(high, place + m.right + 1);
+  if (m.left >= 0) low = ::max(low, place - m.left);
+  if (m.right >= 0) high = ::min(high, place + m.right + 1);
   low += key_start;
-  high += key_start;
-  if (m.key_length_count > 0) high = ::min(high, m.key_length_count == 1 ? m.key_length : m.key_lengths[b]);
-  return low < high ? KeyRange{static_cast<int>(low), static_cast<int>(high)} : KeyRange{};
+  high = ::min(high + key_start, key_length(call, b));
+  return low < high ? KeyRange{low, high} : KeyRange{};
+}
+
+// Not inlined: it is long, and the general kernels ask for four rows at once.
+static __device__ __noinline__ KeyRange key_range(const Call& call, int b, int i) { return visible_keys(call, b, i); }
+
+// The keys that some of a block's queries may see, and those that all of them see. Ranges never move back from one query
+// to the next, so that the first and the last query tell.
+struct TileKeys {
+  KeyRange some, all;
+};
+RAPT_DEVICE TileKeys tile_keys(const Call& call, int b, int first, int count) {
+  const int last = ::min(first + count, call.queries) - 1;
+  if (call.masks.sequences > 0) {
+    // From the first query's sequence to the last one's; no tile is known to be whole.
+    const Masks& m = call.masks;
+    const int from = sequence_of(m, first), to = sequence_of(m, last);
+    return {{static_cast<int>(m.key_starts[from]), ::min(key_length(call, b), static_cast<int>(m.key_starts[to + 1]))},
+            {0, 0}};
+  }
+  const KeyRange low = visible_keys(call, b, first), high = visible_keys(call, b, last);
+  const bool low_sees = low.begin < low.end, high_sees = high.begin < high.end;
+  TileKeys keys;
+  // A range that is empty says nothing about those between.
+  keys.some = {low_sees ? low.begin : 0, high_sees ? high.end : call.keys};
+  if (low_sees && high_sees) keys.all = {high.begin, low.end};
+  return keys;
 }
 
 // Where a query or a key stands on the grid. A query before position 0 sees nothing, wherever it is put.

@@ -1,0 +1,570 @@
+#pragma once
+
+#include <algorithm>
+
+#include "backends/cuda/general/forward.cuh"
+#include "backends/cuda/hopper/sm90.h"
+#include "backends/cuda/hopper/wgmma.h"
+
+// Attention forward on the tensor cores of Hopper, for calls whose scores are a function of q·kᵀ, the positions and
+// numbers of the head, under softmax and any mask that leaves every query one range of keys.
+//
+// A block is one producer warp, which keeps the copy engine ahead, and kGroups warpgroups of 64 query rows each. In its
+// turn at the tensor cores a warpgroup starts q·kᵀ of one tile of keys and p·v of the tile before; then it hands the turn
+// on and works on its scores while the others multiply. Blocks stay on their multiprocessor and take one item (a query
+// tile of a head) after another; the next item's first q·kᵀ runs while the last one's output is stored.
+namespace rapt::inline v1::cuda::hopper {
+
+struct ForwardArguments {
+  Array out, lse;
+  RowStatistics rows;   // null: not wanted
+  unsigned* next_item;  // 0 before a launch and 0 again after it; launches that may run at once need one each
+  int* redo;            // [items]: set where a row is not finite, which the general kernel then computes again
+  int heads_together;   // batches and heads whose keys are worked on at a time
+};
+
+// Tile sizes of a kernel.
+template <int kGroups_, int kKeys_>
+struct Plan {
+  static constexpr int kGroups = kGroups_;  // warpgroups of 64 queries: 2 with 240 registers a thread, or 3 with 160
+  static constexpr int kKeys = kKeys_;      // keys a tile, a multiple of 16
+};
+
+template <class M>
+constexpr bool has_unit_rows() {
+  if constexpr (requires { M::unit_rows; }) return M::unit_rows;
+  return false;
+}
+
+// Whether a mechanism's scores can be computed here at all; the rest is asked of the call.
+template <class M>
+constexpr bool servable() {
+  if constexpr (detail::HasParameters<M>)
+    for (const ParameterSpec& p : M::parameters)
+      if (p.role != Role::value) return false;
+  return !detail::HasPair<M> && !detail::HasVisible<M> && !detail::HasForm<M> && !detail::has_grid<M>() &&
+         !has_unit_rows<M>();
+}
+
+template <class M, class T, int D, class Plan>
+struct Forward {
+  static_assert(servable<M>());
+  static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kKeys;
+  static constexpr int kQueries = 64 * kGroups, kPanels = D / 64, kSlots = detail::slot_count<M>();
+  static constexpr int kThreads = 128 * (kGroups + 1);
+  static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232, kProducerRegisters = kGroups == 3 ? 32 : 40;
+  // Nothing but a factor: it goes into the exponent's multiply-add.
+  static constexpr bool kScaleOnly = !detail::HasScore<M>;
+  static constexpr float kLog2E = 1.44269504f;
+  // A row's maximum may lag behind by this many powers of two: p stays below 2^8, and o is rarely rescaled.
+  static constexpr float kSlack = 8;
+
+  static constexpr int kSharedLimit = 227 * 1024, kSharedRest = 2048;  // barriers, and the alignment to 1024
+  static constexpr int kStageBytes = 4 * D * kKeys;
+  static constexpr int kStages = std::min(3, (kSharedLimit - kSharedRest - 2 * D * kQueries) / kStageBytes);
+  static_assert(kStages >= 2);
+
+  struct Shared {
+    alignas(1024) std::uint16_t q[kGroups][kPanels][64][64];
+    alignas(1024) std::uint16_t k[kStages][kPanels][kKeys][64];
+    alignas(1024) std::uint16_t v[kStages][kPanels][kKeys][64];
+    int item[2];
+    Barrier item_full[2], item_empty[2];
+    Barrier q_full[kGroups], q_empty[kGroups];
+    Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+  };
+  static constexpr int kSharedBytes = sizeof(Shared) + 1024;  // dynamic shared memory is not aligned to 1024
+  static_assert(kSharedBytes <= kSharedLimit);
+
+  RAPT_DEVICE static void init(Shared& shared) {
+    constexpr int kWarps = 4 * kGroups;
+    for (int n = 0; n < 2; ++n) {
+      barrier_init(&shared.item_full[n], 1);
+      barrier_init(&shared.item_empty[n], kWarps);
+    }
+    for (int g = 0; g < kGroups; ++g) {
+      barrier_init(&shared.q_full[g], 1);
+      barrier_init(&shared.q_empty[g], 4);
+    }
+    for (int s = 0; s < kStages; ++s) {
+      barrier_init(&shared.k_full[s], 1);
+      barrier_init(&shared.k_empty[s], kWarps);
+      barrier_init(&shared.v_full[s], 1);
+      barrier_init(&shared.v_empty[s], kWarps);
+    }
+    barrier_init_fence();
+  }
+
+  // Which stage is next, and which phase of its barriers.
+  struct Ring {
+    int stage = 0;
+    std::uint32_t phase = 0;
+
+    RAPT_DEVICE void advance() {
+      if (++stage == kStages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+  };
+
+  // One query tile of one head and the tiles of keys [first, end) that it sees, taken from the last to the first. Those
+  // of [full, cut) every query sees whole.
+  struct Work {
+    int first_query, head, batch;
+    int first, end, full, cut;
+  };
+
+  RAPT_DEVICE static int items(const Call& call) {
+    return (call.queries + kQueries - 1) / kQueries * call.heads * call.batch;
+  }
+
+  // The order of the items: a few heads at a time, so that their keys and values stay in the L2 cache, and of these the
+  // last queries first, which see most under a causal mask: the short items are left for the end.
+  RAPT_DEVICE static Work work(const Call& call, const ForwardArguments& f, int item) {
+    const int query_tiles = (call.queries + kQueries - 1) / kQueries, rows = call.heads * call.batch;
+    const int first_row = item / (f.heads_together * query_tiles) * f.heads_together;
+    const int together = ::min(f.heads_together, rows - first_row), place = item - first_row * query_tiles;
+    const int row = first_row + place % together;
+    Work w;
+    w.first_query = (query_tiles - 1 - place / together) * kQueries;
+    w.head = row % call.heads;
+    w.batch = row / call.heads;
+    const TileKeys seen = tile_keys(call, w.batch, w.first_query, kQueries);
+    w.first = seen.some.begin / kKeys;
+    w.end = ::max(w.first + 1, (seen.some.end + kKeys - 1) / kKeys);  // a tile that nobody sees writes the zeros
+    w.full = (seen.all.begin + kKeys - 1) / kKeys;
+    w.cut = seen.all.end / kKeys;
+    return w;
+  }
+
+  // ---- producer: one thread ----------------------------------------------------------------------------------------
+
+  struct Producer {
+    const Call& call;
+    const ForwardArguments& f;
+    Shared& shared;
+    const CUtensorMap &q_map, &k_map, &v_map;
+    Ring k_ring, v_ring;
+
+    RAPT_DEVICE void announce(int item, int round) {
+      const int s = round % 2;
+      barrier_wait(&shared.item_empty[s], round / 2 % 2 ^ 1);
+      shared.item[s] = item;
+      barrier_arrive(&shared.item_full[s]);
+    }
+
+    RAPT_DEVICE void load_q(const Work& w, int group, int round) {
+      barrier_wait(&shared.q_empty[group], round % 2 ^ 1);
+      barrier_expect(&shared.q_full[group], sizeof(shared.q[group]));
+      for (int panel = 0; panel < kPanels; ++panel)
+        copy_box(shared.q[group][panel], &q_map, &shared.q_full[group], panel * 64, w.first_query + group * 64,
+                 w.head / call.q.group, call.q.batches == 1 ? 0 : w.batch);
+    }
+
+    RAPT_DEVICE void load_k(const Work& w, int tile) {
+      const int s = k_ring.stage;
+      barrier_wait(&shared.k_empty[s], k_ring.phase ^ 1);
+      barrier_expect(&shared.k_full[s], sizeof(shared.k[s]));
+      for (int panel = 0; panel < kPanels; ++panel)
+        copy_box(shared.k[s][panel], &k_map, &shared.k_full[s], panel * 64, tile * kKeys, w.head / call.k.group,
+                 call.k.batches == 1 ? 0 : w.batch);
+      k_ring.advance();
+    }
+
+    RAPT_DEVICE void load_v(const Work& w, int tile) {
+      const int s = v_ring.stage;
+      barrier_wait(&shared.v_empty[s], v_ring.phase ^ 1);
+      barrier_expect(&shared.v_full[s], sizeof(shared.v[s]));
+      for (int panel = 0; panel < kPanels; ++panel)
+        copy_box(shared.v[s][panel], &v_map, &shared.v_full[s], panel * 64, tile * kKeys, w.head / call.v[0].group,
+                 call.v[0].batches == 1 ? 0 : w.batch);
+      v_ring.advance();
+    }
+
+    // Loads in the order in which the consumers ask: K runs one tile ahead of V. The counter is fetched once for each
+    // item, so that it has gone round to 0 when all are done.
+    RAPT_DEVICE void run() {
+      const int last = items(call) - 1;
+      int item = static_cast<int>(blockIdx.x);
+      for (int round = 0;; ++round) {
+        announce(item, round);
+        if (item > last) break;
+        const int next = static_cast<int>(atomicInc(f.next_item, last)) + static_cast<int>(gridDim.x);
+        const Work w = work(call, f, item);
+        load_q(w, 0, round);
+        load_k(w, w.end - 1);
+        for (int group = 1; group < kGroups; ++group) load_q(w, group, round);
+#pragma unroll 1
+        for (int tile = w.end - 2; tile >= w.first; --tile) {
+          load_k(w, tile);
+          load_v(w, tile + 1);
+        }
+        load_v(w, w.first);
+        item = next;
+      }
+    }
+  };
+
+  // ---- consumer: one warpgroup of 64 queries -----------------------------------------------------------------------
+
+  struct Consumer {
+    const Call& call;
+    const ForwardArguments& f;
+    Shared& shared;
+    const int group, warp, lane;
+    Ring k_ring, v_ring;
+
+    // Fragments: a thread has the rows lane/4 and lane/4 + 8 of its warp's 16, and of each 8 columns 2·(lane%4) + {0, 1}.
+    // Element 4n + 2r + c is row r, column 8n + c of the thread.
+    float o[D / 2];
+    float s[kKeys / 2];
+    std::uint32_t p[kKeys / 16][4];
+    float row_max[2], row_sum[2], rescale[2];
+    bool rescaled;
+
+    // What the hooks ask for.
+    int first_row, batch, head;
+    KeyRange range[2];
+    float values[kSlots + 1];
+
+    RAPT_DEVICE int first_column(int tile) const { return tile * kKeys + lane % 4 * 2; }
+
+    RAPT_DEVICE void release(Barrier* b) {
+      __syncwarp();
+      if (lane == 0) barrier_arrive(b);
+    }
+
+    RAPT_DEVICE int take_item(int round) {
+      const int s = round % 2;
+      barrier_wait(&shared.item_full[s], round / 2 % 2);
+      const int item = uniform(shared.item[s]);
+      release(&shared.item_empty[s]);
+      return item;
+    }
+
+    RAPT_DEVICE void await_q(int round) { barrier_wait(&shared.q_full[group], round % 2); }
+    RAPT_DEVICE void await_k() { barrier_wait(&shared.k_full[k_ring.stage], k_ring.phase); }
+    RAPT_DEVICE void await_v() { barrier_wait(&shared.v_full[v_ring.stage], v_ring.phase); }
+
+    RAPT_DEVICE void await_turn() { named_wait(1 + group, 256); }
+    RAPT_DEVICE void pass_turn() { named_arrive(1 + (group + 1) % kGroups, 256); }
+
+    RAPT_DEVICE void start_qk() {
+      const std::uint64_t q = along_rows(shared.q[group]), k = along_rows(shared.k[k_ring.stage]);
+      wgmma_fence();
+#pragma unroll
+      for (int d = 0; d < D; d += 16)
+        wgmma<false>(s, advance(q, d / 64 * sizeof(shared.q[0][0]) + d % 64 * 2),
+                     advance(k, d / 64 * sizeof(shared.k[0][0]) + d % 64 * 2), T{}, d > 0);
+      wgmma_commit();
+    }
+
+    RAPT_DEVICE void start_pv() {
+      const std::uint64_t v = down_rows(shared.v[v_ring.stage], sizeof(shared.v[0][0]));
+      wgmma_fence();
+#pragma unroll
+      for (int n = 0; n < kKeys; n += 16) wgmma<true>(o, p[n / 16], advance(v, n * 128), T{}, true);
+      wgmma_commit();
+    }
+
+    // Waits for q·kᵀ of a tile, after which kPending products were started; then the formula and the masks.
+    template <int kPending>
+    RAPT_DEVICE void finish_scores(int tile, bool last, bool cut) {
+      wgmma_wait<kPending>(s);
+      if (last) release(&shared.q_empty[group]);
+      release(&shared.k_empty[k_ring.stage]);
+      if constexpr (!kScaleOnly) apply_formula(tile);
+      if (call.softcap > 0) apply_softcap();
+      k_ring.advance();
+      if (cut) hide(tile);
+    }
+
+    template <int kPending>
+    RAPT_DEVICE void finish_output() {
+      wgmma_wait<kPending>(o);
+      release(&shared.v_empty[v_ring.stage]);
+      v_ring.advance();
+    }
+
+    // The mechanism's formula on every score of the tile.
+    RAPT_DEVICE void apply_formula(int tile) {
+      using V = Number<float>;
+      const M mechanism{};
+      const float row = static_cast<float>(position()),
+                  column = static_cast<float>(call.first_key + first_column(tile));
+      const float between = static_cast<float>(call.first_key + first_column(tile) - position());
+      detail::SlotsOf<M, V> p{};
+#pragma unroll
+      for (int n = 0; n < kSlots; ++n) p.values[n] = V(values[n]);
+      At<V> at{};
+      at.scale = call.scale;
+      at.batch = batch;
+      at.head = head;
+      at.queries = call.queries;
+      at.keys = call.keys;
+      at.settings = {call.settings, static_cast<std::size_t>(call.setting_count)};
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int r = e / 2, c = e % 2;
+          at.i = row + static_cast<float>(8 * r);
+          at.j = column + static_cast<float>(8 * n + c);
+          at.delta = between + static_cast<float>(8 * n + c - 8 * r);
+          s[4 * n + e] = detail::evaluate<M, V>(mechanism, V(s[4 * n + e]), p, at).value;
+        }
+    }
+
+    RAPT_DEVICE int position() const { return call.first_key + query_shift(call, batch) + first_row; }
+
+    // c·tanh(x/c) = c − 2c/(1 + e^(2x/c)).
+    RAPT_DEVICE void apply_softcap() {
+      const float cap = call.softcap, inner = 2 * kLog2E / cap * (kScaleOnly ? call.scale : 1.f);
+#pragma unroll
+      for (int n = 0; n < kKeys / 2; ++n) s[n] = cap - 2 * cap * __frcp_rn(1 + exp2_fast(s[n] * inner));
+    }
+
+    RAPT_DEVICE void hide(int tile) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int begin = range[r].begin - first_column(tile), end = range[r].end - first_column(tile);
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+          for (int c = 0; c < 2; ++c)
+            if (8 * n + c >= end || 8 * n + c < begin) s[4 * n + 2 * r + c] = -INFINITY;
+      }
+    }
+
+    // What a stored score is multiplied by in the exponent of 2.
+    RAPT_DEVICE float exponent_factor() const { return kScaleOnly && call.softcap == 0 ? call.scale * kLog2E : kLog2E; }
+
+    // s = exp(s − maximum), with the rows' maxima and sums brought up to date.
+    RAPT_DEVICE void softmax() {
+      const float factor = exponent_factor();
+      float top[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float a = s[2 * r], b = s[2 * r + 1];
+#pragma unroll
+        for (int n = 1; n < kKeys / 8; ++n) {
+          a = fmaxf(a, s[4 * n + 2 * r]);
+          b = fmaxf(b, s[4 * n + 2 * r + 1]);
+        }
+        top[r] = fmaxf(a, b);
+        top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
+        top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
+      }
+      rescaled =
+          __any_sync(~0u, (top[0] - row_max[0]) * factor > kSlack || (top[1] - row_max[1]) * factor > kSlack) != 0;
+      if (rescaled) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float m = fmaxf(row_max[r], top[r]);
+          rescale[r] = exp2_fast((row_max[r] - finite(m)) * factor);
+          row_sum[r] *= rescale[r];
+          row_max[r] = m;
+        }
+      }
+      const float shift[2] = {finite(row_max[0]) * factor, finite(row_max[1]) * factor};
+      float odd_sum[2] = {0, 0};
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float &x = s[4 * n + 2 * r], &y = s[4 * n + 2 * r + 1];
+          x = exp2_fast(fmaf(x, factor, -shift[r]));
+          y = exp2_fast(fmaf(y, factor, -shift[r]));
+          row_sum[r] += x;
+          odd_sum[r] += y;
+        }
+      for (int r = 0; r < 2; ++r) row_sum[r] += odd_sum[r];
+    }
+
+    // A row that has seen nothing yet has the maximum −∞.
+    RAPT_DEVICE static float finite(float maximum) { return maximum == -INFINITY ? 0.f : maximum; }
+
+    // The accumulator's layout is already that of the left operand.
+    RAPT_DEVICE void pack_weights() {
+#pragma unroll
+      for (int n = 0; n < kKeys / 16; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) p[n][e] = pack(s[8 * n + 2 * e], s[8 * n + 2 * e + 1], T{});
+    }
+
+    RAPT_DEVICE void rescale_output() {
+      if (rescaled) {
+#pragma unroll
+        for (int e = 0; e < D / 2; ++e) o[e] *= rescale[e / 2 % 2];
+      }
+    }
+
+    RAPT_DEVICE void begin(const Work& w) {
+      first_row = w.first_query + group * 64 + warp * 16 + lane / 4;
+      batch = w.batch;
+      head = w.head;
+#pragma unroll
+      for (int n = 0; n < kSlots; ++n) values[n] = call.values[w.head * kSlots + n];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        range[r] = visible_keys(call, w.batch, first_row + 8 * r);
+        row_max[r] = -INFINITY;
+        row_sum[r] = 0;
+      }
+#pragma unroll
+      for (int e = 0; e < D / 2; ++e) o[e] = 0;
+    }
+
+    // Starts with q·kᵀ of the item's first tile under way, and ends with p of its last tile.
+    RAPT_DEVICE void run_tiles(const Work& w) {
+      finish_scores<0>(w.end - 1, w.end - 1 == w.first, true);
+      softmax();
+      pack_weights();
+#pragma unroll 1
+      for (int tile = w.end - 2; tile >= w.first; --tile) {
+        await_k();
+        await_turn();
+        start_qk();
+        await_v();
+        start_pv();
+        pass_turn();
+        finish_scores<1>(tile, tile == w.first, tile >= w.cut || tile < w.full);
+        softmax();
+        finish_output<0>();
+        pack_weights();
+        rescale_output();
+      }
+    }
+
+    // The sink as one more score, without a value.
+    RAPT_DEVICE void add_sink(int r, float& maximum, float& scale) {
+      const float sink = call.normalizer_values[head * kMaxSlots];
+      const float top = fmaxf(maximum, sink), factor = expf(maximum - top);
+      row_sum[r] = row_sum[r] * factor + expf(sink - top);
+      maximum = top;
+      scale = factor;
+    }
+
+    RAPT_DEVICE void store(const Work& w, int item) {
+      const int quad = lane % 4;
+      bool finite_rows = true;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        row_sum[r] += __shfl_xor_sync(~0u, row_sum[r], 1);
+        row_sum[r] += __shfl_xor_sync(~0u, row_sum[r], 2);
+        const bool blind = row_sum[r] == 0;
+        const int i = first_row + 8 * r;
+        const bool inside = i < call.queries;
+        float maximum = row_max[r] * (exponent_factor() / kLog2E), factor = 1;
+        if (call.has_sink && !blind) add_sink(r, maximum, factor);
+        if (inside && quad == 0) {
+          const std::int64_t row = (static_cast<std::int64_t>(w.batch) * call.heads + w.head) * call.queries + i;
+          if (f.rows.max) {
+            f.rows.max[row] = blind ? -INFINITY : maximum;
+            f.rows.sum[row] = row_sum[r];
+          }
+          if (f.lse.data)
+            cuda::store(f.lse, f.lse.offset(w.batch, w.head) + i * f.lse.row_stride,
+                        blind ? -INFINITY : maximum + logf(row_sum[r]));
+        }
+        const float inverse = blind ? 0 : factor / row_sum[r];
+        finite_rows = finite_rows && (!inside || is_finite(inverse * (blind ? 0.f : maximum)));
+        auto* to = static_cast<std::uint16_t*>(f.out.data) + f.out.offset(w.batch, w.head) + i * f.out.row_stride;
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 4) {
+          std::uint32_t x[4];
+#pragma unroll
+          for (int m = 0; m < 4; ++m) {
+            const float a = o[4 * (n + m) + 2 * r] * inverse, b = o[4 * (n + m) + 2 * r + 1] * inverse;
+            finite_rows = finite_rows && (!inside || (is_finite(a) && is_finite(b)));
+            x[m] = pack(a, b, T{});
+          }
+          // The four lanes of a row transpose their 4 × 4 words: each stores 16 consecutive bytes.
+#pragma unroll
+          for (int bit = 1; bit < 4; bit *= 2)
+#pragma unroll
+            for (int m = 0; m < 4; ++m)
+              if ((m & bit) == 0) {
+                const bool high = quad & bit;
+                const std::uint32_t got = __shfl_xor_sync(~0u, high ? x[m] : x[m + bit], bit);
+                x[m] = high ? got : x[m];
+                x[m + bit] = high ? x[m + bit] : got;
+              }
+          if (inside && 8 * (n + quad) < f.out.dim)
+            *reinterpret_cast<uint4*>(to + 8 * (n + quad)) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+      }
+      if (!__all_sync(~0u, finite_rows) && lane == 0) f.redo[item * kGroups + group] = 1;
+    }
+
+    RAPT_DEVICE void run() {
+      const int count = items(call);
+      if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
+      int current = take_item(0);
+      Work w = work(call, f, current);
+      await_q(0);
+      await_k();
+      start_qk();
+      for (int round = 1;; ++round) {
+        begin(w);
+        run_tiles(w);
+        await_v();
+        start_pv();
+        const int item = take_item(round);
+        if (item < count) {
+          await_q(round);
+          await_k();
+        }
+        start_qk();  // of the next item; after the last one it multiplies leftovers, unread
+        finish_output<1>();
+        store(w, current);
+        if (item >= count) break;
+        current = item;
+        w = work(call, f, item);
+      }
+      wgmma_wait<0>(s);
+    }
+  };
+};
+
+template <class M, class T, int D, class Plan>
+__global__ __launch_bounds__(128 * (Plan::kGroups + 1), 1) void forward(const __grid_constant__ CUtensorMap q_map,
+                                                                        const __grid_constant__ CUtensorMap k_map,
+                                                                        const __grid_constant__ CUtensorMap v_map,
+                                                                        const __grid_constant__ Call call,
+                                                                        const __grid_constant__ ForwardArguments f) {
+  using Kernel = Forward<M, T, D, Plan>;
+  extern __shared__ std::uint8_t bytes[];
+  auto& shared = *reinterpret_cast<typename Kernel::Shared*>(bytes + (1024 - shared_address(bytes) % 1024) % 1024);
+  if (threadIdx.x == 0) Kernel::init(shared);
+  __syncthreads();
+  const int warp = uniform(threadIdx.x / 32);
+  if (warp < 4) {
+    give_registers<Kernel::kProducerRegisters>();
+    if (threadIdx.x == 0) typename Kernel::Producer{call, f, shared, q_map, k_map, v_map}.run();
+  } else {
+    take_registers<Kernel::kConsumerRegisters>();
+    typename Kernel::Consumer{call, f, shared, warp / 4 - 1, warp % 4, static_cast<int>(threadIdx.x % 32)}.run();
+  }
+}
+
+// Computes again what the fast kernel could not: rows that are not finite, or that a hidden value which is not has spoilt.
+template <class M, class Fast>
+__global__ __launch_bounds__(kThreads, 1) void redo_forward(const __grid_constant__ Call call,
+                                                            const __grid_constant__ ForwardOutputs outputs,
+                                                            const __grid_constant__ ForwardArguments f) {
+  extern __shared__ float4 memory[];
+  const int passes = column_passes(call), count = Fast::items(call) * Fast::kGroups;
+  for (int n = static_cast<int>(blockIdx.x); n < count; n += static_cast<int>(gridDim.x)) {
+    if (f.redo[n] == 0) continue;
+    const auto work = Fast::work(call, f, n / Fast::kGroups);
+    const int first = work.first_query + n % Fast::kGroups * 64;
+    if (first >= call.queries) continue;
+    for (int pass = 0; pass < passes; ++pass)
+      ForwardBlock<M>(call, outputs, *reinterpret_cast<cuda::Shared*>(memory), work.batch, work.head, first, pass)
+          .run();
+  }
+}
+
+}  // namespace rapt::inline v1::cuda::hopper

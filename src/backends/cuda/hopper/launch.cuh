@@ -1,0 +1,86 @@
+#pragma once
+
+#include "backends/cuda/hopper/forward.cuh"
+
+// Which calls the kernels for the tensor cores take, and how they are started.
+namespace rapt::inline v1::cuda::hopper {
+
+// For copies of 64 columns × box_rows; what lies past the end reads as zeros. False: the driver refuses the array.
+bool make_map(CUtensorMap* map, const Array& array, int heads, int rows, int box_rows);
+
+// Rows that the copy engine and 16-byte stores reach.
+inline bool is_aligned(const Array& a) {
+  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.row_stride % 8 == 0 && a.head_stride % 8 == 0 &&
+         a.batch_stride % 8 == 0 && a.dim % 8 == 0;
+}
+
+template <class M>
+bool takes(const Call& call, const ForwardOutputs& outputs) {
+  const Array &q = call.q, &v = call.v[0], &out = outputs.out[0];
+  const bool low = q.dtype == Dtype::bf16 || q.dtype == Dtype::f16;
+  return low && call.k.dtype == q.dtype && v.dtype == q.dtype && out.data && out.dtype == q.dtype && call.sets == 1 &&
+         call.uses_content && call.threshold == Threshold::exponential && !call.bias.data && !call.mask.data &&
+         !outputs.row_max.data && !outputs.row_sum.data && call.inner <= 256 && v.dim <= 256 && is_aligned(q) &&
+         is_aligned(call.k) && is_aligned(v) && is_aligned(out) && call.queries > 0 && call.keys > 0 &&
+         (detail::HasScore<M> || call.scale > 0);
+}
+
+// Bytes of memory that are 0 before a launch: the counter of items and the marks of what to do again.
+inline std::int64_t memory_bytes(const Call& call) {
+  return 16 + 4 * (static_cast<std::int64_t>(call.queries + 63) / 64 + 3) * call.batch * call.heads;
+}
+
+// Keys and values that are worked on at a time; the L2 cache has 50 to 60 MB.
+inline constexpr double kCacheBytes = 32 << 20;
+
+template <class M, class T, int D, class Plan>
+bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
+  using Kernel = Forward<M, T, D, Plan>;
+  const auto kernel = forward<M, T, D, Plan>;
+  const auto again = redo_forward<M, Kernel>;
+  CUtensorMap q_map, k_map, v_map;
+  if (!make_map(&q_map, call.q, call.heads / call.q.group, call.queries, 64) ||
+      !make_map(&k_map, call.k, call.heads / call.k.group, call.keys, Kernel::kKeys) ||
+      !make_map(&v_map, call.v[0], call.heads / call.v[0].group, call.keys, Kernel::kKeys))
+    return false;
+  ForwardArguments f;
+  f.out = outputs.out[0];
+  f.lse = outputs.lse;
+  f.rows = outputs.rows;
+  f.next_item = static_cast<unsigned*>(memory);
+  f.redo = static_cast<int*>(memory) + 4;
+  // Without a mask all items are alike, and a head at a time is best. Under one, the heads are dealt out evenly, since
+  // a small last share would leave its long items for the end.
+  const int rows = call.heads * call.batch;
+  const int shares = std::max(1, static_cast<int>(4.0 * D * call.keys * rows / call.k.group / kCacheBytes));
+  const Masks& m = call.masks;
+  const bool whole = !m.causal && m.left < 0 && m.right < 0 && m.key_length_count == 0 && m.sequences == 0;
+  f.heads_together = whole ? 1 : (rows + shares - 1) / shares;
+  int device = 0, processors = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       Kernel::kSharedBytes);
+  cudaMemsetAsync(memory, 0, static_cast<std::size_t>(memory_bytes(call)), stream);
+  const int items = (call.queries + Kernel::kQueries - 1) / Kernel::kQueries * rows;
+  kernel<<<static_cast<unsigned>(std::min(items, processors)), Kernel::kThreads, Kernel::kSharedBytes, stream>>>(
+      q_map, k_map, v_map, call, f);
+  launch(again, dim3(static_cast<unsigned>(std::min(items, processors))), stream, call, outputs, f);
+  return true;
+}
+
+template <class M, class T>
+bool launch_typed(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
+  const int dim = std::max(call.inner, call.v[0].dim);
+  if (dim <= 64) return launch_sized<M, T, 64, Plan<3, 128>>(call, outputs, memory, stream);
+  if (dim <= 128) return launch_sized<M, T, 128, Plan<2, 128>>(call, outputs, memory, stream);
+  return launch_sized<M, T, 256, Plan<2, 80>>(call, outputs, memory, stream);
+}
+
+template <class M>
+bool launch_forward(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
+  return call.q.dtype == Dtype::bf16 ? launch_typed<M, Bf16>(call, outputs, memory, stream)
+                                     : launch_typed<M, F16>(call, outputs, memory, stream);
+}
+
+}  // namespace rapt::inline v1::cuda::hopper

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "backends/cuda/array.h"
+
+// The Hopper instructions that the kernels use, one function each: mbarriers, the tensor copy engine (TMA), wgmma,
+// named barriers, register hand-over. Nothing here knows about attention.
+namespace rapt::inline v1::cuda {
+
+RAPT_DEVICE std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// ---- mbarriers -----------------------------------------------------------------------------------------------------
+
+using Barrier = std::uint64_t;
+
+RAPT_DEVICE void barrier_init(Barrier* b, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine; __syncthreads() after it makes them visible to the block.
+RAPT_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+RAPT_DEVICE void barrier_arrive(Barrier* b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+
+// One arrival, and `bytes` more to come from the copy engine.
+RAPT_DEVICE void barrier_expect(Barrier* b, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+               : "memory");
+}
+
+// Returns once the phase of this parity is complete. A fresh barrier counts as having completed parity 1.
+// A wait of 2^33 clocks (about 4 s) is a deadlock: the kernel stops with an error. This is one piece of assembly, its trap
+// predicated, because a trap in a branch of its own makes ptxas drop the register counts of setmaxnreg.
+RAPT_DEVICE void barrier_wait(Barrier* b, std::uint32_t phase) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .b32 start, now;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra DONE;\n"
+      "mov.u32 start, %%clock_hi;\n"
+      "AGAIN:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra DONE;\n"
+      "mov.u32 now, %%clock_hi;\n"
+      "sub.u32 now, now, start;\n"
+      "setp.gt.u32 p, now, 1;\n"
+      "@p trap;\n"
+      "bra AGAIN;\n"
+      "DONE:\n}" ::"r"(shared_address(b)),
+      "r"(phase)
+      : "memory");
+}
+
+// ---- tensor copy engine --------------------------------------------------------------------------------------------
+
+// A box of the 4-dimensional tensor at (x, y, z, w) → shared memory; completes on the barrier.
+RAPT_DEVICE void copy_box(void* to, const CUtensorMap* map, Barrier* b, int x, int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+
+// Consecutive bytes (a multiple of 16, 16-byte aligned) → shared memory; completes on the barrier.
+RAPT_DEVICE void copy_bytes(void* to, const void* from, Barrier* b, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(b))
+               : "memory");
+}
+
+// ---- wgmma ---------------------------------------------------------------------------------------------------------
+
+// How wgmma finds an operand in shared memory. Both forms are panels of 64 numbers (128 bytes) a row, as a TMA box with
+// 128-byte swizzle writes them; 8 rows make a 1024-byte block, and panels start at multiples of 1024.
+inline constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t kEightRows = std::uint64_t{1024 >> 4} << 32;
+
+// The sum runs along the rows (Q, K: row = query or key). One instruction takes 16 numbers of a row: step 32 bytes.
+RAPT_DEVICE std::uint64_t along_rows(const void* p) {
+  return kSwizzle128 | kEightRows | std::uint64_t{1} << 16 | (shared_address(p) & 0x3FFFF) >> 4;
+}
+
+// The sum runs down the rows (V: row = key). One instruction takes 16 rows; the next 64 columns are `panel` bytes on.
+RAPT_DEVICE std::uint64_t down_rows(const void* p, std::uint32_t panel) {
+  return kSwizzle128 | kEightRows | std::uint64_t{panel >> 4} << 16 | (shared_address(p) & 0x3FFFF) >> 4;
+}
+
+// The same operand `bytes` further on.
+RAPT_DEVICE std::uint64_t advance(std::uint64_t operand, std::uint32_t bytes) {
+  return (operand & ~std::uint64_t{0xFFFFFFFF}) | (static_cast<std::uint32_t>(operand) + (bytes >> 4));
+}
+
+// Before the first wgmma that reads registers which ordinary instructions wrote.
+RAPT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+RAPT_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most kPending committed groups are unfinished. The accumulators of the finished ones are named so that
+// the compiler reads them only after the wait.
+template <int kPending, int N>
+RAPT_DEVICE void wgmma_wait(float (&accumulators)[N]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+#pragma unroll
+  for (int n = 0; n < N; ++n) asm volatile("" : "+f"(accumulators[n])::"memory");
+}
+
+// ---- warps and registers -------------------------------------------------------------------------------------------
+
+// bar.sync and bar.arrive: `threads` counts those that wait and those that only arrive.
+RAPT_DEVICE void named_wait(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+RAPT_DEVICE void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+template <int N>
+RAPT_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N>
+RAPT_DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+// A number that is the same in every lane; the reduction makes the compiler keep it, and what follows from it, in uniform
+// registers (a shuffle does not). Loops over wgmma need that: their operands must be uniform.
+RAPT_DEVICE int uniform(int x) { return static_cast<int>(__reduce_or_sync(~0u, static_cast<unsigned>(x))); }
+
+RAPT_DEVICE float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+struct Bf16 {};
+struct F16 {};
+
+// Two numbers in one register, the first in the low half.
+RAPT_DEVICE std::uint32_t pack(float low, float high, Bf16) {
+  std::uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+RAPT_DEVICE std::uint32_t pack(float low, float high, F16) {
+  std::uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+
+}  // namespace rapt::inline v1::cuda

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "backends/cuda/general/backward_keys.cuh"
+#include "backends/cuda/general/backward_queries.cuh"
+#include "backends/cuda/general/backward_tables.cuh"
+#include "backends/cuda/general/forward.cuh"
+#include "backends/cuda/general/requested.cuh"
+#include "backends/cuda/hopper/launch.cuh"
+
+namespace rapt::inline v1::cuda {
+
+template <class M>
+constexpr Programs make_programs() {
+  Programs programs{&launch_forward<M>,          &launch_weights<M>,       &launch_statistics<M>,
+                    &launch_backward_queries<M>, &launch_backward_keys<M>, &launch_backward_bias<M>,
+                    &launch_backward_table<M>};
+  if constexpr (hopper::servable<M>()) {
+    programs.takes_fast_forward = &hopper::takes<M>;
+    programs.fast_memory = &hopper::memory_bytes;
+    programs.fast_forward = &hopper::launch_forward<M>;
+  }
+  return programs;
+}
+
+}  // namespace rapt::inline v1::cuda
