@@ -173,7 +173,9 @@ void Formula::place_parameters() {
     else
       for (int n = 0; n < names_[p].rank; ++n) spec.sizes[static_cast<std::size_t>(n)] = kAny;
     const NodeId by_offset = !fixed && names_[p].rank == 1 ? read_by_offset(p) : kNone;
-    const int wanted = fixed ? spec.slots() : 1;
+    // Written places may be a million each: their product does not fit an int.
+    const auto count = [&](std::size_t n) { return std::int64_t{spec.sizes[n] > 0 ? spec.sizes[n] : 1}; };
+    const int wanted = fixed ? static_cast<int>(std::min<std::int64_t>(count(0) * count(1), kMaxSlots + 1)) : 1;
     if (fixed && wanted <= kMaxSlots - slots) {
       spec.role = Role::value;
     } else if (by_offset != kNone && slots < kMaxSlots) {
@@ -234,14 +236,33 @@ void Formula::split_visible() {
   if (rest_ != kNone) rest_bounds_ = IntervalEvaluator(graph_, rest_);
 }
 
+namespace {
+
+// Whether a rounding of its argument may change the result by more than a rounding.
+bool is_step(Op op) {
+  return op == Op::floor || op == Op::sign || op == Op::less || op == Op::less_equal || op == Op::equal ||
+         op == Op::table;
+}
+
+}  // namespace
+
 // Factors that are the same for all pairs are multiplied with each other first, and divisors become factors. Only where raw
 // scores are in it: arithmetic of positions, which may choose a place in a table, stays as it is written.
 NodeId Formula::for_tiles(NodeId root) {
   if (root == kNone) return kNone;
+  // A raw score that chooses (a place in a table, a side of a comparison) stays as it is written too.
+  const NodeId roots[] = {root};
+  const std::vector<bool> needed = graph_.reachable(roots);
+  bool chooses = false;
+  for (NodeId id = 0; id <= root; ++id) {
+    const Node& node = graph_[id];
+    chooses =
+        chooses || (needed[static_cast<std::size_t>(id)] && (node.dependencies & kOnRaw) != 0 && is_step(node.op));
+  }
   return tiles_.import(graph_, root, [&](NodeId id, const std::array<NodeId, 3>& children) {
     const Node& node = graph_[id];
     const NodeId a = children[0], b = children[1];
-    if ((node.dependencies & kOnRaw) == 0) return kNone;
+    if (chooses || (node.dependencies & kOnRaw) == 0) return kNone;
     const auto is_uniform = [&](NodeId n) { return tiles_[n].level == Level::uniform; };
     if (node.op == Op::divide && is_uniform(b))
       return multiply_uniform(tiles_, a, tiles_.binary(Op::divide, tiles_.number(1), b));

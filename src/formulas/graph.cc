@@ -245,6 +245,7 @@ NodeId Graph::binary(Op op, NodeId a, NodeId b) {
       if (y.op == Op::number && has_reciprocal(y.value)) return binary(Op::multiply, a, number(1 / y.value));
       break;
     case Op::power:
+      if (is_number(b, 0)) return number(1);
       if (is_number(b, 1)) return a;
       if (is_number(b, 2)) return binary(Op::multiply, a, a);
       if (is_number(b, 3)) return binary(Op::multiply, binary(Op::multiply, a, a), a);

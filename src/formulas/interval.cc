@@ -15,6 +15,10 @@ Interval rounded(Interval x) {
   constexpr double kRounding = 1e-6, kTiny = 1e-37;
   x.low -= std::abs(x.low) * kRounding + kTiny;
   x.high += std::abs(x.high) * kRounding + kTiny;
+  // What f64 holds may be infinite in f32.
+  constexpr double kLargest = 3.4e38;
+  if (x.high > kLargest) x.high = HUGE_VAL;
+  if (x.low < -kLargest) x.low = -HUGE_VAL;
   return x;
 }
 
@@ -23,7 +27,7 @@ bool is_power_of_two(const Interval& x) {
   return x.is_point() && std::abs(std::frexp(x.low, &exponent)) == 0.5;
 }
 
-// `exact`: the results are those of any type, or are rounded once, which keeps their order.
+// `exact`: the results are those of any type.
 template <class F>
 Interval corners(const Interval& a, const Interval& b, bool whole, bool exact, F&& f) {
   const double all[] = {f(a.low, b.low), f(a.low, b.high), f(a.high, b.low), f(a.high, b.high)};
@@ -50,17 +54,10 @@ Interval compare(const Interval& a, const Interval& b, Op op) {
   return Interval::unknown_condition();
 }
 
-}  // namespace
+// A quotient that is not only floored differs from type to type.
+Interval settled(const Interval& x) { return x.quotient ? rounded({x.low, x.high, false, x.may_fail}) : x; }
 
-Interval Interval::of(double low, double high) {
-  const bool whole =
-      low == std::floor(low) && high == std::floor(high) && std::abs(low) < kWhole && std::abs(high) < kWhole;
-  const bool exact = low == high && static_cast<double>(static_cast<float>(low)) == low;
-  const Interval x{low, high, whole, std::isnan(low)};
-  return exact ? x : rounded(x);
-}
-
-Interval apply(const Node& node, const Interval& a, const Interval& b, const Interval& c) {
+Interval apply_settled(const Node& node, const Interval& a, const Interval& b, const Interval& c) {
   const bool fails = a.may_fail || b.may_fail;
   switch (node.op) {
     case Op::negate: return {-a.high, -a.low, a.whole, a.may_fail};
@@ -94,6 +91,11 @@ Interval apply(const Node& node, const Interval& a, const Interval& b, const Int
     }
     case Op::divide:
       if (b.low <= 0 && b.high >= 0) return Interval::everything();
+      if (a.whole && b.whole && !is_power_of_two(b)) {
+        Interval y = corners(a, b, false, true, [](double u, double v) { return u / v; });
+        y.quotient = true;
+        return y;
+      }
       return corners(a, b, false, a.whole && b.whole, [](double u, double v) { return u / v; });
     case Op::minimum: return {std::min(a.low, b.low), std::min(a.high, b.high), a.whole && b.whole, fails};
     case Op::maximum: return {std::max(a.low, b.low), std::max(a.high, b.high), a.whole && b.whole, fails};
@@ -114,6 +116,21 @@ Interval apply(const Node& node, const Interval& a, const Interval& b, const Int
       return {std::min(b.low, c.low), std::max(b.high, c.high), b.whole && c.whole, b.may_fail || c.may_fail};
     default: return Interval::everything();
   }
+}
+
+}  // namespace
+
+Interval Interval::of(double low, double high) {
+  const bool whole =
+      low == std::floor(low) && high == std::floor(high) && std::abs(low) < kWhole && std::abs(high) < kWhole;
+  const bool exact = low == high && static_cast<double>(static_cast<float>(low)) == low;
+  const Interval x{low, high, whole, std::isnan(low)};
+  return exact ? x : rounded(x);
+}
+
+Interval apply(const Node& node, const Interval& a, const Interval& b, const Interval& c) {
+  if (node.op == Op::floor) return apply_settled(node, a, b, c);
+  return apply_settled(node, settled(a), settled(b), settled(c));
 }
 
 IntervalEvaluator::IntervalEvaluator(const Graph& graph, NodeId root) {

@@ -15,6 +15,7 @@ struct Interval {
   double low = 0, high = 0;
   bool whole = false;     // every number in it is whole and small, so that nothing was rounded
   bool may_fail = false;  // it may be NaN
+  bool quotient = false;  // of whole numbers: rounded once, so that its floor is that of every type
 
   static Interval everything() { return {-HUGE_VAL, HUGE_VAL, false, true}; }
   static Interval of(double low, double high);

@@ -83,8 +83,10 @@ class Parser {
   // The sentence, then the part of the text around the place, then a caret under it.
   [[noreturn]] void fail_with(std::size_t at, const std::string& sentence) const {
     constexpr std::size_t kAround = 36;
-    const std::size_t begin = at > kAround ? at - kAround : 0;
-    const std::size_t end = std::min(text_.size(), at + kAround);
+    std::size_t begin = at > kAround ? at - kAround : 0, end = std::min(text_.size(), at + kAround);
+    // Whole characters.
+    while (begin > 0 && (text_[begin] & 0xC0) == 0x80) --begin;
+    while (end < text_.size() && (text_[end] & 0xC0) == 0x80) ++end;
     std::string line = begin > 0 ? "…" : "";
     std::string caret(begin > 0 ? 1 : 0, ' ');
     for (std::size_t n = begin; n < end; ++n) {
@@ -276,7 +278,8 @@ class Parser {
       return inside;
     }
     if (token.kind != Kind::name) fail(token.at, "a number, a name or '('", got());
-    if (token.text == "and" || token.text == "or") fail(token.at, "a number, a name or '('", got());
+    if (token.text == "and" || token.text == "or" || token.text == "not")
+      fail(token.at, "a number, a name or '('", got());
     next();
     return {named(token), token.at};
   }
@@ -296,7 +299,7 @@ class Parser {
       return graph_.where(condition(list[0]), list[1].id, list[2].id);
     }
     if (name == "min" || name == "max") {
-      const std::vector<Expression> list = arguments(token, 2, 16);
+      const std::vector<Expression> list = arguments(token, 2, kMaxArguments);
       NodeId all = number(list[0]);
       for (std::size_t n = 1; n < list.size(); ++n)
         all = graph_.binary(name == "min" ? Op::minimum : Op::maximum, all, number(list[n]));
@@ -327,6 +330,9 @@ class Parser {
     if (token.text == "w") return graph_.leaf(Op::pair_w);
     fail(token.at, "q, k, w, a number or a function", "'" + std::string(token.text) + "'");
   }
+
+  // More than a formula may have operations.
+  static constexpr std::size_t kMaxArguments = 10000;
 
   std::vector<Expression> arguments(const Token& function, std::size_t least, std::size_t most) {
     const std::string name(function.text);

@@ -55,6 +55,10 @@ TEST(FormulaTexts, MeanWhatArithmeticMeans) {
   EXPECT_DOUBLE_EQ(value_of("floor(-1.5) + sign(-3) + sign(0) + abs(-2)"), -1);
   EXPECT_NEAR(value_of("sin(pi/6) + cos(pi/3) + exp(0) + log(exp(2)) + sqrt(9) + tanh(0) + sigmoid(0)"), 7.5, 1e-12);
   EXPECT_DOUBLE_EQ(value_of("raw + queries + keys + i + j + head + batch"), 3);
+  EXPECT_DOUBLE_EQ(value_of("max(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18)"), 18);
+  EXPECT_DOUBLE_EQ(value_of("(raw - 1)^0"), 1);
+  // 1/49 rounds down: a floor must divide.
+  EXPECT_DOUBLE_EQ(value_of("floor(raw*49/49) + where(raw*98/98 >= 1, 1, 0)"), 2);
   const double m = 5;
   EXPECT_DOUBLE_EQ(value_of("m - raw", {{"m", rapt::view(&m, {1})}}), 4);
 }
@@ -87,6 +91,15 @@ TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
   EXPECT_NE(error_of("raw", {.pair = "q*m"}).find("formula: pair: expected q, k, w"), std::string::npos);
   EXPECT_NE(error_of("-m*abs(i-j)", {.pair = "q*k*w"}).find("expected a score that reads raw"), std::string::npos);
   EXPECT_NE(error_of("raw*w", {.pair = "q*k*w"}).find("'w' is the weight of the pair"), std::string::npos);
+}
+
+// Written places whose product does not fit an int make a table, not numbers.
+TEST(FormulaTexts, MayWriteLargePlaces) {
+  for (const char* text : {"t[65535,65535] + raw + m", "t[46341,46341] + raw + m"}) {
+    const rapt::Score score = rapt::formula(text);
+    for (const rapt::ParameterSpec& spec : score.mechanism->parameters())
+      EXPECT_EQ(spec.role, spec.name == "t" ? rapt::Role::table : rapt::Role::value) << text;
+  }
 }
 
 TEST(FormulaTexts, OfAnySizeAreRefusedInBoundedTime) {

@@ -128,6 +128,26 @@ TEST(VisibleFormulas, AnswerForWholeTiles) {
   EXPECT_EQ(documents, "#+..#+..+++..++..++..+++..+#..+#");
 }
 
+// A quotient that rounds to the bound in f32 is decided by the kernel, in a whole tile as in any other.
+TEST(VisibleFormulas, OfQuotientsDoNotDependOnTheTile) {
+  const float p = 0.42857142857142855F;  // 3/7
+  for (const std::int64_t keys : {4, 5}) {
+    const std::vector<float> zeros(static_cast<std::size_t>(keys)), values(static_cast<std::size_t>(keys), 1);
+    float out = 0, lse = 0;
+    rapt::AttendOptions options;
+    options.score = rapt::formula("raw", {.visible = "j/7 < p"});
+    options.score.parameters = {{"p", rapt::view(&p, {1})}};
+    rapt::Outputs outputs;
+    outputs.out = {rapt::view(&out, {1, 1, 1, 1})};
+    outputs.lse = rapt::view(&lse, {1, 1, 1, 1});
+    rapt::attend(rapt::Inputs{rapt::view(zeros.data(), {1, 1, 1, 1}),
+                              rapt::view(zeros.data(), {1, 1, keys, 1}),
+                              {rapt::view(values.data(), {1, 1, keys, 1})}},
+                 outputs, options);
+    EXPECT_NEAR(lse, std::log(3.0), 1e-6) << keys << " keys";
+  }
+}
+
 TEST(VisibleFormulas, CombineWithMasksAndHideEverythingWhereNothingIsSeen) {
   const Arrays arrays;
   rapt::AttendOptions options = with("doc[i] == doc[j] and (j <= i or j < 3)");
