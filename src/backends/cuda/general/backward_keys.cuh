@@ -83,6 +83,7 @@ struct KeyGradients {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const N k = N::variable(Number<float>(keys(thread_row() + r, d)), 0);
+#pragma unroll 1
         for (int query = 0; query < kTile; ++query) {
           const float g = s.w[query][thread_row() + r];
           if (g != 0) dk[r][n] += g * M{}.pair(N(Number<float>(s.wide[query][d])), k, w).d[0].value;

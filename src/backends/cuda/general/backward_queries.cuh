@@ -120,6 +120,7 @@ struct QueryGradients {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const N q = N::variable(Number<float>(queries(thread_row() + r, d)), 0);
+#pragma unroll 1
         for (int key = 0; key < kTile; ++key) {
           const float g = s.w[key][thread_row() + r];
           if (g == 0) continue;

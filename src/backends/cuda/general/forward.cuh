@@ -36,7 +36,8 @@ struct ForwardBlock {
   float max[4], sum[4];         // of the rows; see Saved::Rows
   float total[4];               // Σ of the weights, where there is no threshold
   float weights[4], slopes[4];  // Σ of them at the threshold of this round
-  static constexpr int kMaxRounds = 64;
+  int steps_back[4];
+  static constexpr int kMaxRounds = 64, kMaxStepsBack = 4;
 
   const bool first_pass;  // the one that also stores what belongs to rows
 
@@ -55,6 +56,7 @@ struct ForwardBlock {
     for (int r = 0; r < 4; ++r) {
       max[r] = kHidden;
       sum[r] = total[r] = 0;
+      steps_back[r] = 0;
 #pragma unroll
       for (int n = 0; n < 8; ++n) acc[r][n] = 0;
     }
@@ -202,14 +204,17 @@ struct ForwardBlock {
       }
   }
 
-  // Newton's iteration from the left: Σ weight(score − τ) is convex and falls, so that τ rises to the root and stays.
+  // Newton's iteration from the left: Σ weight(score − τ) is convex and falls, so that τ rises to the root. Rounding may
+  // take a step past it; after a few steps back a row is as near as its sums tell.
   RAPT_DEVICE bool step() {
     bool all = true;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const float excess = reduce_row(weights[r], add) - 1, slope = reduce_row(slopes[r], add);
-      const float moved = has_threshold(r) && excess > 0 && slope != 0 ? sum[r] + excess / slope : sum[r];
-      all = all && !(moved > sum[r]);
+      const bool moves = has_threshold(r) && slope != 0 && steps_back[r] < kMaxStepsBack;
+      const float moved = moves ? sum[r] + excess / slope : sum[r];
+      steps_back[r] += moved < sum[r] ? 1 : 0;
+      all = all && moved == sum[r];
       sum[r] = moved;
     }
     return __syncthreads_and(all) != 0;

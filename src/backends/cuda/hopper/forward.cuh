@@ -52,7 +52,7 @@ struct Forward {
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kKeys;
   static constexpr int kQueries = 64 * kGroups, kPanels = D / 64, kSlots = detail::slot_count<M>();
   static constexpr int kThreads = 128 * (kGroups + 1);
-  static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232, kProducerRegisters = kGroups == 3 ? 32 : 40;
+  static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240, kProducerRegisters = 32;
   // Nothing but a factor: it goes into the exponent's multiply-add.
   static constexpr bool kScaleOnly = !detail::HasScore<M>;
   static constexpr float kLog2E = 1.44269504f;
@@ -556,14 +556,20 @@ __global__ __launch_bounds__(kThreads, 1) void redo_forward(const __grid_constan
                                                             const __grid_constant__ ForwardArguments f) {
   extern __shared__ float4 memory[];
   const int passes = column_passes(call), count = Fast::items(call) * Fast::kGroups;
-  for (int n = static_cast<int>(blockIdx.x); n < count; n += static_cast<int>(gridDim.x)) {
-    if (f.redo[n] == 0) continue;
-    const auto work = Fast::work(call, f, n / Fast::kGroups);
-    const int first = work.first_query + n % Fast::kGroups * 64;
-    if (first >= call.queries) continue;
-    for (int pass = 0; pass < passes; ++pass)
-      ForwardBlock<M>(call, outputs, *reinterpret_cast<cuda::Shared*>(memory), work.batch, work.head, first, pass)
-          .run();
+  // One look at many marks: nearly always there is none.
+  for (int base = static_cast<int>(blockIdx.x) * kThreads; base < count;
+       base += static_cast<int>(gridDim.x) * kThreads) {
+    const int own = base + static_cast<int>(threadIdx.x);
+    if (!__syncthreads_or(own < count && f.redo[own] != 0)) continue;
+    for (int n = base; n < ::min(base + kThreads, count); ++n) {
+      if (f.redo[n] == 0) continue;
+      const auto work = Fast::work(call, f, n / Fast::kGroups);
+      const int first = work.first_query + n % Fast::kGroups * 64;
+      if (first >= call.queries) continue;
+      for (int pass = 0; pass < passes; ++pass)
+        ForwardBlock<M>(call, outputs, *reinterpret_cast<cuda::Shared*>(memory), work.batch, work.head, first, pass)
+            .run();
+    }
   }
 }
 
