@@ -56,7 +56,7 @@ def attend(
     score: str | Formula | None = None,
     params: Mapping[str, Array | float] | None = None,
     causal: str | None = None,
-    normalizer: str | None = None,
+    normalizer: str | None = "softmax",
     scale: float | None = None,
     softcap: float = 0.0,
     bias: Array | None = None,
@@ -82,7 +82,7 @@ def attend(
     score        name of a mechanism, scaled_dot unless given (`rapt.mechanisms()` lists them), or a `rapt.formula`
     params       its parameters, settings, and those of the normaliser, by name: arrays or numbers
     causal       "top_left" or "bottom_right"
-    normalizer   softmax unless given; `rapt.normalizers()` lists them
+    normalizer   `rapt.normalizers()` lists them
     scale        in place of 1/√dim, or of 1 where the mechanism has none
     softcap      c > 0: the score becomes c·tanh(score/c)
     bias         added to the scores, [batch or 1, heads or 1, queries or 1, keys]

@@ -16,7 +16,7 @@ _SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in 
 _TWICE = "attend: expected one differentiation, got two: a gradient of a gradient is not computed"
 
 # Rapt works on the threads that PyTorch computes on, and on as many: two pools would fight for the processors.
-_core.use_openmp(os.path.dirname(torch.__file__))
+_core.use_openmp(os.path.dirname(torch.__file__), torch.get_num_threads)
 
 
 def _is_setting(score, name):
