@@ -50,9 +50,9 @@ class Symbol:
     def __bool__(self):
         raise TypeError(f"formula: expected where(condition, a, b) for a choice, got `if` or `and` on {self.text}")
 
-    def __getitem__(self, place):
-        places = place if isinstance(place, tuple) else (place,)
-        return Symbol(f"{self.text}[{', '.join(number(p) for p in places)}]")
+    def __getitem__(self, index):
+        indices = index if isinstance(index, tuple) else (index,)
+        return Symbol(f"{self.text}[{', '.join(number(n) for n in indices)}]")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if method != "__call__" or options or ufunc.__name__ not in FUNCTIONS:

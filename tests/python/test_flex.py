@@ -170,7 +170,7 @@ def test_blocks_without_a_mask_mod():
     torch.testing.assert_close(flex_attention(q, k, v, block_mask=block_mask), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_what_cannot_be_followed():
+def test_what_cannot_be_traced():
     q = torch.randn(1, 1, 4, 8)
     table = torch.randn(4, 4)
     with pytest.raises(TypeError, match="expected where\\(condition, a, b\\) for a choice"):
@@ -196,7 +196,7 @@ def test_it_compiles_in_one_graph():
         torch.testing.assert_close(a, b)
 
 
-def test_threads_follow_their_own_mods():
+def test_threads_trace_their_own_mods():
     from concurrent.futures import ThreadPoolExecutor
 
     q = torch.randn(1, 1, 8, 4, dtype=torch.float64)
