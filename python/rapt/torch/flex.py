@@ -100,7 +100,8 @@ def _exact(integers, dtype):
             f"flex_attention: expected captured integers within ±{limit}, which {str(dtype)[6:]} holds, got larger ones; "
             "torch.unique(x, return_inverse=True)[1] numbers them anew"
         )
-        fit = ((integers <= limit) & (integers >= -limit)).all() if integers.dtype.is_signed else (integers.to(torch.float64) <= limit).all()
+        sized = integers if integers.dtype.is_signed else integers.to(torch.float64)
+        fit = ((sized <= limit) & (sized >= -limit)).all()
         if torch.compiler.is_compiling():  # the numbers are known when the graph runs
             torch._assert_async(fit, wrong)
         elif not fit:
