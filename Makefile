@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages build \
+.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python build \
         python-module test-python wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
@@ -25,6 +25,9 @@ bootstrap-lint:
 bootstrap-pages:
 	@scripts/bootstrap --pages
 
+bootstrap-python:
+	@scripts/bootstrap --python
+
 build: bootstrap
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS)
@@ -40,12 +43,13 @@ test-cuda: bootstrap  ## Run the tests of attention on a GPU
 	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test
 	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_attend_test --gtest_brief=1 --gtest_filter=-$(NOT_ON_A_DEVICE)
 
-# Where no virtual environment can be made, the tests of the Python package are listed as skipped.
+# Where the module cannot be built, the tests of the Python package are listed as skipped: OFF replaces an ON of the cache.
 VENV = build/python/venv/bin/python
-python-module: bootstrap
+python-module: bootstrap-python
 	@scripts/python_env
-	@if [[ -x $(VENV) ]]; then cmake --preset release --log-level=WARNING -DRAPT_BUILD_PYTHON=ON \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV) -Dnanobind_DIR=$$($(VENV) -m nanobind --cmake_dir); fi
+	@if [[ -f build/python/ready ]]; then cmake --preset release --log-level=WARNING -DRAPT_BUILD_PYTHON=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV) -Dnanobind_DIR=$$(cat build/python/ready); \
+	else cmake --preset release --log-level=WARNING -DRAPT_BUILD_PYTHON=OFF; fi
 
 test-python: python-module  ## Test the Python package with PyTorch, JAX, Transformers and ONNX, in a virtual environment of its own
 	@scripts/python_env --all

@@ -72,6 +72,19 @@ def _of_namespace(namespace, array):
     return namespace.asarray(array)
 
 
+def refuse_learning(operation, v, **arrays):
+    """Where q is no tensor, the result is none either: a tensor that learns would silently get no gradient."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled():
+        return
+    params = arrays.pop("params") or {}
+    arrays.update(params if hasattr(params, "keys") else {})
+    arrays.update({f"v[{n}]": one for n, one in enumerate(v)} if isinstance(v, (list, tuple)) else {"v": v})
+    for name, array in arrays.items():
+        if isinstance(array, torch.Tensor) and array.requires_grad:
+            raise TypeError(f"{operation}: q: expected a tensor of PyTorch where {name} is one that learns, got another kind of array")
+
+
 _copied = set()
 
 

@@ -56,7 +56,7 @@ def attend(
     score: str | Formula | None = None,
     params: Mapping[str, Array | float] | None = None,
     causal: str | None = None,
-    normalizer: str | None = None,
+    normalizer: str | None = "softmax",
     scale: float | None = None,
     softcap: float = 0.0,
     bias: Array | None = None,
@@ -82,7 +82,7 @@ def attend(
     score        name of a mechanism, scaled_dot unless given (`rapt.mechanisms()` lists them), or a `rapt.formula`
     params       its parameters, settings, and those of the normaliser, by name: arrays or numbers
     causal       "top_left" or "bottom_right"
-    normalizer   softmax unless given; `rapt.normalizers()` lists them
+    normalizer   `rapt.normalizers()` lists them
     scale        in place of 1/√dim, or of 1 where the mechanism has none
     softcap      c > 0: the score becomes c·tanh(score/c)
     bias         added to the scores, [batch or 1, heads or 1, queries or 1, keys]
@@ -112,6 +112,8 @@ def attend(
         query_starts, key_starts, grid, rotary, threads, path, None,
     )  # fmt: skip
     if type(q) is _ndarray:
+        if type(k) is not _ndarray or type(v) is not _ndarray or params is not None or bias is not None:
+            _arrays.refuse_learning("attend", v, k=k, bias=bias, params=params)
         if not return_lse:
             return _core.attend(q, k, v, _numpy_empty, packed)
         return _core.forward("attend", q, k, v, _numpy_empty, _LSE, packed)[:2]
@@ -119,11 +121,11 @@ def attend(
         if isinstance(q, kind):
             return function(q, k, v, packed, return_lse)
     if _arrays.is_torch(q):
-        _add_torch()
-        return _libraries[-1][1](q, k, v, packed, return_lse)
+        return _add_torch()(q, k, v, packed, return_lse)
     if _arrays.is_jax(q):
         _add_jax()
         return _libraries[-1][1](q, k, v, packed, return_lse)
+    _arrays.refuse_learning("attend", v, k=k, bias=bias, params=params)
     allocate, finish = _arrays.allocator(q)
     out, lse = _core.forward("attend", q, k, v, allocate, _LSE if return_lse else 0, packed)[:2]
     out = [finish(one) for one in out] if isinstance(out, list) else finish(out)
@@ -135,7 +137,9 @@ _libraries: list = []
 
 
 def _add_torch():
-    from . import torch  # noqa: F401  adds itself
+    from .torch import _attend  # adds itself; torch.compile has read the list before
+
+    return _attend
 
 
 def _add_jax():

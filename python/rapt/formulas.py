@@ -1,4 +1,4 @@
-"""Scores given while the program runs: a text, or a function of Python that is followed once and becomes a text.
+"""Scores given while the program runs: a text, or a function of Python that is traced once and becomes a text.
 
     rapt.formula("raw*scale - m*abs(i-j)", visible="j <= i")
     rapt.formula(lambda raw, scale, i, j, m: raw * scale - m * abs(i - j), visible=lambda i, j: j <= i)
@@ -9,6 +9,7 @@ operators, NumPy's functions, and those of this module.
 
 import inspect
 import numbers
+import re
 import threading
 
 import numpy as np
@@ -18,7 +19,7 @@ from . import _core
 _NAMES = {"raw", "scale", "i", "j", "head", "batch", "queries", "keys", "row", "col", "q", "k", "w"}
 
 
-# Whoever follows a function of PyTorch makes its captured tensors parameters: symbol_of[thread](tensor) is their symbol.
+# Whoever traces a function of PyTorch makes its captured tensors parameters: symbol_of[thread](tensor) is their symbol.
 symbol_of: dict = {}
 
 
@@ -40,8 +41,8 @@ class Symbol:
 
     __array_priority__ = 1000
 
-    def __init__(self, text, is_condition=False):
-        self.text, self.is_condition = text, is_condition
+    def __init__(self, text, is_condition=False, is_whole=False):
+        self.text, self.is_condition, self.is_whole = text, is_condition, is_whole  # whole: a cast to integers changes nothing
 
     def __repr__(self):
         return f"Symbol({self.text})"
@@ -49,9 +50,9 @@ class Symbol:
     def __bool__(self):
         raise TypeError(f"formula: expected where(condition, a, b) for a choice, got `if` or `and` on {self.text}")
 
-    def __getitem__(self, place):
-        places = place if isinstance(place, tuple) else (place,)
-        return Symbol(f"{self.text}[{', '.join(number(p) for p in places)}]")
+    def __getitem__(self, index):
+        indices = index if isinstance(index, tuple) else (index,)
+        return Symbol(f"{self.text}[{', '.join(number(n) for n in indices)}]")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if method != "__call__" or options or ufunc.__name__ not in FUNCTIONS:
@@ -70,10 +71,25 @@ class Symbol:
             raise TypeError(f"formula: expected a function of the language, got torch.{name}")
         return FUNCTIONS[name](*arguments, **(options or {}))
 
-    def to(self, *_, **__):  # types of numbers mean nothing to a formula
-        return self
+    def to(self, *given, **options):
+        """A cast to a type of numbers: those of integers truncate, of fractions there is one kind. Devices mean nothing."""
+        if not self.is_whole and any(isinstance(x, Symbol) and x.is_whole for x in given):
+            raise TypeError("formula: to: expected a type of numbers, got a symbol that may be of integers or fractions")
+        name = next((n for n in map(_type_name, [*given, *options.values()]) if n), "float")
+        if name == "bool":
+            return self.bool()
+        return trunc(self) if "int" in name else Symbol(number(self)) if self.is_condition else self
 
-    float = double = half = int = long = to
+    type = astype = type_as = to
+
+    def float(self):
+        return self.to("float")
+
+    def int(self):
+        return self.to("int")
+
+    double = half = bfloat16 = float
+    long = short = char = byte = int
 
     def new_ones(self, *_, **__):
         return Symbol("(0 == 0)", True)
@@ -82,7 +98,24 @@ class Symbol:
         return Symbol("(0 != 0)", True)
 
     def bool(self):
-        return Symbol(condition(self), True)
+        return Symbol(f"({condition(self)})", True)
+
+
+_CASTS = {"long": "int64", "short": "int16", "half": "float16", "double": "float64"}
+_TYPE = re.compile(r"(bfloat|float|u?int)\d*|bool|double|half|long|short")
+
+
+def _type_name(given):
+    """The name of what a cast was given, where that is a type: torch.int32, np.int32, int, "int32"."""
+    if given is None or isinstance(given, (bool, Symbol)):
+        return ""
+    text = given.__name__ if isinstance(given, type) else str(getattr(given, "dtype", given))
+    text = text.rsplit(".", 1)[-1].lower().replace("tensor", "")
+    return _CASTS.get(text, text) if _TYPE.fullmatch(text) else ""
+
+
+def _whole(*x):
+    return all(y.is_whole if isinstance(y, Symbol) else isinstance(y, numbers.Integral) for y in x)
 
 
 def number(x):
@@ -123,37 +156,45 @@ def _both_conditions(a, b):
 
 def _infix(operator, is_condition=False):
     def write(a, b):
-        return Symbol(f"({number(a)} {operator} {number(b)})", is_condition)
+        return Symbol(f"({number(a)} {operator} {number(b)})", is_condition, operator in "+-*" and _whole(a, b))
 
     return write
 
 
-def _call(name, count=1):
+def _call(name, count=1, is_whole=False):
     def write(*x):
         if len(x) != count:
             raise TypeError(f"formula: {name}: expected {count} arguments, got {len(x)}")
-        return Symbol(f"{name}({', '.join(number(y) for y in x)})")
+        return Symbol(f"{name}({', '.join(number(y) for y in x)})", is_whole=is_whole or (name in _KEEP_WHOLE and _whole(*x)))
 
     return write
 
 
+_KEEP_WHOLE = ("abs", "min", "max")
+
+
 def where(c, a, b):
-    return Symbol(f"where({condition(c)}, {number(a)}, {number(b)})")
+    if _both_conditions(a, b):
+        c, a, b = condition(c), condition(a), condition(b)
+        return Symbol(f"((({c}) and ({a})) or (not ({c}) and ({b})))", True)
+    return Symbol(f"where({condition(c)}, {number(a)}, {number(b)})", is_whole=_whole(a, b))
 
 
 def floor_divide(a, b):
-    return Symbol(f"floor({number(a)}/{number(b)})")
+    return Symbol(f"floor({number(a)}/{number(b)})", is_whole=True)
 
 
 def remainder(a, b):
-    return Symbol(f"({number(a)} - {number(b)}*floor({number(a)}/{number(b)}))")
+    return Symbol(f"({number(a)} - {number(b)}*floor({number(a)}/{number(b)}))", is_whole=_whole(a, b))
 
 
 def divide(a, b, rounding_mode=None):
     if rounding_mode == "floor":
         return floor_divide(a, b)
+    if rounding_mode == "trunc":
+        return trunc(divide(a, b))
     if rounding_mode is not None:
-        raise TypeError(f"formula: div: expected rounding_mode floor or None, got {rounding_mode}")
+        raise TypeError(f"formula: div: expected rounding_mode floor, trunc or None, got {rounding_mode}")
     return Symbol(f"({number(a)} / {number(b)})")
 
 
@@ -161,7 +202,25 @@ def clip(x, low=None, high=None, min=None, max=None):
     low, high = min if low is None else low, max if high is None else high
     text = number(x)
     text = text if low is None else f"max({text}, {number(low)})"
-    return Symbol(text if high is None else f"min({text}, {number(high)})")
+    limits = [limit for limit in (low, high) if limit is not None]
+    return Symbol(text if high is None else f"min({text}, {number(high)})", is_whole=_whole(x, *limits))
+
+
+def trunc(x):
+    if _whole(x):
+        return x if isinstance(x, Symbol) else Symbol(number(x), is_whole=True)
+    if isinstance(x, Symbol) and x.is_condition:
+        return Symbol(number(x), is_whole=True)
+    return Symbol(f"(sign({number(x)})*floor(abs({number(x)})))", is_whole=True)
+
+
+def round_(x, decimals=0):
+    """To the nearest integer, halves to the even one, as NumPy and PyTorch round."""
+    if decimals:
+        raise TypeError(f"formula: round: expected no decimals, got {decimals}")
+    x = number(x)
+    up = f"floor({x} + 0.5)"
+    return Symbol(f"({up} - where({up} - {x} == 0.5, {up} - 2*floor({up}/2), 0))", is_whole=True)
 
 
 def logical_and(a, b):
@@ -191,14 +250,18 @@ def _on_conditions(name, function):
 
 abs_ = _call("abs")
 exp, log, sqrt, tanh = _call("exp"), _call("log"), _call("sqrt"), _call("tanh")
-sigmoid, sin, cos, floor, sign = _call("sigmoid"), _call("sin"), _call("cos"), _call("floor"), _call("sign")
+sigmoid, sin, cos, floor, sign = _call("sigmoid"), _call("sin"), _call("cos"), _call("floor", is_whole=True), _call("sign", is_whole=True)
 minimum, maximum = _call("min", 2), _call("max", 2)
 exp2 = lambda x: Symbol(f"2^({number(x)})")
 log2 = lambda x: Symbol(f"(log({number(x)})/log(2))")
 log1p = lambda x: Symbol(f"log(1 + {number(x)})")
-square = lambda x: Symbol(f"({number(x)})^2")
+square = lambda x: Symbol(f"({number(x)})^2", is_whole=_whole(x))
 power = lambda a, b: Symbol(f"({number(a)})^({number(b)})")
-negative = lambda x: Symbol(f"(-{number(x)})")
+negative = lambda x: Symbol(f"(-{number(x)})", is_whole=_whole(x))
+ceil = lambda x: Symbol(f"(-floor(-{number(x)}))", is_whole=True)
+relu = lambda x: maximum(x, 0)
+reciprocal = lambda x: Symbol(f"(1 / {number(x)})")
+rsqrt = lambda x: Symbol(f"(1 / sqrt({number(x)}))")
 add, subtract, multiply = _infix("+"), _infix("-"), _infix("*")
 
 
@@ -231,6 +294,8 @@ FUNCTIONS = {
     "eq": _equal("==", True), "ne": _equal("!=", False), "logical_and": logical_and, "logical_or": logical_or,
     "logical_not": logical_not, "logical_xor": logical_xor, "bitwise_and": _on_conditions("&", logical_and),
     "bitwise_or": _on_conditions("|", logical_or), "bitwise_xor": _on_conditions("^", logical_xor),
+    "ceil": ceil, "trunc": trunc, "fix": trunc, "round": round_, "rint": round_, "around": round_, "relu": relu,
+    "reciprocal": reciprocal, "rsqrt": rsqrt,
     "bitwise_not": _on_conditions("~", logical_not), "invert": _on_conditions("~", logical_not),
 }  # fmt: skip
 
@@ -245,15 +310,19 @@ for _name, _function in _OPERATORS.items():
     for _prefix in ("", "r", "i"):  # PyTorch names a method by its dunder
         _swapped = _prefix == "r"
         FUNCTIONS[f"__{_prefix}{_name}__"] = (lambda a, b, write=_write: write(b, a)) if _swapped else _write
+for _name in ("to", "type", "type_as", "int", "long", "short", "char", "byte", "float", "double", "half", "bfloat16", "bool"):
+    FUNCTIONS[_name] = lambda x, *given, name=_name, **options: getattr(x, name)(*given, **options)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Symbol, f"__{_name}__", lambda a, b, write=FUNCTIONS[_name]: write(a, b))
     FUNCTIONS[f"__{_name}__"] = FUNCTIONS[_name]
+Symbol.__round__ = lambda a, decimals=0: round_(a, decimals)
+Symbol.__trunc__, Symbol.__floor__, Symbol.__ceil__ = (lambda a: trunc(a)), (lambda a: floor(a)), (lambda a: ceil(a))
 Symbol.__neg__ = lambda a: negative(a)
 Symbol.__abs__ = lambda a: abs_(a)
 Symbol.__invert__ = lambda a: FUNCTIONS["invert"](a)
 Symbol.__hash__ = object.__hash__
 for _name in ("abs", "exp", "log", "sqrt", "tanh", "sigmoid", "sin", "cos", "floor", "sign", "square", "clamp", "clip", "pow",
-              "exp2", "log2", "log1p", "logical_and", "logical_or", "logical_not", "minimum", "maximum"):  # fmt: skip
+              "exp2", "log2", "log1p", "ceil", "trunc", "fix", "round", "relu", "reciprocal", "rsqrt", "logical_and", "logical_or", "logical_not", "minimum", "maximum"):  # fmt: skip
     setattr(Symbol, _name, lambda self, *x, write=FUNCTIONS[_name], **options: write(self, *x, **options))
 
 

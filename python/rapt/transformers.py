@@ -62,10 +62,12 @@ class Recorder:
     def __init__(self, layers=None):
         self._layers = None if layers is None else set(layers)
         self.calls = []  # (layer, query, key, value, options)
+        self._seen = 0  # calls, recorded or not: a layer without a number of its own is known by its turn
 
     def _record(self, module, query, key, value, options):
         layer = getattr(module, "layer_idx", None)
-        layer = len(self.calls) if layer is None else layer
+        layer = self._seen if layer is None else layer
+        self._seen += 1
         if self._layers is None or layer in self._layers:
             kept = {n: o.detach() if isinstance(o, torch.Tensor) else o for n, o in options.items()}
             self.calls.append((layer, query.detach(), key.detach(), value.detach(), kept))

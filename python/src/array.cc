@@ -293,24 +293,29 @@ Array ArrayReader::read_any(nb::handle object, const std::string& name, bool boo
                                : ": " + std::string(kTypes) + "booleans"));
   if (!array.keep_.is_valid()) array.keep_ = nb::borrow(object);
   if (array.given_) return array;
-  if (!may_copy) fail(name + ": expected strides from 0 and contiguous rows, got others");
+  if (!may_copy)
+    fail(name + ": expected contiguous rows and no negative stride, as the array is not copied here, got others");
   const nb::object copy = nb::module_::import_("rapt._arrays").attr("contiguous")(object, operation_, name);
   return read_any(copy, name, booleans, false, least_rank);
 }
 
 Array ArrayReader::read(nb::handle object, const std::string& name) const {
-  return read_any(object, name, false, true, 1);
+  return read_any(object, name, false, may_copy_, 1);
+}
+
+Array ArrayReader::read_in_place(nb::handle object, const std::string& name) const {
+  return read_any(object, name, false, false, 0);
 }
 
 Array ArrayReader::read_parameter(nb::handle object, const std::string& name) const {
   PyObject* const given = object.ptr();
   if (PyFloat_Check(given) || PyLong_Check(given) || PyList_Check(given) || PyTuple_Check(given))
     return read(nb::module_::import_("rapt._arrays").attr("parameter")(object, operation_, name), name);
-  return read_any(object, name, false, true, 0);
+  return read_any(object, name, false, may_copy_, 0);
 }
 
 BoolView ArrayReader::read_mask(nb::handle object, const std::string& name, std::vector<Array>& keep) const {
-  keep.push_back(read_any(object, name, true, true, 1));
+  keep.push_back(read_any(object, name, true, may_copy_, 1));
   const ConstView& view = keep.back().view();
   return {static_cast<const std::uint8_t*>(view.data), view.shape, view.strides, view.device};
 }

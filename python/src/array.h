@@ -45,10 +45,12 @@ class Array {
 // What one call reads its arrays with: the operation's name goes into every message.
 class ArrayReader {
  public:
-  explicit ArrayReader(const char* operation) : operation_(operation) {}
+  explicit ArrayReader(const char* operation, bool may_copy = true) : operation_(operation), may_copy_(may_copy) {}
 
   // Numbers: NumPy's, PyTorch's, or of anything with a buffer or DLPack; one to four dimensions.
   Array read(nb::handle object, const std::string& name) const;
+  // What is written to, of any rank: never a copy, which nobody would see.
+  Array read_in_place(nb::handle object, const std::string& name) const;
   // Numbers that may also be given as a Python number or a list of them.
   Array read_parameter(nb::handle object, const std::string& name) const;
   BoolView read_mask(nb::handle object, const std::string& name, std::vector<Array>& keep) const;
@@ -77,6 +79,7 @@ class ArrayReader {
   void set_type(char kind, int bits, const std::string& name, const std::string& got, Array& array) const;
 
   const char* operation_;
+  bool may_copy_;
 };
 
 // NumPy's name of a type, as allocators take it.

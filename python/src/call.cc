@@ -57,7 +57,7 @@ nb::object Allocator::operator()(const Shape& shape, int rank, const char* type)
 }
 
 View read_output(const ArrayReader& reader, nb::handle object, const std::string& name, std::vector<Array>& keep) {
-  keep.push_back(reader.read(object, name));
+  keep.push_back(reader.read_in_place(object, name));
   return keep.back().writable(std::string(reader.operation()) + ": " + name);
 }
 
@@ -102,7 +102,11 @@ Call::Call(const ArrayReader& reader, nb::handle q, nb::handle k, nb::handle v, 
   queries = inputs.q.shape[2];
   keys = inputs.k.shape[2];
   output_type = same ? inputs.q.dtype : compute_type();
-  if (!has_values) {
+  if (!has_values && inputs.k.device != Device{}) {
+    // Nothing of the result is read: a column of k is a value that lies on the device.
+    inputs.v.push_back(inputs.k);
+    inputs.v.back().shape[3] = 1;
+  } else if (!has_values) {
     const void* zero = is_double ? static_cast<const void*>(&kZeroF64) : &kZeroF32;
     inputs.v.push_back({zero, compute_type(), {1, 1, keys, 1}, {0, 0, 0, 1}, inputs.q.device});
   }
@@ -113,7 +117,7 @@ nb::object Call::make_rows(const ArrayReader& reader, const Allocator& allocate,
   const bool wide = columns > 0;
   nb::object object = wide ? allocate({batch, heads, queries, columns}, rank, numpy_name(compute_type()))
                            : allocate({1, batch, heads, queries}, rank - 1, numpy_name(compute_type()));
-  keep.push_back(reader.read(object, name));
+  keep.push_back(reader.read_in_place(object, name));
   view = keep.back().writable(name);
   view.shape = {batch, heads, queries, wide ? columns : 1};
   view.strides = contiguous_strides(view.shape);

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
 
 #include <atomic>
 #include <string_view>
@@ -15,7 +14,7 @@ namespace {
 using Region = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 
 std::atomic<Region> region{nullptr};
-std::atomic<int (*)()> max_threads{nullptr};
+PyObject* thread_count = nullptr;  // under Python's lock; never released at the end of the process
 
 struct Work {
   void (*work)(void*, int);
@@ -44,39 +43,39 @@ int look_at(dl_phdr_info* info, std::size_t /*size*/, void* data) {
   const std::string_view path = info->dlpi_name;
   const std::string_view file = path.substr(path.rfind('/') + 1);
   if (!file.starts_with("libgomp") && !file.starts_with("libomp") && !file.starts_with("libiomp")) return 0;
-  const bool preferred = !search.folder.empty() && path.starts_with(search.folder);
+  const bool preferred = !search.folder.empty() && path.starts_with(search.folder + "/");
   if (preferred || search.found.empty()) search.found = path;
   return preferred ? 1 : 0;
 }
 
 }  // namespace
 
-bool use_openmp(const std::string& folder) {
+bool use_openmp(const std::string& folder, nb::object count) {
+  Py_XDECREF(thread_count);
+  thread_count = count.release().ptr();
   Search search{folder, {}};
   dl_iterate_phdr(look_at, &search);
   if (search.found.empty()) return false;
   void* library = dlopen(search.found.c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return false;
   auto* found_region = reinterpret_cast<Region>(dlsym(library, "GOMP_parallel"));
-  auto* found_count = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
-  if (found_region == nullptr || found_count == nullptr) return false;
-  // A forked child has none of the threads, and OpenMP's regions would wait for them forever.
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { max_threads.store(nullptr); });
-  static_cast<void>(registered);
+  if (found_region == nullptr) return false;
   region.store(found_region);
-  max_threads.store(found_count);
   use_host_threads(run);
   return true;
 }
 
 void use_own_threads() {
   use_host_threads(nullptr);
-  max_threads.store(nullptr);
+  Py_CLEAR(thread_count);
 }
 
 int lent_threads() {
-  auto* count = max_threads.load(std::memory_order_relaxed);
-  return count == nullptr ? 0 : count();
+  if (thread_count == nullptr) return 0;
+  const nb::object count = nb::steal(PyObject_CallNoArgs(thread_count));
+  const long value = count.is_valid() ? PyLong_AsLong(count.ptr()) : -1;
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return static_cast<int>(value);
 }
 
 }  // namespace rapt::python

@@ -91,11 +91,11 @@ nb::tuple backward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb:
     lse_view = keep.back().view();
     // [B, H, Sq] is read as [B, H, Sq, 1].
     const int rank = keep.back().rank();
+    if (rank > 3) reader.fail("grad_lse: expected the shape of lse, [batch, heads, queries], got four dimensions");
     for (int n = 4 - rank; n < 4; ++n) {
       lse_view.shape[static_cast<std::size_t>(n - 1)] = lse_view.shape[static_cast<std::size_t>(n)];
       lse_view.strides[static_cast<std::size_t>(n - 1)] = lse_view.strides[static_cast<std::size_t>(n)];
     }
-    if (rank > 3) reader.fail("grad_lse: expected the shape of lse, [batch, heads, queries], got four dimensions");
     lse_view.shape[3] = 1;
     lse_view.strides[3] = 1;
   }
@@ -105,7 +105,7 @@ nb::tuple backward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb:
   const auto make = [&](const Array& array, const std::string& name, View& view) {
     const ConstView& like = array.view();
     nb::object object = allocate(like.shape, array.rank(), numpy_name(like.dtype));
-    keep.push_back(array.rank() == 0 ? reader.read_parameter(object, name) : reader.read(object, name));
+    keep.push_back(reader.read_in_place(object, name));
     view = keep.back().writable(name);
     return object;
   };
@@ -245,7 +245,8 @@ nb::tuple merge_parts(nb::handle parts, nb::handle allocate_with) {
   };
   nb::object row_max = make_rows("row_max", merged.row_max), row_sum = make_rows("row_sum", merged.row_sum);
   nb::object lse = make_rows("lse", merged.lse);
-  run_released([&] { merge(list, merged, lent_threads()); });
+  const int threads = lent_threads();  // asks Python, so before its lock is released
+  run_released([&] { merge(list, merged, threads); });
   return nb::make_tuple(out, row_max, row_sum, lse);
 }
 

@@ -130,7 +130,13 @@ Options::Options(const ArrayReader& reader, nb::handle packed) {
   given(Option::normalizer, [&](nb::handle o) { value.normalizer = normalizer(text(reader, o, "normalizer")); });
   given(Option::params, [&](nb::handle o) {
     nb::dict params;
-    if (!nb::try_cast(o, params)) reader.fail_type(std::string("params: expected a dict, got ") + nb::repr(o).c_str());
+    if (!nb::try_cast(o, params)) {
+      params = nb::dict();  // any mapping, as it is now
+      if (!nb::hasattr(o, "keys") || PyDict_Update(params.ptr(), o.ptr()) != 0) {
+        PyErr_Clear();
+        reader.fail_type(std::string("params: expected a mapping of names to arrays, got ") + nb::repr(o).c_str());
+      }
+    }
     const MechanismInfo& info = value.score.mechanism ? *value.score.mechanism : mechanism("scaled_dot");
     const auto has = [](const auto& specs, const std::string& name) {
       return std::any_of(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });

@@ -9,11 +9,12 @@
 namespace rapt::python {
 namespace {
 
-// A plan with the arrays that it was made with. Arrays of a run must look like them.
+// A plan with the arrays that it was made with. Arrays of a run must look like them. None is copied: what the caller writes
+// into an array later is what the next run reads.
 class PreparedCall {
  public:
   PreparedCall(nb::handle q, nb::handle k, nb::handle v, nb::handle allocate_with, nb::handle packed)
-      : reader_("Plan"), call_(reader_, q, k, v, packed), allocate_(nb::borrow(allocate_with)) {
+      : reader_("Plan", false), call_(reader_, q, k, v, packed), allocate_(nb::borrow(allocate_with)) {
     Outputs outputs;
     for (const ConstView& set : call_.inputs.v) {
       outs_.append(Allocator(allocate_)({call_.batch, call_.heads, call_.queries, set.shape[3]}, call_.rank,

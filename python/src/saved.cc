@@ -37,7 +37,9 @@ std::int64_t SavedRows::count() const { return rows.rows()->count; }
 
 void SavedRows::store(const ArrayReader& reader, nb::handle max, nb::handle sum) const {
   Saved::Rows& own = *rows.rows();
-  const Array max_array = reader.read(max, "max"), sum_array = reader.read(sum, "sum");
+  if (own.device != Device{})
+    reader.fail("store: expected rows of a call on cpu, got those of one on " + to_string(own.device));
+  const Array max_array = reader.read_in_place(max, "max"), sum_array = reader.read_in_place(sum, "sum");
   check(reader, max_array, "max", own.count, own.is_double);
   check(reader, sum_array, "sum", own.count, own.is_double);
   if (own.is_double) {

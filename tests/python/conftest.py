@@ -5,6 +5,7 @@ import os
 NEEDS = {
     "test_torch.py": "torch",
     "test_torch_graphs.py": "torch",
+    "test_torch_inputs.py": "torch",
     "test_modules.py": "torch",
     "test_flex.py": "torch",
     "test_transformers.py": "transformers",

@@ -32,7 +32,7 @@ ERRORS = [
     (lambda q, k, v: rapt.attend(q, k, v, score="none"), ValueError, "expected one of dot, .*got 'none'"),
     (lambda q, k, v: rapt.attend(q, k, v, score="alibi"), ValueError, "score alibi: parameter 'm': expected .*got none"),
     (lambda q, k, v: rapt.attend(q, k, v, params={"m": 1.0}), ValueError, "scaled_dot: unknown parameter 'm'"),
-    (lambda q, k, v: rapt.attend(q, k, v, params=[1.0]), TypeError, "params: expected a dict"),
+    (lambda q, k, v: rapt.attend(q, k, v, params=[1.0]), TypeError, "params: expected a mapping of names"),
     (lambda q, k, v: rapt.attend(q, k, v, score="alibi", params={"m": "x"}), TypeError, "attend: params: m: expected an array"),
     (lambda q, k, v: rapt.attend(q, k, v, score="alibi", params={"m": ["x"]}), TypeError, "params: m: expected numbers"),
     (lambda q, k, v: rapt.attend(q, k, v, mask=np.zeros((7, 9))), TypeError, "mask: expected booleans, true = attend"),
@@ -87,6 +87,42 @@ def test_plan():
         plan.run(bias=np.zeros((1, 1, 1, 20)))
     with pytest.raises(TypeError, match="expected to stay in its process"):
         pickle.dumps(plan)
+
+
+def test_plan_copies_nothing():
+    q, k, v = arrays(batch=1, queries=3, keys=20)
+    plan = rapt.Plan(q, k, v)
+    expected = plan.run().copy()
+    strided = np.empty((*expected.shape[:-1], 2 * expected.shape[-1]))[..., ::2]
+    with pytest.raises(ValueError, match="Plan: out: expected contiguous rows"):
+        plan.run(out=strided)
+    wide = np.empty((*q.shape[:-1], 2 * q.shape[-1]))[..., ::2]
+    with pytest.raises(ValueError, match="Plan: q: expected contiguous rows"):  # a copy would not see what is written later
+        rapt.Plan(wide, k, v)
+
+
+def test_grad_lse_of_four_dimensions():
+    q, k, v = arrays()
+    out, lse = rapt.attend(q, k, v, return_lse=True)
+    with pytest.raises(ValueError, match="grad_lse: expected the shape of lse"):
+        rapt.gradients(q, k, v, np.ones_like(out), grad_lse=np.ones((*lse.shape, 1)))
+
+
+def test_params_of_any_mapping():
+    from types import MappingProxyType
+
+    q, k, v = arrays()
+    options = dict(score="alibi", causal="top_left")
+    expected = rapt.attend(q, k, v, params={"m": [0.5, 0.25, 0.1, 0.2]}, **options)
+    np.testing.assert_array_equal(rapt.attend(q, k, v, params=MappingProxyType({"m": [0.5, 0.25, 0.1, 0.2]}), **options), expected)
+    with pytest.raises(TypeError, match="params: expected a mapping of names to arrays, got 3"):
+        rapt.attend(q, k, v, params=3, **options)
+
+
+def test_the_signature_is_the_documented_one():
+    import inspect
+
+    assert inspect.signature(rapt.attend).parameters["normalizer"].default == "softmax"
 
 
 def test_plan_keeps_its_arrays():

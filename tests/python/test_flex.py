@@ -83,6 +83,15 @@ def captured():
         ("T5", lambda s, b, h, q, k: s + by_head[h, torch.clamp(torch.log2((q - k).abs() + 1.0), max=9).floor().int()], causal, [by_head]),
         ("distance of squares", lambda s, b, h, q, k: s - ((q - k) ** 2) / (2 * one**2), causal, [one]),
         ("logarithm of the length", lambda s, b, h, q, k: s * torch.log(q.double() + 1).clamp(min=1.0), causal, []),
+        ("the score on the right", lambda s, b, h, q, k: 1.0 / (s * s + 1) + 2 - s, None, []),
+        ("a quotient by the score", lambda s, b, h, q, k: 1.0 / (1.0 / s), None, []),
+        ("casts", lambda s, b, h, q, k: s + ((q - k) / 3).int() + ((q - k) * 0.4).to(torch.int64) + (k > q).int(), None, []),
+        ("cast to a table's index", lambda s, b, h, q, k: s + relative[((k - q) / 2).long() + S - 1], None, [relative]),
+        ("roundings", lambda s, b, h, q, k: s + ((q - k) / 2).round() + ((q - k) / 3).ceil() + torch.trunc((q - k) / 4.0), None, []),
+        ("inverses", lambda s, b, h, q, k: torch.relu(s) + torch.rsqrt(q.double() + 1) + torch.reciprocal(k.double() + 1) + (s.square() + 1).rsqrt(), None, []),
+        ("a choice of conditions", None, lambda b, h, q, k: torch.where(h > 1, q >= k, keep[b, k]) & (k != 2), []),
+        ("a choice of true and false", None, lambda b, h, q, k: ~torch.where(q < k, True, False), []),
+        ("division towards 0", lambda s, b, h, q, k: s + torch.div(q - k, 3, rounding_mode="trunc"), None, []),
         ("sigmoid gate", lambda s, b, h, q, k: s * torch.sigmoid(slopes[h] * (k - q)), None, [slopes]),
     ]  # fmt: skip
 
@@ -101,6 +110,34 @@ def test_mod(case):
     theirs = torch.autograd.grad(expected.sin().sum(), inputs)
     for a, b in zip(mine, theirs):
         torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
+
+
+RIGHT = {
+    "+": lambda s: 2 + s, "-": lambda s: 2 - s, "*": lambda s: 2 * s, "/": lambda s: 2 / s, "//": lambda s: 2 // s,
+    "%": lambda s: 2 % s, "**": lambda s: 2**s, "- of -": lambda s: 1 - (2 - s), "/ of /": lambda s: 1 / (2 / s),
+    "sub": lambda s: torch.sub(2, s), "div": lambda s: torch.tensor(2.0) / s, "rsub": lambda s: torch.rsub(s, 2),
+    "tensor **": lambda s: torch.tensor(2.0) ** s, "neg": lambda s: -s, "<": lambda s: torch.where(0.3 < s, s, -s),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_score_on_the_right(name):
+    torch.manual_seed(3)
+    q, k, v = (torch.rand(1, 2, 9, D, dtype=torch.float64) + 0.1 for _ in range(3))
+    mod = lambda s, b, h, i, j: RIGHT[name](s)
+    torch.testing.assert_close(flex_attention(q, k, v, mod), dense(q, k, v, mod))
+
+
+def test_large_captured_integers():
+    documents = 2**24 + torch.arange(S) // 5
+    mask = lambda b, h, q, k: documents[q] == documents[k]
+    q, k, v = (torch.randn(1, 2, S, D) for _ in range(3))
+    with pytest.raises(ValueError, match="expected captured integers within ±16777216, which float32 holds"):
+        flex_attention(q, k, v, block_mask=mask)
+    out = flex_attention(*(x.double() for x in (q, k, v)), block_mask=mask)
+    torch.testing.assert_close(out, dense(*(x.double() for x in (q, k, v)), None, mask))
+    with pytest.raises(RuntimeError, match="expected captured integers within"):
+        torch.compile(lambda q, k, v: flex_attention(q, k, v, block_mask=mask), fullgraph=True, backend="aot_eager")(q, k, v)
 
 
 def test_groups_scale_and_lse():
@@ -133,7 +170,7 @@ def test_blocks_without_a_mask_mod():
     torch.testing.assert_close(flex_attention(q, k, v, block_mask=block_mask), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_what_cannot_be_followed():
+def test_what_cannot_be_traced():
     q = torch.randn(1, 1, 4, 8)
     table = torch.randn(4, 4)
     with pytest.raises(TypeError, match="expected where\\(condition, a, b\\) for a choice"):
@@ -159,7 +196,7 @@ def test_it_compiles_in_one_graph():
         torch.testing.assert_close(a, b)
 
 
-def test_threads_follow_their_own_mods():
+def test_threads_trace_their_own_mods():
     from concurrent.futures import ThreadPoolExecutor
 
     q = torch.randn(1, 1, 8, 4, dtype=torch.float64)

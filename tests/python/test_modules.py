@@ -28,6 +28,30 @@ def test_weights_of_pytorchs_module(separate, bias):
     torch.testing.assert_close(other(query, key, value), expected)
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_the_layout_of_pytorchs_module(batch_first):
+    theirs = torch.nn.MultiheadAttention(16, 4, batch_first=batch_first, dtype=torch.float64).eval()
+    mine = rt.MultiHeadAttention.from_torch(theirs)
+    assert mine.batch_first == batch_first and not mine.training
+    query, key = torch.randn(3, 3, 16, dtype=torch.float64), torch.randn(3, 3, 16, dtype=torch.float64)
+    expected, weights = theirs(query, key, key, average_attn_weights=False)
+    out, own = mine(query, key, need_weights=True)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(own, weights)
+    torch.testing.assert_close(mine(query[0], key[0]), theirs(query[0], key[0], key[0])[0])
+
+
+def test_weights_of_pytorchs_module_under_another_score():
+    theirs = torch.nn.MultiheadAttention(16, 4)
+    mine = rt.MultiHeadAttention(16, 4, score="t5", params={"table": torch.randn(4, 32)})
+    table = mine.score_parameters["table"].detach().clone()
+    outer = torch.nn.Sequential(mine)
+    outer.load_state_dict(torch.nn.Sequential(theirs).state_dict())  # strict
+    assert torch.equal(mine.score_parameters["table"], table)
+    assert torch.equal(mine.q_proj.weight, theirs.in_proj_weight[:16])
+    assert torch.equal(rt.MultiHeadAttention.from_torch(theirs, score="t5").v_proj.weight, theirs.in_proj_weight[32:])
+
+
 @pytest.mark.parametrize("score", ["scaled_dot", "dot", "alibi", "t5", "shaw", "cosine", "distance", "bilinear", "additive"])
 def test_every_score_learns(score):
     torch.manual_seed(0)

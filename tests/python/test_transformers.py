@@ -101,6 +101,19 @@ def test_attention_maps():
     torch.testing.assert_close(calls.weights(0, batch=1, head=3, rows=slice(2, 6)), expected[1][1, 3, 2:6], atol=1e-6, rtol=1e-4)
 
 
+def test_layers_without_numbers_are_counted():
+    torch.manual_seed(0)
+    model = vit("rapt").eval()
+    pixels = torch.randn(2, 3, 32, 32)
+    with rapt.transformers.record() as everything:
+        model(pixels)
+    with rapt.transformers.record(layers=[1]) as calls:
+        model(pixels)
+    assert [everything.layer(n) for n in range(len(everything))] == [0, 1]
+    assert len(calls) == 1 and calls.layer(0) == 1
+    torch.testing.assert_close(calls.weights(0), everything.weights(1))
+
+
 def test_dropout_is_refused():
     with pytest.raises(ValueError, match="dropout: expected 0"):
         x = torch.zeros(1, 1, 2, 4)

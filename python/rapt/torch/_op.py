@@ -1,10 +1,12 @@
 """PyTorch's side of a call: the operators rapt::attend and rapt::attend_backward for graphs, and a short way for eager calls."""
 
+import copy
 import os
 from typing import Tuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .. import _attend as _api
 from .. import _core
@@ -16,7 +18,7 @@ _SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in 
 _TWICE = "attend: expected one differentiation, got two: a gradient of a gradient is not computed"
 
 # Rapt works on the threads that PyTorch computes on, and on as many: two pools would fight for the processors.
-_core.use_openmp(os.path.dirname(torch.__file__))
+_core.use_openmp(os.path.dirname(torch.__file__), torch.get_num_threads)
 
 
 def _is_setting(score, name):
@@ -49,8 +51,9 @@ def _with_stream(q, packed):
 
 
 def _readable(grad_out, grad_lse):
-    """Gradients with contiguous rows: those of a sum are one number, expanded."""
-    return [g.contiguous() if g.stride(-1) != 1 else g for g in grad_out], None if grad_lse is None else grad_lse.contiguous()
+    """Gradients with contiguous rows: those of a sum are one number, expanded. What is marked as negated becomes so."""
+    grad_out = [(g.contiguous() if g.stride(-1) != 1 else g).resolve_neg() for g in grad_out]
+    return grad_out, None if grad_lse is None else grad_lse.contiguous().resolve_neg()
 
 
 # Shapes, as rapt._core computes them.
@@ -76,6 +79,9 @@ def _out_shapes(q, k, v) -> Tuple[list, list, torch.dtype, torch.dtype]:
 def attend_op(q, k, v, *arguments):
     """[out of each value set, lse, and two numbers a row for the backward pass]."""
     packed = _with_stream(q, _options.to_packed(arguments))
+    if q.is_cuda:  # where the engine keeps the rows on the device, and computes them again without
+        outs, lse, *_ = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE, packed)
+        return [*outs, lse, *(torch.zeros(lse.shape, dtype=lse.dtype, device="cpu") for _ in range(2))]
     outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE | _SAVED, packed)
     row_max, row_sum = (torch.empty(lse.shape, dtype=lse.dtype, device="cpu") for _ in range(2))
     saved.store(row_max, row_sum)
@@ -97,8 +103,9 @@ def _(q, k, v, *arguments):
 )
 def backward_op(grad_out, grad_lse, out, row_max, row_sum, q, k, v, *arguments):
     """[dq, dk, dv…, dbias where there is one, gradient of each parameter]."""
-    saved = _core.Saved()
-    saved.load(row_max.contiguous(), row_sum.contiguous())
+    saved = None if q.is_cuda else _core.Saved()
+    if saved is not None:
+        saved.load(row_max.contiguous(), row_sum.contiguous())
     packed = _with_stream(q, _options.to_packed(arguments))
     want = (True, True, True, True, None)
     grad_out, grad_lse = _readable(grad_out, grad_lse)
@@ -387,21 +394,65 @@ def _operator(q, k, v, arguments):
 
 _functorch_level = torch._C._functorch.peek_interpreter_stack
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+_tracing = torch._C._get_tracing_state
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _grad_enabled = torch.is_grad_enabled
 _BIAS, _MASK, _PARAMS = _AT["bias"], _AT["mask"], _AT["params"]
 
 
+_NUMBERS = tuple(_AT[name] for name in ("key_lengths", "first_query", "query_starts", "key_starts", "window", "grid", "rotary"))
+_ONE_MODE = "attend: expected gradients in reverse mode, got a tensor with a tangent, as forward-mode differentiation makes them"
+
+
+def _as_tensors(q, k, v, packed):
+    """Arrays of other libraries beside a tensor q become tensors."""
+    packed = list(packed)
+    for n, name in ((_BIAS, "bias"), (_MASK, "mask")):
+        packed[n] = _options.as_tensor(packed[n], name, q)
+    is_list = isinstance(v, (list, tuple))
+    v = [_options.as_tensor(x, "v", q) for x in v] if is_list else _options.as_tensor(v, "v", q)
+    return q, _options.as_tensor(k, "k", q), v, tuple(packed)
+
+
+def _frozen(packed):
+    """The options as they are now: before the backward pass their owner may write into lists and arrays."""
+    packed = list(packed)
+    for n in _NUMBERS:
+        x = packed[n]
+        if x is not None and type(x) not in (int, tuple):
+            packed[n] = x.tolist() if hasattr(x, "tolist") else tuple(x) if isinstance(x, list) else x
+    if packed[_PARAMS]:
+        keep = lambda x: x if isinstance(x, (Tensor, float, int)) else copy.deepcopy(x)
+        packed[_PARAMS] = {name: keep(x) for name, x in packed[_PARAMS].items()}
+    return tuple(packed)
+
+
 def _attend(q, k, v, packed, return_lse):
-    if torch.compiler.is_compiling() or type(q) not in _PLAIN or _dispatch_modes() > 0:
+    is_list = isinstance(v, (list, tuple))
+    params, bias, mask = packed[_PARAMS], packed[_BIAS], packed[_MASK]
+    if params is not None and not hasattr(params, "items"):
+        raise TypeError(f"attend: params: expected a mapping of names to arrays, got {params!r}")
+    given = (q, k, bias, mask, *v) if is_list else (q, k, bias, mask, v)
+    for x in given:
+        if x is not None and not isinstance(x, Tensor):
+            return _attend(*_as_tensors(q, k, v, packed), return_lse)
+    if torch.compiler.is_compiling():
+        return _through_operator(q, k, v, packed, return_lse, _operator)
+    tensors = {n: x for n, x in params.items() if isinstance(x, Tensor)} if params else {}
+    is_plain = _dispatch_modes() == 0 and _tracing() is None
+    for x in (*given, *tensors.values()) if tensors else given:
+        if x is not None and (type(x) not in _PLAIN or x.is_neg()):
+            is_plain = False
+    if forward_ad._current_level >= 0:
+        for x in (*given, *tensors.values()):
+            if x is not None and forward_ad.unpack_dual(x).tangent is not None:
+                raise RuntimeError(_ONE_MODE)
+    if not is_plain:
         return _through_operator(q, k, v, packed, return_lse, _operator)
     if _functorch_level() is not None:
         return _through_operator(q, k, v, packed, return_lse, _functional)
     if _any_autocast():
         q, k, v = _autocast(q, k, v)
-    is_list = isinstance(v, (list, tuple))
-    params, bias = packed[_PARAMS], packed[_BIAS]
-    tensors = {n: x for n, x in params.items() if isinstance(x, Tensor)} if params else {}
     graded = _grad_enabled() and (
         q.requires_grad
         or k.requires_grad
@@ -417,8 +468,8 @@ def _attend(q, k, v, packed, return_lse):
             return _core.attend(q, k, v, allocate, packed)
         return _core.forward("attend", q, k, v, allocate, _LSE, packed)[:2]
     sets = list(v) if is_list else [v]
-    mask, names = packed[_MASK], list(tensors)
-    found = _Eager.apply(packed, names, len(sets), return_lse, q, k, bias, mask, *sets, *tensors.values())
+    names = list(tensors)
+    found = _Eager.apply(_frozen(packed), names, len(sets), return_lse, q, k, bias, mask, *sets, *tensors.values())
     if not return_lse and len(sets) == 1:
         return [found] if is_list else found
     return _result(found[: len(sets)], found[-1], is_list, return_lse)

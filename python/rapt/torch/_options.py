@@ -1,5 +1,6 @@
 """Options of one call as PyTorch's graphs carry them: tensors, lists of numbers, strings."""
 
+import numpy as np
 import torch
 
 # The tail of both operators' schemas; OPTIONS of rapt._attend in another form.
@@ -35,6 +36,20 @@ def parameter(value, q):
     if isinstance(value, torch.Tensor):
         return value
     return torch.tensor(value, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32, device=q.device)
+
+
+def as_tensor(array, name, q):
+    """A tensor of another kind of array beside a tensor q. A copy where gradients are kept: its owner may write into it."""
+    if array is None or isinstance(array, torch.Tensor):
+        return array
+    if not hasattr(array, "__array__") and not hasattr(array, "__dlpack__"):
+        raise TypeError(f"attend: {name}: expected an array, got {type(array).__name__}")
+    array = np.asarray(array) if hasattr(array, "__array__") else np.from_dlpack(array)
+    if torch.is_grad_enabled() or not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    if array.dtype.name == "bfloat16":  # ml_dtypes', which PyTorch does not know
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(q.device)
+    return torch.as_tensor(array, device=q.device)
 
 
 def to_arguments(q, packed, is_setting):

@@ -1,4 +1,4 @@
-"""PyTorch's flex_attention: score_mod and mask_mod are followed once and become formulas, forward and backward on every device."""
+"""PyTorch's flex_attention: score_mod and mask_mod are traced once and become formulas, forward and backward on every device."""
 
 import threading
 
@@ -11,14 +11,14 @@ from ..formulas import FUNCTIONS, Formula, Symbol, condition, number, symbol_of
 
 
 class _Read:
-    """A captured tensor at some places, as long as it has dimensions left: tensor[b] of tensor[b][j]."""
+    """A captured tensor at some indices, as long as it has dimensions left: tensor[b] of tensor[b][j]."""
 
-    def __init__(self, captured, tensor, places):
-        self.captured, self.tensor, self.places = captured, tensor, places
+    def __init__(self, captured, tensor, indices):
+        self.captured, self.tensor, self.indices = captured, tensor, indices
 
-    def __getitem__(self, place):
-        places = place if isinstance(place, tuple) else (place,)
-        return self.captured.read(self.tensor, self.places + places)
+    def __getitem__(self, index):
+        indices = index if isinstance(index, tuple) else (index,)
+        return self.captured.read(self.tensor, self.indices + indices)
 
     @classmethod
     def __torch_function__(cls, function, types, arguments=(), options=None):
@@ -26,11 +26,11 @@ class _Read:
 
 
 class _Captured(TorchFunctionMode):
-    """While a mod is followed: tensors that it reads become parameters of the formula."""
+    """While a mod is traced: tensors that it reads become parameters of the formula."""
 
-    def __init__(self, heads):
+    def __init__(self, heads, dtype):
         super().__init__()
-        self.heads = heads
+        self.heads, self.dtype = heads, dtype  # of computation
         self.names = {}  # (id of the tensor, layout) → name
         self.params = {}
         self._keep = []
@@ -39,9 +39,9 @@ class _Captured(TorchFunctionMode):
         options = options or {}
         name = getattr(function, "__name__", "")
         if name == "__getitem__" and isinstance(arguments[0], Tensor):
-            places = arguments[1] if isinstance(arguments[1], tuple) else (arguments[1],)
-            if any(isinstance(p, (Symbol, _Read)) for p in places):
-                return self.read(arguments[0], places)
+            indices = arguments[1] if isinstance(arguments[1], tuple) else (arguments[1],)
+            if any(isinstance(p, (Symbol, _Read)) for p in indices):
+                return self.read(arguments[0], indices)
         symbolic = lambda x: isinstance(x, Symbol) or (isinstance(x, (list, tuple)) and any(map(symbolic, x)))
         if not any(symbolic(x) for x in arguments) and not any(symbolic(x) for x in options.values()):
             return function(*arguments, **options)
@@ -56,24 +56,24 @@ class _Captured(TorchFunctionMode):
             self.names[id(tensor), key] = name
             self._keep.append(tensor)
             value = shaped(tensor)
-            self.params[name] = value if value.is_floating_point() else value.to(torch.float32)
+            self.params[name] = value if value.is_floating_point() else _exact(value, self.dtype)
         return self.names[id(tensor), key]
 
     def symbol(self, tensor):
         """A captured number."""
         if tensor.numel() != 1:
             raise TypeError(f"flex_attention: expected a captured number or one that is indexed, got shape {list(tensor.shape)}")
-        found = Symbol(self.parameter(tensor, "number", lambda t: t.reshape(1)))
+        found = Symbol(self.parameter(tensor, "number", lambda t: t.reshape(1)), is_whole=not tensor.is_floating_point())
         return Symbol(condition(found), True) if tensor.dtype == torch.bool else found
 
-    def read(self, tensor, places):
-        if len(places) > tensor.dim():
-            raise IndexError(f"flex_attention: expected {tensor.dim()} places in a captured tensor, got {len(places)}")
-        if any(isinstance(p, slice) or p is None or p is Ellipsis for p in places):
-            raise TypeError("flex_attention: expected a place for every dimension of a captured tensor, got a slice")
-        if len(places) < tensor.dim():
-            return _Read(self, tensor, places)
-        texts = [number(p) for p in places]
+    def read(self, tensor, indices):
+        if len(indices) > tensor.dim():
+            raise IndexError(f"flex_attention: expected {tensor.dim()} indices in a captured tensor, got {len(indices)}")
+        if any(isinstance(p, slice) or p is None or p is Ellipsis for p in indices):
+            raise TypeError("flex_attention: expected a index for every dimension of a captured tensor, got a slice")
+        if len(indices) < tensor.dim():
+            return _Read(self, tensor, indices)
+        texts = [number(p) for p in indices]
         # A dimension that is read at the head itself becomes the parameter's own; of the others two may stay.
         at_head = next((n for n, text in enumerate(texts) if text == "head" and tensor.shape[n] == self.heads), None)
         rest = [n for n in range(tensor.dim()) if n != at_head]
@@ -88,26 +88,43 @@ class _Captured(TorchFunctionMode):
             for size, text in zip(sizes[1:-1], inner[1:-1]):
                 row = f"({row})*{size} + {text}"
             inner = [row, inner[-1]]
-        found = Symbol(f"{name}[{', '.join(inner)}]" if inner else name)
+        found = Symbol(f"{name}[{', '.join(inner)}]" if inner else name, is_whole=not tensor.is_floating_point())
         return Symbol(f"({found.text} != 0)", True) if tensor.dtype == torch.bool else found
 
 
-_PLACES = ("batch", "head", "i", "j")
+def _exact(integers, dtype):
+    """Captured integers as numbers of computation, where those hold them: others would become equal to their neighbours."""
+    limit = 2**24 if dtype == torch.float32 else 2**53
+    if integers.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64) and integers.numel():
+        wrong = (
+            f"flex_attention: expected captured integers within ±{limit}, which {str(dtype)[6:]} holds, got larger ones; "
+            "torch.unique(x, return_inverse=True)[1] numbers them anew"
+        )
+        sized = integers if integers.dtype.is_signed else integers.to(torch.float64)
+        fit = ((sized <= limit) & (sized >= -limit)).all()
+        if torch.compiler.is_compiling():  # the numbers are known when the graph runs
+            torch._assert_async(fit, wrong)
+        elif not fit:
+            raise ValueError(wrong)
+    return integers.to(dtype)
 
 
-def trace(score_mod, mask_mod, heads):
-    """(formula, parameters) of PyTorch's two functions."""
-    captured = _Captured(heads)
+_INDICES = ("batch", "head", "i", "j")
+
+
+def trace(score_mod, mask_mod, heads, dtype=torch.float32):
+    """(formula, parameters) of PyTorch's two functions; dtype is that of computation."""
+    captured = _Captured(heads, dtype)
     score, visible = "", ""
-    places = [Symbol(name) for name in _PLACES]
+    indices = [Symbol(name, is_whole=True) for name in _INDICES]
     thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
     symbol_of[thread] = captured.symbol
     try:
         with captured:
             if score_mod is not None:
-                score = number(score_mod(Symbol("raw*scale"), *places))
+                score = number(score_mod(Symbol("(raw*scale)"), *indices))
             if mask_mod is not None:
-                visible = condition(mask_mod(*places))
+                visible = condition(mask_mod(*indices))
     finally:
         del symbol_of[thread]
     return Formula(score, "", visible), captured.params
@@ -130,9 +147,9 @@ def flex_attention(
 ):  # fmt: skip
     """torch.nn.attention.flex_attention.flex_attention: the same arguments and results, and a backward pass on CPU.
 
-    score_mod(score, b, h, q_idx, kv_idx) and block_mask.mask_mod(b, h, q_idx, kv_idx) are called once, with places that are
+    score_mod(score, b, h, q_idx, kv_idx) and block_mask.mask_mod(b, h, q_idx, kv_idx) are called once, with indices that are
     symbols: they may use operators, PyTorch's functions of single numbers, torch.where for choices, and read captured
-    tensors at any place. Captured tensors get gradients. Of a block_mask its mask_mod is what counts; one that has none
+    tensors at any index. Captured tensors get gradients. Of a block_mask its mask_mod is what counts; one that has none
     hides the blocks that it does not list. kernel_options are of PyTorch's kernels, and mean nothing here.
     """
     if not enable_gqa and query.shape[1] != key.shape[1]:
@@ -146,7 +163,8 @@ def flex_attention(
         mask_mod = block_mask if callable(block_mask) and not hasattr(block_mask, "mask_mod") else block_mask.mask_mod
         if mask_mod is not None and getattr(mask_mod, "__name__", "") == "noop_mask":
             mask_mod = _block_table(block_mask)
-    score, params = trace(score_mod, mask_mod, query.shape[1])
+    double = any(x.dtype == torch.float64 for x in (query, key, value))
+    score, params = trace(score_mod, mask_mod, query.shape[1], torch.float64 if double else torch.float32)
     uses_scale = not score.score or "scale" in score.score
     result = _api.attend(
         query, key, value, score=score, params=params or None, scale=scale if uses_scale else None,

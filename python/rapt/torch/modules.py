@@ -80,13 +80,16 @@ class MultiHeadAttention(_Scored):
     rotary              dims, or (dims, base, interleaved)
     causal, window, softcap, scale   as in `rapt.attend`
 
-    x is [batch, sequence, embed_dim]. `from_torch` takes over a torch.nn.MultiheadAttention, and load_state_dict its weights.
+    batch_first         x is [batch, sequence, embed_dim], or [sequence, batch, embed_dim]; weights begin with the batch anyway
+
+    `from_torch` takes over a torch.nn.MultiheadAttention with its layout. load_state_dict takes such a module's weights too, and
+    leaves the parameters of the score as they are.
     """
 
     def __init__(
         self, embed_dim, heads, *, key_heads=None, key_dim=None, value_dim=None, bias=True, score="scaled_dot",
         normalizer="softmax", params=None, settings=None, rotary=None, causal=None, window=None, softcap=0.0, scale=None,
-        buckets=32, distance=16,
+        buckets=32, distance=16, batch_first=True,
     ):  # fmt: skip
         if embed_dim % heads != 0:
             raise ValueError(f"MultiHeadAttention: heads: expected a divisor of {embed_dim}, got {heads}")
@@ -96,6 +99,7 @@ class MultiHeadAttention(_Scored):
         dim = embed_dim // heads
         super().__init__(score, normalizer, {**_fresh(score, heads, dim, buckets, distance), **(params or {})}, settings)
         self.embed_dim, self.heads, self.key_heads, self.dim = embed_dim, heads, key_heads, dim
+        self.batch_first = batch_first
         self.options = {
             name: value
             for name, value in dict(rotary=rotary, causal=causal, window=window, softcap=softcap, scale=scale).items()
@@ -110,11 +114,15 @@ class MultiHeadAttention(_Scored):
         """out, or (out, weights [batch, heads, queries, keys]). Options are those of `rapt.attend`: mask, key_lengths, …"""
         key = query if key is None else key
         value = key if value is None else value
+        turned = not self.batch_first and query.dim() == 3
+        if turned:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         q = self.q_proj(query).unflatten(-1, (self.heads, self.dim)).transpose(-3, -2)
         k = self.k_proj(key).unflatten(-1, (self.key_heads, self.dim)).transpose(-3, -2)
         v = self.v_proj(value).unflatten(-1, (self.key_heads, self.dim)).transpose(-3, -2)
         options = {**self.options, **options}
         out = self.out_proj(self.attend(q, k, v, **options).transpose(-3, -2).flatten(-2))
+        out = out.transpose(0, 1) if turned else out
         if not need_weights:
             return out
         params = {**dict(self.score_parameters.items()), **self.settings}
@@ -123,22 +131,26 @@ class MultiHeadAttention(_Scored):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention, **options):
-        """The same attention with the weights of PyTorch's module; options as in the constructor."""
+        """The same attention with the weights and the layout of PyTorch's module; options as in the constructor."""
         for name in ("bias_k", "bias_v"):
             if getattr(module, name) is not None:
                 raise ValueError(f"MultiHeadAttention: {name}: expected none, got a parameter")
         if module.add_zero_attn or module.dropout:
             raise ValueError("MultiHeadAttention: expected neither add_zero_attn nor dropout")
+        options.setdefault("batch_first", module.batch_first)
         made = cls(
             module.embed_dim, module.num_heads, key_dim=module.kdim, value_dim=module.vdim,
             bias=module.in_proj_bias is not None, **options,
         )  # fmt: skip
         made.to(module.out_proj.weight)
-        made.load_state_dict(module.state_dict(), strict=False)
-        return made
+        made.load_state_dict(module.state_dict())
+        return made.train(module.training)
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments):
         names = ("q_proj", "k_proj", "v_proj")
+        if any(f"{prefix}{name}" in state_dict for name in ("in_proj_weight", "q_proj_weight")):
+            for name, value in self.score_parameters.items():  # PyTorch's module has none of them
+                state_dict.setdefault(f"{prefix}score_parameters.{name}", value.detach())
         for kind in ("weight", "bias"):  # PyTorch keeps the three in one
             together = state_dict.pop(f"{prefix}in_proj_{kind}", None)
             if together is not None:
