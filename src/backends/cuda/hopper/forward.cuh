@@ -52,7 +52,9 @@ struct Forward {
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kKeys;
   static constexpr int kQueries = 64 * kGroups, kPanels = D / 64, kSlots = detail::slot_count<M>();
   static constexpr int kThreads = 128 * (kGroups + 1);
-  static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240, kProducerRegisters = 32;
+  // What a block has at its start, 168 or 128 for each thread, dealt out anew: more would wait for ever.
+  static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232, kProducerRegisters = kGroups == 3 ? 32 : 40;
+  static_assert(kConsumerRegisters * kGroups + kProducerRegisters <= (kGroups == 3 ? 128 * 4 : 168 * 3));
   // Nothing but a factor: it goes into the exponent's multiply-add.
   static constexpr bool kScaleOnly = !detail::HasScore<M>;
   static constexpr float kLog2E = 1.44269504f;
