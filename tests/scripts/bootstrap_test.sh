@@ -41,5 +41,5 @@ done
 
 rm "$INSTALLED"
 output=$(HAS=no "$bootstrap" --pages) || fail "a system without the browser is no failure: $output"
-[[ $output == *"this system has no package chromium-driver; tests of pages will be skipped."* ]] || fail "it said: $output"
+[[ $output == *"this system has no package chromium-driver; tests that need it will be skipped."* ]] || fail "it said: $output"
 [[ ! -e $INSTALLED ]] || fail "packages that the system does not have were asked for"

@@ -16,11 +16,10 @@ struct QueryGradients {
   TileGradients<M> tile;
   const int column;  // the first of up to 128 columns of dq
   float dq[4][8] = {};
-  float dq_relative[Tile::kRelative > 0 ? 4 : 1][8] = {};
+  float dq_relative[Tile::kVectors ? 4 : 1][8] = {};
   float values[Tile::kSlots + 1] = {};
   float normalizer[kMaxSlots + 1] = {};
   float pair_weights[8] = {};
-  float mean[4] = {}, total[4] = {};
 
   RAPT_DEVICE QueryGradients(const Call& c, const BackwardArguments& a, Shared& shared)
       : call(c),
@@ -54,29 +53,29 @@ struct QueryGradients {
         if constexpr (kPair) add_pairs(raw);
         else if (column < call.inner) add_product(raw);
       }
-      if constexpr (Tile::kRelative > 0) add_tables(relative);
+      if constexpr (Tile::kVectors) add_tables(relative);
     }
     if (arguments.mean) store_means();
     else store();
   }
 
  private:
-  // δ of each row, from weights and values that were not rounded.
+  // δ of each row, from weights and values that were not rounded. Its sums lie in dq, which is not computed then.
   RAPT_DEVICE void add_means() {
 #pragma unroll
     for (int r = 0; r < 4; ++r)
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         if (tile.slope[r][c] == 0) continue;
-        mean[r] += tile.slope[r][c] * tile.dp[r][c];
-        total[r] += tile.slope[r][c];
+        dq[r][0] += tile.slope[r][c] * tile.dp[r][c];
+        dq[r][1] += tile.slope[r][c];
       }
   }
 
   RAPT_DEVICE void store_means() {
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      const float sum = reduce_row(mean[r], add), slopes = reduce_row(total[r], add);
+      const float sum = reduce_row(dq[r][0], add), slopes = reduce_row(dq[r][1], add);
       const int i = tile.scores.query(r);
       if (threadIdx.x % 16 != 0 || i >= call.queries) continue;
       float delta = call.threshold != Threshold::solved ? sum : (slopes == 0 ? 0.f : sum / slopes);
@@ -147,7 +146,7 @@ struct QueryGradients {
       for (int base = range.low; base <= range.high; base += kTile) {
         __syncthreads();
         sum_by_offset<false>(s, call, table, scores.b, scores.i, scores.j, base);
-        if constexpr (Tile::kRelative > 0)
+        if constexpr (Tile::kVectors)
           accumulate(s, dq_relative, s.w, ::min(kWide, table.cols - column), [&](int row, int d) {
             return base + row <= range.high ? numbers[table_row(table, base + row) * table.cols + column + d] : 0.f;
           });
@@ -158,7 +157,7 @@ struct QueryGradients {
   RAPT_DEVICE void store() {
     const Scores<M>& scores = tile.scores;
     store_wide(arguments.dq, scores.b, scores.h, scores.i, call.queries, column, call.inner, dq);
-    if constexpr (Tile::kRelative > 0)
+    if constexpr (Tile::kVectors)
       store_wide(arguments.dq_relative, scores.b, scores.h, scores.i, call.queries, column, arguments.dq_relative.dim,
                  dq_relative);
     const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;

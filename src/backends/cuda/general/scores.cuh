@@ -178,6 +178,13 @@ struct Scores {
   }
   static constexpr unsigned kRelativeSlots = relative_slots();
   static constexpr int kRelative = __builtin_popcount(kRelativeSlots);
+  static constexpr bool has_vectors() {
+    if constexpr (detail::HasParameters<M>)
+      for (const ParameterSpec& p : M::parameters)
+        if (p.role == Role::relative_vector) return true;
+    return false;
+  }
+  static constexpr bool kVectors = has_vectors();  // a table of vectors among them
   RAPT_DEVICE static constexpr bool is_relative(int slot) { return (kRelativeSlots >> slot & 1) != 0; }
   // Which of `relative` a slot is.
   RAPT_DEVICE static constexpr int relative_place(int slot) {
