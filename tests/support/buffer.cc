@@ -12,6 +12,7 @@ constexpr std::byte kPattern[2] = {std::byte{0xa5}, std::byte{0x7f}};
 // Odd, so that rows do not lie on the boundaries that vectors like.
 constexpr std::int64_t kGuard = 67;
 constexpr std::int64_t kOff = 3;
+constexpr std::int64_t kAligned = 64;  // elements, so a multiple of 16 bytes of every type
 
 std::byte pattern(std::size_t n) { return kPattern[n % 2]; }
 
@@ -22,15 +23,16 @@ const char* label(Layout layout) {
     case Layout::bhsd: return "bhsd";
     case Layout::bshd: return "bshd";
     case Layout::gaps: return "gaps";
+    case Layout::aligned: return "aligned";
   }
   return "?";
 }
 
 Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout)
-    : Buffer(dtype, shape, layout, kGuard, kGuard) {}
+    : Buffer(dtype, shape, layout, layout == Layout::aligned ? kAligned : kGuard, kGuard) {}
 
 Buffer::Buffer(const oracle::Array& values, rapt::Dtype dtype, Layout layout)
-    : Buffer(dtype, values.shape, layout, kOff, 0) {
+    : Buffer(dtype, values.shape, layout, layout == Layout::aligned ? kAligned : kOff, 0) {
   set(values);
 }
 
@@ -39,6 +41,7 @@ Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std
     : dtype_(dtype), shape_(shape) {
   const auto [batch, heads, rows, dim] = shape;
   switch (layout) {
+    case Layout::aligned:
     case Layout::bhsd: strides_ = {heads * rows * dim, rows * dim, dim, 1}; break;
     case Layout::bshd: strides_ = {heads * rows * dim, dim, heads * dim, 1}; break;
     case Layout::gaps: {

@@ -9,8 +9,9 @@
 
 namespace support {
 
-// How an array lies in memory. gaps: unused elements after every row, head and batch.
-enum class Layout { bhsd, bshd, gaps };
+// How an array lies in memory. gaps: unused elements after every row, head and batch. aligned: as bhsd, from a multiple of
+// 16 bytes on, where the others start at an odd place.
+enum class Layout { bhsd, bshd, gaps, aligned };
 
 const char* label(Layout layout);
 
