@@ -70,6 +70,10 @@ void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
 }
 
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {
+  for (const char* formula : {"attention_formula", "attention_pair", "attention_visible"})
+    if (options.contains("attention") && options.contains(formula))
+      throw Error("train: --attention: expected no mechanism beside a formula, which takes its place, got '" +
+                  options.at("attention") + "'");
   FieldSetter setter(options);
   setter("model", config.model.kind, "");
   fields(setter, config.model);

@@ -116,6 +116,10 @@ TEST_F(CliFormula, IsTrained) {
                                      "--epochs", "1", "--out", file("other")});
   EXPECT_EQ(refused.status, 2);
   EXPECT_NE(refused.err.find("change with the batch"), std::string::npos) << refused.err;
+  const CliResult both =
+      run_cli({"train", "reverse", "--attention", "none", "--attention-formula", "raw", "--out", file("other")});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.err.find("--attention: expected no mechanism beside a formula"), std::string::npos) << both.err;
 }
 
 TEST_F(CliFormula, IsMeasuredBesideTheMechanismItEquals) {

@@ -20,8 +20,6 @@ def script(path, text):
 @pytest.fixture
 def tree(tmp_path):
     """A tree with the Makefile and python_env alone; cmake writes down what it is asked."""
-    if not (ROOT / "Makefile").exists() or not shutil.which("make"):
-        pytest.skip("not in a clone with make")
     script(tmp_path / "scripts/bootstrap", "exit 0\n")
     shutil.copy(ROOT / "scripts/python_env", tmp_path / "scripts/python_env")
     shutil.copy(ROOT / "Makefile", tmp_path / "Makefile")
