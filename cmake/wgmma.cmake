@@ -37,14 +37,14 @@ foreach(width IN ITEMS 64 80 128 256)
       math(EXPR add "${b} + 1")
       math(EXPR down "${b} + 2")
       string(APPEND functions "
-template <bool kDownRows>
+template <SumOver kSum>
 RAPT_DEVICE void wgmma(float (&d)[${count}], ${argument}, std::uint64_t b, ${type}, bool add) {
   asm volatile(
       \"{\\n.reg .pred p;\\nsetp.ne.b32 p, %${add}, 0;\\n\"
       \"wgmma.mma_async.sync.aligned.m64n${width}k16.f32.${name}.${name} {${registers}}, \"
       \"${operand}, %${b}, p, 1, 1, ${left}%${down};\\n}\"
       : ${outputs}
-      : ${inputs}, \"l\"(b), \"r\"(int(add)), \"n\"(int(kDownRows)));
+      : ${inputs}, \"l\"(b), \"r\"(int(add)), \"n\"(int(kSum == SumOver::columns)));
 }
 ")
     endforeach()

@@ -101,14 +101,7 @@ class Backward {
   // A gradient of every batch and head apart, in f32.
   Array apart(std::int64_t rows, std::int64_t dim, float*& data) {
     data = workspace_.take<float>(problem_.batch * problem_.heads * rows * dim);
-    Array a;
-    a.data = data;
-    a.batches = call_.batch;
-    a.dim = static_cast<std::int32_t>(dim);
-    a.row_stride = dim;
-    a.head_stride = rows * dim;
-    a.batch_stride = problem_.heads * a.head_stride;
-    return a;
+    return contiguous_array(data, problem_.batch, problem_.heads, rows, dim);
   }
 
   // Whether each batch and head of the problem has rows of its own there.
@@ -189,12 +182,7 @@ class Backward {
     if (problem_.mechanism->unit_rows())
       unit_rows_backward(side.mapped.seen_by(call_.heads), call_.batch, call_.heads, count, call_.inner, grad, stream_);
     if (!map.numbers) return grad;
-    Array dy;
-    dy.data = grad;
-    dy.batches = call_.batch;
-    dy.row_stride = map.out;
-    dy.head_stride = rows * map.out;
-    dy.batch_stride = problem_.heads * dy.head_stride;
+    const Array dy = contiguous_array(grad, problem_.batch, problem_.heads, rows, map.out);
     if (wanted) {
       const std::int64_t size = static_cast<std::int64_t>(map.in) * map.out;
       float* parts = workspace_.take<float>(problem_.batch * problem_.heads * size);
@@ -225,12 +213,7 @@ class Backward {
       change.heads = call_.heads;
       change.rows = static_cast<std::int32_t>(rows);
       change.dim = static_cast<std::int32_t>(dim);
-      Array from;
-      from.data = grad;
-      from.batches = call_.batch;
-      from.row_stride = dim;
-      from.head_stride = rows * dim;
-      from.batch_stride = problem_.heads * from.head_stride;
+      const Array from = contiguous_array(grad, problem_.batch, problem_.heads, rows, dim);
       float* back = workspace_.take<float>(problem_.batch * problem_.heads * rows * dim);
       change_rows(from, change, back, stream_);
       grad = back;

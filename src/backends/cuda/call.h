@@ -69,7 +69,17 @@ struct Call {
   std::int32_t sets = 1;
   Array v[kMaxValueSets];
 
-  std::int64_t row(int b, int h, int i) const { return (static_cast<std::int64_t>(b) * heads + h) * queries + i; }
+  // The place of a query among the rows of all batches and heads.
+  __host__ __device__ std::int64_t row(int b, int h, int i) const {
+    return (static_cast<std::int64_t>(b) * heads + h) * queries + i;
+  }
+  // The normaliser's numbers and the weights of pair() of a head; null: none.
+  __host__ __device__ const float* normalizer_numbers(int h) const {
+    return normalizer_values ? normalizer_values + h * kMaxSlots : nullptr;
+  }
+  __host__ __device__ const float* pair_weights(int h) const {
+    return pair_weight ? pair_weight + h * pair_weight_stride : nullptr;
+  }
 };
 
 // Softmax statistics of every row, [batch·heads·queries] each; see Saved::Rows.

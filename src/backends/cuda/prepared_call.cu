@@ -29,6 +29,17 @@ Array array_of(const View& view) {
   return a;
 }
 
+Array contiguous_array(float* data, std::int64_t batches, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+  Array a;
+  a.data = data;
+  a.batches = static_cast<std::int32_t>(batches);
+  a.dim = static_cast<std::int32_t>(dim);
+  a.row_stride = dim;
+  a.head_stride = rows * dim;
+  a.batch_stride = heads * a.head_stride;
+  return a;
+}
+
 namespace {
 
 Rows rows_of(const Operand& operand) {
@@ -38,15 +49,7 @@ Rows rows_of(const Operand& operand) {
 }
 
 Rows contiguous_rows(float* data, std::int32_t batches, std::int32_t heads, std::int64_t rows, std::int32_t dim) {
-  Rows result;
-  result.array.data = data;
-  result.array.batches = result.batches = batches;
-  result.heads = heads;
-  result.array.dim = dim;
-  result.array.row_stride = dim;
-  result.array.head_stride = rows * dim;
-  result.array.batch_stride = heads * rows * dim;
-  return result;
+  return {contiguous_array(data, batches, heads, rows, dim), batches, heads};
 }
 
 }  // namespace

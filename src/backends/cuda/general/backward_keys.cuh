@@ -74,12 +74,12 @@ struct KeyGradients {
     const Scores<M>& scores = tile.scores;
     load_wide(s, count, queries);
     const RowLoader keys(call.k, scores.b, scores.h, first_key, call.keys, column);
-    const float* weights = call.pair_weight ? call.pair_weight + scores.h * call.pair_weight_stride + column : nullptr;
+    const float* weights = call.pair_weights(scores.h);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
       const int d = wide_column(n);
       if (d >= count) continue;
-      const N w(Number<float>(weights ? weights[d] : 1.f));
+      const N w(Number<float>(weights ? weights[column + d] : 1.f));
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const N k = N::variable(Number<float>(keys(thread_row() + r, d)), 0);

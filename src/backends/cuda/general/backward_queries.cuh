@@ -110,12 +110,12 @@ struct QueryGradients {
     store_by_column(s.w, raw);
     load_wide(s, columns, RowLoader(call.k, scores.b, scores.h, scores.j, call.keys, column));
     const RowLoader queries(call.q, scores.b, scores.h, scores.i, call.queries, column);
-    const float* weights = call.pair_weight ? call.pair_weight + scores.h * call.pair_weight_stride + column : nullptr;
+    const float* weights = call.pair_weights(scores.h);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
       const int d = wide_column(n);
       if (d >= columns) continue;
-      const N w = N::variable(Number<float>(weights ? weights[d] : 1.f), 2);
+      const N w = N::variable(Number<float>(weights ? weights[column + d] : 1.f), 2);
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const N q = N::variable(Number<float>(queries(thread_row() + r, d)), 0);
@@ -145,7 +145,7 @@ struct QueryGradients {
       store_by_row(s.u, relative[Tile::relative_place(n)]);
       for (int base = range.low; base <= range.high; base += kTile) {
         __syncthreads();
-        sum_by_offset<false>(s, call, table, scores.b, scores.i, scores.j, base);
+        sum_by_offset<OffsetTile::by_offset>(s, call, table, scores.b, scores.i, scores.j, base);
         if constexpr (Tile::kVectors)
           accumulate(s, dq_relative, s.w, ::min(kWide, table.cols - column), [&](int row, int d) {
             return base + row <= range.high ? numbers[table_row(table, base + row) * table.cols + column + d] : 0.f;

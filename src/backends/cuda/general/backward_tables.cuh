@@ -93,7 +93,7 @@ __global__ __launch_bounds__(kThreads,
       __syncthreads();
       store_by_row(s.u, pairs);
       __syncthreads();
-      sum_by_offset<true>(s, call, table, b, n * kTile, first, base);
+      sum_by_offset<OffsetTile::by_query>(s, call, table, b, n * kTile, first, base);
       // A table of numbers counts every pair once.
       const RowLoader rows =
           output ? tile.output_gradient(0, column) : RowLoader(call.q_relative, b, h, n * kTile, call.queries, column);

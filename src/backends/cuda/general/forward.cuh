@@ -48,7 +48,7 @@ struct ForwardBlock {
         s(shared),
         scores(c, shared, batch, head),
         columns(columns_of(c, pass)),
-        parameters(c.normalizer_values ? c.normalizer_values + head * kMaxSlots : nullptr),
+        parameters(c.normalizer_numbers(head)),
         first_pass(pass == 0) {
     scores.set_queries(first_query);
     tiles = scores.key_tiles();
@@ -147,7 +147,7 @@ struct ForwardBlock {
     store_by_row(s.u, p);
     for (int base = range.low; base <= range.high; base += kTile) {
       __syncthreads();
-      sum_by_offset<false>(s, call, table, scores.b, scores.i, scores.j, base);
+      sum_by_offset<OffsetTile::by_offset>(s, call, table, scores.b, scores.i, scores.j, base);
       accumulate(s, acc, s.w, columns.count, [&](int row, int column) {
         return base + row <= range.high ? numbers[table_row(table, base + row) * table.cols + columns.first + column]
                                         : 0.f;
@@ -242,7 +242,7 @@ struct ForwardBlock {
           if (wide_column(n) < columns.count)
             cuda::store(out, out.offset(b, h) + i * out.row_stride + columns.first + wide_column(n), acc[r][n]);
       if (!first_pass || threadIdx.x % 16 != 0) continue;
-      const std::int64_t row = (static_cast<std::int64_t>(b) * call.heads + h) * call.queries + i;
+      const std::int64_t row = call.row(b, h, i);
       if (outputs.rows.max) {
         outputs.rows.max[row] = max[r];
         outputs.rows.sum[row] = sum[r];

@@ -19,11 +19,7 @@ struct TileGradients {
   float grad[4][4];  // ∂logit
 
   RAPT_DEVICE TileGradients(const Call& c, const BackwardArguments& a, Shared& shared, int b, int h)
-      : call(c),
-        arguments(a),
-        s(shared),
-        scores(c, shared, b, h),
-        parameters(c.normalizer_values ? c.normalizer_values + h * kMaxSlots : nullptr) {}
+      : call(c), arguments(a), s(shared), scores(c, shared, b, h), parameters(c.normalizer_numbers(h)) {}
 
   RAPT_DEVICE void set_queries(int first) {
     scores.set_queries(first);
@@ -34,9 +30,7 @@ struct TileGradients {
     }
   }
 
-  RAPT_DEVICE std::int64_t row_index(int r) const {
-    return (static_cast<std::int64_t>(scores.b) * call.heads + scores.h) * call.queries + scores.query(r);
-  }
+  RAPT_DEVICE std::int64_t row_index(int r) const { return call.row(scores.b, scores.h, scores.query(r)); }
 
   RAPT_DEVICE RowLoader output_gradient(int set, int first_column = 0) const {
     return RowLoader(arguments.grad_out[set], scores.b, scores.h, scores.i, call.queries, first_column);

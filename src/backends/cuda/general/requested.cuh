@@ -7,7 +7,7 @@ namespace rapt::inline v1::cuda {
 
 RAPT_DEVICE Row row_of(const Call& call, const RowStatistics& rows, int b, int h, int i) {
   if (i >= call.queries) return Row::of(kHidden, 0);
-  const std::int64_t n = (static_cast<std::int64_t>(b) * call.heads + h) * call.queries + i;
+  const std::int64_t n = call.row(b, h, i);
   return Row::of(rows.max[n], rows.sum[n]);
 }
 
@@ -19,7 +19,7 @@ __global__ __launch_bounds__(kThreads, 1) void weights_kernel(const __grid_const
   Scores<M> scores(call, *reinterpret_cast<Shared*>(memory), wanted.batch, wanted.head);
   scores.set_queries(wanted.first + static_cast<int>(blockIdx.x) * kTile);
   scores.compute(static_cast<int>(blockIdx.y) * kTile);
-  const float* p = call.normalizer_values ? call.normalizer_values + scores.h * kMaxSlots : nullptr;
+  const float* p = call.normalizer_numbers(scores.h);
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const Row row = row_of(call, rows, scores.b, scores.h, scores.query(r));
@@ -52,7 +52,7 @@ struct StatisticsBlock {
       : call(c),
         wanted(w),
         scores(c, s, static_cast<int>(blockIdx.x) / c.heads, static_cast<int>(blockIdx.x) % c.heads),
-        parameters(c.normalizer_values ? c.normalizer_values + scores.h * kMaxSlots : nullptr) {
+        parameters(c.normalizer_numbers(scores.h)) {
     scores.set_queries(static_cast<int>(blockIdx.y) * kTile);
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -130,9 +130,7 @@ struct StatisticsBlock {
 
   RAPT_DEVICE float coordinate(int c, int axis) const { return key_coordinate(scores.key(c), wanted.grid_cols, axis); }
 
-  RAPT_DEVICE std::int64_t row_index(int i) const {
-    return (static_cast<std::int64_t>(scores.b) * call.heads + scores.h) * call.queries + i;
-  }
+  RAPT_DEVICE std::int64_t row_index(int i) const { return call.row(scores.b, scores.h, i); }
 
   RAPT_DEVICE void store() const {
     if (threadIdx.x % 16 != 0) return;

@@ -151,11 +151,14 @@ RAPT_DEVICE void add_table_products(Shared& s, const Call& call, const Table& ta
   }
 }
 
-// by_offset[n][i] (or [i][n]) = Σ of pairs[i][j] over the keys of the tile at offset base + n from query i. pairs is s.u.
-template <bool kByQuery>
+// Which index of a tile of sums comes first.
+enum class OffsetTile { by_query, by_offset };
+
+// s.w[n][i], or [i][n] by query, = Σ of s.u[i][j] over the keys of the tile at offset base + n from query i.
+template <OffsetTile kTileOrder>
 RAPT_DEVICE void sum_by_offset(Shared& s, const Call& call, const Table& table, int b, int i, int j, int base) {
   const int row = static_cast<int>(threadIdx.x) / 4, quarter = static_cast<int>(threadIdx.x) % 4 * (kTile / 4);
-  const auto place = [&](int n) -> float& { return kByQuery ? s.w[row][n] : s.w[n][row]; };
+  const auto place = [&](int n) -> float& { return kTileOrder == OffsetTile::by_query ? s.w[row][n] : s.w[n][row]; };
   for (int n = quarter; n < quarter + kTile / 4; ++n) place(n) = 0;
   if (i + row >= call.queries) return;
   const int keys = ::min(kTile, call.keys - j);
@@ -163,6 +166,18 @@ RAPT_DEVICE void sum_by_offset(Shared& s, const Call& call, const Table& table, 
     const int n = table_offset(call, table, b, i + row, j + key) - base;
     if (n >= quarter && n < quarter + kTile / 4) place(n) += s.u[row][key];
   }
+}
+
+// What hooks may know of every pair of a head; the positions are left to be filled in.
+RAPT_DEVICE At<Number<float>> at_head(const Call& call, int b, int h) {
+  At<Number<float>> at{};
+  at.scale = call.scale;
+  at.batch = b;
+  at.head = h;
+  at.queries = call.queries;
+  at.keys = call.keys;
+  at.settings = {call.settings, static_cast<std::size_t>(call.setting_count)};
+  return at;
 }
 
 template <class M>
@@ -242,7 +257,7 @@ struct Scores {
   }
 
   RAPT_DEVICE At<V> at(int r, int c) const {
-    At<V> at{};
+    At<V> at = at_head(call, b, h);
     const int position_i = call.first_key + query_shift(call, b) + query(r), position_j = call.first_key + key(c);
     at.i = static_cast<float>(position_i);
     at.j = static_cast<float>(position_j);
@@ -252,12 +267,6 @@ struct Scores {
       at.row = offset.x;
       at.col = offset.y;
     }
-    at.scale = call.scale;
-    at.batch = b;
-    at.head = h;
-    at.queries = call.queries;
-    at.keys = call.keys;
-    at.settings = {call.settings, static_cast<std::size_t>(call.setting_count)};
     return at;
   }
 
@@ -309,7 +318,7 @@ struct Scores {
   RAPT_DEVICE void compute_raw() {
     const RowLoader queries(call.q, b, h, i, call.queries), keys(call.k, b, h, j, call.keys);
     if constexpr (detail::HasPair<M>) {
-      const float* weights = call.pair_weight ? call.pair_weight + h * call.pair_weight_stride : nullptr;
+      const float* weights = call.pair_weights(h);
       for_pairs(s, raw, call.inner, queries, keys, [&](float sum, float x, float y, int d) {
         return sum + M{}.pair(V(x), V(y), V(weights ? weights[d] : 1.f)).value;
       });

@@ -257,8 +257,8 @@ struct Forward {
       wgmma_fence();
 #pragma unroll
       for (int d = 0; d < D; d += 16)
-        wgmma<false>(s, advance(q, d / 64 * sizeof(shared.q[0][0]) + d % 64 * 2),
-                     advance(k, d / 64 * sizeof(shared.k[0][0]) + d % 64 * 2), T{}, d > 0);
+        wgmma<SumOver::rows>(s, advance(q, d / 64 * sizeof(shared.q[0][0]) + d % 64 * 2),
+                             advance(k, d / 64 * sizeof(shared.k[0][0]) + d % 64 * 2), T{}, d > 0);
       wgmma_commit();
     }
 
@@ -266,7 +266,7 @@ struct Forward {
       const std::uint64_t v = down_rows(shared.v[v_ring.stage], sizeof(shared.v[0][0]));
       wgmma_fence();
 #pragma unroll
-      for (int n = 0; n < kKeys; n += 16) wgmma<true>(o, p[n / 16], advance(v, n * 128), T{}, true);
+      for (int n = 0; n < kKeys; n += 16) wgmma<SumOver::columns>(o, p[n / 16], advance(v, n * 128), T{}, true);
       wgmma_commit();
     }
 
@@ -299,13 +299,7 @@ struct Forward {
       detail::SlotsOf<M, V> p{};
 #pragma unroll
       for (int n = 0; n < kSlots; ++n) p.values[n] = V(values[n]);
-      At<V> at{};
-      at.scale = call.scale;
-      at.batch = batch;
-      at.head = head;
-      at.queries = call.queries;
-      at.keys = call.keys;
-      at.settings = {call.settings, static_cast<std::size_t>(call.setting_count)};
+      At<V> at = at_head(call, batch, head);
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
@@ -441,7 +435,7 @@ struct Forward {
 
     // The sink as one more score, without a value.
     RAPT_DEVICE void add_sink(int r, float& maximum, float& scale) {
-      const float sink = call.normalizer_values[head * kMaxSlots];
+      const float sink = call.normalizer_numbers(head)[0];
       const float top = fmaxf(maximum, sink), factor = expf(maximum - top);
       row_sum[r] = row_sum[r] * factor + expf(sink - top);
       maximum = top;
@@ -461,7 +455,7 @@ struct Forward {
         float maximum = row_max[r] * (exponent_factor() / kLog2E), factor = 1;
         if (call.has_sink && !blind) add_sink(r, maximum, factor);
         if (inside && quad == 0) {
-          const std::int64_t row = (static_cast<std::int64_t>(w.batch) * call.heads + w.head) * call.queries + i;
+          const std::int64_t row = call.row(w.batch, w.head, i);
           if (f.rows.max) {
             f.rows.max[row] = blind ? -INFINITY : maximum;
             f.rows.sum[row] = row_sum[r];

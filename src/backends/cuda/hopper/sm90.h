@@ -84,6 +84,9 @@ RAPT_DEVICE void copy_bytes(void* to, const void* from, Barrier* b, std::uint32_
 inline constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kEightRows = std::uint64_t{1024 >> 4} << 32;
 
+// Which way the sum runs in the right operand: along its rows, or down its columns.
+enum class SumOver { rows, columns };
+
 // The sum runs along the rows (Q, K: row = query or key). One instruction takes 16 numbers of a row: step 32 bytes.
 RAPT_DEVICE std::uint64_t along_rows(const void* p) {
   return kSwizzle128 | kEightRows | std::uint64_t{1} << 16 | (shared_address(p) & 0x3FFFF) >> 4;
