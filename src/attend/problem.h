@@ -145,6 +145,8 @@ struct Saved::Rows {
   Device device;
   std::shared_ptr<void> device_memory;  // a device's backend keeps both there
   std::size_t device_bytes = 0;
+  // Numbers a row of what rounding took from the first output, which a device keeps for δ; 0: not kept.
+  std::int64_t remainder_dim = 0;
   std::vector<double> max_f64, sum_f64;
   std::vector<float> max_f32, sum_f32;
 

@@ -92,32 +92,38 @@ Row<T> evaluate_row(const Problem& p, const Formula<T>& formula, const Rule<T>& 
   return row;
 }
 
-// Eight digits of mantissa, ties to even.
+// Binary digits that weights and gradients of scores keep; 0: all.
+int weight_digits(Precision precision) {
+  if (precision == Precision::bf16_weights) return 8;
+  return precision == Precision::f16_weights ? 11 : 0;
+}
+
+// Ties to even.
 template <class T>
-T to_bf16(T x) {
-  if (!std::isfinite(x) || x == T(0)) return x;
+T rounded(T x, int digits) {
+  if (digits == 0 || !std::isfinite(x) || x == T(0)) return x;
   int exponent = 0;
-  const T digits = std::frexp(x, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(digits, 8)), exponent - 8);
+  const T fraction = std::frexp(x, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, digits)), exponent - digits);
 }
 
 // Hidden keys and keys without weight add nothing, whatever their values are. Rows of a table belong to the first values.
 template <class T>
 T weighted_sum(const Row<T>& row, const Formula<T>& formula, const Matrix<T>& v, bool first, Int i, Int d,
-               bool rounds) {
+               int digits) {
   T sum(0);
   for (Int j = 0; j < v.rows; ++j) {
     const T w = row.weights[std::size_t(j)];
     if (w == T(0)) continue;
     const T* added = first ? formula.value_row(i, j) : nullptr;
-    sum += (rounds ? to_bf16(w) : w) * v.at(j, d);
+    sum += rounded(w, digits) * v.at(j, d);
     if (added) sum += w * added[d];
   }
   return sum;
 }
 
 template <class T>
-Forward run_forward(const Problem& p, bool rounds = false) {
+Forward run_forward(const Problem& p, int digits = 0) {
   const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
   Forward f;
   for (const Array& v : p.v) f.out.emplace_back(Sizes{B, H, Sq, v.shape[3]});
@@ -143,7 +149,7 @@ Forward run_forward(const Problem& p, bool rounds = false) {
         }
         for (std::size_t n = 0; n < values.size(); ++n)
           for (Int d = 0; d < values[n].cols; ++d)
-            f.out[n].at(b, h, i, d) = double(weighted_sum(row, *formula, values[n], n == 0, i, d, rounds));
+            f.out[n].at(b, h, i, d) = double(weighted_sum(row, *formula, values[n], n == 0, i, d, digits));
       }
     }
   return f;
@@ -170,7 +176,7 @@ struct HeadValues {
     }
   }
 
-  std::vector<T> reverse(Formula<T>& formula, const Row<T>& row, Int i, bool rounds, Terms terms) {
+  std::vector<T> reverse(Formula<T>& formula, const Row<T>& row, Int i, int digits, Terms terms) {
     std::vector<T> d_weights(row.weights.size(), T(0));
     for (Int j = 0; j < static_cast<Int>(d_weights.size()); ++j) {
       const T w = row.weights[std::size_t(j)];
@@ -182,7 +188,7 @@ struct HeadValues {
         for (Int d = 0; d < values[n].cols; ++d) {
           const T d_out = d_outs[n].at(i, d);
           d_weight += d_out * values[n].at(j, d);
-          d_values[n].at(j, d) += (rounds ? to_bf16(w) : w) * d_out;
+          d_values[n].at(j, d) += rounded(w, digits) * d_out;
           if (added) d_weight += d_out * (terms == Terms::sizes ? std::abs(added[d]) : added[d]);
           if (d_added) d_added[d] += w * d_out;
         }
@@ -208,7 +214,7 @@ void add_number(double& target, T value) {
 
 template <class T>
 Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, const std::vector<Array>* stored_out,
-                       const Array* grad_lse, Terms terms = Terms::signed_values, bool rounds = false) {
+                       const Array* grad_lse, Terms terms = Terms::signed_values, int digits = 0) {
   const Int B = p.batch(), H = p.heads(), Sq = p.queries(), Sk = p.keys();
   const bool sizes = terms == Terms::sizes;
   Gradients g;
@@ -228,7 +234,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
       HeadValues<T> values(p, grad_out, stored_out, b, h, terms);
       for (Int i = 0; i < Sq; ++i) {
         const Row<T> row = evaluate_row<T>(p, *formula, rule, b, h, i);
-        const std::vector<T> d_weights = values.reverse(*formula, row, i, rounds, terms);
+        const std::vector<T> d_weights = values.reverse(*formula, row, i, digits, terms);
         T d_lse = grad_lse ? T(grad_lse->at(b, h, i, 0)) : T(0);
         if (sizes) d_lse = std::abs(d_lse);
         const RowGradient<T> d_row = reverse_row<T>(rule, row, d_weights, d_lse, values.mean(i), terms);
@@ -244,7 +250,7 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
             const T t = row.capped[std::size_t(j)] / T(p.softcap);
             d_score *= sizes ? T(1) + t * t : T(1) - t * t;
           }
-          formula->reverse(i, j, rounds ? to_bf16(d_score) : d_score);
+          formula->reverse(i, j, rounded(d_score, digits));
         }
       }
       formula->finish();
@@ -262,14 +268,14 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
 
 Forward forward(const Problem& problem, Precision precision) {
   if (precision == Precision::exact) return run_forward<double>(problem);
-  return run_forward<float>(problem, precision == Precision::bf16_weights);
+  return run_forward<float>(problem, weight_digits(precision));
 }
 
 Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision,
                    const std::vector<Array>* stored_out, const Array* grad_lse) {
   if (precision == Precision::exact) return run_backward<double>(problem, grad_out, stored_out, grad_lse);
   return run_backward<float>(problem, grad_out, stored_out, grad_lse, Terms::signed_values,
-                             precision == Precision::bf16_weights);
+                             weight_digits(precision));
 }
 
 Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out, const Array* grad_lse) {

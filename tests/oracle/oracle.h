@@ -10,8 +10,9 @@
 namespace oracle {
 
 // Arithmetic of the evaluation: `exact` is double; `single` is a naive evaluation in float, the yardstick of error bounds;
-// `bf16_weights` is that one with weights, and gradients of scores, rounded to bf16 before they meet rows of numbers.
-enum class Precision { exact, single, bf16_weights };
+// `bf16_weights` and `f16_weights` are that one with weights, and gradients of scores, rounded before they meet rows of
+// numbers.
+enum class Precision { exact, single, bf16_weights, f16_weights };
 
 struct Forward {
   std::vector<Array> out;  // [B, H, Sq, Dv] each

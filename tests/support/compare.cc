@@ -110,8 +110,10 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
   const bool low = c.spec.dtype != rapt::Dtype::f64;
   exact_ = oracle::forward(c.problem);
   if (low) naive_ = oracle::forward(c.problem, oracle::Precision::single);
-  const bool pairs = c.spec.dtype == rapt::Dtype::bf16 && rapt::available_bf16().count > 0;
-  if (pairs) rounding_ = oracle::forward(c.problem, oracle::Precision::bf16_weights);
+  const bool pairs = may_round_weights();
+  const auto rounding =
+      c.spec.dtype == rapt::Dtype::f16 ? oracle::Precision::f16_weights : oracle::Precision::bf16_weights;
+  if (pairs) rounding_ = oracle::forward(c.problem, rounding);
   if (!with_backward) return;
   const Array* grad_lse = c.grad_lse.empty() ? nullptr : &c.grad_lse;
   gradient_sizes_ = oracle::gradient_sizes(c.problem, c.grad_out, grad_lse);
@@ -124,11 +126,17 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
     return oracle::backward(c.problem, c.grad_out, precision, &stored, grad_lse);
   };
   naive_gradients_ = gradients(naive_, oracle::Precision::single);
-  if (pairs) rounding_gradients_ = gradients(rounding_, oracle::Precision::bf16_weights);
+  if (pairs) rounding_gradients_ = gradients(rounding_, rounding);
+}
+
+bool Expected::may_round_weights() const {
+  const rapt::Dtype dtype = case_.spec.dtype;
+  if (!on_cpu()) return dtype == rapt::Dtype::bf16 || dtype == rapt::Dtype::f16;
+  return dtype == rapt::Dtype::bf16 && rapt::available_bf16().count > 0;
 }
 
 bool Expected::rounds_weights() const {
-  return on_cpu() && case_.spec.dtype == rapt::Dtype::bf16 && rapt::active_bf16(rapt::active_isa());
+  return may_round_weights() && (!on_cpu() || rapt::active_bf16(rapt::active_isa()));
 }
 
 AssertionResult Expected::matches(const ForwardResult& got) const {

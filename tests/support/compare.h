@@ -14,7 +14,7 @@ double largest_difference(const oracle::Array& a, const oracle::Array& b);
 
 // f64: 1e-11 of the largest number. f32: twice the error of the naive float evaluation and a few roundings of `size`,
 // the magnitude of what is summed. bf16 and f16: that, and one rounding of each element to the storage type. Pair products
-// are held to the naive evaluation whose weights are bf16 too.
+// and tensor cores are held to the naive evaluation whose weights are of the storage type too.
 struct Bound {
   rapt::Dtype dtype = rapt::Dtype::f64;
   double size = 1;
@@ -41,7 +41,9 @@ class Expected {
 
  private:
   testing::AssertionResult matches(const oracle::Statistics& got) const;
-  // What the processor may multiply as pairs of bf16 is compared with an evaluation that rounds as they do.
+  // What processors multiply as pairs of bf16, and devices on their tensor cores, is compared with an evaluation that
+  // rounds as they do.
+  bool may_round_weights() const;
   bool rounds_weights() const;
 
   Case case_;

@@ -62,22 +62,25 @@ class Pass final : public ForwardPass {
     if (outputs_.row_max) to.row_max = array_of(outputs_.row_max);
     if (outputs_.row_sum) to.row_sum = array_of(outputs_.row_sum);
     const bool requested = !outputs_.weights.empty() || asks_statistics(outputs_.statistics);
-    if (outputs_.saved) to.rows = device_rows(*outputs_.saved->rows());
-    else if (requested)
+    const bool fast = problem_.path == Path::automatic && programs.fast && programs.fast->takes(prepared.call, to);
+    if (outputs_.saved) {
+      to.rows = device_rows(*outputs_.saved->rows(), fast ? to.out[0].dim : 0);
+      to.remainder = device_remainder(*outputs_.saved->rows());
+    } else if (requested) {
       to.rows = {workspace.take<float>(problem_.row_count()), workspace.take<float>(problem_.row_count())};
-    if (!run_fast(programs, prepared.call, to, workspace)) programs.forward(prepared.call, to, workspace.stream());
+    }
+    if (!fast ||
+        !programs.fast->forward(prepared.call, to, workspace.take<std::byte>(programs.fast->memory(prepared.call)),
+                                workspace.stream())) {
+      if (outputs_.saved) outputs_.saved->rows()->remainder_dim = 0;
+      programs.forward(prepared.call, to, workspace.stream());
+    }
     check(cudaGetLastError(), "forward");
     for (const WeightsRequest& w : outputs_.weights) weights(programs, prepared.call, to.rows, w, workspace.stream());
     if (asks_statistics(outputs_.statistics)) statistics(programs, prepared.call, to.rows, workspace);
   }
 
  private:
-  bool run_fast(const Programs& programs, const Call& call, const ForwardOutputs& to, Workspace& workspace) const {
-    if (problem_.path != Path::automatic || !programs.fast_forward || !programs.takes_fast_forward(call, to))
-      return false;
-    return programs.fast_forward(call, to, workspace.take<std::byte>(programs.fast_memory(call)), workspace.stream());
-  }
-
   static void weights(const Programs& programs, const Call& call, const RowStatistics& rows, const WeightsRequest& w,
                       cudaStream_t stream) {
     if (w.row_begin == w.row_end || call.keys == 0) return;

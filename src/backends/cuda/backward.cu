@@ -24,7 +24,8 @@ class Backward {
 
   void run() {
     for (std::size_t n = 0; n < problem_.v.size(); ++n) arguments_.grad_out[n] = array_of(request_.grad_out[n]);
-    find_rows();
+    run_fast();
+    if (!arguments_.rows.max) find_rows();
     if (problem_.normalizer->threshold == Threshold::first_largest) {
       keys(nullptr);
       zeros();
@@ -51,6 +52,85 @@ class Backward {
     return value && gradient_of(*value) ? value : nullptr;
   }
 
+  // On the tensor cores. What follows then only runs where a gradient is not finite: the fast kernels multiply hidden
+  // numbers by 0, which is not 0 where they are infinite or NaN.
+  void run_fast() {
+    const FastPrograms* fast = programs_.fast;
+    if (problem_.path != Path::automatic || !fast || wanted_.bias || problem_.v.size() != 1) return;
+    FastGradients f;
+    f.grad_out = arguments_.grad_out[0];
+    if (wanted_.q) f.dq = array_of(wanted_.q);
+    if (wanted_.k) f.dk = shared_by_heads(wanted_.k);
+    if (!wanted_.v.empty() && wanted_.v[0]) f.dv = shared_by_heads(wanted_.v[0]);
+    if (!fast->takes_gradients(call_, f)) return;
+    Array out = array_of(request_.out[0]);
+    const void* remainder = nullptr;
+    if (request_.saved) {
+      arguments_.rows = device_rows(*request_.saved);
+      remainder = device_remainder(*request_.saved);
+    }
+    if (!remainder && !forward_again(*fast, out, remainder)) {
+      arguments_.rows = {};
+      return;
+    }
+    f.padded_queries = padded_queries(call_.queries);
+    const std::int64_t padded = problem_.batch * problem_.heads * f.padded_queries;
+    const PaddedRows rows{workspace_.take<float>(padded), workspace_.take<float>(padded), f.padded_queries};
+    float* delta = wants_sink() ? workspace_.take<float>(row_count()) : nullptr;
+    Array grad_lse;
+    if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
+    prepare_rows(call_, arguments_.rows, out, remainder, f.grad_out, grad_lse, rows, delta, stream_);
+    f.log2_sum = rows.log2_sum;
+    f.delta = rows.delta;
+    const int slots = problem_.mechanism->definition().slots;
+    const std::int64_t parts = fast->value_parts(call_);
+    if (wants_values()) f.value_grads = workspace_.take<float>(problem_.batch * problem_.heads * parts * slots);
+    f.redo = workspace_.take<int>(1);
+    check(cudaMemsetAsync(f.redo, 0, sizeof(int), stream_), "gradients");
+    if (!fast->gradients(call_, f, stream_)) return;
+    check(cudaGetLastError(), "gradients");
+    for (const ParameterValue& value : problem_.parameters)
+      if (value.given && value.spec->role == Role::value)
+        store_sum({.batches = call_.batch, .heads = call_.heads, .count = parts}, f.value_grads, slots,
+                  value.first_slot, value.size(), value);
+    if (delta) sink(delta);
+    arguments_.gate = f.redo;
+  }
+
+  // The array of a gradient of k or v, whose heads several of q may share.
+  Array shared_by_heads(const View& view) const {
+    Array a = array_of(view);
+    a.group = static_cast<std::int32_t>(problem_.heads / view.shape[1]);
+    return a;
+  }
+
+  bool wants_values() const {
+    for (const ParameterValue& value : problem_.parameters)
+      if (value.given && value.spec->role == Role::value && gradient_of(value)) return true;
+    return false;
+  }
+
+  bool wants_sink() const {
+    return problem_.is_softmax() && !problem_.normalizer_parameters.empty() &&
+           problem_.normalizer_parameters[0].given && gradient_of(problem_.normalizer_parameters[0]);
+  }
+
+  // The output, its remainder and the statistics of rows, where the forward pass did not keep them.
+  bool forward_again(const FastPrograms& fast, Array& out, const void*& remainder) {
+    const std::int64_t dim = problem_.v[0].dim, count = row_count() * dim;
+    out =
+        contiguous_array(workspace_.take<std::uint16_t>(count), problem_.batch, problem_.heads, problem_.queries, dim);
+    out.dtype = call_.q.dtype;
+    arguments_.rows = {workspace_.take<float>(row_count()), workspace_.take<float>(row_count())};
+    ForwardOutputs outputs;
+    outputs.out[0] = out;
+    outputs.rows = arguments_.rows;
+    outputs.remainder = workspace_.take<std::uint16_t>(count);
+    remainder = outputs.remainder;
+    return fast.takes(call_, outputs) &&
+           fast.forward(call_, outputs, workspace_.take<std::byte>(fast.memory(call_)), stream_);
+  }
+
   // Softmax statistics of the forward pass, or computed again.
   void find_rows() {
     if (request_.saved) {
@@ -71,7 +151,7 @@ class Backward {
     Array grad_lse;
     if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
     // An output of 16 bits was rounded too much to take δ from.
-    bool exact = threshold == Threshold::exponential;
+    bool exact = threshold == Threshold::exponential && !arguments_.gate;
     for (const Operand& out : request_.out) exact = exact && out.dtype == Dtype::f32;
     if (exact) {
       Array out[kMaxValueSets];
@@ -85,17 +165,20 @@ class Backward {
       check(cudaGetLastError(), "row sums");
     }
     arguments_.delta = delta;
-    const ParameterValue& sink =
-        problem_.normalizer_parameters.empty() ? ParameterValue{} : problem_.normalizer_parameters[0];
-    if (threshold != Threshold::exponential || !sink.given || !gradient_of(sink)) return;
+    if (wants_sink()) sink(delta);
+  }
+
+  void sink(const float* delta) {
+    const ParameterValue& value = problem_.normalizer_parameters[0];
     float* parts = workspace_.take<float>(row_count());
-    sink_gradients(call_, arguments_.rows, delta, parts, stream_);
+    sink_gradients(call_, arguments_.rows, delta, parts, arguments_.gate, stream_);
     sum_parts({.parts = parts,
                .batches = call_.batch,
                .heads = call_.heads,
                .count = call_.queries,
-               .per_head = sink.per_head},
-              *gradient_of(sink), stream_);
+               .per_head = value.per_head,
+               .gate = arguments_.gate},
+              *gradient_of(value), stream_);
   }
 
   // A gradient of every batch and head apart, in f32.
@@ -112,11 +195,10 @@ class Backward {
     const ParameterValue *map = wanted_parameter(Role::query_map), *shift = wanted_parameter(Role::query_shift),
                          *relative_shift = wanted_parameter(Role::relative_query_shift),
                          *weight = wanted_parameter(Role::pair_weight);
-    bool vectors = false, values = false;
-    for (const ParameterValue& value : problem_.parameters) {
+    bool vectors = false;
+    for (const ParameterValue& value : problem_.parameters)
       vectors = vectors || (value.given && value.spec->role == Role::relative_vector);
-      values = values || (value.given && value.spec->role == Role::value && gradient_of(value));
-    }
+    const bool values = wants_values();
     bool normalizer = false;
     for (const ParameterValue& value : problem_.normalizer_parameters)
       normalizer = normalizer || (value.given && gradient_of(value) && !problem_.is_softmax());
@@ -161,6 +243,7 @@ class Backward {
     sums.first = first;
     sums.size = size;
     sums.per_head = value.per_head;
+    sums.gate = arguments_.gate;
     sum_parts(sums, *target, stream_);
   }
 
@@ -203,7 +286,7 @@ class Backward {
         const Shape shape{problem_.batch, problem_.heads, rows, dim};
         float* sum = workspace_.take<float>(element_count(shape));
         sum_shared(grad, more, call_.batch, call_.heads, {sum, Dtype::f32, shape, contiguous_strides(shape), {}},
-                   stream_);
+                   arguments_.gate, stream_);
         grad = sum;
         more = nullptr;
       }
@@ -218,7 +301,7 @@ class Backward {
       change_rows(from, change, back, stream_);
       grad = back;
     }
-    sum_shared(grad, more, call_.batch, call_.heads, target, stream_);
+    sum_shared(grad, more, call_.batch, call_.heads, target, arguments_.gate, stream_);
   }
 
   // `k` null: only the values'.
@@ -240,7 +323,7 @@ class Backward {
     programs_.backward_keys(call_, a, stream_);
     check(cudaGetLastError(), "gradients of k and v");
     for (std::size_t n = 0; n < wanted_.v.size(); ++n)
-      if (dv[n]) sum_shared(dv[n], nullptr, call_.batch, call_.heads, wanted_.v[n], stream_);
+      if (dv[n]) sum_shared(dv[n], nullptr, call_.batch, call_.heads, wanted_.v[n], arguments_.gate, stream_);
     if (!k || direct) return;
     if (dk) dk = through_map(dk, prepared_.k, prepared_.key_map, map, problem_.keys, problem_.key_dim);
     else if (map) store_zeros(*gradient_of(*map), stream_);

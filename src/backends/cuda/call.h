@@ -92,6 +92,8 @@ struct ForwardOutputs {
   Array out[kMaxValueSets];  // data null: not wanted
   Array lse, row_max, row_sum;
   RowStatistics rows;  // null: not wanted
+  // Of out[0]: [batch·heads·queries][dim], what rounding to its type took from it; only the fast kernel gives it.
+  void* remainder = nullptr;
 };
 
 // The weights of some rows of one head.
@@ -113,6 +115,8 @@ struct RequestedStatistics {
 };
 
 struct BackwardArguments {
+  // Not null: the kernels do nothing where it points to 0, since the fast ones have done it all.
+  const int* gate = nullptr;
   RowStatistics rows;
   const float* delta = nullptr;  // [batch·heads·queries]
   Array grad_out[kMaxValueSets];

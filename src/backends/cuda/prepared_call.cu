@@ -29,7 +29,7 @@ Array array_of(const View& view) {
   return a;
 }
 
-Array contiguous_array(float* data, std::int64_t batches, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+Array contiguous_array(void* data, std::int64_t batches, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
   Array a;
   a.data = data;
   a.batches = static_cast<std::int32_t>(batches);

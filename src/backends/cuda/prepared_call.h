@@ -13,7 +13,7 @@ Array array_of(const Operand& operand);
 // A view of [B, H, rows, dim], its heads those of the problem.
 Array array_of(const View& view);
 // A contiguous [batches, heads, rows, dim] of f32.
-Array contiguous_array(float* data, std::int64_t batches, std::int64_t heads, std::int64_t rows, std::int64_t dim);
+Array contiguous_array(void* data, std::int64_t batches, std::int64_t heads, std::int64_t rows, std::int64_t dim);
 
 // The rows of q or k at each step to the scores: [batches, heads, rows, dim].
 struct Rows {

@@ -5,7 +5,7 @@
 #include "backends/cuda/general/backward_tables.cuh"
 #include "backends/cuda/general/forward.cuh"
 #include "backends/cuda/general/requested.cuh"
-#include "backends/cuda/hopper/launch.cuh"
+#include "backends/cuda/hopper/launch_backward.cuh"
 
 namespace rapt::inline v1::cuda {
 
@@ -14,11 +14,7 @@ constexpr Programs make_programs() {
   Programs programs{&launch_forward<M>,          &launch_weights<M>,       &launch_statistics<M>,
                     &launch_backward_queries<M>, &launch_backward_keys<M>, &launch_backward_bias<M>,
                     &launch_backward_table<M>};
-  if constexpr (hopper::servable<M>()) {
-    programs.takes_fast_forward = &hopper::takes<M>;
-    programs.fast_memory = &hopper::memory_bytes;
-    programs.fast_forward = &hopper::launch_forward<M>;
-  }
+  if constexpr (hopper::servable<M>()) programs.fast = &hopper::kPrograms<M>;
   return programs;
 }
 

@@ -24,6 +24,33 @@ struct TableGradient {
   std::int32_t splits = 1;
 };
 
+// What the backward pass on the tensor cores reads and writes.
+struct FastGradients {
+  Array grad_out, dq, dk, dv;  // data null: not wanted
+  // [batch·heads][padded_queries]: the logarithm of the sum to base 2 and δ. Past the end and in blind rows the first is ∞,
+  // so that p = 0.
+  const float* log2_sum = nullptr;
+  const float* delta = nullptr;
+  float* value_grads = nullptr;  // [batch·heads][value_parts][slots]; null: not wanted
+  int* redo = nullptr;  // set where a gradient is not finite: the general kernels then compute all of them again
+  std::int32_t padded_queries = 0;
+  std::int32_t heads_together = 1;
+};
+
+// At least 128 more than there are queries, so that the last tile of any kernel ends inside.
+inline std::int32_t padded_queries(std::int32_t queries) { return (queries + 127) / 128 * 128 + 128; }
+
+// The kernels for the tensor cores. Those that return false started nothing, since the copy engine does not take the
+// arrays.
+struct FastPrograms {
+  bool (*takes)(const Call&, const ForwardOutputs&);
+  std::int64_t (*memory)(const Call&);
+  bool (*forward)(const Call&, const ForwardOutputs&, void* memory, cudaStream_t);
+  bool (*takes_gradients)(const Call&, const FastGradients&);
+  std::int64_t (*value_parts)(const Call&);
+  bool (*gradients)(const Call&, const FastGradients&, cudaStream_t);
+};
+
 // The kernels of one mechanism: those that serve every call, and the fast ones. They start on the stream and return.
 struct Programs {
   void (*forward)(const Call&, const ForwardOutputs&, cudaStream_t);
@@ -33,11 +60,7 @@ struct Programs {
   void (*backward_keys)(const Call&, const BackwardArguments&, cudaStream_t);
   void (*backward_bias)(const Call&, const BackwardArguments&, const BiasGradient&, cudaStream_t);
   void (*backward_table)(const Call&, const BackwardArguments&, const TableGradient&, cudaStream_t);
-  // On the tensor cores; null where the mechanism's scores cannot be computed there.
-  bool (*takes_fast_forward)(const Call&, const ForwardOutputs&) = nullptr;
-  std::int64_t (*fast_memory)(const Call&) = nullptr;
-  // False: nothing was started, since the copy engine does not take the arrays.
-  bool (*fast_forward)(const Call&, const ForwardOutputs&, void* memory, cudaStream_t) = nullptr;
+  const FastPrograms* fast = nullptr;  // null: the mechanism's scores cannot be computed there
 };
 
 // Null: the mechanism has no kernels for a device.

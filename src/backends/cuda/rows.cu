@@ -1,5 +1,7 @@
 #include "backends/cuda/rows.h"
 
+#include <algorithm>
+
 #include "backends/cuda/general/block.cuh"
 #include "backends/cuda/memory.h"
 
@@ -198,8 +200,52 @@ __global__ void row_deltas_kernel(int batches, int heads, int queries, int sets,
   if (w.lane == 0) delta[w.index(heads, queries)] = static_cast<float>(sum);
 }
 
+// Eight numbers of 16 bits at a time, and 16 lanes a row: half a warp.
+__global__ void prepare_rows_kernel(const __grid_constant__ Call call, RowStatistics rows, Array out,
+                                    const std::uint16_t* remainder, Array grad, Array grad_lse, PaddedRows to,
+                                    float* plain_delta) {
+  constexpr int kLanes = 16;
+  const std::int64_t index = thread_index() / kLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int i = static_cast<int>(index % to.padded), h = static_cast<int>(index / to.padded % call.heads),
+            b = static_cast<int>(index / to.padded / call.heads);
+  const bool inside = b < call.batch && i < call.queries;
+  const std::int64_t row = call.row(b, h, i);
+  float sum = 0;
+  if (inside) {
+    const auto* x = static_cast<const std::uint16_t*>(out.data) + out.offset(b, h) + i * out.row_stride;
+    const auto* y = static_cast<const std::uint16_t*>(grad.data) + grad.offset(b, h) + i * grad.row_stride;
+    const auto* z = remainder + row * out.dim;
+    for (int d = 8 * lane; d < out.dim; d += 8 * kLanes) {
+      const uint4 a = *reinterpret_cast<const uint4*>(x + d), g = *reinterpret_cast<const uint4*>(y + d),
+                  r = *reinterpret_cast<const uint4*>(z + d);
+      const std::uint32_t as[4] = {a.x, a.y, a.z, a.w}, gs[4] = {g.x, g.y, g.z, g.w}, rs[4] = {r.x, r.y, r.z, r.w};
+      for (int n = 0; n < 8; ++n) {
+        const int shift = n % 2 * 16;
+        const auto number = [&](std::uint32_t word) {
+          const std::uint16_t half = static_cast<std::uint16_t>(word >> shift);
+          return load(&half, out.dtype, 0);
+        };
+        sum = fmaf(number(as[n / 2]) + number(rs[n / 2]), number(gs[n / 2]), sum);
+      }
+    }
+  }
+#pragma unroll
+  for (int bit = 1; bit < kLanes; bit *= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+  if (lane != 0 || b >= call.batch) return;
+  float log2_sum = INFINITY;
+  if (inside) {
+    if (rows.sum[row] != 0) log2_sum = rows.max[row] * 1.44269504f + log2f(rows.sum[row]);
+    if (grad_lse.data) sum -= load(grad_lse, grad_lse.offset(b, h) + i * grad_lse.row_stride);
+    if (plain_delta) plain_delta[row] = sum;
+  }
+  to.log2_sum[index] = log2_sum;
+  to.delta[index] = sum;
+}
+
 __global__ void sink_gradients_kernel(int heads, int queries, std::int64_t count, const float* parameters,
-                                      RowStatistics rows, const float* delta, float* grad) {
+                                      RowStatistics rows, const float* delta, float* grad, const int* gate) {
+  if (gate && *gate == 0) return;
   for (std::int64_t n = thread_index(); n < count; n += thread_total()) {
     const float sink = parameters[n / queries % heads * kMaxSlots];
     grad[n] = rows.sum[n] == 0 ? 0.f : -expf(sink - rows.max[n]) / rows.sum[n] * delta[n];
@@ -207,7 +253,8 @@ __global__ void sink_gradients_kernel(int heads, int queries, std::int64_t count
 }
 
 __global__ void sum_shared_kernel(const float* parts, const float* more, int batches, int heads, void* data,
-                                  Dtype dtype, Places places, std::int64_t count) {
+                                  Dtype dtype, Places places, std::int64_t count, const int* gate) {
+  if (gate && *gate == 0) return;
   const std::int64_t size = places.shape[2] * places.shape[3];
   const std::int64_t own_batches = places.shape[0], own_heads = places.shape[1], group = heads / own_heads;
   for (std::int64_t n = thread_index(); n < count; n += thread_total()) {
@@ -226,6 +273,7 @@ __global__ void sum_shared_kernel(const float* parts, const float* more, int bat
 // A block for each number of the target.
 __global__ void sum_parts_kernel(const __grid_constant__ PartSums sums, void* data, Dtype dtype, Places places) {
   __shared__ double partial[kSmall];
+  if (sums.gate && *sums.gate == 0) return;
   const std::int64_t target = blockIdx.x, head = target / sums.size, n = target % sums.size;
   const std::int64_t heads = sums.per_head ? 1 : sums.heads, total = sums.batches * heads * sums.count;
   double sum = 0;
@@ -246,6 +294,7 @@ __global__ void sum_parts_kernel(const __grid_constant__ PartSums sums, void* da
 // The same where there is little to sum for each.
 __global__ void sum_few_parts_kernel(const __grid_constant__ PartSums sums, void* data, Dtype dtype, Places places,
                                      std::int64_t count) {
+  if (sums.gate && *sums.gate == 0) return;
   const std::int64_t heads = sums.per_head ? 1 : sums.heads;
   for (std::int64_t target = thread_index(); target < count; target += thread_total()) {
     const std::int64_t head = target / sums.size, n = target % sums.size;
@@ -351,19 +400,30 @@ void row_deltas(const Call& call, const Array* out, const Array* grad_out, const
   check(cudaGetLastError(), "row sums");
 }
 
-void sink_gradients(const Call& call, const RowStatistics& rows, const float* delta, float* grad, cudaStream_t stream) {
+void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out, const void* remainder,
+                  const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta,
+                  cudaStream_t stream) {
+  const std::int64_t threads = static_cast<std::int64_t>(call.batch) * call.heads * to.padded * 16;
+  prepare_rows_kernel<<<static_cast<unsigned>((threads + kSmall - 1) / kSmall), kSmall, 0, stream>>>(
+      call, rows, out, static_cast<const std::uint16_t*>(remainder), grad_out, grad_lse, to, plain_delta);
+  check(cudaGetLastError(), "row sums");
+}
+
+void sink_gradients(const Call& call, const RowStatistics& rows, const float* delta, float* grad, const int* gate,
+                    cudaStream_t stream) {
   const std::int64_t count = static_cast<std::int64_t>(call.batch) * call.heads * call.queries;
   sink_gradients_kernel<<<blocks_for(count), kSmall, 0, stream>>>(call.heads, call.queries, count,
-                                                                  call.normalizer_values, rows, delta, grad);
+                                                                  call.normalizer_values, rows, delta, grad, gate);
   check(cudaGetLastError(), "gradient of the sink");
 }
 
-void sum_shared(const float* parts, const float* more, int batches, int heads, const View& target,
+void sum_shared(const float* parts, const float* more, int batches, int heads, const View& target, const int* gate,
                 cudaStream_t stream) {
   const std::int64_t count = element_count(target.shape);
   if (count == 0) return;
-  sum_shared_kernel<<<blocks_for(count), kSmall, 0, stream>>>(parts, more, batches, heads, target.data, target.dtype,
-                                                              Places(target.shape, target.strides), count);
+  const unsigned blocks = gate ? std::min(blocks_for(count), 1024u) : blocks_for(count);
+  sum_shared_kernel<<<blocks, kSmall, 0, stream>>>(parts, more, batches, heads, target.data, target.dtype,
+                                                   Places(target.shape, target.strides), count, gate);
   check(cudaGetLastError(), "sums");
 }
 

@@ -5,7 +5,8 @@
 #include "backends/cuda/call.h"
 #include "rapt/view.h"
 
-// Kernels that know no mechanism: rows on their way to the scores and back, and sums in a fixed order.
+// Kernels that know no mechanism: rows on their way to the scores and back, and sums in a fixed order. `gate`: see
+// BackwardArguments.
 namespace rapt::inline v1::cuda {
 
 // out = view's numbers, contiguous in f32.
@@ -50,12 +51,25 @@ void map_gradient(const Array& x, const Array& dy, const Map& map, int batches, 
 // δ = Σ out∘grad_out over the value sets, less grad_lse: [batches, heads, queries].
 void row_deltas(const Call& call, const Array* out, const Array* grad_out, const Array& grad_lse, float* delta,
                 cudaStream_t stream);
+// What the fast kernels of the backward pass read of every row, [batches, heads, padded]: the logarithm of the sum to base
+// 2 (∞ past the end and where a row sees nothing) and δ, from an output and what rounding took from it; and δ once more,
+// [batches, heads, queries], unless `plain_delta` is null.
+struct PaddedRows {
+  float* log2_sum = nullptr;
+  float* delta = nullptr;
+  std::int32_t padded = 0;
+};
+void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out, const void* remainder,
+                  const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta,
+                  cudaStream_t stream);
 // What each row adds to the gradient of its head's sink.
-void sink_gradients(const Call& call, const RowStatistics& rows, const float* delta, float* grad, cudaStream_t stream);
+void sink_gradients(const Call& call, const RowStatistics& rows, const float* delta, float* grad, const int* gate,
+                    cudaStream_t stream);
 
 // target[b', h', row, d] = Σ of parts[b, h, row, d], and of more where it is given, over the batches and heads of the
 // problem that share it.
-void sum_shared(const float* parts, const float* more, int batches, int heads, const View& target, cudaStream_t stream);
+void sum_shared(const float* parts, const float* more, int batches, int heads, const View& target, const int* gate,
+                cudaStream_t stream);
 
 // target[h', n] = Σ over batches, the heads that share it, and `count` parts of parts[b, h, part, first + n].
 struct PartSums {
@@ -66,6 +80,7 @@ struct PartSums {
   std::int64_t first = 0;
   std::int64_t size = 1;  // numbers of the target for one head
   bool per_head = false;
+  const int* gate = nullptr;
 };
 void sum_parts(const PartSums& sums, const View& target, cudaStream_t stream);
 void sum_parts(const PartSums& sums, float* target, cudaStream_t stream);

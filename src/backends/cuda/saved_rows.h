@@ -6,7 +6,10 @@
 namespace rapt::inline v1::cuda {
 
 // The device memory of Saved: allocated when it is too small for its rows.
-RowStatistics device_rows(Saved::Rows& rows);
+// With room for what rounding takes from an output of `remainder_dim` numbers a row; 0: none.
+RowStatistics device_rows(Saved::Rows& rows, std::int64_t remainder_dim);
+// Null: not kept.
+void* device_remainder(const Saved::Rows& rows);
 RowStatistics device_rows(const Saved::Rows& rows);
 
 }  // namespace rapt::inline v1::cuda

@@ -20,14 +20,14 @@ struct KeyGradients {
   float dk[4][8] = {};
   float dv[4][8] = {};
 
-  RAPT_DEVICE KeyGradients(const Call& c, const BackwardArguments& a, Shared& shared)
+  RAPT_DEVICE KeyGradients(const Call& c, const BackwardArguments& a, Shared& shared, const Block& block)
       : call(c),
         arguments(a),
         s(shared),
-        tile(c, a, shared, static_cast<int>(blockIdx.x) / c.heads, static_cast<int>(blockIdx.x) % c.heads),
-        first_key(static_cast<int>(blockIdx.y) * kTile),
-        column(static_cast<int>(blockIdx.z) * kWide),
-        columns(columns_of(c, static_cast<int>(blockIdx.z))),
+        tile(c, a, shared, block.x / c.heads, block.x % c.heads),
+        first_key(block.y * kTile),
+        column(block.z * kWide),
+        columns(columns_of(c, block.z)),
         wants_key(a.dk.data && c.uses_content && column < c.inner),
         wants_value(columns.count > 0 && a.dv[columns.set].data) {}
 
@@ -94,21 +94,13 @@ struct KeyGradients {
 };
 
 template <class M>
-__global__ __launch_bounds__(kThreads,
-                             1) void backward_keys_kernel(const __grid_constant__ Call call,
-                                                          const __grid_constant__ BackwardArguments arguments) {
-  extern __shared__ float4 memory[];
-  KeyGradients<M>(call, arguments, *reinterpret_cast<Shared*>(memory)).run();
-}
-
-template <class M>
 void launch_backward_keys(const Call& call, const BackwardArguments& arguments, cudaStream_t stream) {
   bool values = false;
   for (int n = 0; n < call.sets; ++n) values = values || arguments.dv[n].data != nullptr;
   const int passes = ::max(arguments.dk.data ? (call.inner + kWide - 1) / kWide : 0, values ? column_passes(call) : 0);
-  const dim3 grid(static_cast<unsigned>(call.batch * call.heads), static_cast<unsigned>(tile_count(call.keys)),
-                  static_cast<unsigned>(passes));
-  if (passes > 0) launch(backward_keys_kernel<M>, grid, stream, call, arguments);
+  if (passes > 0)
+    launch_gradients<KeyGradients, M>(call, arguments, {call.batch * call.heads, tile_count(call.keys), passes},
+                                      stream);
 }
 
 }  // namespace rapt::inline v1::cuda

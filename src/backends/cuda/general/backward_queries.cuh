@@ -14,20 +14,22 @@ struct QueryGradients {
   const BackwardArguments& arguments;
   Shared& s;
   TileGradients<M> tile;
-  const int column;  // the first of up to 128 columns of dq
+  const std::int64_t part;  // of the sums over queries
+  const int column;         // the first of up to 128 columns of dq
   float dq[4][8] = {};
   float dq_relative[Tile::kVectors ? 4 : 1][8] = {};
   float values[Tile::kSlots + 1] = {};
   float normalizer[kMaxSlots + 1] = {};
   float pair_weights[8] = {};
 
-  RAPT_DEVICE QueryGradients(const Call& c, const BackwardArguments& a, Shared& shared)
+  RAPT_DEVICE QueryGradients(const Call& c, const BackwardArguments& a, Shared& shared, const Block& block)
       : call(c),
         arguments(a),
         s(shared),
-        tile(c, a, shared, static_cast<int>(blockIdx.x) / c.heads, static_cast<int>(blockIdx.x) % c.heads),
-        column(static_cast<int>(blockIdx.z) * kWide) {
-    tile.set_queries(static_cast<int>(blockIdx.y) * kTile);
+        tile(c, a, shared, block.x / c.heads, block.x % c.heads),
+        part(static_cast<std::int64_t>(block.x) * tile_count(c.queries) + block.y),
+        column(block.z * kWide) {
+    tile.set_queries(block.y * kTile);
   }
 
   RAPT_DEVICE void run() {
@@ -160,17 +162,16 @@ struct QueryGradients {
     if constexpr (Tile::kVectors)
       store_wide(arguments.dq_relative, scores.b, scores.h, scores.i, call.queries, column, arguments.dq_relative.dim,
                  dq_relative);
-    const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
     if constexpr (kPair)
-      if (arguments.pair_weight_grads) store_pair_weights(block);
-    if (blockIdx.z != 0) return;
+      if (arguments.pair_weight_grads) store_pair_weights();
+    if (column != 0) return;
     if (arguments.value_grads && Tile::kSlots > 0)
-      sum_block(s, values, Tile::kSlots, arguments.value_grads + block * Tile::kSlots);
-    if (arguments.normalizer_grads) sum_block(s, normalizer, kMaxSlots, arguments.normalizer_grads + block * kMaxSlots);
+      sum_block(s, values, Tile::kSlots, arguments.value_grads + part * Tile::kSlots);
+    if (arguments.normalizer_grads) sum_block(s, normalizer, kMaxSlots, arguments.normalizer_grads + part * kMaxSlots);
   }
 
   // Over the 16 threads of each column, in order.
-  RAPT_DEVICE void store_pair_weights(std::int64_t block) {
+  RAPT_DEVICE void store_pair_weights() {
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < 8; ++n) s.wide[threadIdx.x / 16][wide_column(n)] = pair_weights[n];
@@ -179,23 +180,16 @@ struct QueryGradients {
     if (d >= kWide || column + d >= call.inner) return;
     float sum = 0;
     for (int n = 0; n < 16; ++n) sum += s.wide[n][d];
-    arguments.pair_weight_grads[block * call.inner + column + d] = sum;
+    arguments.pair_weight_grads[part * call.inner + column + d] = sum;
   }
 };
-
-template <class M>
-__global__ __launch_bounds__(kThreads,
-                             1) void backward_queries_kernel(const __grid_constant__ Call call,
-                                                             const __grid_constant__ BackwardArguments arguments) {
-  extern __shared__ float4 memory[];
-  QueryGradients<M>(call, arguments, *reinterpret_cast<Shared*>(memory)).run();
-}
 
 template <class M>
 void launch_backward_queries(const Call& call, const BackwardArguments& arguments, cudaStream_t stream) {
   const int columns = ::max(call.inner, arguments.dq_relative.data ? arguments.dq_relative.dim : 1);
   const int passes = arguments.mean ? 1 : (columns + kWide - 1) / kWide;
-  launch(backward_queries_kernel<M>, query_grid(call, ::max(1, passes)), stream, call, arguments);
+  launch_gradients<QueryGradients, M>(call, arguments,
+                                      {call.batch * call.heads, tile_count(call.queries), ::max(1, passes)}, stream);
 }
 
 }  // namespace rapt::inline v1::cuda

@@ -20,6 +20,19 @@ struct Shared {
   int range[2];
 };
 
+// Which of the blocks of a grid to work on; few real ones may take many in turn.
+struct Block {
+  int x, y, z;
+};
+struct Blocks {
+  int x = 1, y = 1, z = 1;
+
+  __host__ __device__ std::int64_t count() const { return static_cast<std::int64_t>(x) * y * z; }
+  RAPT_DEVICE Block at(std::int64_t n) const {
+    return {static_cast<int>(n % x), static_cast<int>(n / x % y), static_cast<int>(n / x / y)};
+  }
+};
+
 RAPT_DEVICE int thread_row() { return static_cast<int>(threadIdx.x) / 16 * 4; }
 RAPT_DEVICE int thread_column() { return static_cast<int>(threadIdx.x) % 16 * 4; }
 // Column n of a thread's 8 in an accumulator of kWide.

@@ -275,7 +275,7 @@ void launch(void (*kernel)(P...), dim3 grid, cudaStream_t stream, const A&... ar
   kernel<<<grid, kThreads, sizeof(Shared), stream>>>(arguments...);
 }
 
-inline int tile_count(int rows) { return (rows + kTile - 1) / kTile; }
+__host__ __device__ inline int tile_count(int rows) { return (rows + kTile - 1) / kTile; }
 inline dim3 query_grid(const Call& call, int passes) {
   return dim3(static_cast<unsigned>(call.batch * call.heads), static_cast<unsigned>(tile_count(call.queries)),
               static_cast<unsigned>(passes));

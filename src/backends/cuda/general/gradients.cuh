@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "backends/cuda/general/requested.cuh"
 
 // What every kernel of the backward pass computes of a tile: its weights and the gradient of its logits.
@@ -73,6 +75,27 @@ RAPT_DEVICE void store_wide(const Array& array, int b, int h, int first_row, int
       if (first_column + wide_column(n) < columns)
         store(array, array.offset(b, h) + row * array.row_stride + first_column + wide_column(n), acc[r][n]);
   }
+}
+
+// A kernel whose blocks each run one Work<M>(call, arguments, shared, block). Behind a gate that is nearly always closed a
+// few blocks are started, and take them all in turn where it is open.
+template <template <class> class Work, class M>
+__global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_constant__ Call call,
+                                                               const __grid_constant__ BackwardArguments arguments,
+                                                               const __grid_constant__ Blocks blocks) {
+  extern __shared__ float4 memory[];
+  if (arguments.gate && *arguments.gate == 0) return;
+#pragma unroll 1
+  for (std::int64_t n = blockIdx.x; n < blocks.count(); n += gridDim.x) {
+    Work<M>(call, arguments, *reinterpret_cast<Shared*>(memory), blocks.at(n)).run();
+    __syncthreads();
+  }
+}
+
+template <template <class> class Work, class M>
+void launch_gradients(const Call& call, const BackwardArguments& arguments, const Blocks& blocks, cudaStream_t stream) {
+  const std::int64_t count = arguments.gate ? std::min<std::int64_t>(blocks.count(), 256) : blocks.count();
+  launch(gradient_kernel<Work, M>, dim3(static_cast<unsigned>(count)), stream, call, arguments, blocks);
 }
 
 }  // namespace rapt::inline v1::cuda

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "backends/cuda/general/forward.cuh"
-#include "backends/cuda/hopper/sm90.h"
-#include "backends/cuda/hopper/wgmma.h"
+#include "backends/cuda/hopper/fragments.cuh"
+#include "backends/cuda/hopper/score.cuh"
 
 // Attention forward on the tensor cores of Hopper, for calls whose scores are a function of q·kᵀ, the positions and
 // numbers of the head, under softmax and any mask that leaves every query one range of keys.
@@ -18,6 +18,7 @@ namespace rapt::inline v1::cuda::hopper {
 struct ForwardArguments {
   Array out, lse;
   RowStatistics rows;   // null: not wanted
+  void* remainder;      // [batch·heads·queries][dim of out]: what rounding took from out; null: not wanted
   unsigned* next_item;  // 0 before a launch and 0 again after it; launches that may run at once need one each
   int* redo;            // [items]: set where a row is not finite, which the general kernel then computes again
   int heads_together;   // batches and heads whose keys are worked on at a time
@@ -30,47 +31,37 @@ struct Plan {
   static constexpr int kKeys = kKeys_;      // keys a tile, a multiple of 16
 };
 
-template <class M>
-constexpr bool has_unit_rows() {
-  if constexpr (requires { M::unit_rows; }) return M::unit_rows;
-  return false;
-}
-
-// Whether a mechanism's scores can be computed here at all; the rest is asked of the call.
-template <class M>
-constexpr bool servable() {
-  if constexpr (detail::HasParameters<M>)
-    for (const ParameterSpec& p : M::parameters)
-      if (p.role != Role::value) return false;
-  return !detail::HasPair<M> && !detail::HasVisible<M> && !detail::HasForm<M> && !detail::has_grid<M>() &&
-         !has_unit_rows<M>();
-}
-
 template <class M, class T, int D, class Plan>
 struct Forward {
-  static_assert(servable<M>());
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kKeys;
-  static constexpr int kQueries = 64 * kGroups, kPanels = D / 64, kSlots = detail::slot_count<M>();
+  static constexpr int kQueries = 64 * kGroups, kPanels = (D + 63) / 64;
   static constexpr int kThreads = 128 * (kGroups + 1);
   // What a block has at its start, 168 or 128 for each thread, dealt out anew: more would wait for ever.
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232, kProducerRegisters = kGroups == 3 ? 32 : 40;
   static_assert(kConsumerRegisters * kGroups + kProducerRegisters <= (kGroups == 3 ? 128 * 4 : 168 * 3));
-  // Nothing but a factor: it goes into the exponent's multiply-add.
-  static constexpr bool kScaleOnly = !detail::HasScore<M>;
-  static constexpr float kLog2E = 1.44269504f;
+  static constexpr bool kScaleOnly = ScoreRule<M>::kScaleOnly;
   // A row's maximum may lag behind by this many powers of two: p stays below 2^8, and o is rarely rescaled.
   static constexpr float kSlack = 8;
 
   static constexpr int kSharedLimit = 227 * 1024, kSharedRest = 2048;  // barriers, and the alignment to 1024
-  static constexpr int kStageBytes = 4 * D * kKeys;
-  static constexpr int kStages = std::min(3, (kSharedLimit - kSharedRest - 2 * D * kQueries) / kStageBytes);
+  static constexpr int kRowBytes = kPanels * 128;
+  static constexpr int kStageBytes = 2 * kRowBytes * kKeys;
+  static constexpr int kStages = std::min(3, (kSharedLimit - kSharedRest - kRowBytes * kQueries) / kStageBytes);
   static_assert(kStages >= 2);
+
+  // One query tile of one head and the tiles of keys [first, end) that it sees, taken from the last to the first. Those
+  // of [full, cut) every query sees whole.
+  struct Work {
+    int item;  // negative: there are no more
+    int first_query, head, batch;
+    int first, end, full, cut;
+  };
 
   struct Shared {
     alignas(1024) std::uint16_t q[kGroups][kPanels][64][64];
     alignas(1024) std::uint16_t k[kStages][kPanels][kKeys][64];
     alignas(1024) std::uint16_t v[kStages][kPanels][kKeys][64];
-    int item[2];
+    Work work[2];
     Barrier item_full[2], item_empty[2];
     Barrier q_full[kGroups], q_empty[kGroups];
     Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
@@ -97,25 +88,7 @@ struct Forward {
     barrier_init_fence();
   }
 
-  // Which stage is next, and which phase of its barriers.
-  struct Ring {
-    int stage = 0;
-    std::uint32_t phase = 0;
-
-    RAPT_DEVICE void advance() {
-      if (++stage == kStages) {
-        stage = 0;
-        phase ^= 1;
-      }
-    }
-  };
-
-  // One query tile of one head and the tiles of keys [first, end) that it sees, taken from the last to the first. Those
-  // of [full, cut) every query sees whole.
-  struct Work {
-    int first_query, head, batch;
-    int first, end, full, cut;
-  };
+  using Ring = StageRing<kStages>;
 
   RAPT_DEVICE static int items(const Call& call) {
     return (call.queries + kQueries - 1) / kQueries * call.heads * call.batch;
@@ -124,14 +97,13 @@ struct Forward {
   // The order of the items: a few heads at a time, so that their keys and values stay in the L2 cache, and of these the
   // last queries first, which see most under a causal mask: the short items are left for the end.
   RAPT_DEVICE static Work work(const Call& call, const ForwardArguments& f, int item) {
-    const int query_tiles = (call.queries + kQueries - 1) / kQueries, rows = call.heads * call.batch;
-    const int first_row = item / (f.heads_together * query_tiles) * f.heads_together;
-    const int together = ::min(f.heads_together, rows - first_row), place = item - first_row * query_tiles;
-    const int row = first_row + place % together;
+    const int tiles = (call.queries + kQueries - 1) / kQueries;
+    const OwnedTile own = owned_tile(item, tiles, call.heads, call.batch, f.heads_together, true);
     Work w;
-    w.first_query = (query_tiles - 1 - place / together) * kQueries;
-    w.head = row % call.heads;
-    w.batch = row / call.heads;
+    w.item = item;
+    w.first_query = own.tile * kQueries;
+    w.head = own.head;
+    w.batch = own.batch;
     const TileKeys seen = tile_keys(call, w.batch, w.first_query, kQueries);
     w.first = seen.some.begin / kKeys;
     w.end = ::max(w.first + 1, (seen.some.end + kKeys - 1) / kKeys);  // a tile that nobody sees writes the zeros
@@ -149,10 +121,10 @@ struct Forward {
     const CUtensorMap &q_map, &k_map, &v_map;
     Ring k_ring, v_ring;
 
-    RAPT_DEVICE void announce(int item, int round) {
+    RAPT_DEVICE void announce(const Work& w, int round) {
       const int s = round % 2;
       barrier_wait(&shared.item_empty[s], round / 2 % 2 ^ 1);
-      shared.item[s] = item;
+      shared.work[s] = w;
       barrier_arrive(&shared.item_full[s]);
     }
 
@@ -190,10 +162,13 @@ struct Forward {
       const int last = items(call) - 1;
       int item = static_cast<int>(blockIdx.x);
       for (int round = 0;; ++round) {
-        announce(item, round);
-        if (item > last) break;
-        const int next = static_cast<int>(atomicInc(f.next_item, last)) + static_cast<int>(gridDim.x);
+        if (item > last) {
+          announce({.item = -1, .first = 0, .end = 0}, round);
+          break;
+        }
         const Work w = work(call, f, item);
+        announce(w, round);
+        const int next = static_cast<int>(atomicInc(f.next_item, last)) + static_cast<int>(gridDim.x);
         load_q(w, 0, round);
         load_k(w, w.end - 1);
         for (int group = 1; group < kGroups; ++group) load_q(w, group, round);
@@ -217,8 +192,6 @@ struct Forward {
     const int group, warp, lane;
     Ring k_ring, v_ring;
 
-    // Fragments: a thread has the rows lane/4 and lane/4 + 8 of its warp's 16, and of each 8 columns 2·(lane%4) + {0, 1}.
-    // Element 4n + 2r + c is row r, column 8n + c of the thread.
     float o[D / 2];
     float s[kKeys / 2];
     std::uint32_t p[kKeys / 16][4];
@@ -227,8 +200,8 @@ struct Forward {
 
     // What the hooks ask for.
     int first_row, batch, head;
-    KeyRange range[2];
-    float values[kSlots + 1];
+    RowRange range[2];
+    ScoreRule<M> rule;
 
     RAPT_DEVICE int first_column(int tile) const { return tile * kKeys + lane % 4 * 2; }
 
@@ -237,12 +210,16 @@ struct Forward {
       if (lane == 0) barrier_arrive(b);
     }
 
-    RAPT_DEVICE int take_item(int round) {
+    // What loops over products run by is made uniform.
+    RAPT_DEVICE Work take_work(int round) {
       const int s = round % 2;
       barrier_wait(&shared.item_full[s], round / 2 % 2);
-      const int item = uniform(shared.item[s]);
+      Work w = shared.work[s];
       release(&shared.item_empty[s]);
-      return item;
+      w.item = uniform(w.item);
+      w.first = uniform(w.first);
+      w.end = uniform(w.end);
+      return w;
     }
 
     RAPT_DEVICE void await_q(int round) { barrier_wait(&shared.q_full[group], round % 2); }
@@ -252,23 +229,8 @@ struct Forward {
     RAPT_DEVICE void await_turn() { named_wait(1 + group, 256); }
     RAPT_DEVICE void pass_turn() { named_arrive(1 + (group + 1) % kGroups, 256); }
 
-    RAPT_DEVICE void start_qk() {
-      const std::uint64_t q = along_rows(shared.q[group]), k = along_rows(shared.k[k_ring.stage]);
-      wgmma_fence();
-#pragma unroll
-      for (int d = 0; d < D; d += 16)
-        wgmma<SumOver::rows>(s, advance(q, d / 64 * sizeof(shared.q[0][0]) + d % 64 * 2),
-                             advance(k, d / 64 * sizeof(shared.k[0][0]) + d % 64 * 2), T{}, d > 0);
-      wgmma_commit();
-    }
-
-    RAPT_DEVICE void start_pv() {
-      const std::uint64_t v = down_rows(shared.v[v_ring.stage], sizeof(shared.v[0][0]));
-      wgmma_fence();
-#pragma unroll
-      for (int n = 0; n < kKeys; n += 16) wgmma<SumOver::columns>(o, p[n / 16], advance(v, n * 128), T{}, true);
-      wgmma_commit();
-    }
+    RAPT_DEVICE void start_qk() { start_product<T, D>(s, shared.q[group], shared.k[k_ring.stage]); }
+    RAPT_DEVICE void start_pv() { start_sum<T>(o, p, shared.v[v_ring.stage]); }
 
     // Waits for q·kᵀ of a tile, after which kPending products were started; then the formula and the masks.
     template <int kPending>
@@ -291,34 +253,26 @@ struct Forward {
 
     // The mechanism's formula on every score of the tile.
     RAPT_DEVICE void apply_formula(int tile) {
-      using V = Number<float>;
-      const M mechanism{};
       const float row = static_cast<float>(position()),
                   column = static_cast<float>(call.first_key + first_column(tile));
       const float between = static_cast<float>(call.first_key + first_column(tile) - position());
-      detail::SlotsOf<M, V> p{};
-#pragma unroll
-      for (int n = 0; n < kSlots; ++n) p.values[n] = V(values[n]);
-      At<V> at = at_head(call, batch, head);
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int r = e / 2, c = e % 2;
-          at.i = row + static_cast<float>(8 * r);
-          at.j = column + static_cast<float>(8 * n + c);
-          at.delta = between + static_cast<float>(8 * n + c - 8 * r);
-          s[4 * n + e] = detail::evaluate<M, V>(mechanism, V(s[4 * n + e]), p, at).value;
+          s[4 * n + e] =
+              rule.value(s[4 * n + e], row + static_cast<float>(8 * r), column + static_cast<float>(8 * n + c),
+                         between + static_cast<float>(8 * n + c - 8 * r));
         }
     }
 
     RAPT_DEVICE int position() const { return call.first_key + query_shift(call, batch) + first_row; }
 
-    // c·tanh(x/c) = c − 2c/(1 + e^(2x/c)).
     RAPT_DEVICE void apply_softcap() {
-      const float cap = call.softcap, inner = 2 * kLog2E / cap * (kScaleOnly ? call.scale : 1.f);
+      const float factor = kScaleOnly ? call.scale : 1.f;
 #pragma unroll
-      for (int n = 0; n < kKeys / 2; ++n) s[n] = cap - 2 * cap * __frcp_rn(1 + exp2_fast(s[n] * inner));
+      for (int n = 0; n < kKeys / 2; ++n) s[n] = capped(s[n] * factor, call.softcap);
     }
 
     RAPT_DEVICE void hide(int tile) {
@@ -333,12 +287,9 @@ struct Forward {
       }
     }
 
-    // What a stored score is multiplied by in the exponent of 2.
-    RAPT_DEVICE float exponent_factor() const { return kScaleOnly && call.softcap == 0 ? call.scale * kLog2E : kLog2E; }
-
     // s = exp(s − maximum), with the rows' maxima and sums brought up to date.
     RAPT_DEVICE void softmax() {
-      const float factor = exponent_factor();
+      const float factor = exponent_factor<M>(call);
       float top[2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -381,12 +332,9 @@ struct Forward {
     // A row that has seen nothing yet has the maximum −∞.
     RAPT_DEVICE static float finite(float maximum) { return maximum == -INFINITY ? 0.f : maximum; }
 
-    // The accumulator's layout is already that of the left operand.
     RAPT_DEVICE void pack_weights() {
 #pragma unroll
-      for (int n = 0; n < kKeys / 16; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) p[n][e] = pack(s[8 * n + 2 * e], s[8 * n + 2 * e + 1], T{});
+      for (int n = 0; n < kKeys / 8; ++n) pack_columns<T>(p, s, n);
     }
 
     RAPT_DEVICE void rescale_output() {
@@ -400,11 +348,11 @@ struct Forward {
       first_row = w.first_query + group * 64 + warp * 16 + lane / 4;
       batch = w.batch;
       head = w.head;
-#pragma unroll
-      for (int n = 0; n < kSlots; ++n) values[n] = call.values[w.head * kSlots + n];
+      rule.begin(call, w.batch, w.head);
+      const RowMask mask(call, w.batch);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        range[r] = visible_keys(call, w.batch, first_row + 8 * r);
+        range[r] = mask.keys_of(first_row + 8 * r);
         row_max[r] = -INFINITY;
         row_sum[r] = 0;
       }
@@ -442,8 +390,7 @@ struct Forward {
       scale = factor;
     }
 
-    RAPT_DEVICE void store(const Work& w, int item) {
-      const int quad = lane % 4;
+    RAPT_DEVICE void store(const Work& w) {
       bool finite_rows = true;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -452,9 +399,9 @@ struct Forward {
         const bool blind = row_sum[r] == 0;
         const int i = first_row + 8 * r;
         const bool inside = i < call.queries;
-        float maximum = row_max[r] * (exponent_factor() / kLog2E), factor = 1;
+        float maximum = row_max[r] * (exponent_factor<M>(call) / kLog2E), factor = 1;
         if (call.has_sink && !blind) add_sink(r, maximum, factor);
-        if (inside && quad == 0) {
+        if (inside && lane % 4 == 0) {
           const std::int64_t row = call.row(w.batch, w.head, i);
           if (f.rows.max) {
             f.rows.max[row] = blind ? -INFINITY : maximum;
@@ -465,40 +412,18 @@ struct Forward {
                         blind ? -INFINITY : maximum + logf(row_sum[r]));
         }
         const float inverse = blind ? 0 : factor / row_sum[r];
-        finite_rows = finite_rows && (!inside || is_finite(inverse * (blind ? 0.f : maximum)));
         auto* to = static_cast<std::uint16_t*>(f.out.data) + f.out.offset(w.batch, w.head) + i * f.out.row_stride;
-#pragma unroll
-        for (int n = 0; n < D / 8; n += 4) {
-          std::uint32_t x[4];
-#pragma unroll
-          for (int m = 0; m < 4; ++m) {
-            const float a = o[4 * (n + m) + 2 * r] * inverse, b = o[4 * (n + m) + 2 * r + 1] * inverse;
-            finite_rows = finite_rows && (!inside || (is_finite(a) && is_finite(b)));
-            x[m] = pack(a, b, T{});
-          }
-          // The four lanes of a row transpose their 4 × 4 words: each stores 16 consecutive bytes.
-#pragma unroll
-          for (int bit = 1; bit < 4; bit *= 2)
-#pragma unroll
-            for (int m = 0; m < 4; ++m)
-              if ((m & bit) == 0) {
-                const bool high = quad & bit;
-                const std::uint32_t got = __shfl_xor_sync(~0u, high ? x[m] : x[m + bit], bit);
-                x[m] = high ? got : x[m];
-                x[m + bit] = high ? x[m + bit] : got;
-              }
-          if (inside && 8 * (n + quad) < f.out.dim)
-            *reinterpret_cast<uint4*>(to + 8 * (n + quad)) = make_uint4(x[0], x[1], x[2], x[3]);
-        }
+        auto* rest = static_cast<std::uint16_t*>(f.remainder);
+        if (rest) rest += call.row(w.batch, w.head, i) * f.out.dim;
+        const bool finite_row = !inside || is_finite(inverse * (blind ? 0.f : maximum));
+        finite_rows = store_row<T>(to, rest, f.out.dim, inside, lane, r, inverse, o) && finite_row && finite_rows;
       }
-      if (!__all_sync(~0u, finite_rows) && lane == 0) f.redo[item * kGroups + group] = 1;
+      if (!__all_sync(~0u, finite_rows) && lane == 0) f.redo[w.item * kGroups + group] = 1;
     }
 
     RAPT_DEVICE void run() {
-      const int count = items(call);
       if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
-      int current = take_item(0);
-      Work w = work(call, f, current);
+      Work w = take_work(0);
       await_q(0);
       await_k();
       start_qk();
@@ -507,17 +432,16 @@ struct Forward {
         run_tiles(w);
         await_v();
         start_pv();
-        const int item = take_item(round);
-        if (item < count) {
+        const Work next = take_work(round);
+        if (next.item >= 0) {
           await_q(round);
           await_k();
         }
         start_qk();  // of the next item; after the last one it multiplies leftovers, unread
         finish_output<1>();
-        store(w, current);
-        if (item >= count) break;
-        current = item;
-        w = work(call, f, item);
+        store(w);
+        if (next.item < 0) break;
+        w = next;
       }
       wgmma_wait<0>(s);
     }

@@ -14,18 +14,10 @@ inline bool is_aligned(const Array& a) {
          a.batch_stride % 8 == 0 && a.dim % 8 == 0;
 }
 
-// Full or causal. The kernel has code for windows, key lengths, packed sequences, a sink and a softcap too; they go to the
-// general kernels until the tests of aligned arrays have run them on a device.
-inline bool is_tried(const Call& call) {
-  const Masks& m = call.masks;
-  return m.left < 0 && m.right < 0 && m.key_length_count == 0 && m.sequences == 0 && !call.has_sink &&
-         call.softcap == 0;
-}
-
 template <class M>
 bool takes(const Call& call, const ForwardOutputs& outputs) {
   const Array &q = call.q, &v = call.v[0], &out = outputs.out[0];
-  const bool low = is_tried(call) && (q.dtype == Dtype::bf16 || q.dtype == Dtype::f16);
+  const bool low = q.dtype == Dtype::bf16 || q.dtype == Dtype::f16;
   return low && call.k.dtype == q.dtype && v.dtype == q.dtype && out.data && out.dtype == q.dtype && call.sets == 1 &&
          call.uses_content && call.threshold == Threshold::exponential && !call.bias.data && !call.mask.data &&
          !outputs.row_max.data && !outputs.row_sum.data && call.inner <= 256 && v.dim <= 256 && is_aligned(q) &&
@@ -36,6 +28,12 @@ bool takes(const Call& call, const ForwardOutputs& outputs) {
 // Bytes of memory that are 0 before a launch: the counter of items and the marks of what to do again.
 inline std::int64_t memory_bytes(const Call& call) {
   return 16 + 4 * (static_cast<std::int64_t>(call.queries + 63) / 64 + 3) * call.batch * call.heads;
+}
+
+// Whether every query sees every key.
+inline bool is_whole(const Call& call) {
+  const Masks& m = call.masks;
+  return !m.causal && m.left < 0 && m.right < 0 && m.key_length_count == 0 && m.sequences == 0;
 }
 
 // Keys and values that are worked on at a time; the L2 cache has 50 to 60 MB.
@@ -55,15 +53,14 @@ bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory,
   f.out = outputs.out[0];
   f.lse = outputs.lse;
   f.rows = outputs.rows;
+  f.remainder = outputs.remainder;
   f.next_item = static_cast<unsigned*>(memory);
   f.redo = static_cast<int*>(memory) + 4;
   // Without a mask all items are alike, and a head at a time is best. Under one, the heads are dealt out evenly, since
   // a small last share would leave its long items for the end.
   const int rows = call.heads * call.batch;
   const int shares = std::max(1, static_cast<int>(4.0 * D * call.keys * rows / call.k.group / kCacheBytes));
-  const Masks& m = call.masks;
-  const bool whole = !m.causal && m.left < 0 && m.right < 0 && m.key_length_count == 0 && m.sequences == 0;
-  f.heads_together = whole ? 1 : (rows + shares - 1) / shares;
+  f.heads_together = is_whole(call) ? 1 : (rows + shares - 1) / shares;
   int device = 0, processors = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
@@ -81,7 +78,9 @@ template <class M, class T>
 bool launch_typed(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
   const int dim = std::max(call.inner, call.v[0].dim);
   if (dim <= 64) return launch_sized<M, T, 64, Plan<3, 128>>(call, outputs, memory, stream);
+  if (dim <= 96) return launch_sized<M, T, 96, Plan<2, 160>>(call, outputs, memory, stream);
   if (dim <= 128) return launch_sized<M, T, 128, Plan<2, 128>>(call, outputs, memory, stream);
+  if (dim <= 192) return launch_sized<M, T, 192, Plan<2, 112>>(call, outputs, memory, stream);
   return launch_sized<M, T, 256, Plan<2, 80>>(call, outputs, memory, stream);
 }
 

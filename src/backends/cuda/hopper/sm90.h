@@ -159,4 +159,15 @@ RAPT_DEVICE std::uint32_t pack(float low, float high, F16) {
   return r;
 }
 
+RAPT_DEVICE float2 unpack(std::uint32_t x, Bf16) {
+  return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xFFFF0000u));
+}
+RAPT_DEVICE float2 unpack(std::uint32_t x, F16) {
+  float2 y;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
+      : "=f"(y.x), "=f"(y.y)
+      : "r"(x));
+  return y;
+}
+
 }  // namespace rapt::inline v1::cuda

@@ -1,0 +1,261 @@
+#pragma once
+
+#include "backends/cuda/hopper/gradients.cuh"
+
+// The gradients of queries, and of the numbers of a mechanism.
+namespace rapt::inline v1::cuda::hopper {
+
+template <class M, class T, int D, class Plan>
+struct QuerySide {
+  static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kTile, kQueries = 64 * kGroups;
+  static constexpr int kPanels = (D + 63) / 64, kRowBytes = kPanels * 128, kSlots = ScoreRule<M>::kSlots;
+  static constexpr bool kScaleOnly = ScoreRule<M>::kScaleOnly;
+  static constexpr int kStages = std::min(4, (227 * 1024 - 3072 - 2 * kRowBytes * kQueries) / (2 * kRowBytes * kKeys));
+  static_assert(kStages >= 2);
+  using Ring = StageRing<kStages>;
+
+  // A tile of queries of one head, and the key tiles [begin, end) that it sees; those of [full, cut) it sees whole.
+  struct Work {
+    int tile, first_query, head, batch;
+    int begin, end, full, cut;
+  };
+
+  struct Shared {
+    alignas(1024) std::uint16_t q[kGroups][kPanels][64][64];
+    alignas(1024) std::uint16_t dout[kGroups][kPanels][64][64];
+    alignas(1024) std::uint16_t k[kStages][kPanels][kKeys][64];
+    alignas(1024) std::uint16_t v[kStages][kPanels][kKeys][64];
+    RowRange range[kQueries];  // the keys that a query sees
+    Work work;
+    Barrier q_full, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+  };
+  static constexpr int kSharedBytes = sizeof(Shared) + 1024;
+  static_assert(kSharedBytes <= 227 * 1024);
+
+  RAPT_DEVICE static Work work(const Call& call, const FastGradients& f, int item) {
+    const OwnedTile t =
+        owned_tile(item, (call.queries + kQueries - 1) / kQueries, call.heads, call.batch, f.heads_together, true);
+    const TileKeys seen = tile_keys(call, t.batch, t.tile * kQueries, kQueries);
+    Work w{t.tile, t.tile * kQueries, t.head, t.batch};
+    w.begin = seen.some.begin / kKeys;
+    w.end = ::max(w.begin + 1, (seen.some.end + kKeys - 1) / kKeys);  // queries that see nothing: the zeros
+    w.full = (seen.all.begin + kKeys - 1) / kKeys;
+    w.cut = seen.all.end / kKeys;
+    return w;
+  }
+
+  RAPT_DEVICE static void init(Shared& shared, const Call& call, const Work& w) {
+    if (threadIdx.x == 0) {
+      shared.work = w;
+      barrier_init(&shared.q_full, 1);
+      for (int s = 0; s < kStages; ++s) {
+        barrier_init(&shared.k_full[s], 1);
+        barrier_init(&shared.k_empty[s], 4 * kGroups);
+        barrier_init(&shared.v_full[s], 1);
+        barrier_init(&shared.v_empty[s], 4 * kGroups);
+      }
+      barrier_init_fence();
+    }
+    const RowMask mask(call, w.batch);
+    for (int n = static_cast<int>(threadIdx.x); n < kQueries; n += Plan::kThreads)
+      shared.range[n] = mask.keys_of(w.first_query + n);
+  }
+
+  struct Producer {
+    const Call& call;
+    const FastGradients& f;
+    Shared& shared;
+    const CUtensorMap &q_map, &k_map, &v_map, &dout_map;
+    Ring ring;
+
+    RAPT_DEVICE void run(const Work& w) {
+      barrier_expect(&shared.q_full, sizeof(shared.q) + sizeof(shared.dout));
+      for (int group = 0; group < kGroups; ++group)
+        for (int panel = 0; panel < kPanels; ++panel) {
+          const int row = w.first_query + 64 * group;
+          copy_box(shared.q[group][panel], &q_map, &shared.q_full, panel * 64, row, w.head, w.batch);
+          copy_box(shared.dout[group][panel], &dout_map, &shared.q_full, panel * 64, row, w.head, w.batch);
+        }
+      const int key_head = w.head / call.k.group;
+#pragma unroll 1
+      for (int tile = w.begin; tile < w.end; ++tile) {
+        const int s = ring.stage;
+        barrier_wait(&shared.k_empty[s], ring.phase ^ 1);
+        barrier_expect(&shared.k_full[s], sizeof(shared.k[0]));
+        for (int panel = 0; panel < kPanels; ++panel)
+          copy_box(shared.k[s][panel], &k_map, &shared.k_full[s], panel * 64, tile * kKeys, key_head, w.batch);
+        barrier_wait(&shared.v_empty[s], ring.phase ^ 1);
+        barrier_expect(&shared.v_full[s], sizeof(shared.v[0]));
+        for (int panel = 0; panel < kPanels; ++panel)
+          copy_box(shared.v[s][panel], &v_map, &shared.v_full[s], panel * 64, tile * kKeys, key_head, w.batch);
+        ring.advance();
+      }
+    }
+  };
+
+  struct Consumer {
+    const Call& call;
+    const FastGradients& f;
+    Shared& shared;
+    const int group, warp, lane;
+    Ring ring, next_ring;
+    ScoreRule<M> rule;
+    float sums[kSlots + 1];
+    int own_row;  // the first of the thread's two among the block's queries
+    float log2_sum[2], delta[2];
+
+    float dq[D / 2];
+    float s[kKeys / 2], dp[kKeys / 2];
+    std::uint32_t ds[kKeys / 16][4];
+
+    RAPT_DEVICE void release(Barrier* b) {
+      __syncwarp();
+      if (lane == 0) barrier_arrive(b);
+    }
+    RAPT_DEVICE void await_turn() { named_wait(1 + group, 256); }
+    RAPT_DEVICE void pass_turn() { named_arrive(1 + (group + 1) % kGroups, 256); }
+
+    // Starts s = q·kᵀ and dp = dout·vᵀ of the next step; after the last one they multiply leftovers, unread.
+    RAPT_DEVICE void start_scores(bool more) {
+      const int n = next_ring.stage;
+      if (more) barrier_wait(&shared.k_full[n], next_ring.phase);
+      start_product<T, D>(s, shared.q[group], shared.k[n]);
+      if (more) barrier_wait(&shared.v_full[n], next_ring.phase);
+      start_product<T, D>(dp, shared.dout[group], shared.v[n]);
+      next_ring.advance();
+    }
+
+    RAPT_DEVICE void hide(int tile) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const RowRange range = shared.range[own_row + 8 * r];
+        const int column = tile * kKeys + lane % 4 * 2, begin = range.begin - column, end = range.end - column;
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+          for (int c = 0; c < 2; ++c)
+            if (8 * n + c >= end || 8 * n + c < begin) s[4 * n + 2 * r + c] = -INFINITY;
+      }
+    }
+
+    // Without a formula: p first, while dp is still under way.
+    RAPT_DEVICE void weights() {
+      const float factor = exponent_factor<M>(call);
+#pragma unroll
+      for (int e = 0; e < kKeys / 2; ++e) s[e] = exp2_fast(fmaf(s[e], factor, -log2_sum[e / 2 % 2]));
+    }
+    RAPT_DEVICE void gradients() {
+#pragma unroll
+      for (int e = 0; e < kKeys / 2; ++e) s[e] *= dp[e] - delta[e / 2 % 2];
+    }
+
+    RAPT_DEVICE void formula_gradients(const Work& w, int tile, bool cut) {
+      const int first_i = query_shift(call, w.batch) + w.first_query + own_row, first_j = tile * kKeys + lane % 4 * 2;
+      const float i = static_cast<float>(call.first_key + first_i), j = static_cast<float>(call.first_key + first_j),
+                  between = static_cast<float>(first_j - first_i);
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int r = e / 2, c = e % 2;
+          float& x = s[4 * n + e];
+          x = pair_gradient<M>(call, rule, exponent_factor<M>(call), x, dp[4 * n + e], log2_sum[r], delta[r],
+                               cut && x == -INFINITY, i + static_cast<float>(8 * r), j + static_cast<float>(8 * n + c),
+                               between + static_cast<float>(8 * n + c - 8 * r),
+                               [&](float gradient, const auto& y) {
+#pragma unroll
+                                 for (int slot = 0; slot < kSlots; ++slot)
+                                   sums[slot] += gradient == 0 ? 0.f : gradient * y.d[slot + 1].value;
+                               })
+                  .score;
+        }
+    }
+
+    RAPT_DEVICE void step(const Work& w, int tile, bool first, bool more) {
+      const int previous = (ring.stage + kStages - 1) % kStages;
+      const bool cut = tile < w.full || tile >= w.cut;
+      if (is_plain<M>(call)) {
+        wgmma_wait<1>(s);  // and the last step's dq
+        if (!first) release(&shared.k_empty[previous]);
+        if (cut) hide(tile);
+        weights();
+        wgmma_wait<0>(dp);
+        release(&shared.v_empty[ring.stage]);
+        gradients();
+      } else {
+        wgmma_wait<0>(s);
+        wgmma_wait<0>(dp);
+        if (!first) release(&shared.k_empty[previous]);
+        release(&shared.v_empty[ring.stage]);
+        if (cut) hide(tile);
+        formula_gradients(w, tile, cut);
+      }
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) pack_columns<T>(ds, s, n);
+      await_turn();
+      start_sum<T>(dq, ds, shared.k[ring.stage]);
+      start_scores(more);
+      pass_turn();
+      ring.advance();
+    }
+
+    RAPT_DEVICE void run(const Work& w) {
+      own_row = group * 64 + warp * 16 + lane / 4;
+      const int first_row = w.first_query + own_row;
+      const std::int64_t row =
+          (static_cast<std::int64_t>(w.batch) * call.heads + w.head) * f.padded_queries + first_row;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const bool inside = first_row + 8 * r < f.padded_queries;
+        log2_sum[r] = inside ? f.log2_sum[row + 8 * r] : INFINITY;
+        delta[r] = inside ? f.delta[row + 8 * r] : 0;
+      }
+#pragma unroll
+      for (int e = 0; e < D / 2; ++e) dq[e] = 0;
+#pragma unroll
+      for (int n = 0; n < kSlots; ++n) sums[n] = 0;
+      rule.begin(call, w.batch, w.head);
+      keep(dq);
+      barrier_wait(&shared.q_full, 0);
+      if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
+      start_scores(true);
+      const int begin = uniform(w.begin), end = uniform(w.end);
+#pragma unroll 1
+      for (int tile = begin; tile < end; ++tile) step(w, tile, tile == begin, tile + 1 < end);
+      wgmma_wait<0>(dq);
+      wgmma_wait<0>(s);
+      wgmma_wait<0>(dp);
+      store(w);
+    }
+
+    RAPT_DEVICE void store(const Work& w) {
+      bool finite = true;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = w.first_query + own_row + 8 * r;
+        auto* to = static_cast<std::uint16_t*>(f.dq.data) + f.dq.offset(w.batch, w.head) + row * f.dq.row_stride;
+        finite = store_row<T>(to, nullptr, f.dq.dim, f.dq.data && row < call.queries, lane, r,
+                              kScaleOnly ? call.scale : 1.f, dq) &&
+                 finite;
+      }
+      if constexpr (kSlots > 0) {
+        if (f.value_grads) {
+          const int tiles = (call.queries + kQueries - 1) / kQueries;
+          const std::int64_t part =
+              ((static_cast<std::int64_t>(w.batch) * call.heads + w.head) * tiles + w.tile) * 4 * kGroups + group * 4;
+#pragma unroll
+          for (int n = 0; n < kSlots; ++n) {
+            float sum = sums[n];
+#pragma unroll
+            for (int bit = 1; bit < 32; bit *= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+            finite = finite && is_finite(sum);
+            if (lane == 0) f.value_grads[(part + warp) * kSlots + n] = sum;
+          }
+        }
+      }
+      if (!finite) *f.redo = 1;
+    }
+  };
+};
+
+}  // namespace rapt::inline v1::cuda::hopper

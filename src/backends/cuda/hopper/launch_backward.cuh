@@ -1,0 +1,124 @@
+#pragma once
+
+#include "backends/cuda/hopper/backward_keys.cuh"
+#include "backends/cuda/hopper/backward_queries.cuh"
+#include "backends/cuda/hopper/launch.cuh"
+
+// Which calls the kernels of the backward pass for the tensor cores take, and how they are started.
+namespace rapt::inline v1::cuda::hopper {
+
+template <class Side, class Plan>
+__global__ __launch_bounds__(Plan::kThreads, 1) void gradients(const __grid_constant__ CUtensorMap q_map,
+                                                               const __grid_constant__ CUtensorMap k_map,
+                                                               const __grid_constant__ CUtensorMap v_map,
+                                                               const __grid_constant__ CUtensorMap dout_map,
+                                                               const __grid_constant__ Call call,
+                                                               const __grid_constant__ FastGradients f) {
+  extern __shared__ std::uint8_t bytes[];
+  auto& shared = *reinterpret_cast<typename Side::Shared*>(bytes + (1024 - shared_address(bytes) % 1024) % 1024);
+  const auto w = Side::work(call, f, static_cast<int>(blockIdx.x));
+  Side::init(shared, call, w);
+  __syncthreads();
+  const int warp = uniform(threadIdx.x / 32);
+  if (warp < 4) {
+    give_registers<Plan::kProducerRegisters>();
+    if (threadIdx.x == 0) typename Side::Producer{call, f, shared, q_map, k_map, v_map, dout_map}.run(w);
+  } else {
+    take_registers<Plan::kConsumerRegisters>();
+    typename Side::Consumer{call, f, shared, warp / 4 - 1, warp % 4, static_cast<int>(threadIdx.x % 32)}.run(
+        shared.work);
+  }
+}
+
+// A gradient has the type of its array, one for each batch; the heads that share a key are added up in the kernel.
+template <class M>
+bool takes_gradients(const Call& call, const FastGradients& f) {
+  const auto fits = [&](const Array& a) {
+    return !a.data || (a.dtype == call.q.dtype && is_aligned(a) && (a.batches == call.batch || call.batch == 1));
+  };
+  const auto whole = [&](const Array& a) { return a.batches == call.batch; };
+  const double rows = static_cast<double>(call.batch) * call.heads * padded_queries(call.queries);
+  ForwardOutputs outputs;
+  outputs.out[0] = f.grad_out;
+  return takes<M>(call, outputs) && rows < 2147483648.0 && call.q.group == 1 && call.k.group == call.v[0].group &&
+         f.grad_out.group == 1 && whole(call.q) && whole(call.k) && whole(call.v[0]) && whole(f.grad_out) &&
+         fits(f.dq) && fits(f.dk) && fits(f.dv);
+}
+
+// Parts of the gradients of numbers that every batch and head has.
+inline std::int64_t value_parts(const Call& call) {
+  const int groups = std::max(call.inner, call.v[0].dim) <= 64 ? 3 : 2;
+  return static_cast<std::int64_t>(call.queries + 64 * groups - 1) / (64 * groups) * 4 * groups;
+}
+
+struct GradientMaps {
+  CUtensorMap q, k, v, grad_out;
+};
+
+inline bool make_maps(const Call& call, const FastGradients& f, int query_rows, int key_rows, GradientMaps& maps) {
+  return make_map(&maps.q, call.q, call.heads, call.queries, query_rows) &&
+         make_map(&maps.grad_out, f.grad_out, call.heads, call.queries, query_rows) &&
+         make_map(&maps.k, call.k, call.heads / call.k.group, call.keys, key_rows) &&
+         make_map(&maps.v, call.v[0], call.heads / call.k.group, call.keys, key_rows);
+}
+
+// `owned` rows of each of `heads` heads go to blocks, which loop over `bytes` of every head.
+template <class Side, class Plan>
+void launch_side(const GradientMaps& maps, const Call& call, FastGradients f, int owned, int heads, double bytes,
+                 cudaStream_t stream) {
+  const int rows = heads * call.batch, tiles = (owned + 64 * Plan::kGroups - 1) / (64 * Plan::kGroups);
+  const int shares = std::max(1, static_cast<int>(bytes * rows / kCacheBytes));
+  f.heads_together = is_whole(call) ? 1 : (rows + shares - 1) / shares;
+  const auto kernel = gradients<Side, Plan>;
+  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       Side::kSharedBytes);
+  kernel<<<static_cast<unsigned>(tiles * rows), Plan::kThreads, Side::kSharedBytes, stream>>>(maps.q, maps.k, maps.v,
+                                                                                              maps.grad_out, call, f);
+}
+
+template <class M, class T, int D, class KeyPlan, class QueryPlan>
+bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream) {
+  GradientMaps key_maps, query_maps;
+  if (!make_maps(call, f, KeyPlan::kTile, 64, key_maps) || !make_maps(call, f, 64, QueryPlan::kTile, query_maps))
+    return false;
+  const int key_heads = call.heads / call.k.group;
+  const double query_bytes = 4.0 * D * call.queries * call.k.group, key_bytes = 4.0 * D * call.keys / call.k.group;
+  const auto keys = [&]<bool kKey, bool kValue>() {
+    launch_side<KeySide<M, T, D, KeyPlan, kKey, kValue>, KeyPlan>(key_maps, call, f, call.keys, key_heads, query_bytes,
+                                                                  stream);
+  };
+  if constexpr (D <= 128) {
+    if (f.dk.data || f.dv.data) keys.template operator()<true, true>();
+  } else {
+    if (f.dk.data) keys.template operator()<true, false>();
+    if (f.dv.data) keys.template operator()<false, true>();
+  }
+  if (f.dq.data || f.value_grads)
+    launch_side<QuerySide<M, T, D, QueryPlan>, QueryPlan>(query_maps, call, f, call.queries, call.heads, key_bytes,
+                                                          stream);
+  return true;
+}
+
+template <class M, class T>
+bool launch_gradients_typed(const Call& call, const FastGradients& f, cudaStream_t stream) {
+  constexpr bool kPlain = ScoreRule<M>::kScaleOnly;
+  const int dim = std::max(call.inner, call.v[0].dim);
+  if (dim <= 64)
+    return launch_sides<M, T, 64, GradientPlan<2, kPlain ? 112 : 96>, GradientPlan<3, kPlain ? 80 : 64>>(call, f,
+                                                                                                         stream);
+  if (dim <= 128) return launch_sides<M, T, 128, GradientPlan<2, 64>, GradientPlan<2, 96>>(call, f, stream);
+  return launch_sides<M, T, 256, GradientPlan<2, 32>, GradientPlan<2, 32>>(call, f, stream);
+}
+
+// False: nothing was started, since the copy engine does not take the arrays.
+template <class M>
+bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t stream) {
+  return call.q.dtype == Dtype::bf16 ? launch_gradients_typed<M, Bf16>(call, f, stream)
+                                     : launch_gradients_typed<M, F16>(call, f, stream);
+}
+
+template <class M>
+inline constexpr FastPrograms kPrograms{&takes<M>,           &memory_bytes, &launch_forward<M>,
+                                        &takes_gradients<M>, &value_parts,  &launch_gradients<M>};
+
+}  // namespace rapt::inline v1::cuda::hopper
