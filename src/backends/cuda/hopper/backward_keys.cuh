@@ -6,11 +6,11 @@
 // has a kernel of its own.
 namespace rapt::inline v1::cuda::hopper {
 
-template <class M, class T, int D, class Plan, bool kKey, bool kValue>
+template <class Rule, class T, int D, class Plan, bool kKey, bool kValue>
 struct KeySide {
   static constexpr int kGroups = Plan::kGroups, kQueries = Plan::kTile, kKeys = 64 * kGroups;
   static constexpr int kPanels = (D + 63) / 64, kRowBytes = kPanels * 128;
-  static constexpr bool kScaleOnly = ScoreRule<M>::kScaleOnly;
+  static constexpr bool kScaleOnly = Rule::kScaleOnly;
   static constexpr int kStageBytes = 2 * kRowBytes * kQueries + 8 * kQueries;
   static constexpr int kOwnedBytes = (kKey ? 2 : 1) * kRowBytes * kKeys;
   // A power of two, so that the number of a step tells its stage and phase.
@@ -111,7 +111,7 @@ struct KeySide {
     const FastGradients& f;
     Shared& shared;
     const int group, warp, lane;
-    ScoreRule<M> rule;
+    Rule rule;
 
     // Here a row is a key and a column of s and dp a query.
     float dk[kKey ? D / 2 : 1], dv[kValue ? D / 2 : 1];
@@ -158,7 +158,7 @@ struct KeySide {
 
     // s, dp → p, ds. Hidden pairs become 0.
     RAPT_DEVICE void plain_gradients(int step) {
-      const float factor = exponent_factor<M>(call);
+      const float factor = Rule::exponent_factor(call);
 #pragma unroll
       for (int n = 0; n < kQueries / 8; ++n) {
         const float2 log2_sum = pair_of(shared.log2_sum[stage(step)], n), delta = pair_of(shared.delta[stage(step)], n);
@@ -185,12 +185,12 @@ struct KeySide {
         for (int e = 0; e < 4; ++e) {
           const int r = e / 2, c = e % 2;
           float &x = s[4 * n + e], &y = dp[4 * n + e];
-          const PairGradient g = pair_gradient<M>(
-              call, rule, exponent_factor<M>(call), x, y, c ? log2_sum.y : log2_sum.x, c ? delta.y : delta.x,
-              cut && x == -INFINITY, i + static_cast<float>(8 * n + c), j + static_cast<float>(8 * r),
-              between + static_cast<float>(8 * r - 8 * n - c), [](float, const auto&) {});
+          const PairGradient g =
+              pair_gradient(rule, x, y, c ? log2_sum.y : log2_sum.x, c ? delta.y : delta.x, cut && x == -INFINITY,
+                            i + static_cast<float>(8 * n + c), j + static_cast<float>(8 * r),
+                            between + static_cast<float>(8 * r - 8 * n - c), [](float, const float*, bool) {});
           x = g.weight;
-          y = g.score;
+          y = g.raw;
         }
         if constexpr (kValue) pack_columns<T>(p, s, n);
         if constexpr (kKey) pack_columns<T>(ds, dp, n);
@@ -205,7 +205,7 @@ struct KeySide {
       if constexpr (!kKey) release(&shared.q_empty[stage(n)]);
       const bool cut = tile < w.full || tile >= w.cut;
       if (cut) hide(tile);
-      if (is_plain<M>(call)) plain_gradients(n);
+      if constexpr (kScaleOnly) plain_gradients(n);
       else formula_gradients(w, n, tile, cut);
       await_turn();
       if constexpr (kValue) start_sum<T>(dv, p, shared.dout[stage(n)]);

@@ -5,11 +5,11 @@
 // The gradients of queries, and of the numbers of a mechanism.
 namespace rapt::inline v1::cuda::hopper {
 
-template <class M, class T, int D, class Plan>
+template <class Rule, class T, int D, class Plan>
 struct QuerySide {
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kTile, kQueries = 64 * kGroups;
-  static constexpr int kPanels = (D + 63) / 64, kRowBytes = kPanels * 128, kSlots = ScoreRule<M>::kSlots;
-  static constexpr bool kScaleOnly = ScoreRule<M>::kScaleOnly;
+  static constexpr int kPanels = (D + 63) / 64, kRowBytes = kPanels * 128, kSlots = Rule::kSlots;
+  static constexpr bool kScaleOnly = Rule::kScaleOnly;
   static constexpr int kStages = std::min(4, (227 * 1024 - 3072 - 2 * kRowBytes * kQueries) / (2 * kRowBytes * kKeys));
   static_assert(kStages >= 2);
   using Ring = StageRing<kStages>;
@@ -99,7 +99,7 @@ struct QuerySide {
     Shared& shared;
     const int group, warp, lane;
     Ring ring, next_ring;
-    ScoreRule<M> rule;
+    Rule rule;
     float sums[kSlots + 1];
     int own_row;  // the first of the thread's two among the block's queries
     float log2_sum[2], delta[2];
@@ -140,7 +140,7 @@ struct QuerySide {
 
     // Without a formula: p first, while dp is still under way.
     RAPT_DEVICE void weights() {
-      const float factor = exponent_factor<M>(call);
+      const float factor = Rule::exponent_factor(call);
 #pragma unroll
       for (int e = 0; e < kKeys / 2; ++e) s[e] = exp2_fast(fmaf(s[e], factor, -log2_sum[e / 2 % 2]));
     }
@@ -159,22 +159,24 @@ struct QuerySide {
         for (int e = 0; e < 4; ++e) {
           const int r = e / 2, c = e % 2;
           float& x = s[4 * n + e];
-          x = pair_gradient<M>(call, rule, exponent_factor<M>(call), x, dp[4 * n + e], log2_sum[r], delta[r],
-                               cut && x == -INFINITY, i + static_cast<float>(8 * r), j + static_cast<float>(8 * n + c),
-                               between + static_cast<float>(8 * n + c - 8 * r),
-                               [&](float gradient, const auto& y) {
+          x = pair_gradient(rule, x, dp[4 * n + e], log2_sum[r], delta[r], cut && x == -INFINITY,
+                            i + static_cast<float>(8 * r), j + static_cast<float>(8 * n + c),
+                            between + static_cast<float>(8 * n + c - 8 * r),
+                            [&](float gradient, const float* by_slot, bool hidden) {
 #pragma unroll
-                                 for (int slot = 0; slot < kSlots; ++slot)
-                                   sums[slot] += gradient == 0 ? 0.f : gradient * y.d[slot + 1].value;
-                               })
-                  .score;
+                              for (int slot = 0; slot < kSlots; ++slot) {
+                                const float part = gradient * by_slot[slot];
+                                sums[slot] += hidden ? 0.f : part;
+                              }
+                            })
+                  .raw;
         }
     }
 
     RAPT_DEVICE void step(const Work& w, int tile, bool first, bool more) {
       const int previous = (ring.stage + kStages - 1) % kStages;
       const bool cut = tile < w.full || tile >= w.cut;
-      if (is_plain<M>(call)) {
+      if constexpr (kScaleOnly) {
         wgmma_wait<1>(s);  // and the last step's dq
         if (!first) release(&shared.k_empty[previous]);
         if (cut) hide(tile);

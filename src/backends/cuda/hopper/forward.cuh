@@ -31,7 +31,7 @@ struct Plan {
   static constexpr int kKeys = kKeys_;      // keys a tile, a multiple of 16
 };
 
-template <class M, class T, int D, class Plan>
+template <class Rule, class T, int D, class Plan>
 struct Forward {
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kKeys;
   static constexpr int kQueries = 64 * kGroups, kPanels = (D + 63) / 64;
@@ -39,7 +39,7 @@ struct Forward {
   // What a block has at its start, 168 or 128 for each thread, dealt out anew: more would wait for ever.
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232, kProducerRegisters = kGroups == 3 ? 32 : 40;
   static_assert(kConsumerRegisters * kGroups + kProducerRegisters <= (kGroups == 3 ? 128 * 4 : 168 * 3));
-  static constexpr bool kScaleOnly = ScoreRule<M>::kScaleOnly;
+  static constexpr bool kScaleOnly = Rule::kScaleOnly;
   // A row's maximum may lag behind by this many powers of two: p stays below 2^8, and o is rarely rescaled.
   static constexpr float kSlack = 8;
 
@@ -201,7 +201,7 @@ struct Forward {
     // What the hooks ask for.
     int first_row, batch, head;
     RowRange range[2];
-    ScoreRule<M> rule;
+    Rule rule;
 
     RAPT_DEVICE int first_column(int tile) const { return tile * kKeys + lane % 4 * 2; }
 
@@ -239,7 +239,6 @@ struct Forward {
       if (last) release(&shared.q_empty[group]);
       release(&shared.k_empty[k_ring.stage]);
       if constexpr (!kScaleOnly) apply_formula(tile);
-      if (call.softcap > 0) apply_softcap();
       k_ring.advance();
       if (cut) hide(tile);
     }
@@ -269,12 +268,6 @@ struct Forward {
 
     RAPT_DEVICE int position() const { return call.first_key + query_shift(call, batch) + first_row; }
 
-    RAPT_DEVICE void apply_softcap() {
-      const float factor = kScaleOnly ? call.scale : 1.f;
-#pragma unroll
-      for (int n = 0; n < kKeys / 2; ++n) s[n] = capped(s[n] * factor, call.softcap);
-    }
-
     RAPT_DEVICE void hide(int tile) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -289,7 +282,7 @@ struct Forward {
 
     // s = exp(s − maximum), with the rows' maxima and sums brought up to date.
     RAPT_DEVICE void softmax() {
-      const float factor = exponent_factor<M>(call);
+      const float factor = Rule::exponent_factor(call);
       float top[2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -399,7 +392,7 @@ struct Forward {
         const bool blind = row_sum[r] == 0;
         const int i = first_row + 8 * r;
         const bool inside = i < call.queries;
-        float maximum = row_max[r] * (exponent_factor<M>(call) / kLog2E), factor = 1;
+        float maximum = row_max[r] * (Rule::exponent_factor(call) / kLog2E), factor = 1;
         if (call.has_sink && !blind) add_sink(r, maximum, factor);
         if (inside && lane % 4 == 0) {
           const std::int64_t row = call.row(w.batch, w.head, i);
@@ -448,13 +441,13 @@ struct Forward {
   };
 };
 
-template <class M, class T, int D, class Plan>
+template <class Rule, class T, int D, class Plan>
 __global__ __launch_bounds__(128 * (Plan::kGroups + 1), 1) void forward(const __grid_constant__ CUtensorMap q_map,
                                                                         const __grid_constant__ CUtensorMap k_map,
                                                                         const __grid_constant__ CUtensorMap v_map,
                                                                         const __grid_constant__ Call call,
                                                                         const __grid_constant__ ForwardArguments f) {
-  using Kernel = Forward<M, T, D, Plan>;
+  using Kernel = Forward<Rule, T, D, Plan>;
   extern __shared__ std::uint8_t bytes[];
   auto& shared = *reinterpret_cast<typename Kernel::Shared*>(bytes + (1024 - shared_address(bytes) % 1024) % 1024);
   if (threadIdx.x == 0) Kernel::init(shared);

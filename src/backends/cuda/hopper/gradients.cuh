@@ -21,40 +21,21 @@ struct GradientPlan {
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240, kProducerRegisters = kGroups == 3 ? 32 : 24;
 };
 
-// Whether p is exp2 of the raw score times a factor: its gradient then is p∘(dp − δ), but for that factor.
-template <class M>
-RAPT_DEVICE bool is_plain(const Call& call) {
-  return ScoreRule<M>::kScaleOnly && call.softcap == 0;
-}
-
-// p and ds of one pair; without a formula ds lacks the factor `scale`. `slots` takes the derivatives by the numbers.
+// p and ds of one pair. `take` gets the derivatives by the numbers.
 struct PairGradient {
-  float weight, score;
+  float weight, raw;
 };
-template <class M, class F>
-RAPT_DEVICE PairGradient pair_gradient(const Call& call, ScoreRule<M>& rule, float factor, float raw, float dp,
-                                       float log2_sum, float delta, bool hidden, float i, float j, float between,
-                                       const F& slots) {
-  float score = raw, slope = 1;
-  typename ScoreRule<M>::N y;
-  if constexpr (!ScoreRule<M>::kScaleOnly) {
-    y = rule.dual(raw, i, j, between);
-    score = y.value.value;
-  } else {
-    score *= call.scale;
-  }
-  if (call.softcap > 0) {
-    score = capped(score, call.softcap);
-    const float t = score / call.softcap;
-    slope = 1 - t * t;
-  }
-  const float weight = hidden ? 0.f : exp2_fast(fmaf(score, factor, -log2_sum));
-  float gradient = weight * (dp - delta) * slope;
-  if constexpr (!ScoreRule<M>::kScaleOnly) {
-    slots(gradient, y);
-    gradient *= y.d[0].value;
-  }
-  return {weight, hidden ? 0.f : gradient};
+template <class Rule, class F>
+RAPT_DEVICE PairGradient pair_gradient(Rule& rule, float raw, float dp, float log2_sum, float delta, bool hidden,
+                                       float i, float j, float between, const F& take) {
+  const auto y = rule.slope(raw, i, j, between);
+  // Selected afterwards: a branch for each pair would keep the products from overlapping.
+  float weight = exp2_fast(fmaf(y.score, kLog2E, -log2_sum)), gradient = weight * (dp - delta);
+  take(gradient, y.by_slot, hidden);
+  gradient *= y.by_raw;
+  weight = hidden ? 0.f : weight;
+  gradient = hidden ? 0.f : gradient;
+  return {weight, gradient};
 }
 
 }  // namespace rapt::inline v1::cuda::hopper

@@ -39,11 +39,11 @@ inline bool is_whole(const Call& call) {
 // Keys and values that are worked on at a time; the L2 cache has 50 to 60 MB.
 inline constexpr double kCacheBytes = 32 << 20;
 
-template <class M, class T, int D, class Plan>
+template <class Rule, class T, int D, class Plan>
 bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
-  using Kernel = Forward<M, T, D, Plan>;
-  const auto kernel = forward<M, T, D, Plan>;
-  const auto again = redo_forward<M, Kernel>;
+  using Kernel = Forward<Rule, T, D, Plan>;
+  const auto kernel = forward<Rule, T, D, Plan>;
+  const auto again = redo_forward<typename Rule::Mechanism, Kernel>;
   CUtensorMap q_map, k_map, v_map;
   if (!make_map(&q_map, call.q, call.heads / call.q.group, call.queries, 64) ||
       !make_map(&k_map, call.k, call.heads / call.k.group, call.keys, Kernel::kKeys) ||
@@ -74,20 +74,26 @@ bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory,
   return true;
 }
 
-template <class M, class T>
-bool launch_typed(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
-  const int dim = std::max(call.inner, call.v[0].dim);
-  if (dim <= 64) return launch_sized<M, T, 64, Plan<3, 128>>(call, outputs, memory, stream);
-  if (dim <= 96) return launch_sized<M, T, 96, Plan<2, 160>>(call, outputs, memory, stream);
-  if (dim <= 128) return launch_sized<M, T, 128, Plan<2, 128>>(call, outputs, memory, stream);
-  if (dim <= 192) return launch_sized<M, T, 192, Plan<2, 112>>(call, outputs, memory, stream);
-  return launch_sized<M, T, 256, Plan<2, 80>>(call, outputs, memory, stream);
+// f<T, Rule>() for the storage type and the softcap of a call.
+template <class M, class F>
+bool for_kernel(const Call& call, const F& f) {
+  const bool bf16 = call.q.dtype == Dtype::bf16;
+  if (call.softcap > 0)
+    return bf16 ? f.template operator()<Bf16, ScoreRule<M, true>>() : f.template operator()<F16, ScoreRule<M, true>>();
+  return bf16 ? f.template operator()<Bf16, ScoreRule<M, false>>() : f.template operator()<F16, ScoreRule<M, false>>();
 }
 
 template <class M>
 bool launch_forward(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
-  return call.q.dtype == Dtype::bf16 ? launch_typed<M, Bf16>(call, outputs, memory, stream)
-                                     : launch_typed<M, F16>(call, outputs, memory, stream);
+  return for_kernel<M>(call, [&]<class T, class Rule>() {
+    const auto sized = [&]<int D, class P>() { return launch_sized<Rule, T, D, P>(call, outputs, memory, stream); };
+    const int dim = std::max(call.inner, call.v[0].dim);
+    if (dim <= 64) return sized.template operator()<64, Plan<3, 128>>();
+    if (dim <= 96) return sized.template operator()<96, Plan<2, 160>>();
+    if (dim <= 128) return sized.template operator()<128, Plan<2, 128>>();
+    if (dim <= 192) return sized.template operator()<192, Plan<2, 112>>();
+    return sized.template operator()<256, Plan<2, 80>>();
+  });
 }
 
 }  // namespace rapt::inline v1::cuda::hopper

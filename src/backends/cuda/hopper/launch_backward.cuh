@@ -76,7 +76,7 @@ void launch_side(const GradientMaps& maps, const Call& call, FastGradients f, in
                                                                                               maps.grad_out, call, f);
 }
 
-template <class M, class T, int D, class KeyPlan, class QueryPlan>
+template <class Rule, class T, int D, class KeyPlan, class QueryPlan>
 bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream) {
   GradientMaps key_maps, query_maps;
   if (!make_maps(call, f, KeyPlan::kTile, 64, key_maps) || !make_maps(call, f, 64, QueryPlan::kTile, query_maps))
@@ -84,8 +84,8 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
   const int key_heads = call.heads / call.k.group;
   const double query_bytes = 4.0 * D * call.queries * call.k.group, key_bytes = 4.0 * D * call.keys / call.k.group;
   const auto keys = [&]<bool kKey, bool kValue>() {
-    launch_side<KeySide<M, T, D, KeyPlan, kKey, kValue>, KeyPlan>(key_maps, call, f, call.keys, key_heads, query_bytes,
-                                                                  stream);
+    launch_side<KeySide<Rule, T, D, KeyPlan, kKey, kValue>, KeyPlan>(key_maps, call, f, call.keys, key_heads,
+                                                                     query_bytes, stream);
   };
   if constexpr (D <= 128) {
     if (f.dk.data || f.dv.data) keys.template operator()<true, true>();
@@ -94,27 +94,26 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
     if (f.dv.data) keys.template operator()<false, true>();
   }
   if (f.dq.data || f.value_grads)
-    launch_side<QuerySide<M, T, D, QueryPlan>, QueryPlan>(query_maps, call, f, call.queries, call.heads, key_bytes,
-                                                          stream);
+    launch_side<QuerySide<Rule, T, D, QueryPlan>, QueryPlan>(query_maps, call, f, call.queries, call.heads, key_bytes,
+                                                             stream);
   return true;
-}
-
-template <class M, class T>
-bool launch_gradients_typed(const Call& call, const FastGradients& f, cudaStream_t stream) {
-  constexpr bool kPlain = ScoreRule<M>::kScaleOnly;
-  const int dim = std::max(call.inner, call.v[0].dim);
-  if (dim <= 64)
-    return launch_sides<M, T, 64, GradientPlan<2, kPlain ? 112 : 96>, GradientPlan<3, kPlain ? 80 : 64>>(call, f,
-                                                                                                         stream);
-  if (dim <= 128) return launch_sides<M, T, 128, GradientPlan<2, 64>, GradientPlan<2, 96>>(call, f, stream);
-  return launch_sides<M, T, 256, GradientPlan<2, 32>, GradientPlan<2, 32>>(call, f, stream);
 }
 
 // False: nothing was started, since the copy engine does not take the arrays.
 template <class M>
 bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t stream) {
-  return call.q.dtype == Dtype::bf16 ? launch_gradients_typed<M, Bf16>(call, f, stream)
-                                     : launch_gradients_typed<M, F16>(call, f, stream);
+  return for_kernel<M>(call, [&]<class T, class Rule>() {
+    constexpr bool kPlain = Rule::kScaleOnly;
+    const auto sized = [&]<int D, class KeyPlan, class QueryPlan>() {
+      return launch_sides<Rule, T, D, KeyPlan, QueryPlan>(call, f, stream);
+    };
+    const int dim = std::max(call.inner, call.v[0].dim);
+    if (dim <= 64)
+      return sized.template operator()<64, GradientPlan<2, kPlain ? 112 : 96>, GradientPlan<3, kPlain ? 80 : 64>>();
+    if (dim <= 128)
+      return sized.template operator()<128, GradientPlan<2, Rule::kCapped ? 48 : 64>, GradientPlan<2, 96>>();
+    return sized.template operator()<256, GradientPlan<2, 32>, GradientPlan<2, 32>>();
+  });
 }
 
 template <class M>

@@ -24,45 +24,71 @@ constexpr bool servable() {
 
 inline constexpr float kLog2E = 1.44269504f;
 
-// c·tanh(x/c) = c − 2c/(1 + e^(2x/c)).
-RAPT_DEVICE float capped(float x, float cap) {
-  return cap - 2 * cap * __frcp_rn(1 + exp2_fast(x * (2 * kLog2E / cap)));
-}
-
-template <class M>
+// From a raw score to the score and its slopes: the mechanism's formula, and the softcap where kCapped. A kernel is made
+// for each: a branch in its loop would cost a tenth of its speed.
+template <class M, bool kCapped_>
 class ScoreRule {
  public:
   static_assert(servable<M>());
+  using Mechanism = M;
+  static constexpr bool kCapped = kCapped_;
   static constexpr int kSlots = detail::slot_count<M>();
   // Nothing but a factor: it goes into the exponent's multiply-add.
-  static constexpr bool kScaleOnly = !detail::HasScore<M>;
-  using V = Number<float>;
-  using N = Dual<V, kSlots + 1>;
+  static constexpr bool kScaleOnly = !detail::HasScore<M> && !kCapped;
+
+  struct Slope {
+    float score, by_raw, by_slot[kSlots + 1];
+  };
+
+  // What a score is multiplied by in the exponent of 2.
+  RAPT_DEVICE static float exponent_factor(const Call& call) { return kScaleOnly ? call.scale * kLog2E : kLog2E; }
 
   // Numbers of a head.
   RAPT_DEVICE void begin(const Call& call, int batch, int head) {
     at_ = at_head(call, batch, head);
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) values_[n] = call.values[head * kSlots + n];
+    if constexpr (kCapped) cap_ = call.softcap;
   }
 
   // The score of raw, of a query and a key at these positions, `delta` apart.
   RAPT_DEVICE float value(float raw, float i, float j, float delta) {
-    detail::SlotsOf<M, V> p{};
+    float score = raw * at_.scale.value;
+    if constexpr (detail::HasScore<M>) {
+      detail::SlotsOf<M, V> p{};
 #pragma unroll
-    for (int n = 0; n < kSlots; ++n) p.values[n] = V(values_[n]);
-    return detail::evaluate<M, V>(M{}, V(raw), p, place(i, j, delta)).value;
+      for (int n = 0; n < kSlots; ++n) p.values[n] = V(values_[n]);
+      score = detail::evaluate<M, V>(M{}, V(raw), p, place(i, j, delta)).value;
+    }
+    return kCapped ? capped(score) : score;
   }
 
-  // Its derivatives too: d[0] by raw, d[1 + n] by slot n.
-  RAPT_DEVICE N dual(float raw, float i, float j, float delta) {
-    detail::SlotsOf<M, N> p{};
+  RAPT_DEVICE Slope slope(float raw, float i, float j, float delta) {
+    Slope result{raw * at_.scale.value, at_.scale.value, {}};
+    if constexpr (detail::HasScore<M>) {
+      detail::SlotsOf<M, N> p{};
 #pragma unroll
-    for (int n = 0; n < kSlots; ++n) p.values[n] = N::variable(V(values_[n]), n + 1);
-    return detail::evaluate<M, N>(M{}, N::variable(V(raw), 0), p, place(i, j, delta));
+      for (int n = 0; n < kSlots; ++n) p.values[n] = N::variable(V(values_[n]), n + 1);
+      const N y = detail::evaluate<M, N>(M{}, N::variable(V(raw), 0), p, place(i, j, delta));
+      result.score = y.value.value;
+      result.by_raw = y.d[0].value;
+#pragma unroll
+      for (int n = 0; n < kSlots; ++n) result.by_slot[n] = y.d[n + 1].value;
+    }
+    if constexpr (kCapped) {
+      result.score = capped(result.score);
+      const float t = result.score * reciprocal_fast(cap_), factor = 1 - t * t;
+      result.by_raw *= factor;
+#pragma unroll
+      for (int n = 0; n < kSlots; ++n) result.by_slot[n] *= factor;
+    }
+    return result;
   }
 
  private:
+  using V = Number<float>;
+  using N = Dual<V, kSlots + 1>;
+
   RAPT_DEVICE const At<V>& place(float i, float j, float delta) {
     at_.i = i;
     at_.j = j;
@@ -70,14 +96,14 @@ class ScoreRule {
     return at_;
   }
 
+  // c·tanh(x/c) = c − 2c/(1 + e^(2x/c)).
+  RAPT_DEVICE float capped(float x) const {
+    return fmaf(-2 * cap_, reciprocal_fast(1 + exp2_fast(x * (2 * kLog2E * reciprocal_fast(cap_)))), cap_);
+  }
+
   At<V> at_{};
   float values_[kSlots + 1];
+  float cap_ = 0;
 };
-
-// What a score is multiplied by in the exponent of 2.
-template <class M>
-RAPT_DEVICE float exponent_factor(const Call& call) {
-  return ScoreRule<M>::kScaleOnly && call.softcap == 0 ? call.scale * kLog2E : kLog2E;
-}
 
 }  // namespace rapt::inline v1::cuda::hopper

@@ -144,6 +144,12 @@ RAPT_DEVICE float exp2_fast(float x) {
   return y;
 }
 
+RAPT_DEVICE float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 struct Bf16 {};
 struct F16 {};
 
