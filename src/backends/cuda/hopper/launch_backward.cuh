@@ -111,7 +111,8 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
     if (dim <= 64)
       return sized.template operator()<64, GradientPlan<2, kPlain ? 112 : 96>, GradientPlan<3, kPlain ? 80 : 64>>();
     if (dim <= 128)
-      return sized.template operator()<128, GradientPlan<2, Rule::kCapped ? 48 : 64>, GradientPlan<2, 96>>();
+      return sized.template
+      operator()<128, GradientPlan<2, Rule::kCapped ? 48 : 64>, GradientPlan<2, Rule::kCapped ? 80 : 96>>();
     return sized.template operator()<256, GradientPlan<2, 32>, GradientPlan<2, 32>>();
   });
 }
