@@ -98,7 +98,7 @@ TEST_P(Aligned, GradientsOfOneQueryAndOneKey) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Aligned,
-                         testing::Combine(testing::Values("dot", "scaled_dot", "alibi"),
+                         testing::Combine(testing::Values("dot", "scaled_dot", "alibi", "t5", "quadratic", "gaussian"),
                                           testing::Values(rapt::Dtype::bf16, rapt::Dtype::f16)),
                          support::mechanism_and_type);
 

@@ -76,10 +76,10 @@ class Backward {
     f.padded_queries = padded_queries(call_.queries);
     const std::int64_t padded = problem_.batch * problem_.heads * f.padded_queries;
     const PaddedRows rows{workspace_.take<float>(padded), workspace_.take<float>(padded), f.padded_queries};
-    float* delta = wants_sink() ? workspace_.take<float>(row_count()) : nullptr;
+    if (wants_sink() || wants_tables()) delta_ = workspace_.take<float>(row_count());
     Array grad_lse;
     if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
-    prepare_rows(call_, arguments_.rows, out, remainder, f.grad_out, grad_lse, rows, delta, stream_);
+    prepare_rows(call_, arguments_.rows, out, remainder, f.grad_out, grad_lse, rows, delta_, stream_);
     f.log2_sum = rows.log2_sum;
     f.delta = rows.delta;
     const int slots = problem_.mechanism->definition().slots;
@@ -93,7 +93,7 @@ class Backward {
       if (value.given && value.spec->role == Role::value)
         store_sum({.batches = call_.batch, .heads = call_.heads, .count = parts}, f.value_grads, slots,
                   value.first_slot, value.size(), value);
-    if (delta) sink(delta);
+    if (wants_sink()) sink(delta_);
     arguments_.gate = f.redo;
   }
 
@@ -107,6 +107,12 @@ class Backward {
   bool wants_values() const {
     for (const ParameterValue& value : problem_.parameters)
       if (value.given && value.spec->role == Role::value && gradient_of(value)) return true;
+    return false;
+  }
+
+  bool wants_tables() const {
+    for (const ParameterValue& value : problem_.parameters)
+      if (value.given && is_table(value.spec->role) && gradient_of(value)) return true;
     return false;
   }
 
@@ -147,7 +153,7 @@ class Backward {
   void find_delta() {
     const Threshold threshold = problem_.normalizer->threshold;
     if (threshold == Threshold::none) return;
-    float* delta = workspace_.take<float>(row_count());
+    float* delta = delta_ ? delta_ : workspace_.take<float>(row_count());
     Array grad_lse;
     if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
     // An output of 16 bits was rounded too much to take δ from.
@@ -402,6 +408,7 @@ class Backward {
   const Call& call_;
   const Programs& programs_;
   BackwardArguments arguments_;
+  float* delta_ = nullptr;  // of every row, where the fast kernels' is needed by others too
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "backends/cuda/array.h"
@@ -39,7 +41,14 @@ struct Table {
   std::int32_t cols = 1, offsets = 0;
   Along along = Along::position;
   bool is_vector = false;
+  // A table of numbers along positions, spread out: the number of every offset, the first at 0, and kOffsetPadding more of
+  // the last on both sides. The next head's are `spread_stride` on.
+  const float* spread = nullptr;
+  std::int64_t spread_stride = 0;
 };
+
+// Beyond what a tile that sticks out of a problem reads.
+inline constexpr int kOffsetPadding = 512;
 
 struct Call {
   std::int32_t batch = 1, heads = 1, queries = 1, keys = 1;
@@ -59,6 +68,8 @@ struct Call {
   Masks masks;
   std::int32_t first_key = 0;
   std::int32_t grid_cols = 1;
+  // Row and column of every position, the first at 0, and kOffsetPadding more on both sides; null: no grid.
+  const float2* grid_places = nullptr;
 
   Threshold threshold = Threshold::exponential;
   std::int32_t normalizer = 0;               // its place in the registry

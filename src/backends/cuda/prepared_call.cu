@@ -48,6 +48,9 @@ Rows rows_of(const Operand& operand) {
   return rows;
 }
 
+// What the tensor cores multiply.
+bool is_low(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::f16; }
+
 Rows contiguous_rows(float* data, std::int32_t batches, std::int32_t heads, std::int64_t rows, std::int32_t dim) {
   return {contiguous_array(data, batches, heads, rows, dim), batches, heads};
 }
@@ -75,6 +78,7 @@ PreparedCall::PreparedCall(const Problem& p, Workspace& workspace) : problem(p),
   prepare_masks();
   prepare_parameters();
   prepare_tables();
+  prepare_grid();
   prepare_normalizer();
   prepare_rows();
 }
@@ -147,9 +151,30 @@ void PreparedCall::prepare_tables() {
     table.cols = table.is_vector ? static_cast<std::int32_t>(value.cols) : 1;
     table.offsets = static_cast<std::int32_t>(value.relative_rows.size());
     table.along = value.spec->along;
+    if (is_low(problem.q.dtype) && !table.is_vector && table.along == Along::position) {
+      const int heads = value.per_head ? call.heads : 1;
+      const std::int64_t count = table.offsets + 2 * kOffsetPadding;
+      table.spread_stride = count;
+      spread_table(table, heads, workspace_.take<float>(heads * count), workspace_.stream());
+      if (!value.per_head) table.spread_stride = 0;
+    }
     if (value.spec->role == Role::relative_output) call.output_table = table;
     else call.tables[value.first_slot] = table;
   }
+}
+
+void PreparedCall::prepare_grid() {
+  if (problem.grid[1] == 0 || !is_low(problem.q.dtype)) return;
+  std::int64_t first = 0, end = problem.keys;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    first = std::min(first, problem.query_shift(b));
+    end = std::max(end, problem.query_shift(b) + problem.queries);
+  }
+  first += problem.first_key - kOffsetPadding;
+  end += problem.first_key + kOffsetPadding;
+  auto* places = workspace_.take<float2>(end - first);
+  find_grid_places(call.grid_cols, first, end - first, places, workspace_.stream());
+  call.grid_places = places - first;
 }
 
 void PreparedCall::prepare_normalizer() {

@@ -53,6 +53,7 @@ class PreparedCall {
   void prepare_masks();
   void prepare_parameters();
   void prepare_tables();
+  void prepare_grid();
   void prepare_normalizer();
   void prepare_rows();
   Side prepare_side(const Operand& operand, bool queries, Map& map);

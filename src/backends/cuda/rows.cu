@@ -54,6 +54,21 @@ __global__ void spread_values_kernel(const float* from, float value, bool per_he
   }
 }
 
+__global__ void spread_table_kernel(Table table, int heads, float* to) {
+  for (std::int64_t n = thread_index(); n < heads * table.spread_stride; n += thread_total()) {
+    const std::int64_t h = n / table.spread_stride, offset = n % table.spread_stride - kOffsetPadding;
+    const std::int64_t place = offset < 0 ? 0 : (offset < table.offsets ? offset : table.offsets - 1);
+    to[n] = table.numbers[h * table.head_stride + table.rows[place]];
+  }
+}
+
+__global__ void grid_places_kernel(int cols, std::int64_t first, std::int64_t count, float2* to) {
+  for (std::int64_t n = thread_index(); n < count; n += thread_total()) {
+    const std::int64_t position = first + n < 0 ? 0 : first + n;
+    to[n] = make_float2(static_cast<float>(position / cols), static_cast<float>(position % cols));
+  }
+}
+
 // One warp for each row.
 struct WarpRow {
   int b, h, row, lane;
@@ -335,6 +350,17 @@ void gather(const ConstView& view, float* out, cudaStream_t stream) {
   gather_kernel<<<blocks_for(count), kSmall, 0, stream>>>(view.data, view.dtype, Places(view.shape, view.strides),
                                                           count, out);
   check(cudaGetLastError(), "parameters");
+}
+
+void spread_table(Table& table, int heads, float* to, cudaStream_t stream) {
+  table.spread = to + kOffsetPadding + table.zero;
+  spread_table_kernel<<<blocks_for(heads * table.spread_stride), kSmall, 0, stream>>>(table, heads, to);
+  check(cudaGetLastError(), "tables");
+}
+
+void find_grid_places(int cols, std::int64_t first, std::int64_t count, float2* to, cudaStream_t stream) {
+  grid_places_kernel<<<blocks_for(count), kSmall, 0, stream>>>(cols, first, count, to);
+  check(cudaGetLastError(), "grid");
 }
 
 void store_zeros(const View& view, cudaStream_t stream) {

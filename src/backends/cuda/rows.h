@@ -17,6 +17,11 @@ void spread_values(const float* from, bool per_head, int size, int heads, int st
                    cudaStream_t stream);
 void fill_values(float value, int heads, int stride, int first, float* to, cudaStream_t stream);
 
+// Sets table.spread from its other members; `to` has heads · spread_stride numbers.
+void spread_table(Table& table, int heads, float* to, cudaStream_t stream);
+// The places on a grid of `count` positions from `first` on; those before 0 stand where 0 does.
+void find_grid_places(int cols, std::int64_t first, std::int64_t count, float2* to, cudaStream_t stream);
+
 // What happens to the rows of q or k: rotation by position, division by their length, a vector added.
 struct RowChange {
   std::int32_t batches = 1, heads = 1, rows = 1, dim = 1;  // of the result, [batches, heads, rows, dim] in f32

@@ -133,7 +133,8 @@ struct KeySide {
     // Starts sᵀ = k·qᵀ and dpᵀ = v·doutᵀ of step n; after the last one they multiply leftovers, unread.
     RAPT_DEVICE void start_scores(int n, bool more) {
       if (more) barrier_wait(&shared.q_full[stage(n)], phase(n));
-      start_product<T, D>(s, shared.k[group], shared.q[stage(n)]);
+      if constexpr (Rule::kReadsRaw) start_product<T, D>(s, shared.k[group], shared.q[stage(n)]);
+      else start_nothing();
       if (more) barrier_wait(&shared.dout_full[stage(n)], phase(n));
       if constexpr (kKey) start_product<T, D>(dp, shared.v[group], shared.dout[stage(n)]);
     }
@@ -174,10 +175,7 @@ struct KeySide {
     }
 
     RAPT_DEVICE void formula_gradients(const Work& w, int step, int tile, bool cut) {
-      const int first_i = query_shift(call, w.batch) + tile * kQueries + lane % 4 * 2,
-                first_j = w.first_key + own_row();
-      const float i = static_cast<float>(call.first_key + first_i), j = static_cast<float>(call.first_key + first_j),
-                  between = static_cast<float>(first_j - first_i);
+      rule.begin_tile(call, tile * kQueries + lane % 4 * 2, w.first_key + own_row());
 #pragma unroll
       for (int n = 0; n < kQueries / 8; ++n) {
         const float2 log2_sum = pair_of(shared.log2_sum[stage(step)], n), delta = pair_of(shared.delta[stage(step)], n);
@@ -187,8 +185,7 @@ struct KeySide {
           float &x = s[4 * n + e], &y = dp[4 * n + e];
           const PairGradient g =
               pair_gradient(rule, x, y, c ? log2_sum.y : log2_sum.x, c ? delta.y : delta.x, cut && x == -INFINITY,
-                            i + static_cast<float>(8 * n + c), j + static_cast<float>(8 * r),
-                            between + static_cast<float>(8 * r - 8 * n - c), [](float, const float*, bool) {});
+                            8 * n + c, 8 * r, [](float, const float*, bool) {});
           x = g.weight;
           y = g.raw;
         }
@@ -228,6 +225,10 @@ struct KeySide {
         keep(dv);
       }
       barrier_wait(&shared.kv_full, 0);
+      if constexpr (!Rule::kReadsRaw) {
+#pragma unroll
+        for (float& x : s) x = 0;
+      }
       if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
       start_scores(0, true);
       int head = w.key_head * call.k.group, tile = w.begin;

@@ -9,7 +9,7 @@ template <class Rule, class T, int D, class Plan>
 struct QuerySide {
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kTile, kQueries = 64 * kGroups;
   static constexpr int kPanels = (D + 63) / 64, kRowBytes = kPanels * 128, kSlots = Rule::kSlots;
-  static constexpr bool kScaleOnly = Rule::kScaleOnly;
+  static constexpr bool kScaleOnly = Rule::kScaleOnly, kReadsRaw = Rule::kReadsRaw;
   static constexpr int kStages = std::min(4, (227 * 1024 - 3072 - 2 * kRowBytes * kQueries) / (2 * kRowBytes * kKeys));
   static_assert(kStages >= 2);
   using Ring = StageRing<kStages>;
@@ -104,7 +104,7 @@ struct QuerySide {
     int own_row;  // the first of the thread's two among the block's queries
     float log2_sum[2], delta[2];
 
-    float dq[D / 2];
+    float dq[kReadsRaw ? D / 2 : 1];
     float s[kKeys / 2], dp[kKeys / 2];
     std::uint32_t ds[kKeys / 16][4];
 
@@ -119,7 +119,8 @@ struct QuerySide {
     RAPT_DEVICE void start_scores(bool more) {
       const int n = next_ring.stage;
       if (more) barrier_wait(&shared.k_full[n], next_ring.phase);
-      start_product<T, D>(s, shared.q[group], shared.k[n]);
+      if constexpr (Rule::kReadsRaw) start_product<T, D>(s, shared.q[group], shared.k[n]);
+      else start_nothing();
       if (more) barrier_wait(&shared.v_full[n], next_ring.phase);
       start_product<T, D>(dp, shared.dout[group], shared.v[n]);
       next_ring.advance();
@@ -150,21 +151,18 @@ struct QuerySide {
     }
 
     RAPT_DEVICE void formula_gradients(const Work& w, int tile, bool cut) {
-      const int first_i = query_shift(call, w.batch) + w.first_query + own_row, first_j = tile * kKeys + lane % 4 * 2;
-      const float i = static_cast<float>(call.first_key + first_i), j = static_cast<float>(call.first_key + first_j),
-                  between = static_cast<float>(first_j - first_i);
+      rule.begin_tile(call, w.first_query + own_row, tile * kKeys + lane % 4 * 2);
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int r = e / 2, c = e % 2;
           float& x = s[4 * n + e];
-          x = pair_gradient(rule, x, dp[4 * n + e], log2_sum[r], delta[r], cut && x == -INFINITY,
-                            i + static_cast<float>(8 * r), j + static_cast<float>(8 * n + c),
-                            between + static_cast<float>(8 * n + c - 8 * r),
+          x = pair_gradient(rule, x, dp[4 * n + e], log2_sum[r], delta[r], cut && x == -INFINITY, 8 * r, 8 * n + c,
                             [&](float gradient, const float* by_slot, bool hidden) {
 #pragma unroll
                               for (int slot = 0; slot < kSlots; ++slot) {
+                                if (Rule::is_relative(slot)) continue;
                                 const float part = gradient * by_slot[slot];
                                 sums[slot] += hidden ? 0.f : part;
                               }
@@ -195,7 +193,7 @@ struct QuerySide {
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) pack_columns<T>(ds, s, n);
       await_turn();
-      start_sum<T>(dq, ds, shared.k[ring.stage]);
+      if constexpr (kReadsRaw) start_sum<T>(dq, ds, shared.k[ring.stage]);
       start_scores(more);
       pass_turn();
       ring.advance();
@@ -213,12 +211,16 @@ struct QuerySide {
         delta[r] = inside ? f.delta[row + 8 * r] : 0;
       }
 #pragma unroll
-      for (int e = 0; e < D / 2; ++e) dq[e] = 0;
+      for (float& e : dq) e = 0;
 #pragma unroll
       for (int n = 0; n < kSlots; ++n) sums[n] = 0;
       rule.begin(call, w.batch, w.head);
       keep(dq);
       barrier_wait(&shared.q_full, 0);
+      if constexpr (!Rule::kReadsRaw) {
+#pragma unroll
+        for (float& x : s) x = 0;
+      }
       if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
       start_scores(true);
       const int begin = uniform(w.begin), end = uniform(w.end);
@@ -233,12 +235,13 @@ struct QuerySide {
     RAPT_DEVICE void store(const Work& w) {
       bool finite = true;
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
+      for (int r = 0; r < (kReadsRaw ? 2 : 0); ++r) {
         const int row = w.first_query + own_row + 8 * r;
         auto* to = static_cast<std::uint16_t*>(f.dq.data) + f.dq.offset(w.batch, w.head) + row * f.dq.row_stride;
-        finite = store_row<T>(to, nullptr, f.dq.dim, f.dq.data && row < call.queries, lane, r,
-                              kScaleOnly ? call.scale : 1.f, dq) &&
-                 finite;
+        if constexpr (kReadsRaw)
+          finite = store_row<T>(to, nullptr, f.dq.dim, f.dq.data && row < call.queries, lane, r,
+                                kScaleOnly ? call.scale : 1.f, dq) &&
+                   finite;
       }
       if constexpr (kSlots > 0) {
         if (f.value_grads) {

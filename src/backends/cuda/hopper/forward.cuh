@@ -229,7 +229,10 @@ struct Forward {
     RAPT_DEVICE void await_turn() { named_wait(1 + group, 256); }
     RAPT_DEVICE void pass_turn() { named_arrive(1 + (group + 1) % kGroups, 256); }
 
-    RAPT_DEVICE void start_qk() { start_product<T, D>(s, shared.q[group], shared.k[k_ring.stage]); }
+    RAPT_DEVICE void start_qk() {
+      if constexpr (Rule::kReadsRaw) start_product<T, D>(s, shared.q[group], shared.k[k_ring.stage]);
+      else start_nothing();
+    }
     RAPT_DEVICE void start_pv() { start_sum<T>(o, p, shared.v[v_ring.stage]); }
 
     // Waits for q·kᵀ of a tile, after which kPending products were started; then the formula and the masks.
@@ -252,21 +255,15 @@ struct Forward {
 
     // The mechanism's formula on every score of the tile.
     RAPT_DEVICE void apply_formula(int tile) {
-      const float row = static_cast<float>(position()),
-                  column = static_cast<float>(call.first_key + first_column(tile));
-      const float between = static_cast<float>(call.first_key + first_column(tile) - position());
+      rule.begin_tile(call, first_row, first_column(tile));
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int r = e / 2, c = e % 2;
-          s[4 * n + e] =
-              rule.value(s[4 * n + e], row + static_cast<float>(8 * r), column + static_cast<float>(8 * n + c),
-                         between + static_cast<float>(8 * n + c - 8 * r));
+          s[4 * n + e] = rule.value(s[4 * n + e], 8 * r, 8 * n + c);
         }
     }
-
-    RAPT_DEVICE int position() const { return call.first_key + query_shift(call, batch) + first_row; }
 
     RAPT_DEVICE void hide(int tile) {
 #pragma unroll

@@ -38,6 +38,9 @@ RAPT_DEVICE void start_product(float (&to)[H], const std::uint16_t (&left)[kPane
   wgmma_commit();
 }
 
+// In place of a product that is not needed: what is waited for is counted all the same.
+RAPT_DEVICE void start_nothing() { wgmma_commit(); }
+
 // Starts to += x·rows over N rows; the fragments of x are those of a left operand.
 template <class T, int H, int kPanels, int N, int K>
 RAPT_DEVICE void start_sum(float (&to)[H], const std::uint32_t (&x)[K][4],

@@ -27,8 +27,8 @@ struct PairGradient {
 };
 template <class Rule, class F>
 RAPT_DEVICE PairGradient pair_gradient(Rule& rule, float raw, float dp, float log2_sum, float delta, bool hidden,
-                                       float i, float j, float between, const F& take) {
-  const auto y = rule.slope(raw, i, j, between);
+                                       int di, int dj, const F& take) {
+  const auto y = rule.slope(raw, di, dj);
   // Selected afterwards: a branch for each pair would keep the products from overlapping.
   float weight = exp2_fast(fmaf(y.score, kLog2E, -log2_sum)), gradient = weight * (dp - delta);
   take(gradient, y.by_slot, hidden);

@@ -19,9 +19,9 @@ bool takes(const Call& call, const ForwardOutputs& outputs) {
   const Array &q = call.q, &v = call.v[0], &out = outputs.out[0];
   const bool low = q.dtype == Dtype::bf16 || q.dtype == Dtype::f16;
   return low && call.k.dtype == q.dtype && v.dtype == q.dtype && out.data && out.dtype == q.dtype && call.sets == 1 &&
-         call.uses_content && call.threshold == Threshold::exponential && !call.bias.data && !call.mask.data &&
-         !outputs.row_max.data && !outputs.row_sum.data && call.inner <= 256 && v.dim <= 256 && is_aligned(q) &&
-         is_aligned(call.k) && is_aligned(v) && is_aligned(out) && call.queries > 0 && call.keys > 0 &&
+         (call.uses_content || detail::HasForm<M>)&&call.threshold == Threshold::exponential && !call.bias.data &&
+         !call.mask.data && !outputs.row_max.data && !outputs.row_sum.data && call.inner <= 256 && v.dim <= 256 &&
+         is_aligned(q) && is_aligned(call.k) && is_aligned(v) && is_aligned(out) && call.queries > 0 && call.keys > 0 &&
          (detail::HasScore<M> || call.scale > 0);
 }
 

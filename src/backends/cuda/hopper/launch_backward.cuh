@@ -87,13 +87,15 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
     launch_side<KeySide<Rule, T, D, KeyPlan, kKey, kValue>, KeyPlan>(key_maps, call, f, call.keys, key_heads,
                                                                      query_bytes, stream);
   };
-  if constexpr (D <= 128) {
+  if constexpr (!Rule::kReadsRaw) {
+    if (f.dv.data) keys.template operator()<false, true>();
+  } else if constexpr (D <= 128) {
     if (f.dk.data || f.dv.data) keys.template operator()<true, true>();
   } else {
     if (f.dk.data) keys.template operator()<true, false>();
     if (f.dv.data) keys.template operator()<false, true>();
   }
-  if (f.dq.data || f.value_grads)
+  if ((Rule::kReadsRaw && f.dq.data) || f.value_grads)
     launch_side<QuerySide<Rule, T, D, QueryPlan>, QueryPlan>(query_maps, call, f, call.queries, call.heads, key_bytes,
                                                              stream);
   return true;
@@ -111,8 +113,8 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
     if (dim <= 64)
       return sized.template operator()<64, GradientPlan<2, kPlain ? 112 : 96>, GradientPlan<3, kPlain ? 80 : 64>>();
     if (dim <= 128)
-      return sized.template
-      operator()<128, GradientPlan<2, Rule::kCapped ? 48 : 64>, GradientPlan<2, Rule::kCapped ? 80 : 96>>();
+      return sized
+          .template operator()<128, GradientPlan<2, Rule::kHeavy ? 48 : 64>, GradientPlan<2, Rule::kHeavy ? 64 : 96>>();
     return sized.template operator()<256, GradientPlan<2, 32>, GradientPlan<2, 32>>();
   });
 }
