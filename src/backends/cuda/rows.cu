@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/general/block.cuh"
+#include "backends/cuda/hopper/sm90.h"
 #include "backends/cuda/memory.h"
 
 namespace rapt::inline v1::cuda {
@@ -216,6 +217,7 @@ __global__ void row_deltas_kernel(int batches, int heads, int queries, int sets,
 }
 
 // Eight numbers of 16 bits at a time, and 16 lanes a row: half a warp.
+template <class T>
 __global__ void prepare_rows_kernel(const __grid_constant__ Call call, RowStatistics rows, Array out,
                                     const std::uint16_t* remainder, Array grad, Array grad_lse, PaddedRows to,
                                     float* plain_delta) {
@@ -235,13 +237,11 @@ __global__ void prepare_rows_kernel(const __grid_constant__ Call call, RowStatis
       const uint4 a = *reinterpret_cast<const uint4*>(x + d), g = *reinterpret_cast<const uint4*>(y + d),
                   r = *reinterpret_cast<const uint4*>(z + d);
       const std::uint32_t as[4] = {a.x, a.y, a.z, a.w}, gs[4] = {g.x, g.y, g.z, g.w}, rs[4] = {r.x, r.y, r.z, r.w};
-      for (int n = 0; n < 8; ++n) {
-        const int shift = n % 2 * 16;
-        const auto number = [&](std::uint32_t word) {
-          const std::uint16_t half = static_cast<std::uint16_t>(word >> shift);
-          return load(&half, out.dtype, 0);
-        };
-        sum = fmaf(number(as[n / 2]) + number(rs[n / 2]), number(gs[n / 2]), sum);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const float2 kept = unpack(as[n], T{}), lost = unpack(rs[n], T{}), by = unpack(gs[n], T{});
+        sum = fmaf(kept.x + lost.x, by.x, sum);
+        sum = fmaf(kept.y + lost.y, by.y, sum);
       }
     }
   }
@@ -430,7 +430,8 @@ void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out,
                   const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta,
                   cudaStream_t stream) {
   const std::int64_t threads = static_cast<std::int64_t>(call.batch) * call.heads * to.padded * 16;
-  prepare_rows_kernel<<<static_cast<unsigned>((threads + kSmall - 1) / kSmall), kSmall, 0, stream>>>(
+  const auto kernel = out.dtype == Dtype::bf16 ? prepare_rows_kernel<Bf16> : prepare_rows_kernel<F16>;
+  kernel<<<static_cast<unsigned>((threads + kSmall - 1) / kSmall), kSmall, 0, stream>>>(
       call, rows, out, static_cast<const std::uint16_t*>(remainder), grad_out, grad_lse, to, plain_delta);
   check(cudaGetLastError(), "row sums");
 }

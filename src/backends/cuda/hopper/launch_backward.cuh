@@ -115,7 +115,10 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
     if (dim <= 128)
       return sized
           .template operator()<128, GradientPlan<2, Rule::kHeavy ? 48 : 64>, GradientPlan<2, Rule::kHeavy ? 64 : 96>>();
-    return sized.template operator()<256, GradientPlan<2, 32>, GradientPlan<2, 32>>();
+    if (dim <= 192)
+      return sized
+          .template operator()<192, GradientPlan<2, Rule::kHeavy ? 32 : 64>, GradientPlan<2, Rule::kHeavy ? 32 : 64>>();
+    return sized.template operator()<256, GradientPlan<2, kPlain ? 48 : 32>, GradientPlan<2, kPlain ? 48 : 32>>();
   });
 }
 
