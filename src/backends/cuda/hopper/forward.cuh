@@ -55,6 +55,7 @@ struct Forward {
     int item;  // negative: there are no more
     int first_query, head, batch;
     int first, end, full, cut;
+    Band band;
   };
 
   struct Shared {
@@ -109,6 +110,7 @@ struct Forward {
     w.end = ::max(w.first + 1, (seen.some.end + kKeys - 1) / kKeys);  // a tile that nobody sees writes the zeros
     w.full = (seen.all.begin + kKeys - 1) / kKeys;
     w.cut = seen.all.end / kKeys;
+    w.band = band_of(call, own.batch);
     return w;
   }
 
@@ -163,7 +165,7 @@ struct Forward {
       int item = static_cast<int>(blockIdx.x);
       for (int round = 0;; ++round) {
         if (item > last) {
-          announce({.item = -1, .first = 0, .end = 0}, round);
+          announce({.item = -1}, round);
           break;
         }
         const Work w = work(call, f, item);
@@ -339,7 +341,7 @@ struct Forward {
       batch = w.batch;
       head = w.head;
       rule.begin(call, w.batch, w.head);
-      const RowMask mask(call, w.batch);
+      const RowMask mask(call, w.batch, w.band);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         range[r] = mask.keys_of(first_row + 8 * r);

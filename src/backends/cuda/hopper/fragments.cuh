@@ -88,7 +88,7 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, std::uint16_t* rest, int dim, bool
                            const float (&x)[H]) {
   static_assert(H % 16 == 0);
   const int quad = lane % 4;
-  bool finite = true;
+  float zero = 0;  // NaN once it has met a number that is not finite
 #pragma unroll
   for (int n = 0; n < H / 4; n += 4) {
     const bool stores = inside && 8 * (n + quad) < dim;
@@ -96,7 +96,7 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, std::uint16_t* rest, int dim, bool
 #pragma unroll
     for (int m = 0; m < 4; ++m) {
       const float a = x[4 * (n + m) + 2 * r] * factor, b = x[4 * (n + m) + 2 * r + 1] * factor;
-      finite = finite && is_finite(a) && is_finite(b);
+      zero = fmaf(b, 0.f, fmaf(a, 0.f, zero));
       w[m] = pack(a, b, T{});
     }
     if (rest) {
@@ -112,7 +112,7 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, std::uint16_t* rest, int dim, bool
     transpose_words(w, quad);
     if (stores) *reinterpret_cast<uint4*>(to + 8 * (n + quad)) = make_uint4(w[0], w[1], w[2], w[3]);
   }
-  return finite || !inside;
+  return zero == 0 || !inside;
 }
 
 // One tile of owned rows of one head. A few heads at a time, so that what they loop over stays in the L2 cache; of these,

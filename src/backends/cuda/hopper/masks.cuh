@@ -36,9 +36,9 @@ RAPT_DEVICE int key_sequence_of(const Masks& m, int j) {
 
 class RowMask {
  public:
-  RAPT_DEVICE RowMask(const Call& call, int batch) : call_(call), batch_(batch), packed_(call.masks.sequences > 0) {
-    if (!packed_) band_ = band_of(call, batch);
-  }
+  RAPT_DEVICE RowMask(const Call& call, int batch) : RowMask(call, batch, band_of(call, batch)) {}
+  RAPT_DEVICE RowMask(const Call& call, int batch, const Band& band)
+      : call_(call), batch_(batch), packed_(call.masks.sequences > 0), band_(band) {}
 
   RAPT_DEVICE RowRange keys_of(int i) const {
     if (packed_) return visible_keys(call_, batch_, i);
