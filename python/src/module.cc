@@ -6,6 +6,7 @@
 
 #include "call.h"
 #include "host_threads.h"
+#include "jax.h"
 #include "plan.h"
 #include "rapt/attend.h"
 #include "rapt/error.h"
@@ -328,6 +329,7 @@ NB_MODULE(_core, m) {
            [](const SavedRows& self, nb::handle max, nb::handle sum) { self.store(ArrayReader("Saved"), max, sum); })
       .def("load", [](SavedRows& self, nb::handle max, nb::handle sum) { self.load(ArrayReader("Saved"), max, sum); });
   bind_plan(m);
+  bind_jax(m);
   const auto given = nb::arg();
   const auto maybe = nb::arg().none();
   m.def("attend", &attend_plain, given, given, given, given, maybe);
