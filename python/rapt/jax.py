@@ -17,7 +17,6 @@ from . import _arrays, _core
 from . import _attend as _api
 
 _LSE = 1
-_SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in _core.mechanisms()}
 
 
 def _version():
@@ -181,7 +180,7 @@ def _attend(q, k, v, packed, return_lse):
     normalizer = options["normalizer"] or "softmax"
     if return_lse and normalizer != "softmax":
         raise ValueError(f"attend: return_lse: expected the normaliser softmax where JAX traces the call, got {normalizer}")
-    settings = _SETTINGS.get(options["score"] or "scaled_dot", ())
+    settings = [name for name in params if _api.is_setting(options["score"], name)]
     learned = {name: _parameter(value) for name, value in params.items() if name not in settings}
     array = lambda x: None if x is None else jnp.asarray(x)
     traced = {}

@@ -9,6 +9,7 @@
 #include "jax.h"
 #include "plan.h"
 #include "rapt/attend.h"
+#include "rapt/device.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"
 #include "rapt/partial.h"
@@ -46,7 +47,10 @@ nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle 
   }
   if ((want & kSaved) != 0) {
     saved = nb::type<SavedRows>()();
-    outputs.saved = &nb::inst_ptr<SavedRows>(saved)->rows;
+    auto& own = *nb::inst_ptr<SavedRows>(saved);
+    if (call.inputs.q.device != Device{})  // in the library's own memory, which waits for no other work of the device
+      own.lend(reader, allocate({1, 1, 2, call.batch * call.heads * call.queries}, 2, "float32"), call.inputs.q.device);
+    outputs.saved = &own.rows;
   }
   run_released([&] { attend(call.inputs, outputs, call.options.value); });
   nb::object out = call.is_list ? nb::object(outs) : nb::object(outs[0]);
@@ -325,9 +329,9 @@ NB_MODULE(_core, m) {
   nb::class_<SavedRows>(m, "Saved", "Two numbers for every row, from the forward pass to the backward pass.")
       .def(nb::init<>())
       .def("__len__", &SavedRows::count)
-      .def("store",
-           [](const SavedRows& self, nb::handle max, nb::handle sum) { self.store(ArrayReader("Saved"), max, sum); })
-      .def("load", [](SavedRows& self, nb::handle max, nb::handle sum) { self.load(ArrayReader("Saved"), max, sum); });
+      .def("store", [](const SavedRows& self, nb::handle rows) { self.store(ArrayReader("Saved"), rows); })
+      .def("load", [](SavedRows& self, nb::object rows) { self.load(ArrayReader("Saved"), std::move(rows)); })
+      .def_ro("memory", &SavedRows::memory);
   bind_plan(m);
   bind_jax(m);
   const auto given = nb::arg();
@@ -347,5 +351,6 @@ NB_MODULE(_core, m) {
   m.def("default_threads", &rapt::default_threads);
   m.def("set_default_threads", &rapt::set_default_threads);
   m.def("release_workspace", &rapt::release_workspace);
+  m.def("cuda_devices", [] { return rapt::device_count(rapt::Device::Kind::cuda); });
   m.def("isa", [] { return std::string(rapt::name_of(rapt::active_isa())); });
 }

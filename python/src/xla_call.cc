@@ -9,6 +9,7 @@
 #include "rapt/attend.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
+#include "saved.h"
 #include "xla.h"
 
 namespace rapt::python {
@@ -60,9 +61,9 @@ class One {
       const Problem problem = make_problem(kForward, inputs_, options_);
       return check_outputs(kForward, problem, outputs);
     }
-    if (rows && call_.device != Device{}) lend(saved, *rows);
+    if (rows && call_.device != Device{}) lend_rows(saved, data(*rows), count_of(*rows), call_.device);
     attend(inputs_, outputs, options_);
-    if (rows && call_.device == Device{}) store(saved, *rows);
+    if (rows && call_.device == Device{}) store_rows(saved, data(*rows));
   }
 
   void backward(bool is_check) {
@@ -81,8 +82,8 @@ class One {
     }
     Saved saved;
     if (rows_) {
-      if (call_.device != Device{}) lend(saved, *rows_);
-      else load(saved, *rows_);
+      if (call_.device != Device{}) lend_rows(saved, data(*rows_), count_of(*rows_), call_.device);
+      else load_rows(saved, data(*rows_), count_of(*rows_), rows_->type == xla::kF64);
     }
     attend_backward(inputs_, out_, grad_out_, rows_ ? &saved : nullptr, gradients, options_, grad_lse_);
   }
@@ -196,39 +197,7 @@ class One {
     options_.stream = call_.stream;
   }
 
-  // Softmax statistics in XLA's array, [2, rows]: on a device the engine writes them there itself.
-  void lend(Saved& saved, const XlaArray& rows) const {
-    Saved::Rows& own = *saved.rows();
-    const std::int64_t count = count_of(rows);
-    own.resize(count, false, call_.device);
-    own.device_memory = std::shared_ptr<void>(data(rows), [](void*) {});
-    own.device_bytes = 2 * sizeof(float) * static_cast<std::size_t>(count);
-  }
-
   std::int64_t count_of(const XlaArray& rows) const { return element_count(shape(rows)) / 2; }
-
-  void store(const Saved& saved, const XlaArray& rows) const {
-    Saved::Rows& own = *saved.rows();
-    if (own.count != count_of(rows))
-      throw Error("attend: rows: expected " + std::to_string(2 * own.count) + " numbers");
-    const auto copy = [&]<class T>(T* to) {
-      std::copy_n(own.max<T>(), own.count, to);
-      std::copy_n(own.sum<T>(), own.count, to + own.count);
-    };
-    if (own.is_double) copy(static_cast<double*>(data(rows)));
-    else copy(static_cast<float*>(data(rows)));
-  }
-
-  void load(const Saved& saved, const XlaArray& rows) const {
-    Saved::Rows& own = *saved.rows();
-    own.resize(count_of(rows), rows.type == xla::kF64);
-    const auto copy = [&]<class T>(const T* from) {
-      std::copy_n(from, own.count, own.max<T>());
-      std::copy_n(from + own.count, own.count, own.sum<T>());
-    };
-    if (own.is_double) copy(static_cast<const double*>(data(rows)));
-    else copy(static_cast<const float*>(data(rows)));
-  }
 
   const XlaCall& call_;
   std::vector<std::int64_t> at_;

@@ -6,6 +6,8 @@ NEEDS = {
     "test_torch.py": "torch",
     "test_torch_graphs.py": "torch",
     "test_torch_inputs.py": "torch",
+    "test_cuda.py": "torch",
+    "test_cuda_others.py": "torch",
     "test_modules.py": "torch",
     "test_flex.py": "torch",
     "test_transformers.py": "transformers",
