@@ -6,6 +6,7 @@
 
 #include <exception>
 
+#include "call.h"
 #include "rapt/device.h"
 #include "rapt/error.h"
 #include "xla.h"
@@ -90,6 +91,7 @@ xla::Error* run(xla::CallFrame* frame, bool is_backward, Device::Kind kind) {
       call.device = {kind, device.device};
     }
     call.set_roles();
+    const Running counted;
     call.run(is_backward);
     return nullptr;
   } catch (const std::exception& error) {

@@ -7,6 +7,7 @@
 #include "call.h"
 #include "host_threads.h"
 #include "jax.h"
+#include "pictures/color.h"
 #include "plan.h"
 #include "rapt/attend.h"
 #include "rapt/device.h"
@@ -351,6 +352,14 @@ NB_MODULE(_core, m) {
   m.def("default_threads", &rapt::default_threads);
   m.def("set_default_threads", &rapt::set_default_threads);
   m.def("release_workspace", &rapt::release_workspace);
+  m.def("palette", [] {  // 256 colours, three bytes each
+    std::string bytes;
+    for (int n = 0; n < 256; ++n) {
+      const rapt::pictures::Rgb color = rapt::pictures::color_at(n / 255.0);
+      for (const std::uint8_t part : {color.red, color.green, color.blue}) bytes += static_cast<char>(part);
+    }
+    return nb::bytes(bytes.data(), bytes.size());
+  });
   m.def("cuda_devices", [] { return rapt::device_count(rapt::Device::Kind::cuda); });
   m.def("isa", [] { return std::string(rapt::name_of(rapt::active_isa())); });
 }

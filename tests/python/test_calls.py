@@ -279,3 +279,21 @@ def test_threads_by_default():
         """
     )
     assert result.stdout.splitlines() == ["3", "set_default_threads: expected 1 or more, got 0"], result
+
+
+def test_daemon_threads_at_the_end_of_the_process():
+    """They compute while the interpreter goes: the process ends without a crash, and says nothing."""
+    program = """
+        import sys, threading, time, numpy as np, rapt
+        q = np.ones((1, 4, 256, 32), np.float32)
+        def work():
+            while True:
+                rapt.attend(q, q, q, causal="top_left")
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(float(sys.argv[1]))
+    """
+    for n in range(8):
+        command = [sys.executable, "-c", textwrap.dedent(program), str(0.01 * n)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (result.returncode, result.stderr) == (0, ""), result
