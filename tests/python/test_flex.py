@@ -179,8 +179,8 @@ def test_what_cannot_be_traced():
         flex_attention(q, q, q, lambda s, b, h, i, j: torch.cumsum(s, 0))
     with pytest.raises(TypeError, match="index every dimension|got a row|expected a number"):
         flex_attention(q, q, q, lambda s, b, h, i, j: s + table[i])
-    with pytest.raises(TypeError, match="expected conditions, got numbers"):
-        flex_attention(q, q, q, None, lambda b, h, i, j: i & 3)
+    with pytest.raises(TypeError, match="expected conditions, or bits of an index of flex_attention, got numbers"):
+        flex_attention(q, q, q, None, lambda b, h, i, j: (i + 1) & 3)
 
 
 def test_it_compiles_in_one_graph():
@@ -210,3 +210,51 @@ def test_threads_trace_their_own_mods():
             expected = dense(q, q, q, lambda s, b, h, i, j: s * n + n * (i - j))
             for out in outs:
                 torch.testing.assert_close(out, expected)
+
+
+def z_order(code):
+    """The even bits of a number, together: one coordinate of a place on the Z-order curve."""
+    code = code & 0x55555555
+    for shift, kept in ((1, 0x33333333), (2, 0x0F0F0F0F), (4, 0x00FF00FF), (8, 0x0000FFFF)):
+        code = (code | (code >> shift)) & kept
+    return code
+
+
+def test_bits_of_indices():
+    """Neighbourhoods on the Z-order (Morton) curve, as attention-gym has them: bits of an index become a table."""
+
+    def near(b, h, q, k):
+        apart = lambda of: abs(z_order(of(q)).clamp(1, 6) - z_order(of(k))) <= 1
+        return apart(lambda n: n) & apart(lambda n: n >> 1)
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 64, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    for options in ({"mask_mod": near}, {"score_mod": lambda s, b, h, q, k: s + ((q ^ 3) + (5 & k)) * 0.01 + (1 << h)}):
+        call = dict(score_mod=options.get("score_mod"), block_mask=options.get("mask_mod"))
+        out, expected = flex_attention(q, k, v, **call), dense(q, k, v, **options)
+        torch.testing.assert_close(out, expected)
+        for a, b in zip(*(torch.autograd.grad(x.sin().sum(), (q, k, v)) for x in (out, expected))):
+            torch.testing.assert_close(a, b)
+    with pytest.raises(TypeError, match="&: expected bits of one index and of integers, got those of others"):
+        flex_attention(q, k, v, lambda s, b, h, q, k: s + (q & k))
+
+
+def test_products_of_captured_rows():
+    """Multi-head latent attention's score, as attention-gym has it, is refused with another way to write it, which is right."""
+    torch.manual_seed(0)
+    number = lambda *shape: torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    q, k, v, query_rope, key_rope = number(2, 4, 9, 8), number(2, 1, 9, 8), number(2, 1, 9, 8), number(2, 4, 9, 64), number(2, 1, 9, 64)
+
+    def rope(score, b, h, q_idx, kv_idx):
+        return score + 0.7 * torch.dot(query_rope[b, h, q_idx], key_rope[b, h // 4, kv_idx])
+
+    with pytest.raises(TypeError, match="dot: expected numbers of captured tensors, got rows.*cat"):
+        flex_attention(q, k, v, rope, enable_gqa=True)
+    longer = torch.cat((q * 8**-0.5, 0.7 * query_rope), -1), torch.cat((k, key_rope), -1)
+    out = flex_attention(*longer, v, scale=1.0, enable_gqa=True)
+    scores = q @ k.transpose(-1, -2) * 8**-0.5 + 0.7 * query_rope @ key_rope.transpose(-1, -2)
+    expected = scores.softmax(-1) @ v
+    torch.testing.assert_close(out, expected)
+    inputs = (q, k, v, query_rope, key_rope)
+    for a, b in zip(*(torch.autograd.grad(x.sin().sum(), inputs) for x in (out, expected))):
+        torch.testing.assert_close(a, b)
