@@ -1,11 +1,11 @@
 """rapt.attend on PyTorch's tensors on a GPU: numbers, gradients, streams, devices, graphs."""
 
-import cuda
+import gpu
 import numpy as np
 import oracle
 import pytest
 
-cuda.needed()
+gpu.needed()
 
 import torch  # noqa: E402
 from test_numpy import NAMES, problem  # noqa: E402
@@ -74,7 +74,7 @@ def test_numbers_and_arrays_as_parameters():
 def late(q):
     """A copy of q that is made on the current stream, behind other work."""
     later = torch.zeros_like(q)
-    cuda.busy(torch)
+    gpu.busy(torch)
     later.copy_(q)
     return later
 
@@ -120,7 +120,7 @@ def test_calls_do_not_wait():
     rapt.attend(q, k, v)
     torch.cuda.synchronize()
     done = torch.cuda.Event()
-    cuda.busy(torch, 200)
+    gpu.busy(torch, 200)
     rapt.attend(q, k, v)
     done.record()
     assert not done.query()

@@ -4,12 +4,12 @@ import os
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the GPU is PyTorch's too
 
-import cuda  # noqa: E402
+import gpu  # noqa: E402
 import numpy as np  # noqa: E402
 import oracle  # noqa: E402
 import pytest  # noqa: E402
 
-cuda.needed()
+gpu.needed()
 
 import torch  # noqa: E402
 from test_numpy import NAMES, problem  # noqa: E402
@@ -39,26 +39,26 @@ def arrays():
 
 def test_cupy(cupy):
     q, k, v = arrays()
-    gpu = [cupy.asarray(x) for x in (q, k, v)]
+    placed = [cupy.asarray(x) for x in (q, k, v)]
     slopes = [0.5, 0.25, 0.1, 0.2]
     options = dict(score="alibi", params={"m": slopes}, causal="top_left")
     expected, weights, lse = oracle.attend(q, k, v, **{**options, "params": {"m": np.array(slopes)}})
-    out, got_lse = rapt.attend(*gpu, return_lse=True, **options)
+    out, got_lse = rapt.attend(*placed, return_lse=True, **options)
     assert isinstance(out, cupy.ndarray) and isinstance(got_lse, cupy.ndarray)
     np.testing.assert_allclose(out.get(), expected, atol=1e-5)
     np.testing.assert_allclose(got_lse.get(), lse, atol=1e-5)
-    np.testing.assert_allclose(rapt.weights(*gpu[:2], **options).get(), weights, atol=1e-5)
-    assert rapt.statistics(*gpu[:2], top_k=2).top_indices.dtype == np.int64
+    np.testing.assert_allclose(rapt.weights(*placed[:2], **options).get(), weights, atol=1e-5)
+    assert rapt.statistics(*placed[:2], top_k=2).top_indices.dtype == np.int64
     grad = random.standard_normal(expected.shape).astype(np.float32)
-    found = rapt.gradients(*gpu, cupy.asarray(grad), **options)
+    found = rapt.gradients(*placed, cupy.asarray(grad), **options)
     host = rapt.gradients(*(x.astype(np.float64) for x in (q, k, v)), grad.astype(np.float64), **options)
     for mine, theirs in zip((*found[:3], found[3]["m"]), (*host[:3], host[3]["m"])):
         assert isinstance(mine, cupy.ndarray)
         np.testing.assert_allclose(mine.get(), theirs.reshape(mine.shape), atol=1e-3)
-    half = rapt.attend(*(x.astype(np.float16) for x in gpu))
+    half = rapt.attend(*(x.astype(np.float16) for x in placed))
     assert half.dtype == np.float16
     strided = cupy.asarray(q.swapaxes(1, 2).copy()).swapaxes(1, 2)
-    np.testing.assert_array_equal(rapt.attend(strided, *gpu[1:], **options).get(), out.get())
+    np.testing.assert_array_equal(rapt.attend(strided, *placed[1:], **options).get(), out.get())
 
 
 def test_cupys_stream(cupy):
@@ -68,7 +68,7 @@ def test_cupys_stream(cupy):
     with cupy.cuda.Stream(non_blocking=True) as stream:
         later = cupy.zeros_like(q)
         with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr)):
-            cuda.busy(torch)
+            gpu.busy(torch)
         later[...] = q
         out = rapt.attend(later, k, v)
     stream.synchronize()
@@ -77,13 +77,13 @@ def test_cupys_stream(cupy):
 
 def test_cupy_errors(cupy):
     q, k, v = arrays()
-    gpu = [cupy.asarray(x) for x in (q, k, v)]
+    placed = [cupy.asarray(x) for x in (q, k, v)]
     with pytest.raises(ValueError, match="k: expected an array on cuda:0 as q is, got one on cpu"):
-        rapt.attend(gpu[0], k, gpu[2])
+        rapt.attend(placed[0], k, placed[2])
     with pytest.raises(ValueError, match="k: expected an array on cpu as q is, got one on cuda:0"):
-        rapt.attend(q, gpu[1], v)
+        rapt.attend(q, placed[1], v)
     with pytest.raises(TypeError, match="expected numbers of float32, float64, float16 or bfloat16"):
-        rapt.attend(gpu[0].astype(np.int32), *gpu[1:])
+        rapt.attend(placed[0].astype(np.int32), *placed[1:])
 
 
 @pytest.mark.parametrize("score", NAMES)
