@@ -60,10 +60,11 @@ test-python: python-module  ## Test the Python package with PyTorch, JAX, Transf
 wheel: bootstrap  ## Build a manylinux wheel of the Python package into build/wheels
 	@scripts/wheel
 
-bench-python: python-module  ## Measure what a call from Python costs
+bench-python: python-module  ## Measure what a call from Python costs, and training in PyTorch with Rapt's attention
 	@scripts/python_env --all
 	@cmake --build --preset release -j $(JOBS) --target rapt_python
 	@PYTHONPATH=build/release/python $(VENV) benchmarks/python/calls.py
+	@PYTHONPATH=build/release/python $(VENV) benchmarks/python/training.py --threads 1 $(JOBS)
 
 bench: build  ## Measure every mechanism against this machine's matrix-multiply rate
 	@build/release/rapt bench

@@ -239,22 +239,43 @@ def test_bits_of_indices():
         flex_attention(q, k, v, lambda s, b, h, q, k: s + (q & k))
 
 
-def test_products_of_captured_rows():
-    """Multi-head latent attention's score, as attention-gym has it, is refused with another way to write it, which is right."""
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_products_of_captured_rows(key_heads):
+    """Multi-head latent attention's score, as attention-gym has it: rows of captured tensors beside those of query and key."""
     torch.manual_seed(0)
     number = lambda *shape: torch.randn(shape, dtype=torch.float64, requires_grad=True)
-    q, k, v, query_rope, key_rope = number(2, 4, 9, 8), number(2, 1, 9, 8), number(2, 1, 9, 8), number(2, 4, 9, 64), number(2, 1, 9, 64)
+    q, k, v = number(2, 4, 9, 8), number(2, key_heads, 11, 8), number(2, key_heads, 11, 8)
+    query_rope, key_rope, own = number(2, 4, 9, 64), number(2, 1, 11, 64), number(4, 11, 64)
+    mods = [
+        lambda s, b, h, i, j: s + 0.7 * torch.dot(query_rope[b, h, i], key_rope[b, h // 4, j]),
+        lambda s, b, h, i, j: torch.tanh(torch.dot(own[h, j], query_rope[b, h, i]) * 0.2 + s) - 0.1 * abs(i - j),
+        lambda s, b, h, i, j: s + torch.inner(query_rope[0, 1, i], key_rope[b, 0, j]) + 0.5 * torch.dot(query_rope[b][h][i], own[h, j]),
+    ]
+    product = lambda a, b: a @ b.transpose(-1, -2)
+    by_hand = [
+        lambda s: s + 0.7 * product(query_rope, key_rope),
+        lambda s: torch.tanh(s + 0.2 * product(query_rope, own)) - 0.1 * (torch.arange(9)[:, None] - torch.arange(11)).abs(),
+        lambda s: s + product(query_rope[0, 1], key_rope) + 0.5 * product(query_rope, own),
+    ]
+    for mod, scores in zip(mods, by_hand):
+        for scale in (None, 0.3):
+            out = flex_attention(q, k, v, mod, scale=scale, enable_gqa=True)
+            full = [x.repeat_interleave(4 // key_heads, 1) for x in (k, v)]
+            expected = scores(product(q, full[0]) * (scale or 8**-0.5)).softmax(-1) @ full[1]
+            torch.testing.assert_close(out, expected)
+            inputs = (q, k, v, query_rope, key_rope, own)
+            found = (torch.autograd.grad(x.sin().sum(), inputs, allow_unused=True) for x in (out, expected))
+            for a, b in zip(*found):
+                torch.testing.assert_close(a, b) if b is not None else None
 
-    def rope(score, b, h, q_idx, kv_idx):
-        return score + 0.7 * torch.dot(query_rope[b, h, q_idx], key_rope[b, h // 4, kv_idx])
 
-    with pytest.raises(TypeError, match="dot: expected numbers of captured tensors, got rows.*cat"):
-        flex_attention(q, k, v, rope, enable_gqa=True)
-    longer = torch.cat((q * 8**-0.5, 0.7 * query_rope), -1), torch.cat((k, key_rope), -1)
-    out = flex_attention(*longer, v, scale=1.0, enable_gqa=True)
-    scores = q @ k.transpose(-1, -2) * 8**-0.5 + 0.7 * query_rope @ key_rope.transpose(-1, -2)
-    expected = scores.softmax(-1) @ v
-    torch.testing.assert_close(out, expected)
-    inputs = (q, k, v, query_rope, key_rope)
-    for a, b in zip(*(torch.autograd.grad(x.sin().sum(), inputs) for x in (out, expected))):
-        torch.testing.assert_close(a, b)
+def test_products_of_captured_rows_that_are_no_columns():
+    q = torch.randn(1, 2, 5, 8)
+    with pytest.raises(TypeError, match="dot: expected a product of captured rows that is added to the score"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s * torch.dot(q[b, h, i], q[b, h, j]))
+    with pytest.raises(TypeError, match="dot: expected one score with a product of captured rows, got others beside it"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: torch.where(i > j, s, s + torch.dot(q[b, h, i], q[b, h, j])))
+    with pytest.raises(TypeError, match="dot: expected a row at batch, head and one position"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s + torch.dot(q[b, h, i], q[b, h, (i + j) // 2]))
+    with pytest.raises(TypeError, match="dot: expected rows of one length, got 8 and 4"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s + torch.dot(q[b, h, i], q[..., :4].contiguous()[b, h, j]))

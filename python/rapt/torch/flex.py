@@ -8,6 +8,7 @@ from torch.overrides import TorchFunctionMode
 
 from .. import _attend as _api
 from ..formulas import FUNCTIONS, Formula, Symbol, condition, number, symbol_of
+from ._rows import Product, Score, widened
 
 
 class _Read:
@@ -70,10 +71,7 @@ class _Captured(TorchFunctionMode):
             if any(isinstance(p, (Symbol, _Read)) for p in indices):
                 return self.read(arguments[0], indices)
         if name in ("dot", "vdot", "inner") and len(arguments) == 2 and all(isinstance(x, _Read) for x in arguments):
-            raise TypeError(
-                "flex_attention: dot: expected numbers of captured tensors, got rows: a formula would need every number of them at once; "
-                "the same score is that of query' = cat(query * scale, rows) and key' = cat(key, rows) with scale=1"
-            )
+            return Product(*arguments)
         symbolic = lambda x: isinstance(x, Symbol) or (isinstance(x, (list, tuple)) and any(map(symbolic, x)))
         if not any(symbolic(x) for x in arguments) and not any(symbolic(x) for x in options.values()):
             return function(*arguments, **options)
@@ -145,21 +143,21 @@ _INDICES = ("batch", "head", "i", "j")
 
 
 def trace(score_mod, mask_mod, sizes, dtype=torch.float32):
-    """(formula, parameters) of PyTorch's two functions. sizes: batch, heads, queries, keys; dtype is that of computation."""
+    """(formula, parameters, products of captured rows) of PyTorch's two functions. sizes: batch, heads, queries, keys; dtype is that of computation."""
     captured = _Captured(sizes[1], dtype)
-    score, visible = "", ""
+    score, visible, used = "", "", []
     indices = [_Index(captured, name, size) for name, size in zip(_INDICES, sizes)]
     thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
     symbol_of[thread] = captured.symbol
     try:
         with captured:
             if score_mod is not None:
-                score = number(score_mod(Symbol("(raw*scale)"), *indices))
+                score = number(score_mod(Score(used), *indices))
             if mask_mod is not None:
                 visible = condition(mask_mod(*indices))
     finally:
         del symbol_of[thread]
-    return Formula(score, "", visible), captured.params
+    return Formula(score, "", visible), captured.params, used[0] if used else ()
 
 
 def _block_table(block_mask):
@@ -196,7 +194,11 @@ def flex_attention(
         if mask_mod is not None and getattr(mask_mod, "__name__", "") == "noop_mask":
             mask_mod = _block_table(block_mask)
     double = any(x.dtype == torch.float64 for x in (query, key, value))
-    score, params = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]), torch.float64 if double else torch.float32)
+    score, params, products = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]), torch.float64 if double else torch.float32)
+    if products:
+        heads = key.shape[1]
+        query, key, scale = *widened(query, key, products, scale), None
+        value = value if key.shape[1] == heads else value.repeat_interleave(key.shape[1] // heads, 1)
     uses_scale = not score.score or "scale" in score.score
     result = _api.attend(
         query, key, value, score=score, params=params or None, scale=scale if uses_scale else None,
