@@ -305,7 +305,10 @@ def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options) -> P
 
 def merge(parts: Sequence[Partial]) -> Partial:
     """The whole of its parts, merged in their order: exact to rounding, the same bits for any number of threads."""
-    parts = [tuple(_plain(array) for array in part) for part in parts]
+    try:
+        parts = [tuple(_plain(array) for array in part) for part in parts]
+    except TypeError:
+        raise TypeError("merge: parts: expected a list of what rapt.partial gave, got something else") from None
     if not parts:
         raise ValueError("merge: parts: expected at least one, got none")
     allocate, finish = _arrays.allocator(parts[0][0])
@@ -375,7 +378,9 @@ def normalizers() -> list[Info]:
 
 def set_threads(threads: int) -> None:
     """How many threads work when a call does not say. Where PyTorch is loaded, torch.set_num_threads says it."""
-    _core.set_default_threads(threads)
+    if not hasattr(threads, "__index__"):
+        raise TypeError(f"set_threads: expected an integer, got {threads!r}")
+    _core.set_default_threads(threads.__index__())
 
 
 def threads() -> int:

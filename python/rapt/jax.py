@@ -168,6 +168,8 @@ def _static(options):
 
 def _attend(q, k, v, packed, return_lse):
     is_list = isinstance(v, (list, tuple))
+    if k is None or v is None:
+        raise TypeError(f"attend: {'k' if k is None else 'v'}: expected an array, got None")
     options = dict(zip(_api.OPTIONS, packed))
     sets = list(v) if is_list else [v]
     params = {name: value for name, value in (options["params"] or {}).items() if value is not None}

@@ -72,7 +72,10 @@ def show(weights, tokens=None, key_tokens=None, title=None) -> Picture:
     >>> import numpy as np, rapt
     >>> picture = rapt.show(np.eye(3), ["a", "b", "c"])
     """
-    maps = _array(weights)
+    try:
+        maps = _array(weights)
+    except (TypeError, ValueError):
+        raise TypeError(f"show: weights: expected an array of numbers, got {type(weights).__name__}") from None
     maps = maps[None] if maps.ndim == 2 else maps
     if maps.ndim != 3:
         raise ValueError(f"show: weights: expected [queries, keys] or [heads, queries, keys], got shape {list(maps.shape)}")

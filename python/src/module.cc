@@ -24,12 +24,18 @@ namespace {
 
 enum Want : int { kLse = 1, kParts = 2, kSaved = 4 };
 
+// A call without values has weights and statistics alone.
+nb::handle values(const ArrayReader& reader, nb::handle v) {
+  if (v.is_none()) reader.fail_type("v: expected an array or a list of them, got None");
+  return v;
+}
+
 // (out or a list of them, lse, row_max, row_sum, saved), with None for what is not wanted.
 nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle v, nb::handle allocate_with, int want,
                   nb::handle packed) {
   const ArrayReader reader(operation);
   const Allocator allocate(allocate_with);
-  const Call call(reader, q, k, v, packed);
+  const Call call(reader, q, k, values(reader, v), packed);
   std::vector<Array> keep;
   keep.reserve(call.inputs.v.size() + 3);
   Outputs outputs;
@@ -61,7 +67,7 @@ nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle 
 // The plain case, which is short: one value set, nothing but out.
 nb::object attend_plain(nb::handle q, nb::handle k, nb::handle v, nb::handle allocate_with, nb::handle packed) {
   const ArrayReader reader("attend");
-  const Call call(reader, q, k, v, packed);
+  const Call call(reader, q, k, values(reader, v), packed);
   if (call.is_list) return forward("attend", q, k, v, allocate_with, 0, packed)[0];
   std::vector<Array> keep;
   nb::object object = Allocator(allocate_with)({call.batch, call.heads, call.queries, call.inputs.v[0].shape[3]},
@@ -77,7 +83,7 @@ nb::tuple backward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb:
                    nb::handle grad_lse, nb::handle want, nb::handle allocate_with, nb::handle packed) {
   const ArrayReader reader("gradients");
   const Allocator allocate(allocate_with);
-  const Call call(reader, q, k, v, packed);
+  const Call call(reader, q, k, values(reader, v), packed);
   std::vector<Array> keep;
   const auto read_sets = [&](nb::handle object, const char* name) {
     std::vector<ConstView> views;
@@ -337,11 +343,12 @@ NB_MODULE(_core, m) {
   bind_jax(m);
   const auto given = nb::arg();
   const auto maybe = nb::arg().none();
-  m.def("attend", &attend_plain, given, given, given, given, maybe);
-  m.def("forward", &forward, given, given, given, given, given, given, maybe);
-  m.def("backward", &backward, given, given, given, given, given, maybe, maybe, given, given, maybe);
-  m.def("weights", &weights, given, given, maybe, given, given, maybe);
-  m.def("statistics", &statistics, given, given, maybe, given, given, given, given, maybe);
+  // None is no array, and is refused with a sentence.
+  m.def("attend", &attend_plain, maybe, maybe, maybe, given, maybe);
+  m.def("forward", &forward, given, maybe, maybe, maybe, given, given, maybe);
+  m.def("backward", &backward, maybe, maybe, maybe, maybe, maybe, maybe, maybe, given, given, maybe);
+  m.def("weights", &weights, maybe, maybe, maybe, given, given, maybe);
+  m.def("statistics", &statistics, maybe, maybe, maybe, given, given, given, given, maybe);
   m.def("merge", &merge_parts);
   m.def("mechanisms", &list_mechanisms);
   m.def("formula_parameters", &formula_parameters);

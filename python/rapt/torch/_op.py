@@ -423,6 +423,8 @@ def _frozen(packed):
 
 def _attend(q, k, v, packed, return_lse):
     is_list = isinstance(v, (list, tuple))
+    if k is None or v is None:
+        raise TypeError(f"attend: {'k' if k is None else 'v'}: expected an array, got None")
     params, bias, mask = packed[_PARAMS], packed[_BIAS], packed[_MASK]
     if params is not None and not hasattr(params, "items"):
         raise TypeError(f"attend: params: expected a mapping of names to arrays, got {params!r}")
