@@ -317,12 +317,7 @@ nb::list list_normalizers() {
   return result;
 }
 
-}  // namespace
-}  // namespace rapt::python
-
-NB_MODULE(_core, m) {
-  namespace nb = nanobind;
-  using namespace rapt::python;
+void bind_module(nb::module_& m) {
   nb::set_leak_warnings(false);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
@@ -370,3 +365,8 @@ NB_MODULE(_core, m) {
   m.def("cuda_devices", [] { return rapt::device_count(rapt::Device::Kind::cuda); });
   m.def("isa", [] { return std::string(rapt::name_of(rapt::active_isa())); });
 }
+
+}  // namespace
+}  // namespace rapt::python
+
+NB_MODULE(_core, m) { rapt::python::bind_module(m); }
