@@ -56,7 +56,11 @@ nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle 
     saved = nb::type<SavedRows>()();
     auto& own = *nb::inst_ptr<SavedRows>(saved);
     if (call.inputs.q.device != Device{})  // in the library's own memory, which waits for no other work of the device
-      own.lend(reader, allocate({1, 1, 2, call.batch * call.heads * call.queries}, 2, "float32"), call.inputs.q.device);
+    {
+      const std::int64_t rows = call.batch * call.heads * call.queries;
+      const std::int64_t columns = size_of(call.output_type) == 2 ? call.inputs.v[0].shape[3] : 0;
+      own.lend(reader, allocate({1, 1, 1, device_floats(rows, columns)}, 1, "float32"), rows, call.inputs.q.device);
+    }
     outputs.saved = &own.rows;
   }
   run_released([&] { attend(call.inputs, outputs, call.options.value); });
@@ -333,7 +337,7 @@ void bind_module(nb::module_& m) {
       .def("__len__", &SavedRows::count)
       .def("store", [](const SavedRows& self, nb::handle rows) { self.store(ArrayReader("Saved"), rows); })
       .def("load", [](SavedRows& self, nb::object rows) { self.load(ArrayReader("Saved"), std::move(rows)); })
-      .def_ro("memory", &SavedRows::memory);
+      .def_prop_ro("memory", &SavedRows::lent);
   bind_plan(m);
   bind_jax(m);
   const auto given = nb::arg();
@@ -354,6 +358,7 @@ void bind_module(nb::module_& m) {
   m.def("default_threads", &rapt::default_threads);
   m.def("set_default_threads", &rapt::set_default_threads);
   m.def("release_workspace", &rapt::release_workspace);
+  m.def("device_floats", &device_floats);
   m.def("palette", [] {  // 256 colours, three bytes each
     std::string bytes;
     for (int n = 0; n < 256; ++n) {

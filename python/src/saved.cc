@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attend/problem.h"
+#include "rapt/error.h"
 
 namespace rapt::python {
 namespace {
@@ -20,11 +21,20 @@ Array read_rows(const ArrayReader& reader, nb::handle object) {
 
 }  // namespace
 
-void lend_rows(const Saved& saved, void* memory, std::int64_t count, const Device& device) {
+std::int64_t device_floats(std::int64_t count, std::int64_t columns) {
+  return columns == 0 ? 2 * count : (2 * count + 3) / 4 * 4 + (count * columns + 1) / 2;
+}
+
+void lend_rows(const Saved& saved, void* memory, std::int64_t floats, std::int64_t count, const Device& device) {
   Saved::Rows& own = *saved.rows();
   own.resize(count, false, device);
   own.device_memory = std::shared_ptr<void>(memory, [](void*) {});
-  own.device_bytes = 2 * sizeof(float) * static_cast<std::size_t>(count);
+  own.device_bytes = sizeof(float) * static_cast<std::size_t>(floats);
+}
+
+void check_lent(const Saved& saved, const void* memory) {
+  if (saved.rows()->device_memory.get() != memory)
+    throw Error("attend: expected the softmax statistics in the memory that was lent for them, got them elsewhere");
 }
 
 void store_rows(const Saved& saved, void* to) {
@@ -50,14 +60,19 @@ void load_rows(const Saved& saved, const void* from, std::int64_t count, bool is
 
 std::int64_t SavedRows::count() const { return rows.rows()->count; }
 
-void SavedRows::lend(const ArrayReader& reader, nb::object array, const Device& device) {
+void SavedRows::lend(const ArrayReader& reader, nb::object array, std::int64_t row_count, const Device& device) {
   const Array read = read_rows(reader, array);
   const ConstView& view = read.view();
   if (view.device != device || view.dtype != Dtype::f32)
     reader.fail("rows: expected float32 on " + to_string(device) + ", got " + numpy_name(view.dtype) + " on " +
                 to_string(view.device));
-  lend_rows(rows, const_cast<void*>(view.data), element_count(view.shape) / 2, device);
+  lend_rows(rows, const_cast<void*>(view.data), element_count(view.shape), row_count, device);
   memory = std::move(array);
+}
+
+nb::object SavedRows::lent() const {
+  if (!memory.is_none()) check_lent(rows, read_rows(ArrayReader("Saved"), memory).view().data);
+  return memory;
 }
 
 void SavedRows::store(const ArrayReader& reader, nb::handle array) const {
@@ -77,7 +92,7 @@ void SavedRows::store(const ArrayReader& reader, nb::handle array) const {
 void SavedRows::load(const ArrayReader& reader, nb::object array) {
   const Array read = read_rows(reader, array);
   const ConstView& view = read.view();
-  if (view.device != Device{}) return lend(reader, std::move(array), view.device);
+  if (view.device != Device{}) return lend(reader, std::move(array), element_count(view.shape) / 2, view.device);
   load_rows(rows, view.data, element_count(view.shape) / 2, view.dtype == Dtype::f64);
 }
 

@@ -61,9 +61,11 @@ class One {
       const Problem problem = make_problem(kForward, inputs_, options_);
       return check_outputs(kForward, problem, outputs);
     }
-    if (rows && call_.device != Device{}) lend_rows(saved, data(*rows), count_of(*rows), call_.device);
+    if (rows && call_.device != Device{})
+      lend_rows(saved, data(*rows), element_count(shape(*rows)), row_count(outputs.out[0].shape), call_.device);
     attend(inputs_, outputs, options_);
     if (rows && call_.device == Device{}) store_rows(saved, data(*rows));
+    else if (rows && !is_empty(outputs.out[0].shape)) check_lent(saved, data(*rows));
   }
 
   void backward(bool is_check) {
@@ -82,8 +84,9 @@ class One {
     }
     Saved saved;
     if (rows_) {
-      if (call_.device != Device{}) lend_rows(saved, data(*rows_), count_of(*rows_), call_.device);
-      else load_rows(saved, data(*rows_), count_of(*rows_), rows_->type == xla::kF64);
+      if (call_.device != Device{})
+        lend_rows(saved, data(*rows_), element_count(shape(*rows_)), row_count(out_.at(0).shape), call_.device);
+      else load_rows(saved, data(*rows_), row_count(out_.at(0).shape), rows_->type == xla::kF64);
     }
     attend_backward(inputs_, out_, grad_out_, rows_ ? &saved : nullptr, gradients, options_, grad_lse_);
   }
@@ -197,7 +200,8 @@ class One {
     options_.stream = call_.stream;
   }
 
-  std::int64_t count_of(const XlaArray& rows) const { return element_count(shape(rows)) / 2; }
+  static bool is_empty(const Shape& out) { return row_count(out) == 0; }
+  static std::int64_t row_count(const Shape& out) { return out[0] * out[1] * out[2]; }
 
   const XlaCall& call_;
   std::vector<std::int64_t> at_;

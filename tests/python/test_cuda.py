@@ -220,6 +220,21 @@ def test_compile(backend):
         torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_in_graphs(dtype):
+    """The fast kernels keep more than two numbers a row, which graphs do not carry."""
+    q, k, v = tensors(True, dtype, key_heads=4, queries=128, keys=128, dim=64, value_dim=64)
+    call = lambda q, k, v: rapt.attend(q, k, v, causal="top_left")
+    seed = torch.randn(2, 4, 128, 64, device="cuda", dtype=dtype)
+    expected = torch.autograd.grad(call(q.double().cpu(), k.double().cpu(), v.double().cpu()), (q, k, v), seed.double().cpu())
+    eager = torch.autograd.grad(call(q, k, v), (q, k, v), seed)
+    compiled = torch.autograd.grad(torch.compile(call, fullgraph=True, backend="aot_eager")(q, k, v), (q, k, v), seed)
+    functional = torch.func.vjp(call, q.detach(), k.detach(), v.detach())[1](seed)
+    for found in (eager, compiled, functional):
+        for mine, theirs in zip(found, expected):
+            torch.testing.assert_close(mine, theirs, atol=3e-2, rtol=3e-2)
+
+
 def test_opcheck():
     q, k, v = tensors(True)
     arguments = rapt.torch._options.to_arguments(q, packed(causal="top_left"))

@@ -126,6 +126,17 @@ def test_jax_in_a_graph_of_its_own_work(jax):
     np.testing.assert_allclose(mapped[1], rapt.attend(-q, k, v), atol=1e-6)
 
 
+def test_jax_in_half_precision(jax):
+    q = random.standard_normal((2, 4, 128, 64)).astype(np.float32)
+    x = jax.numpy.asarray(q, "bfloat16")
+    seed = jax.numpy.asarray(random.standard_normal(q.shape), "bfloat16")
+    found = jax.jit(jax.grad(lambda q, k, v: (rapt.attend(q, k, v, causal="top_left") * seed).sum().astype("float32"), (0, 1, 2)))(x, x, x)
+    exact = np.asarray(x, np.float64)
+    host = rapt.gradients(exact, exact, exact, np.asarray(seed, np.float64), causal="top_left")
+    for mine, theirs in zip(found, host):
+        np.testing.assert_allclose(np.asarray(mine, np.float32), theirs, atol=5e-2, rtol=5e-2)
+
+
 def test_jax_errors(jax):
     q, k, v = (jax.numpy.asarray(x) for x in arrays())
     with pytest.raises(Exception, match="key_lengths: expected numbers that are known when the call is traced"):

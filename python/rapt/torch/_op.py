@@ -76,7 +76,7 @@ def attend_op(q, k, v, *arguments):
     packed = _with_stream(q, _options.to_packed(arguments))
     outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE | _SAVED, packed)
     if q.is_cuda:
-        return [*outs, lse, saved.memory.view(2, *lse.shape)]
+        return [*outs, lse, saved.memory[: 2 * lse.numel()].clone().view(2, *lse.shape)]
     rows = torch.empty((2, *lse.shape), dtype=lse.dtype, device="cpu")
     saved.store(rows.view(2, lse.numel()))
     return [*outs, lse, rows]
