@@ -3,6 +3,7 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -226,3 +227,16 @@ def test_the_handlers_see_the_layout_that_jaxlib_has():
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", f"-I{jax.ffi.include_dir()}", f"-I{here.parents[1]}/python/src"]
     result = subprocess.run([*command, str(here / "xla_layout.cc")], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_pytorch_compiles_where_jax_came_first():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    program = """if True:
+        import rapt, rapt.jax, torch
+        q = torch.randn(1, 2, 5, 8)
+        call = lambda q: rapt.attend(q, q, q, causal="top_left")
+        rapt.attend(q, q, q)
+        print((torch.compile(call, fullgraph=True, backend="aot_eager")(q) - call(q)).abs().max().item())
+    """
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert result.stdout == "0.0\n", result
