@@ -55,15 +55,16 @@ test-python: python-module  ## Test the Python package with PyTorch, JAX, Transf
 	@scripts/python_env --all
 	@cmake --build --preset release -j $(JOBS) --target rapt_python rapt_cli
 	@RAPT_TEST_ALL=1 RAPT_TOOL=$(CURDIR)/build/release/rapt PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=build/release/python \
-	  $(VENV) -m pytest -q -p no:cacheprovider tests/python
+	  RAPT_SKIPPED=$(CURDIR)/build/release/python_skipped.txt $(VENV) -m pytest -q -rs -p no:cacheprovider tests/python
 
 wheel: bootstrap  ## Build a manylinux wheel of the Python package into build/wheels
 	@scripts/wheel
 
-bench-python: python-module  ## Measure what a call from Python costs
+bench-python: python-module  ## Measure what a call from Python costs, and training in PyTorch with Rapt's attention
 	@scripts/python_env --all
 	@cmake --build --preset release -j $(JOBS) --target rapt_python
 	@PYTHONPATH=build/release/python $(VENV) benchmarks/python/calls.py
+	@PYTHONPATH=build/release/python $(VENV) benchmarks/python/training.py --threads 1 $(JOBS)
 
 bench: build  ## Measure every mechanism against this machine's matrix-multiply rate
 	@build/release/rapt bench
@@ -82,7 +83,7 @@ format: bootstrap-lint  ## Rewrite the sources in the project's format
 format-check: bootstrap-lint  ## Fail where `make format` would change something
 	@clang-format --dry-run --Werror $(SOURCES)
 
-lint: bootstrap-lint  ## Run clang-tidy over the library and the tool
+lint: bootstrap-lint python-module  ## Run clang-tidy over the library, the tool and the Python module
 	@cmake --preset release --log-level=WARNING
 	@scripts/lint build/release $(JOBS)
 

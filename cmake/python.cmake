@@ -6,7 +6,10 @@ nanobind_add_module(rapt_python STABLE_ABI NB_STATIC NOMINSIZE NB_SUPPRESS_WARNI
 set_target_properties(rapt_python PROPERTIES OUTPUT_NAME _core)
 # The numbers between the passes are private: the static library, and the same view of the tree.
 target_link_libraries(rapt_python PRIVATE rapt_private rapt_attend_static ${CMAKE_DL_LIBS})
+# The colours of pictures, and the page of the explorer, are those of the tool.
+target_sources(rapt_python PRIVATE "${PROJECT_SOURCE_DIR}/src/pictures/color.cc")
 install(TARGETS rapt_python LIBRARY DESTINATION rapt COMPONENT python)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/explorer/page/" DESTINATION rapt/explorer_page COMPONENT python)
 
 # The package in the build tree: the module beside links to its sources.
 set(rapt_python_package "${PROJECT_BINARY_DIR}/python")
@@ -18,3 +21,4 @@ foreach(path IN LISTS rapt_python_modules)
   cmake_path(GET path FILENAME name)
   file(CREATE_LINK "${path}" "${rapt_python_package}/rapt/${name}" SYMBOLIC)
 endforeach()
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/src/explorer/page" "${rapt_python_package}/rapt/explorer_page" SYMBOLIC)

@@ -25,8 +25,8 @@ from ._attend import (
 from .formulas import Formula, formula
 
 __version__ = "0.1.0"
-_MODULES = ("torch", "jax", "transformers", "onnx", "notebook")
-_ELSEWHERE = {"show": ".notebook", "explore": ".notebook", "TrainedModel": ".trained_model"}
+_MODULES = ("torch", "jax", "transformers", "onnx", "notebook", "explorer")
+_ELSEWHERE = {"show": ".notebook", "explore": ".explorer", "TrainedModel": ".trained_model"}
 
 __all__ = [
     "Formula", "Partial", "Plan", "Statistics", "TrainedModel", "attend", "explore", "formula", "gradients", "mechanisms", "merge", "normalizers", "partial",

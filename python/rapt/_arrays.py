@@ -33,6 +33,11 @@ def is_jax(array):
     return jax is not None and isinstance(array, jax.Array)
 
 
+def is_cupy(array):
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(array, cupy.ndarray)
+
+
 def allocator(array):
     """(allocate, finish): allocate(shape, type name) makes what the engine writes, finish(it) is of the array's kind."""
     if isinstance(array, np.ndarray):
@@ -42,13 +47,51 @@ def allocator(array):
 
         device = array.device
         return (lambda shape, name: torch.empty(shape, dtype=getattr(torch, name), device=device)), _same
-    if hasattr(array, "__array_namespace__") or is_jax(array):
+    if is_jax(array):
+        for device in array.devices():
+            if device.platform != "cpu":
+                raise ValueError(f"rapt: expected arrays of JAX on cpu outside rapt.attend and its gradients, got one on {device}")
         return numpy_empty, functools.partial(_of_namespace, _namespace(array))
-    if hasattr(array, "__cuda_array_interface__"):
+    if is_cupy(array):
+        return functools.partial(_cupy_empty, array.device), _same
+    if hasattr(array, "__array_namespace__"):
+        return numpy_empty, functools.partial(_of_namespace, _namespace(array))
+    return numpy_empty, _same
+
+
+def _cupy_empty(device, shape, name):
+    import cupy
+
+    with device:
+        return cupy.empty(shape, numpy_type(name))
+
+
+def stream_of(array):
+    """The current stream of the library whose array lies on a GPU, as an address; None on a CPU."""
+    if is_torch(array):
+        if not array.is_cuda:
+            return None
+        import torch
+
+        return torch.cuda.current_stream(array.device).cuda_stream
+    if is_cupy(array):
         import cupy
 
-        return (lambda shape, name: cupy.empty(shape, name)), _same
-    return numpy_empty, _same
+        with array.device:
+            return cupy.cuda.get_current_stream().ptr
+    return None
+
+
+def on_device(array, value):
+    """Numbers, lists and arrays of NumPy as an array beside one on a GPU: the few numbers of a parameter are copied."""
+    if is_torch(array):
+        import torch
+
+        return value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value, np.float32), device=array.device)
+    import cupy
+
+    with array.device:
+        return value if isinstance(value, cupy.ndarray) else cupy.asarray(np.asarray(value, np.float32))
 
 
 def _same(array):
@@ -99,6 +142,10 @@ def contiguous(array, operation, name):
         )
     if is_torch(array):
         return array.contiguous()
+    if is_cupy(array):
+        import cupy
+
+        return cupy.ascontiguousarray(array)
     if isinstance(array, np.ndarray):
         return np.ascontiguousarray(array)
     return np.ascontiguousarray(np.asarray(array))
@@ -122,10 +169,8 @@ def integers(like):
 
             tensor = torch.empty(sizes, dtype=torch.int64, device=like.device)
             return tensor, tensor.data_ptr()
-        if hasattr(like, "__cuda_array_interface__"):
-            import cupy
-
-            array = cupy.empty(sizes, np.int64)
+        if is_cupy(like):
+            array = _cupy_empty(like.device, sizes, "int64")
             return array, array.data.ptr
         array = np.empty(sizes, np.int64)
         return array, array.ctypes.data

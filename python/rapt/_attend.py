@@ -38,13 +38,26 @@ OPTIONS = (
 )
 
 
-def pack(operation, options):
-    """The tuple that rapt._core takes, of the options by their names."""
+_SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in _core.mechanisms()}
+
+
+def is_setting(score, name):
+    """Whether params has a number under that name that is part of the mechanism, and no array."""
+    return name in _SETTINGS.get(score or "scaled_dot", ())
+
+
+def pack(operation, options, q=None):
+    """The tuple that rapt._core takes, of the options by their names. On a GPU it has q's stream, and parameters lie there."""
     for name in options:
         if name not in OPTIONS:
             raise TypeError(f"{operation}: expected options among {', '.join(OPTIONS)}, got '{name}'")
     if isinstance(options.get("score"), Formula):
         options = {**options, "score": options["score"].encoded}
+    stream = _arrays.stream_of(q)
+    if stream is not None:
+        options = {**options, "stream": stream}
+        score, params = options.get("score"), options.get("params") or {}
+        options["params"] = {n: x if x is None or is_setting(score, n) else _arrays.on_device(q, x) for n, x in params.items()}
     return tuple(map(options.get, OPTIONS)) if options else None
 
 
@@ -126,6 +139,8 @@ def attend(
         _add_jax()
         return _libraries[-1][1](q, k, v, packed, return_lse)
     _arrays.refuse_learning("attend", v, k=k, bias=bias, params=params)
+    if _arrays.is_cupy(q):
+        packed = pack("attend", {name: x for name, x in zip(OPTIONS, packed) if x is not None}, q)
     allocate, finish = _arrays.allocator(q)
     out, lse = _core.forward("attend", q, k, v, allocate, _LSE if return_lse else 0, packed)[:2]
     out = [finish(one) for one in out] if isinstance(out, list) else finish(out)
@@ -191,7 +206,7 @@ def weights(q: Array, k: Array, *, batch=None, head=None, rows=None, v: Array | 
     ranges = [_range(batch, "batch"), _range(head, "head"), _range(rows, "rows")]
     limits = [n for begin, end, _ in ranges for n in (begin, end)]
     allocate, finish = _arrays.allocator(q)
-    result = _core.weights(_plain(q), _plain(k), _plain(v), allocate, limits, pack("weights", options))
+    result = _core.weights(_plain(q), _plain(k), _plain(v), allocate, limits, pack("weights", options, q))
     return finish(result)[tuple(0 if dropped else slice(None) for _, _, dropped in ranges)]
 
 
@@ -224,7 +239,7 @@ def statistics(q: Array, k: Array, *, top_k: int = 0, v: Array | None = None, po
     grid = list(positions_on or options.get("grid") or [])
     allocate, finish = _arrays.allocator(q)
     found = _core.statistics(
-        _plain(q), _plain(k), _plain(v), allocate, _arrays.integers(q), top_k, grid, pack("statistics", options)
+        _plain(q), _plain(k), _plain(v), allocate, _arrays.integers(q), top_k, grid, pack("statistics", options, q)
     )
     if grid:
         found["covariance"] = found["covariance"].reshape(*found["covariance"].shape[:-1], 2, 2)
@@ -242,7 +257,7 @@ def gradients(q: Array, k: Array, v: Array | Sequence[Array], grad_out: Array | 
     (2,)
     """
     grad_lse = _plain(options.pop("grad_lse", None))
-    packed = pack("gradients", _detached(options))
+    packed = pack("gradients", _detached(options), q)
     allocate, finish = _arrays.allocator(q)
     sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
     q, k = _plain(q), _plain(k)
@@ -284,13 +299,16 @@ def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options) -> P
     options = _detached(options)
     options["first_key"] = first_key
     allocate, finish = _arrays.allocator(q)
-    found = _core.forward("partial", _plain(q), _plain(k), _plain(v), allocate, _PARTS, pack("partial", options))
+    found = _core.forward("partial", _plain(q), _plain(k), _plain(v), allocate, _PARTS, pack("partial", options, q))
     return Partial(finish(found[0]), finish(found[2]), finish(found[3]))
 
 
 def merge(parts: Sequence[Partial]) -> Partial:
     """The whole of its parts, merged in their order: exact to rounding, the same bits for any number of threads."""
-    parts = [tuple(_plain(array) for array in part) for part in parts]
+    try:
+        parts = [tuple(_plain(array) for array in part) for part in parts]
+    except TypeError:
+        raise TypeError("merge: parts: expected a list of what rapt.partial gave, got something else") from None
     if not parts:
         raise ValueError("merge: parts: expected at least one, got none")
     allocate, finish = _arrays.allocator(parts[0][0])
@@ -301,7 +319,7 @@ class Plan:
     """The same call again and again: checked once, run many times, with nothing allocated.
 
     Arrays of a run have the shape, type and strides of those the plan was made with; what is not given is as it was.
-    The result is the same array every time, unless out is given. One run at a time.
+    The result is the same array every time, unless out is given. One run at a time; on a GPU all on one stream.
 
     >>> import numpy as np, rapt
     >>> k = np.random.rand(1, 2, 64, 8); q = np.random.rand(1, 2, 1, 8)
@@ -313,11 +331,14 @@ class Plan:
     def __init__(self, q: Array, k: Array, v: Array | Sequence[Array], **options):
         sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
         allocate, self._finish = _arrays.allocator(q)
-        self._plan = _core.Plan(_plain(q), _plain(k), sets, allocate, pack("Plan", _detached(options)))
+        self._plan = _core.Plan(_plain(q), _plain(k), sets, allocate, pack("Plan", _detached(options), q))
+        self._stream, self._like = _arrays.stream_of(q), q if _arrays.stream_of(q) is not None else None
 
     def run(
         self, q=None, k=None, v=None, *, key_lengths=None, first_query=None, bias=None, mask=None, out=None
     ) -> Any:
+        if self._like is not None and _arrays.stream_of(self._like) != self._stream:
+            raise ValueError("Plan: run: expected the stream that was current when the plan was made, got another")
         result = self._plan.run(q, k, v, key_lengths, first_query, bias, mask, out)
         return [self._finish(one) for one in result] if isinstance(result, list) else self._finish(result)
 
@@ -357,7 +378,9 @@ def normalizers() -> list[Info]:
 
 def set_threads(threads: int) -> None:
     """How many threads work when a call does not say. Where PyTorch is loaded, torch.set_num_threads says it."""
-    _core.set_default_threads(threads)
+    if not hasattr(threads, "__index__"):
+        raise TypeError(f"set_threads: expected an integer, got {threads!r}")
+    _core.set_default_threads(threads.__index__())
 
 
 def threads() -> int:

@@ -239,11 +239,16 @@ def logical_xor(a, b):
     return Symbol(f"(({condition(a)} and not ({condition(b)})) or (not ({condition(a)}) and {condition(b)}))", True)
 
 
-def _on_conditions(name, function):
+def _on_conditions(name, function=None):
+    """Operators on bits: of conditions, or of symbols that know the numbers they stand for."""
+
     def write(*x):
-        if not _both_conditions(x[0], x[-1]):
-            raise TypeError(f"formula: {name}: expected conditions, got numbers")
-        return function(*x)
+        if function is not None and _both_conditions(x[0], x[-1]):
+            return function(*x)
+        known = next((one for one in x if hasattr(one, "on_bits")), None)
+        if known is None:
+            raise TypeError(f"formula: {name}: expected conditions, or bits of an index of flex_attention, got numbers")
+        return known.on_bits(name, *x)
 
     return write
 
@@ -297,11 +302,13 @@ FUNCTIONS = {
     "ceil": ceil, "trunc": trunc, "fix": trunc, "round": round_, "rint": round_, "around": round_, "relu": relu,
     "reciprocal": reciprocal, "rsqrt": rsqrt,
     "bitwise_not": _on_conditions("~", logical_not), "invert": _on_conditions("~", logical_not),
+    "bitwise_left_shift": _on_conditions("<<"), "bitwise_right_shift": _on_conditions(">>"),
 }  # fmt: skip
 
 _OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
-    "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
 }  # fmt: skip
 for _name, _function in _OPERATORS.items():
     _write = FUNCTIONS[_function]

@@ -1,10 +1,12 @@
-"""Rapt for JAX: `rapt.attend` on its arrays, under jit, grad and vmap.
+"""Rapt for JAX: `rapt.attend` on its arrays, under jit, grad and vmap, on CPU and GPU.
 
-Arrays that are not traced go straight to the engine. Traced calls are host callbacks (jax.pure_callback) with a custom_vjp:
-jax.ffi would have to be compiled against XLA's headers, and make JAX a requirement of the build.
+Traced calls are XLA's own calls (jax.ffi) with a custom_vjp: handlers in rapt._core read and write XLA's buffers on XLA's
+streams, without Python. Arrays in this processor's memory that are not traced go straight to the engine.
 """
 
 import functools
+import os
+import re
 from typing import Any, NamedTuple, Optional, Tuple
 
 import jax
@@ -14,10 +16,24 @@ import numpy as np
 from . import _arrays, _core
 from . import _attend as _api
 
-_LSE, _SAVED = 1, 4
-_AT = {name: n for n, name in enumerate(_api.OPTIONS)}
-_SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in _core.mechanisms()}
-_ARRAYS = ("params", "bias", "mask", "key_lengths", "first_query", "stream")
+_LSE = 1
+
+
+def _version():
+    """The minor version of XLA's foreign function interface. All of version 0 are laid out alike, and XLA asks for its own."""
+    path = os.path.join(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = dict(re.findall(r"#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", file.read()))
+    except OSError:
+        found = {}
+    if found.get("MAJOR") != "0" or "MINOR" not in found:
+        raise ImportError(f"rapt.jax: expected version 0 of XLA's foreign function interface in {path}, got {found or 'no such file'}")
+    return int(found["MINOR"])
+
+
+for _target, _platform, _handler in _core.xla_handlers(_version()):
+    jax.ffi.register_ffi_target(_target, _handler, platform=_platform)
 
 
 class _Inputs(NamedTuple):
@@ -32,16 +48,24 @@ class _Inputs(NamedTuple):
     key_lengths: Optional[Any]
     first_query: Optional[Any]
 
+    def arrays(self, names):
+        """(role, array) of each that is given."""
+        listed = [("q", self.q), ("k", self.k), *(("v", one) for one in self.v)]
+        listed += [(f"param:{name}", one) for name, one in zip(names, self.params)]
+        listed += [(name, getattr(self, name)) for name in ("bias", "mask", "key_lengths", "first_query")]
+        return [(role, array) for role, array in listed if array is not None]
+
 
 class _Static(NamedTuple):
     """Everything else; hashable."""
 
-    names: Tuple
-    settings: Tuple
-    options: Tuple  # in the order of _api.OPTIONS, None for what is in _Inputs
+    names: Tuple  # of params
+    options: Tuple  # (name, value): a string, a number, or a tuple of integers
+    with_lse: bool
 
 
 def _shapes(inputs):
+    """Outputs and rows, as rapt._core computes them."""
     arrays = [inputs.q, inputs.k, *inputs.v]
     rank = max(x.ndim for x in arrays)
     size = lambda x, n: x.shape[n] if x.ndim >= -n else 1
@@ -57,105 +81,128 @@ def _shapes(inputs):
     return [jax.ShapeDtypeStruct(rows + (x.shape[-1],), out) for x in inputs.v], jax.ShapeDtypeStruct(rows, compute)
 
 
-def _packed(static, inputs):
-    options = list(static.options)
-    params = {**dict(zip(static.names, inputs.params)), **dict(static.settings)}
-    options[_AT["params"]] = params or None
-    for name in ("bias", "mask", "key_lengths", "first_query"):
-        options[_AT[name]] = getattr(inputs, name)
-    return tuple(options)
+def _run(target, static, arguments, results):
+    """An XLA call: arguments are (role, array), results (role, shape and type). Wrong ones are refused here, with a ValueError."""
+    attributes = {
+        name: value if isinstance(value, str) else np.float64(value) if isinstance(value, float) else np.array(value, np.int64)
+        for name, value in static.options
+    }
+    for kind, listed in (("argument", arguments), ("result", results)):
+        attributes[f"{kind}s"] = ",".join(role for role, _ in listed)
+        attributes[f"{kind}_ranks"] = np.array([array.ndim for _, array in listed], np.int64)
+    describe = lambda listed: [(array.dtype.name, tuple(map(int, array.shape))) for _, array in listed]
+    _core.xla_check(target == "rapt_attend_backward", describe(arguments), describe(results), attributes)
+    call = jax.ffi.ffi_call(target, [array for _, array in results], vmap_method="expand_dims")
+    return call(*(array for _, array in arguments), **attributes)
 
 
-def _on_host(tree):
-    return jax.tree.map(np.asarray, tree)
+def _statistics(rows, out):
+    """Softmax statistics of every row, and where out has 16 bits room for what its rounding takes, which GPUs keep too."""
+    columns = out.shape[-1] if out.dtype.itemsize == 2 else 0
+    return jax.ShapeDtypeStruct((_core.device_floats(int(np.prod(rows.shape)), columns),), rows.dtype)
 
 
-def _forward_on_host(static, inputs):
-    inputs = _on_host(inputs)
-    packed = _packed(static, inputs)
-    out, lse, _, _, saved = _core.forward(
-        "attend", inputs.q, inputs.k, list(inputs.v), _arrays.numpy_empty, _LSE | _SAVED, packed
-    )
-    row_max, row_sum = np.empty_like(lse), np.empty_like(lse)
-    saved.store(row_max, row_sum)
-    return tuple(out), lse, row_max, row_sum
-
-
-def _backward_on_host(static, inputs, out, row_max, row_sum, grad_out, grad_lse):
-    inputs, out, row_max, row_sum, grad_out, grad_lse = _on_host((inputs, out, row_max, row_sum, grad_out, grad_lse))
-    saved = _core.Saved()
-    saved.load(np.ascontiguousarray(row_max), np.ascontiguousarray(row_sum))
-    grad_lse = None if static.options[_AT["normalizer"]] not in (None, "softmax") else np.ascontiguousarray(grad_lse)
-    want = (True, True, True, True, None)
-    dq, dk, dv, dbias, found = _core.backward(
-        inputs.q, inputs.k, list(inputs.v), list(out), list(grad_out), saved, grad_lse, want, _arrays.numpy_empty,
-        _packed(static, inputs),
-    )  # fmt: skip
-    return (dq, dk, tuple(dv), dbias, tuple(found[name] for name in static.names))
+def _forward_call(static, inputs, with_rows):
+    outs, rows = _shapes(inputs)
+    results = [("out", out) for out in outs]
+    results += [("lse", rows)] if static.with_lse else []
+    results += [("rows", _statistics(rows, outs[0]))] if with_rows else []
+    found = _run("rapt_attend", static, inputs.arrays(static.names), results)
+    out, found = tuple(found[: len(outs)]), found[len(outs) :]
+    return (out, found[0] if static.with_lse else None), found[-1] if with_rows else None
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _call(static, inputs):
-    return _forward(static, inputs)[0]
+    return _forward_call(static, inputs, False)[0]
 
 
 def _forward(static, inputs):
-    outs, rows = _shapes(inputs)
-    shapes = (tuple(outs), rows, rows, rows)
-    callback = functools.partial(_forward_on_host, static)
-    out, lse, row_max, row_sum = jax.pure_callback(callback, shapes, inputs, vmap_method="sequential")
-    return (out, lse), (inputs, out, row_max, row_sum)
+    (out, lse), rows = _forward_call(static, inputs, True)
+    return (out, lse), (inputs, out, rows)
 
 
 def _backward(static, saved, grads):
-    inputs, out, row_max, row_sum = saved
-    like = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)
-    shapes = jax.tree.map(like, (inputs.q, inputs.k, inputs.v, inputs.bias, inputs.params))
-    callback = functools.partial(_backward_on_host, static)
-    dq, dk, dv, dbias, dparams = jax.pure_callback(
-        callback, shapes, inputs, out, row_max, row_sum, *grads, vmap_method="sequential"
-    )
-    none = lambda x: None if x is None else np.zeros(x.shape, jax.dtypes.float0)
-    rest = (none(inputs.mask), none(inputs.key_lengths), none(inputs.first_query))
-    return (_Inputs(dq, dk, dv, dparams, dbias, *rest),)
+    inputs, out, rows = saved
+    grad_out, grad_lse = grads
+    arguments = inputs.arrays(static.names)
+    learned = [(role, jax.ShapeDtypeStruct(x.shape, x.dtype)) for role, x in arguments if jnp.issubdtype(x.dtype, jnp.floating)]
+    arguments += [("out", one) for one in out] + [("rows", rows)] + [("grad_out", one) for one in grad_out]
+    arguments += [] if grad_lse is None else [("grad_lse", grad_lse)]
+    found = iter(_run("rapt_attend_backward", static, arguments, learned))
+    gradient = lambda x: None if x is None else next(found) if jnp.issubdtype(x.dtype, jnp.floating) else np.zeros(x.shape, jax.dtypes.float0)
+    q, k = gradient(inputs.q), gradient(inputs.k)
+    v, params = tuple(map(gradient, inputs.v)), tuple(map(gradient, inputs.params))
+    return (_Inputs(q, k, v, params, *map(gradient, inputs[4:])),)
 
 
 _call.defvjp(_forward, _backward)
 
 
+def _parameter(value):
+    return jnp.asarray(value) if isinstance(value, (jax.Array, np.ndarray)) else jnp.asarray(value, jnp.float32)
+
+
+def _static(options):
+    """Options that are no arrays, as (name, value)."""
+    result = []
+    for name in ("score", "normalizer", "causal", "path"):
+        if options[name] is not None:
+            if not isinstance(options[name], str):
+                raise TypeError(f"attend: {name}: expected a string, got {options[name]!r}")
+            result.append((name, options[name]))
+    for name in ("scale", "softcap"):
+        if options[name] is not None:
+            result.append((name, float(options[name])))
+    for name in ("window", "grid", "first_key", "threads", "query_starts", "key_starts", "key_lengths", "first_query"):
+        if options[name] is not None:
+            value = tuple(int(n) for n in np.atleast_1d(options[name]))
+            if name in ("window", "grid") and len(value) != 2:
+                raise ValueError(f"attend: {name}: expected two integers, got {len(value)}")
+            result.append((name, value))
+    if options["rotary"] is not None:
+        given = (options["rotary"],) if isinstance(options["rotary"], int) else tuple(options["rotary"])
+        dims, base, interleaved = given + (0, 10000.0, False)[len(given) :]
+        result += [("rotary", (int(dims), int(interleaved))), ("rotary_base", float(base))]
+    return result
+
+
 def _attend(q, k, v, packed, return_lse):
     is_list = isinstance(v, (list, tuple))
+    if k is None or v is None:
+        raise TypeError(f"attend: {'k' if k is None else 'v'}: expected an array, got None")
     options = dict(zip(_api.OPTIONS, packed))
-    names, values, settings = [], [], []
-    for name, value in (options["params"] or {}).items():
-        if value is None:
-            continue
-        if name in _SETTINGS.get(options["score"] or "scaled_dot", ()):
-            settings.append((name, float(value)))
-        else:
-            names.append(name)
-            values.append(jnp.asarray(value) if isinstance(value, (jax.Array, np.ndarray)) else jnp.asarray(value, jnp.float32))
-    integers = lambda x: None if x is None else jnp.atleast_1d(jnp.asarray(x, jnp.int32))
-    arrays = [q, k, *(v if is_list else [v]), options["bias"], options["mask"], options["key_lengths"], options["first_query"]]
-    if not any(isinstance(x, jax.core.Tracer) for x in [*arrays, *values]):
+    sets = list(v) if is_list else [v]
+    params = {name: value for name, value in (options["params"] or {}).items() if value is not None}
+    arrays = [q, k, *sets, *params.values(), *(options[name] for name in ("bias", "mask", "key_lengths", "first_query"))]
+    if not any(isinstance(x, jax.core.Tracer) or _is_elsewhere(x) for x in arrays):
         _, finish = _arrays.allocator(q)
         found = _core.forward("attend", q, k, v, _arrays.numpy_empty, _LSE if return_lse else 0, packed)
         out = [finish(one) for one in found[0]] if is_list else finish(found[0])
         return (out, finish(found[1])) if return_lse else out
-    inputs = _Inputs(
-        jnp.asarray(q), jnp.asarray(k), tuple(map(jnp.asarray, v)) if is_list else (jnp.asarray(v),), tuple(values),
-        options["bias"], options["mask"], integers(options["key_lengths"]), integers(options["first_query"]),
-    )  # fmt: skip
-    for name in _ARRAYS:
-        options[name] = None
-    hashable = lambda x: tuple(int(n) for n in x) if isinstance(x, (list, np.ndarray)) else x
-    static = _Static(tuple(names), tuple(settings), tuple(hashable(options[name]) for name in _api.OPTIONS))
     normalizer = options["normalizer"] or "softmax"
     if return_lse and normalizer != "softmax":
-        raise ValueError(f"attend: return_lse: expected the normaliser softmax for arrays of JAX, got {normalizer}")
-    out, lse = _call(static, inputs)
+        raise ValueError(f"attend: return_lse: expected the normaliser softmax where JAX traces the call, got {normalizer}")
+    settings = [name for name in params if _api.is_setting(options["score"], name)]
+    learned = {name: _parameter(value) for name, value in params.items() if name not in settings}
+    array = lambda x: None if x is None else jnp.asarray(x)
+    traced = {}
+    for name in ("key_lengths", "first_query"):  # numbers that are known stay so: a GPU takes no others
+        if isinstance(options[name], jax.core.Tracer):
+            traced[name], options[name] = jnp.atleast_1d(options[name]).astype(jnp.int32), None
+    inputs = _Inputs(
+        array(q), array(k), tuple(map(array, sets)), tuple(learned.values()), array(options["bias"]), array(options["mask"]),
+        traced.get("key_lengths"), traced.get("first_query"),
+    )  # fmt: skip
+    fixed = _static(options) + [(f"setting_{name}", float(value)) for name, value in params.items() if name in settings]
+    out, lse = _call(_Static(tuple(learned), tuple(fixed), return_lse), inputs)
     out = list(out) if is_list else out[0]
     return (out, lse) if return_lse else out
+
+
+def _is_elsewhere(array):
+    """On a device that is no CPU."""
+    return isinstance(array, jax.Array) and any(device.platform != "cpu" for device in array.devices())
 
 
 attend = _api.attend

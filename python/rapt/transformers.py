@@ -59,9 +59,11 @@ def register(name: str = "rapt") -> None:
 class Recorder:
     """What attention layers were asked during a `with record(...)`: their weights are computed when they are read."""
 
-    def __init__(self, layers=None):
+    def __init__(self, layers=None, model=None):
         self._layers = None if layers is None else set(layers)
+        self._names = {} if model is None else {id(module): name for name, module in model.named_modules()}
         self.calls = []  # (layer, query, key, value, options)
+        self.names = []  # of the modules that made them
         self._seen = 0  # calls, recorded or not: a layer without a number of its own is known by its turn
 
     def _record(self, module, query, key, value, options):
@@ -71,12 +73,17 @@ class Recorder:
         if self._layers is None or layer in self._layers:
             kept = {n: o.detach() if isinstance(o, torch.Tensor) else o for n, o in options.items()}
             self.calls.append((layer, query.detach(), key.detach(), value.detach(), kept))
+            self.names.append(self._names.get(id(module)) or f"layer {layer}")
 
     def __len__(self):
         return len(self.calls)
 
     def layer(self, n):
         return self.calls[n][0]
+
+    def name(self, n):
+        """The module's name in the model that was given, or the number of its layer."""
+        return self.names[n]
 
     def shape(self, n):
         """(batch, heads, queries, keys) of a call."""
@@ -90,9 +97,11 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def record(layers=None):
-    """with record(layers=[0, 5]) as calls: model(...) keeps queries and keys of these layers; calls.weights(n, …) gives maps."""
-    recorder = Recorder(layers)
+def record(layers=None, model=None):
+    """with record(layers=[0, 5]) as calls: model(...) keeps queries and keys of these layers; calls.weights(n, …) gives maps.
+
+    With a model, calls.name(n) is the name that it has for the module."""
+    recorder = Recorder(layers, model)
     _recorders.append(recorder)
     try:
         yield recorder

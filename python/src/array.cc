@@ -1,8 +1,10 @@
 #include "array.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "rapt/error.h"
@@ -264,6 +266,38 @@ bool ArrayReader::from_bfloat16(nb::handle object, const std::string& name, Arra
   return true;
 }
 
+// CuPy's arrays, and others that say where they lie: DLPack makes them read-only, and outputs are written.
+bool ArrayReader::from_cuda_interface(nb::handle object, const std::string& name, Array& array) const {
+  const nb::object found = nb::steal(PyObject_GetAttrString(object.ptr(), "__cuda_array_interface__"));
+  const nb::object index = nb::steal(PyObject_GetAttrString(object.ptr(), "device"));
+  PyErr_Clear();
+  if (!found.is_valid() || !index.is_valid() || !nb::hasattr(index, "id")) return false;
+  const auto interface = nb::cast<nb::dict>(found);
+  const auto type = nb::cast<std::string>(interface["typestr"]);  // "<f4"
+  const auto sizes = nb::cast<std::vector<std::int64_t>>(interface["shape"]);
+  const auto rank = static_cast<int>(sizes.size());
+  const int bytes = type.size() > 2 ? std::atoi(type.c_str() + 2) : 0;
+  const char kind = type.size() < 2 ? ' ' : type[1];
+  if (kind == 'V') return false;  // CuPy's bfloat16 has no letter; DLPack knows it
+  set_type(kind == 'b' ? '?' : kind == 'f' ? 'f' : 'i', bytes * 8, name, type, array);
+  check_rank(rank, name, array);
+  std::vector<std::int64_t> strides(sizes.size());
+  const nb::object given = interface.contains("strides") ? nb::object(interface["strides"]) : nb::none();
+  if (given.is_none()) {
+    std::int64_t stride = bytes;
+    for (std::size_t n = sizes.size(); n-- > 0; stride *= sizes[n]) strides[n] = stride;
+  } else {
+    strides = nb::cast<std::vector<std::int64_t>>(given);
+  }
+  const auto place = nb::cast<nb::tuple>(interface["data"]);
+  array.view_.data = reinterpret_cast<const void*>(nb::cast<std::uintptr_t>(place[0]));
+  array.view_.device = {Device::Kind::cuda, nb::cast<std::int32_t>(index.attr("id"))};
+  array.rank_ = rank;
+  array.read_only_ = nb::cast<bool>(place[1]);
+  array.given_ = set_shape(array.view_, rank, sizes.data(), strides.data(), bytes);
+  return true;
+}
+
 bool ArrayReader::from_dlpack(nb::handle object, const std::string& name, Array& array) const {
   nb::ndarray<nb::ro> exported;
   if (!nb::try_cast(object, exported)) {
@@ -286,7 +320,8 @@ Array ArrayReader::read_any(nb::handle object, const std::string& name, bool boo
   Array array;
   array.least_rank_ = least_rank;
   if (!from_buffer(object, name, array) && !from_exchange(object, name, array) && !from_torch(object, name, array) &&
-      !from_bfloat16(object, name, array) && !from_dlpack(object, name, array))
+      !from_bfloat16(object, name, array) && !from_cuda_interface(object, name, array) &&
+      !from_dlpack(object, name, array))
     fail_type(name + ": expected an array (NumPy, PyTorch, JAX, or anything with DLPack), got " + kind_of(object));
   if (array.booleans_ != booleans)
     fail_type(name + (booleans ? ": expected booleans, true = attend (numbers to add go into bias), got numbers"

@@ -74,6 +74,7 @@ class ArrayReader {
   void set_dlpack_device(int device, int index, const std::string& name, Array& array) const;
   bool from_torch(nb::handle object, const std::string& name, Array& array) const;
   bool from_bfloat16(nb::handle object, const std::string& name, Array& array) const;
+  bool from_cuda_interface(nb::handle object, const std::string& name, Array& array) const;
   bool from_dlpack(nb::handle object, const std::string& name, Array& array) const;
   void check_rank(int rank, const std::string& name, const Array& array) const;
   void set_type(char kind, int bits, const std::string& name, const std::string& got, Array& array) const;

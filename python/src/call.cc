@@ -1,7 +1,14 @@
 #include "call.h"
 
+#include <cxxabi.h>
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <exception>
+#include <thread>
 
 #include "rapt/error.h"
 #include "rapt/threads.h"
@@ -10,19 +17,45 @@ namespace rapt::python {
 namespace {
 
 struct Interrupted {};
+struct Ending {};
 
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 thread_local bool in_call = false;
 thread_local std::chrono::steady_clock::time_point next_look;
 
-// Only the thread that called looks: the others have no state of Python's.
+std::atomic<int> running{0};  // calls of the engine, of all threads
+std::atomic<bool> ending{false};
+std::atomic<unsigned long> main_thread{0};  // as Python counts them
+
+// Only the thread that called looks, and only Python's main thread gets signals. Daemon threads are not let go on when
+// the interpreter is gone: what they would touch next is gone too.
 void look_for_signals() {
   if (!in_call) return;
+  if (ending.load(std::memory_order_relaxed)) throw Ending{};
   const auto now = std::chrono::steady_clock::now();
   if (now < next_look) return;
   next_look = now + kBetweenLooks;
+  if (PyThread_get_thread_ident() != main_thread.load(std::memory_order_relaxed)) return;
   const nb::gil_scoped_acquire lock;
   if (PyErr_CheckSignals() != 0) throw Interrupted{};
+}
+
+// Python has ended, and nobody can start a call any more: those that run are let end before the engine's own memory goes.
+void wait_for_calls() {
+  ending.store(true);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (running.load() > 0 && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Takes Python's lock again. Where the interpreter ends, that does not return.
+void restore(PyThreadState* state) {
+  if (ending.load()) stay_forever();
+  try {
+    PyEval_RestoreThread(state);
+  } catch (const abi::__forced_unwind&) {
+    stay_forever();
+  }
 }
 
 const float kZeroF32 = 0;
@@ -30,30 +63,52 @@ const double kZeroF64 = 0;
 
 }  // namespace
 
-void install_signal_check() { set_task_hook(look_for_signals); }
+void stay_forever() {
+  for (;;) pause();
+}
+
+Running::Running() { running.fetch_add(1); }
+Running::~Running() { running.fetch_sub(1); }
+
+void install_signal_check() {
+  main_thread = nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
+  pthread_atfork(nullptr, nullptr, [] {  // the thread that forks is the child's main thread, and its only one
+    main_thread = PyThread_get_thread_ident();
+    running = 0;
+  });
+  Py_AtExit(wait_for_calls);
+  set_task_hook(look_for_signals);
+}
 
 void run_released(const std::function<void()>& engine) {
-  struct Inside {
-    Inside() {
-      in_call = true;
-      next_look = std::chrono::steady_clock::now() + kBetweenLooks;
-    }
-    ~Inside() { in_call = false; }
-  };
+  PyThreadState* const state = PyEval_SaveThread();
+  std::exception_ptr error;
+  bool interrupted = false;
   try {
-    const nb::gil_scoped_release released;
-    const Inside inside;
+    const Running counted;
+    in_call = true;
+    next_look = std::chrono::steady_clock::now() + kBetweenLooks;
     engine();
   } catch (const Interrupted&) {
-    throw nb::python_error();
+    interrupted = true;
+  } catch (...) {
+    error = std::current_exception();
   }
+  in_call = false;
+  restore(state);
+  if (interrupted) throw nb::python_error();
+  if (error) std::rethrow_exception(error);
 }
 
 nb::object Allocator::operator()(const Shape& shape, int rank, const char* type) const {
   nb::object sizes = nb::steal(PyTuple_New(rank));
   for (int n = 0; n < rank; ++n)
     PyTuple_SetItem(sizes.ptr(), n, PyLong_FromLongLong(shape[static_cast<std::size_t>(4 - rank + n)]));
-  return allocate_(sizes, type);
+  try {
+    return allocate_(sizes, type);
+  } catch (const abi::__forced_unwind&) {
+    stay_forever();
+  }
 }
 
 View read_output(const ArrayReader& reader, nb::handle object, const std::string& name, std::vector<Array>& keep) {

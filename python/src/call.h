@@ -12,6 +12,19 @@ namespace rapt::python {
 void run_released(const std::function<void()>& engine);
 void install_signal_check();
 
+// Where Python is asked for something while the interpreter ends, versions before 3.14 end the thread by unwinding it
+// (abi::__forced_unwind). Destructors may not run then, as they need Python's lock: the thread stays where it is.
+[[noreturn]] void stay_forever();
+
+// Counts a call of the engine: the process does not end under one.
+class Running {
+ public:
+  Running();
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+
 // What Python gives to make arrays with: a function (shape, type name), of the caller's kind.
 class Allocator {
  public:

@@ -1,11 +1,13 @@
 #include "host_threads.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <link.h>
 
 #include <atomic>
 #include <string_view>
 
+#include "call.h"
 #include "rapt/threads.h"
 
 namespace rapt::python {
@@ -72,7 +74,12 @@ void use_own_threads() {
 
 int lent_threads() {
   if (thread_count == nullptr) return 0;
-  const nb::object count = nb::steal(PyObject_CallNoArgs(thread_count));
+  nb::object count;
+  try {
+    count = nb::steal(PyObject_CallNoArgs(thread_count));
+  } catch (const abi::__forced_unwind&) {
+    stay_forever();
+  }
   const long value = count.is_valid() ? PyLong_AsLong(count.ptr()) : -1;
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return static_cast<int>(value);

@@ -6,8 +6,11 @@
 
 #include "call.h"
 #include "host_threads.h"
+#include "jax.h"
+#include "pictures/color.h"
 #include "plan.h"
 #include "rapt/attend.h"
+#include "rapt/device.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"
 #include "rapt/partial.h"
@@ -21,12 +24,18 @@ namespace {
 
 enum Want : int { kLse = 1, kParts = 2, kSaved = 4 };
 
+// A call without values has weights and statistics alone.
+nb::handle values(const ArrayReader& reader, nb::handle v) {
+  if (v.is_none()) reader.fail_type("v: expected an array or a list of them, got None");
+  return v;
+}
+
 // (out or a list of them, lse, row_max, row_sum, saved), with None for what is not wanted.
 nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle v, nb::handle allocate_with, int want,
                   nb::handle packed) {
   const ArrayReader reader(operation);
   const Allocator allocate(allocate_with);
-  const Call call(reader, q, k, v, packed);
+  const Call call(reader, q, k, values(reader, v), packed);
   std::vector<Array> keep;
   keep.reserve(call.inputs.v.size() + 3);
   Outputs outputs;
@@ -45,7 +54,14 @@ nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle 
   }
   if ((want & kSaved) != 0) {
     saved = nb::type<SavedRows>()();
-    outputs.saved = &nb::inst_ptr<SavedRows>(saved)->rows;
+    auto& own = *nb::inst_ptr<SavedRows>(saved);
+    if (call.inputs.q.device != Device{})  // in the library's own memory, which waits for no other work of the device
+    {
+      const std::int64_t rows = call.batch * call.heads * call.queries;
+      const std::int64_t columns = size_of(call.output_type) == 2 ? call.inputs.v[0].shape[3] : 0;
+      own.lend(reader, allocate({1, 1, 1, device_floats(rows, columns)}, 1, "float32"), rows, call.inputs.q.device);
+    }
+    outputs.saved = &own.rows;
   }
   run_released([&] { attend(call.inputs, outputs, call.options.value); });
   nb::object out = call.is_list ? nb::object(outs) : nb::object(outs[0]);
@@ -55,7 +71,7 @@ nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle 
 // The plain case, which is short: one value set, nothing but out.
 nb::object attend_plain(nb::handle q, nb::handle k, nb::handle v, nb::handle allocate_with, nb::handle packed) {
   const ArrayReader reader("attend");
-  const Call call(reader, q, k, v, packed);
+  const Call call(reader, q, k, values(reader, v), packed);
   if (call.is_list) return forward("attend", q, k, v, allocate_with, 0, packed)[0];
   std::vector<Array> keep;
   nb::object object = Allocator(allocate_with)({call.batch, call.heads, call.queries, call.inputs.v[0].shape[3]},
@@ -71,7 +87,7 @@ nb::tuple backward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb:
                    nb::handle grad_lse, nb::handle want, nb::handle allocate_with, nb::handle packed) {
   const ArrayReader reader("gradients");
   const Allocator allocate(allocate_with);
-  const Call call(reader, q, k, v, packed);
+  const Call call(reader, q, k, values(reader, v), packed);
   std::vector<Array> keep;
   const auto read_sets = [&](nb::handle object, const char* name) {
     std::vector<ConstView> views;
@@ -305,12 +321,7 @@ nb::list list_normalizers() {
   return result;
 }
 
-}  // namespace
-}  // namespace rapt::python
-
-NB_MODULE(_core, m) {
-  namespace nb = nanobind;
-  using namespace rapt::python;
+void bind_module(nb::module_& m) {
   nb::set_leak_warnings(false);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
@@ -324,17 +335,19 @@ NB_MODULE(_core, m) {
   nb::class_<SavedRows>(m, "Saved", "Two numbers for every row, from the forward pass to the backward pass.")
       .def(nb::init<>())
       .def("__len__", &SavedRows::count)
-      .def("store",
-           [](const SavedRows& self, nb::handle max, nb::handle sum) { self.store(ArrayReader("Saved"), max, sum); })
-      .def("load", [](SavedRows& self, nb::handle max, nb::handle sum) { self.load(ArrayReader("Saved"), max, sum); });
+      .def("store", [](const SavedRows& self, nb::handle rows) { self.store(ArrayReader("Saved"), rows); })
+      .def("load", [](SavedRows& self, nb::object rows) { self.load(ArrayReader("Saved"), std::move(rows)); })
+      .def_prop_ro("memory", &SavedRows::lent);
   bind_plan(m);
+  bind_jax(m);
   const auto given = nb::arg();
   const auto maybe = nb::arg().none();
-  m.def("attend", &attend_plain, given, given, given, given, maybe);
-  m.def("forward", &forward, given, given, given, given, given, given, maybe);
-  m.def("backward", &backward, given, given, given, given, given, maybe, maybe, given, given, maybe);
-  m.def("weights", &weights, given, given, maybe, given, given, maybe);
-  m.def("statistics", &statistics, given, given, maybe, given, given, given, given, maybe);
+  // None is no array, and is refused with a sentence.
+  m.def("attend", &attend_plain, maybe, maybe, maybe, given, maybe);
+  m.def("forward", &forward, given, maybe, maybe, maybe, given, given, maybe);
+  m.def("backward", &backward, maybe, maybe, maybe, maybe, maybe, maybe, maybe, given, given, maybe);
+  m.def("weights", &weights, maybe, maybe, maybe, given, given, maybe);
+  m.def("statistics", &statistics, maybe, maybe, maybe, given, given, given, given, maybe);
   m.def("merge", &merge_parts);
   m.def("mechanisms", &list_mechanisms);
   m.def("formula_parameters", &formula_parameters);
@@ -345,5 +358,20 @@ NB_MODULE(_core, m) {
   m.def("default_threads", &rapt::default_threads);
   m.def("set_default_threads", &rapt::set_default_threads);
   m.def("release_workspace", &rapt::release_workspace);
+  m.def("device_floats", &device_floats);
+  m.def("palette", [] {  // 256 colours, three bytes each
+    std::string bytes;
+    for (int n = 0; n < 256; ++n) {
+      const rapt::pictures::Rgb color = rapt::pictures::color_at(n / 255.0);
+      for (const std::uint8_t part : {color.red, color.green, color.blue}) bytes += static_cast<char>(part);
+    }
+    return nb::bytes(bytes.data(), bytes.size());
+  });
+  m.def("cuda_devices", [] { return rapt::device_count(rapt::Device::Kind::cuda); });
   m.def("isa", [] { return std::string(rapt::name_of(rapt::active_isa())); });
 }
+
+}  // namespace
+}  // namespace rapt::python
+
+NB_MODULE(_core, m) { rapt::python::bind_module(m); }

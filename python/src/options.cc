@@ -12,9 +12,19 @@
 namespace rapt::python {
 namespace {
 
+const std::string kCausal = "causal: expected None, \"top_left\" or \"bottom_right\", got ";
+
 std::string text(const ArrayReader& reader, nb::handle object, const std::string& name) {
   if (!nb::isinstance<nb::str>(object)) reader.fail_type(name + ": expected a string, got " + nb::repr(object).c_str());
   return nb::cast<std::string>(object);
+}
+
+const MechanismInfo& mechanism_of(const AttendOptions& options) {
+  return options.score.mechanism ? *options.score.mechanism : mechanism("scaled_dot");
+}
+
+bool has(const auto& specs, const std::string& name) {
+  return std::any_of(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
 }
 
 double number(const ArrayReader& reader, nb::handle object, const std::string& name) {
@@ -40,41 +50,10 @@ std::int64_t integer(const ArrayReader& reader, nb::handle object, const std::st
   return value;
 }
 
-// A mechanism by its name, or a formula: its three texts, each after a separator (python/rapt/formulas.py).
-Score score_of(const std::string& given) {
-  constexpr char kSeparator = '\x1f';
-  if (given.empty() || given.front() != kSeparator) return {.mechanism = &mechanism(given)};
-  // Compiling one takes tens of microseconds. Never destroyed: calls may come at the end of the process.
-  static std::mutex& mutex = *new std::mutex;
-  static auto& known = *new std::unordered_map<std::string, Score>;
-  constexpr std::size_t kMost = 256;
-  const std::lock_guard lock(mutex);
-  if (const auto found = known.find(given); found != known.end()) return found->second;
-  const std::size_t second = given.find(kSeparator, 1), third = given.find(kSeparator, second + 1);
-  if (second == std::string::npos || third == std::string::npos) throw Error("formula: expected three texts");
-  Score score = formula(given.substr(1, second - 1),
-                        {.pair = given.substr(second + 1, third - second - 1), .visible = given.substr(third + 1)});
-  if (known.size() == kMost) known.clear();
-  known.emplace(given, score);
-  return score;
-}
-
-Causal causal_of(const ArrayReader& reader, nb::handle object) {
-  // True would leave open which corner is meant.
-  const char* wanted = "causal: expected None, \"top_left\" or \"bottom_right\", got ";
-  if (!nb::isinstance<nb::str>(object)) reader.fail_type(std::string(wanted) + nb::repr(object).c_str());
-  const auto given = nb::cast<std::string>(object);
-  if (given == "top_left") return Causal::top_left;
-  if (given == "bottom_right") return Causal::bottom_right;
-  reader.fail(std::string(wanted) + nb::repr(object).c_str());
-}
-
-Path path_of(const ArrayReader& reader, nb::handle object) {
-  const std::string given = text(reader, object, "path");
-  if (given == "automatic") return Path::automatic;
-  if (given == "generic") return Path::generic;
-  if (given == "reference") return Path::reference;
-  reader.fail("path: expected \"automatic\", \"generic\" or \"reference\", got \"" + given + "\"");
+// True would leave open which corner is meant.
+Causal causal_from(const ArrayReader& reader, nb::handle object) {
+  if (!nb::isinstance<nb::str>(object)) reader.fail_type(kCausal + std::string(nb::repr(object).c_str()));
+  return causal_of(reader.operation(), nb::cast<std::string>(object));
 }
 
 std::array<std::int64_t, 2> two(const ArrayReader& reader, nb::handle object, const std::string& name) {
@@ -100,6 +79,44 @@ Rotary rotary_of(const ArrayReader& reader, nb::handle object) {
 }
 
 }  // namespace
+
+Score score_of(const std::string& given) {
+  constexpr char kSeparator = '\x1f';
+  if (given.empty() || given.front() != kSeparator) return {.mechanism = &mechanism(given)};
+  // Compiling one takes tens of microseconds. Never destroyed: calls may come at the end of the process.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::unordered_map<std::string, Score>;
+  constexpr std::size_t kMost = 256;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(given); found != known.end()) return found->second;
+  const std::size_t second = given.find(kSeparator, 1), third = given.find(kSeparator, second + 1);
+  if (second == std::string::npos || third == std::string::npos) throw Error("formula: expected three texts");
+  Score score = formula(given.substr(1, second - 1),
+                        {.pair = given.substr(second + 1, third - second - 1), .visible = given.substr(third + 1)});
+  if (known.size() == kMost) known.clear();
+  known.emplace(given, score);
+  return score;
+}
+
+void add_parameter(AttendOptions& options, const std::string& name, const ConstView& view) {
+  const bool of_normalizer =
+      !has(mechanism_of(options).parameters(), name) && has(info_of(options.normalizer).parameters, name);
+  (of_normalizer ? options.normalizer_parameters : options.score.parameters).push_back({name, view});
+}
+
+Causal causal_of(const char* operation, const std::string& given) {
+  if (given == "top_left") return Causal::top_left;
+  if (given == "bottom_right") return Causal::bottom_right;
+  throw Error(std::string(operation) + ": " + kCausal + "'" + given + "'");
+}
+
+Path path_of(const char* operation, const std::string& given) {
+  if (given == "automatic") return Path::automatic;
+  if (given == "generic") return Path::generic;
+  if (given == "reference") return Path::reference;
+  throw Error(std::string(operation) + ": path: expected \"automatic\", \"generic\" or \"reference\", got \"" + given +
+              "\"");
+}
 
 std::vector<std::int64_t> read_numbers(const ArrayReader& reader, nb::handle object, const std::string& name) {
   if (PyLong_Check(object.ptr())) return {integer(reader, object, name)};
@@ -137,11 +154,7 @@ Options::Options(const ArrayReader& reader, nb::handle packed) {
         reader.fail_type(std::string("params: expected a mapping of names to arrays, got ") + nb::repr(o).c_str());
       }
     }
-    const MechanismInfo& info = value.score.mechanism ? *value.score.mechanism : mechanism("scaled_dot");
-    const auto has = [](const auto& specs, const std::string& name) {
-      return std::any_of(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
-    };
-    const auto& of_normalizer = info_of(value.normalizer).parameters;
+    const MechanismInfo& info = mechanism_of(value);
     for (auto [key, object] : params) {
       const std::string name = text(reader, key, "params");
       if (object.is_none()) continue;
@@ -152,11 +165,10 @@ Options::Options(const ArrayReader& reader, nb::handle packed) {
       }
       parameters.push_back(reader.read_parameter(object, whole));
       names.push_back(name);
-      const bool own = !has(info.parameters(), name) && has(of_normalizer, name);
-      (own ? value.normalizer_parameters : value.score.parameters).push_back({name, parameters.back().view()});
+      add_parameter(value, name, parameters.back().view());
     }
   });
-  given(Option::causal, [&](nb::handle o) { value.mask.causal = causal_of(reader, o); });
+  given(Option::causal, [&](nb::handle o) { value.mask.causal = causal_from(reader, o); });
   given(Option::scale, [&](nb::handle o) { value.scale = number(reader, o, "scale"); });
   given(Option::softcap, [&](nb::handle o) { value.softcap = number(reader, o, "softcap"); });
   given(Option::bias, [&](nb::handle o) {
@@ -180,7 +192,7 @@ Options::Options(const ArrayReader& reader, nb::handle packed) {
     if (threads < 1 || threads > 4096) reader.fail("threads: expected 1 to 4096, got " + std::to_string(threads));
     value.threads = static_cast<int>(threads);
   });
-  given(Option::path, [&](nb::handle o) { value.path = path_of(reader, o); });
+  given(Option::path, [&](nb::handle o) { value.path = path_of(reader.operation(), text(reader, o, "path")); });
   given(Option::stream, [&](nb::handle o) { value.stream = reinterpret_cast<void*>(integer(reader, o, "stream")); });
   if (value.threads == 0) value.threads = lent_threads();
 }

@@ -42,6 +42,13 @@ struct Options {
   std::vector<Array> masks;
 };
 
+// A mechanism by its name, or a formula: its three texts, each after a separator (python/rapt/formulas.py).
+Score score_of(const std::string& given);
+Causal causal_of(const char* operation, const std::string& given);
+Path path_of(const char* operation, const std::string& given);
+// A parameter of the mechanism or of the normaliser, which are set before.
+void add_parameter(AttendOptions& options, const std::string& name, const ConstView& view);
+
 std::vector<std::int64_t> read_numbers(const ArrayReader& reader, nb::handle object, const std::string& name);
 
 }  // namespace rapt::python

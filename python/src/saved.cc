@@ -3,69 +3,97 @@
 #include <algorithm>
 
 #include "attend/problem.h"
+#include "rapt/error.h"
 
 namespace rapt::python {
 namespace {
 
-std::int64_t size_of_rows(const Array& array) {
-  const Shape& shape = array.view().shape;
-  return shape[0] * shape[1] * shape[2] * shape[3];
-}
-
-template <class T>
-void copy_rows(const T* from, std::int64_t count, const Array& array) {
-  std::copy_n(from, count, static_cast<T*>(const_cast<void*>(array.view().data)));
-}
-
-void check(const ArrayReader& reader, const Array& array, const char* name, std::int64_t count, bool is_double) {
-  const Dtype expected = is_double ? Dtype::f64 : Dtype::f32;
+// [2, rows…] in one piece.
+Array read_rows(const ArrayReader& reader, nb::handle object) {
+  Array array = reader.read_in_place(object, "rows");
   const ConstView& view = array.view();
-  if (view.device != Device{})
-    reader.fail(std::string(name) + ": expected an array on cpu, got one on " + to_string(view.device));
   const Shape strides = contiguous_strides(view.shape);
   for (std::size_t n = 0; n < 4; ++n)
     if (view.shape[n] > 1 && view.strides[n] != strides[n])
-      reader.fail(std::string(name) + ": expected contiguous rows, got strides " + to_string(view.strides));
-  if (size_of_rows(array) == count && array.view().dtype == expected) return;
-  reader.fail(std::string(name) + ": expected " + std::to_string(count) + " rows of " + numpy_name(expected) +
-              ", got " + std::to_string(size_of_rows(array)) + " of " + numpy_name(array.view().dtype));
+      reader.fail("rows: expected a contiguous array, got strides " + to_string(view.strides));
+  return array;
 }
 
 }  // namespace
 
-std::int64_t SavedRows::count() const { return rows.rows()->count; }
-
-void SavedRows::store(const ArrayReader& reader, nb::handle max, nb::handle sum) const {
-  Saved::Rows& own = *rows.rows();
-  if (own.device != Device{})
-    reader.fail("store: expected rows of a call on cpu, got those of one on " + to_string(own.device));
-  const Array max_array = reader.read_in_place(max, "max"), sum_array = reader.read_in_place(sum, "sum");
-  check(reader, max_array, "max", own.count, own.is_double);
-  check(reader, sum_array, "sum", own.count, own.is_double);
-  if (own.is_double) {
-    copy_rows(own.max<double>(), own.count, max_array);
-    copy_rows(own.sum<double>(), own.count, sum_array);
-  } else {
-    copy_rows(own.max<float>(), own.count, max_array);
-    copy_rows(own.sum<float>(), own.count, sum_array);
-  }
+std::int64_t device_floats(std::int64_t count, std::int64_t columns) {
+  return columns == 0 ? 2 * count : (2 * count + 3) / 4 * 4 + (count * columns + 1) / 2;
 }
 
-void SavedRows::load(const ArrayReader& reader, nb::handle max, nb::handle sum) {
-  const Array max_array = reader.read(max, "max"), sum_array = reader.read(sum, "sum");
-  const bool is_double = max_array.view().dtype == Dtype::f64;
-  const std::int64_t count = size_of_rows(max_array);
-  check(reader, max_array, "max", count, is_double);
-  check(reader, sum_array, "sum", count, is_double);
-  Saved::Rows& own = *rows.rows();
+void lend_rows(const Saved& saved, void* memory, std::int64_t floats, std::int64_t count, const Device& device) {
+  Saved::Rows& own = *saved.rows();
+  own.resize(count, false, device);
+  own.device_memory = std::shared_ptr<void>(memory, [](void*) {});
+  own.device_bytes = sizeof(float) * static_cast<std::size_t>(floats);
+}
+
+void check_lent(const Saved& saved, const void* memory) {
+  if (saved.rows()->device_memory.get() != memory)
+    throw Error("attend: expected the softmax statistics in the memory that was lent for them, got them elsewhere");
+}
+
+void store_rows(const Saved& saved, void* to) {
+  Saved::Rows& own = *saved.rows();
+  const auto copy = [&]<class T>(T* numbers) {
+    std::copy_n(own.max<T>(), own.count, numbers);
+    std::copy_n(own.sum<T>(), own.count, numbers + own.count);
+  };
+  if (own.is_double) copy(static_cast<double*>(to));
+  else copy(static_cast<float*>(to));
+}
+
+void load_rows(const Saved& saved, const void* from, std::int64_t count, bool is_double) {
+  Saved::Rows& own = *saved.rows();
   own.resize(count, is_double);
-  if (is_double) {
-    std::copy_n(static_cast<const double*>(max_array.view().data), count, own.max<double>());
-    std::copy_n(static_cast<const double*>(sum_array.view().data), count, own.sum<double>());
-  } else {
-    std::copy_n(static_cast<const float*>(max_array.view().data), count, own.max<float>());
-    std::copy_n(static_cast<const float*>(sum_array.view().data), count, own.sum<float>());
-  }
+  const auto copy = [&]<class T>(const T* numbers) {
+    std::copy_n(numbers, count, own.max<T>());
+    std::copy_n(numbers + count, count, own.sum<T>());
+  };
+  if (is_double) copy(static_cast<const double*>(from));
+  else copy(static_cast<const float*>(from));
+}
+
+std::int64_t SavedRows::count() const { return rows.rows()->count; }
+
+void SavedRows::lend(const ArrayReader& reader, nb::object array, std::int64_t row_count, const Device& device) {
+  const Array read = read_rows(reader, array);
+  const ConstView& view = read.view();
+  if (view.device != device || view.dtype != Dtype::f32)
+    reader.fail("rows: expected float32 on " + to_string(device) + ", got " + numpy_name(view.dtype) + " on " +
+                to_string(view.device));
+  lend_rows(rows, const_cast<void*>(view.data), element_count(view.shape), row_count, device);
+  memory = std::move(array);
+}
+
+nb::object SavedRows::lent() const {
+  if (!memory.is_none()) check_lent(rows, read_rows(ArrayReader("Saved"), memory).view().data);
+  return memory;
+}
+
+void SavedRows::store(const ArrayReader& reader, nb::handle array) const {
+  const Saved::Rows& own = *rows.rows();
+  if (own.device != Device{})
+    reader.fail("store: expected rows of a call on cpu, got those of one on " + to_string(own.device));
+  const Array read = read_rows(reader, array);
+  const ConstView& view = read.view();
+  const Dtype expected = own.is_double ? Dtype::f64 : Dtype::f32;
+  const std::int64_t size = element_count(view.shape);
+  if (view.device != Device{} || view.dtype != expected || size != 2 * own.count)
+    reader.fail("rows: expected " + std::to_string(2 * own.count) + " numbers of " + numpy_name(expected) + ", got " +
+                std::to_string(size) + " of " + numpy_name(view.dtype));
+  store_rows(rows, const_cast<void*>(view.data));
+}
+
+void SavedRows::load(const ArrayReader& reader, nb::object array) {
+  const Array read = read_rows(reader, array);
+  const ConstView& view = read.view();
+  if (view.device != Device{}) return lend(reader, std::move(array), element_count(view.shape) / 2, view.device);
+  load_rows(rows, view.data, element_count(view.shape) / 2, view.dtype == Dtype::f64);
 }
 
 }  // namespace rapt::python

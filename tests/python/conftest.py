@@ -2,10 +2,14 @@
 
 import os
 
+import pytest
+
 NEEDS = {
     "test_torch.py": "torch",
     "test_torch_graphs.py": "torch",
     "test_torch_inputs.py": "torch",
+    "test_cuda.py": "torch",
+    "test_cuda_others.py": "torch",
     "test_modules.py": "torch",
     "test_flex.py": "torch",
     "test_transformers.py": "transformers",
@@ -15,3 +19,31 @@ NEEDS = {
 }
 
 collect_ignore = [] if os.environ.get("RAPT_TEST_ALL") else list(NEEDS)
+
+
+_skipped = {}
+
+
+@pytest.hookimpl
+def pytest_runtest_logreport(report):
+    _note(report)
+
+
+@pytest.hookimpl
+def pytest_collectreport(report):
+    _note(report)
+
+
+def _note(report):
+    if report.skipped and isinstance(report.longrepr, tuple):
+        _skipped[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
+
+
+@pytest.hookimpl
+def pytest_sessionfinish(session):
+    """RAPT_SKIPPED: the file whose lines scripts/run_tests and .ci/run print, one for each test that did not run."""
+    path = os.environ.get("RAPT_SKIPPED")
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"  {name}: {reason}\n" for name, reason in sorted(_skipped.items()))
+            file.writelines(f"  tests/python/{name}: `make test-python` runs it\n" for name in collect_ignore)

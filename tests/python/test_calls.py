@@ -23,6 +23,13 @@ ERRORS = [
     (lambda q, k, v: rapt.attend(q, k, v[:, :, :5]), ValueError, r"^attend: v: expected 9 keys as in k, got 5$"),
     (lambda q, k, v: rapt.attend(q.astype(int), k, v), TypeError, "attend: q: expected numbers of float32, float64"),
     (lambda q, k, v: rapt.attend(q > 0, k, v), TypeError, "attend: q: expected numbers .* got booleans"),
+    (lambda q, k, v: rapt.attend(q, k, None), TypeError, "attend: v: expected an array or a list of them, got None"),
+    (lambda q, k, v: rapt.attend(q, None, v), TypeError, "attend: k: expected an array .* got NoneType"),
+    (lambda q, k, v: rapt.gradients(q, k, None, v), TypeError, "gradients: v: expected an array or a list of them, got None"),
+    (lambda q, k, v: rapt.gradients(q, k, v, None), TypeError, "gradients: grad_out: expected an array .* got NoneType"),
+    (lambda q, k, v: rapt.merge([1]), TypeError, "merge: parts: expected a list of what rapt.partial gave"),
+    (lambda q, k, v: rapt.set_threads("two"), TypeError, "set_threads: expected an integer, got 'two'"),
+    (lambda q, k, v: rapt.show("a"), TypeError, "show: weights: expected an array of numbers, got str"),
     (lambda q, k, v: rapt.attend([1.0], k, v), TypeError, "attend: q: expected an array .* got list"),
     (lambda q, k, v: rapt.attend(q[0, 0, 0], k, v), ValueError, "attend: q: expected two to four dimensions, got 1"),
     (lambda q, k, v: rapt.attend(q[None], k, v), ValueError, "attend: q: expected one to four dimensions, got 5"),
@@ -279,3 +286,21 @@ def test_threads_by_default():
         """
     )
     assert result.stdout.splitlines() == ["3", "set_default_threads: expected 1 or more, got 0"], result
+
+
+def test_daemon_threads_at_the_end_of_the_process():
+    """They compute while the interpreter goes: the process ends without a crash, and says nothing."""
+    program = """
+        import sys, threading, time, numpy as np, rapt
+        q = np.ones((1, 4, 256, 32), np.float32)
+        def work():
+            while True:
+                rapt.attend(q, q, q, causal="top_left")
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(float(sys.argv[1]))
+    """
+    for n in range(8):
+        command = [sys.executable, "-c", textwrap.dedent(program), str(0.01 * n)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (result.returncode, result.stderr) == (0, ""), result

@@ -179,8 +179,8 @@ def test_what_cannot_be_traced():
         flex_attention(q, q, q, lambda s, b, h, i, j: torch.cumsum(s, 0))
     with pytest.raises(TypeError, match="index every dimension|got a row|expected a number"):
         flex_attention(q, q, q, lambda s, b, h, i, j: s + table[i])
-    with pytest.raises(TypeError, match="expected conditions, got numbers"):
-        flex_attention(q, q, q, None, lambda b, h, i, j: i & 3)
+    with pytest.raises(TypeError, match="expected conditions, or bits of an index of flex_attention, got numbers"):
+        flex_attention(q, q, q, None, lambda b, h, i, j: (i + 1) & 3)
 
 
 def test_it_compiles_in_one_graph():
@@ -210,3 +210,72 @@ def test_threads_trace_their_own_mods():
             expected = dense(q, q, q, lambda s, b, h, i, j: s * n + n * (i - j))
             for out in outs:
                 torch.testing.assert_close(out, expected)
+
+
+def z_order(code):
+    """The even bits of a number, together: one coordinate of a place on the Z-order curve."""
+    code = code & 0x55555555
+    for shift, kept in ((1, 0x33333333), (2, 0x0F0F0F0F), (4, 0x00FF00FF), (8, 0x0000FFFF)):
+        code = (code | (code >> shift)) & kept
+    return code
+
+
+def test_bits_of_indices():
+    """Neighbourhoods on the Z-order (Morton) curve, as attention-gym has them: bits of an index become a table."""
+
+    def near(b, h, q, k):
+        apart = lambda of: abs(z_order(of(q)).clamp(1, 6) - z_order(of(k))) <= 1
+        return apart(lambda n: n) & apart(lambda n: n >> 1)
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 64, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    for options in ({"mask_mod": near}, {"score_mod": lambda s, b, h, q, k: s + ((q ^ 3) + (5 & k)) * 0.01 + (1 << h)}):
+        call = dict(score_mod=options.get("score_mod"), block_mask=options.get("mask_mod"))
+        out, expected = flex_attention(q, k, v, **call), dense(q, k, v, **options)
+        torch.testing.assert_close(out, expected)
+        for a, b in zip(*(torch.autograd.grad(x.sin().sum(), (q, k, v)) for x in (out, expected))):
+            torch.testing.assert_close(a, b)
+    with pytest.raises(TypeError, match="&: expected bits of one index and of integers, got those of others"):
+        flex_attention(q, k, v, lambda s, b, h, q, k: s + (q & k))
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_products_of_captured_rows(key_heads):
+    """Multi-head latent attention's score, as attention-gym has it: rows of captured tensors beside those of query and key."""
+    torch.manual_seed(0)
+    number = lambda *shape: torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    q, k, v = number(2, 4, 9, 8), number(2, key_heads, 11, 8), number(2, key_heads, 11, 8)
+    query_rope, key_rope, own = number(2, 4, 9, 64), number(2, 1, 11, 64), number(4, 11, 64)
+    mods = [
+        lambda s, b, h, i, j: s + 0.7 * torch.dot(query_rope[b, h, i], key_rope[b, h // 4, j]),
+        lambda s, b, h, i, j: torch.tanh(torch.dot(own[h, j], query_rope[b, h, i]) * 0.2 + s) - 0.1 * abs(i - j),
+        lambda s, b, h, i, j: s + torch.inner(query_rope[0, 1, i], key_rope[b, 0, j]) + 0.5 * torch.dot(query_rope[b][h][i], own[h, j]),
+    ]
+    product = lambda a, b: a @ b.transpose(-1, -2)
+    by_hand = [
+        lambda s: s + 0.7 * product(query_rope, key_rope),
+        lambda s: torch.tanh(s + 0.2 * product(query_rope, own)) - 0.1 * (torch.arange(9)[:, None] - torch.arange(11)).abs(),
+        lambda s: s + product(query_rope[0, 1], key_rope) + 0.5 * product(query_rope, own),
+    ]
+    for mod, scores in zip(mods, by_hand):
+        for scale in (None, 0.3):
+            out = flex_attention(q, k, v, mod, scale=scale, enable_gqa=True)
+            full = [x.repeat_interleave(4 // key_heads, 1) for x in (k, v)]
+            expected = scores(product(q, full[0]) * (scale or 8**-0.5)).softmax(-1) @ full[1]
+            torch.testing.assert_close(out, expected)
+            inputs = (q, k, v, query_rope, key_rope, own)
+            found = (torch.autograd.grad(x.sin().sum(), inputs, allow_unused=True) for x in (out, expected))
+            for a, b in zip(*found):
+                torch.testing.assert_close(a, b) if b is not None else None
+
+
+def test_products_of_captured_rows_that_are_no_columns():
+    q = torch.randn(1, 2, 5, 8)
+    with pytest.raises(TypeError, match="dot: expected a product of captured rows that is added to the score"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s * torch.dot(q[b, h, i], q[b, h, j]))
+    with pytest.raises(TypeError, match="dot: expected one score with a product of captured rows, got others beside it"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: torch.where(i > j, s, s + torch.dot(q[b, h, i], q[b, h, j])))
+    with pytest.raises(TypeError, match="dot: expected a row at batch, head and one position"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s + torch.dot(q[b, h, i], q[b, h, (i + j) // 2]))
+    with pytest.raises(TypeError, match="dot: expected rows of one length, got 8 and 4"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s + torch.dot(q[b, h, i], q[..., :4].contiguous()[b, h, j]))

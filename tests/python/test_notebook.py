@@ -1,8 +1,13 @@
 """Pictures: what is drawn is what was given."""
 
 import base64
+import html
+import json
+import pathlib
 import re
 import struct
+import urllib.error
+import urllib.request
 import xml.dom.minidom
 import zlib
 
@@ -34,8 +39,10 @@ def test_show():
     xml.dom.minidom.parseString(picture._repr_svg_())
     (image,) = pixels(picture.svg)
     assert image.shape == (2, 3, 3)
-    assert image[0, 1].tolist() == [255, 255, 255] and image[0, 0].tolist() == [8, 48, 107]
-    assert image[1, 0].tolist() == image[1, 1].tolist() != [255, 255, 255]
+    palette = np.frombuffer(rapt._core.palette(), np.uint8).reshape(256, 3)
+    assert palette[0].sum() < 200 and palette[255].sum() > 500  # dark to light
+    assert (image[0, 1] == palette[0]).all() and (image[0, 0] == palette[255]).all()
+    assert (image[1, 0] == palette[128]).all() and (image[1, 1] == palette[128]).all()
     assert "&lt;b&gt;" in picture.svg and "Title &amp; more" in picture.svg
 
 
@@ -52,20 +59,88 @@ def test_show_errors():
         rapt.show(np.eye(3), ["a", "b"])
 
 
-def test_explore_arrays():
+def arrays():
     random = np.random.default_rng(0)
-    q, k = random.standard_normal((1, 2, 50, 8)), random.standard_normal((1, 2, 70, 8))
-    explorer = rapt.explore((q, k), causal="top_left")
+    return random.standard_normal((1, 2, 50, 8)), random.standard_normal((1, 2, 70, 8))
+
+
+def frame(explorer):
+    """The page within what a notebook shows."""
+    return html.unescape(re.search(r'<iframe sandbox="allow-scripts allow-downloads" srcdoc="([^"]*)"', explorer._repr_html_())[1])
+
+
+def test_explore_arrays():
+    q, k = arrays()
+    explorer = rapt.explore((q, k), causal="top_left", tokens=[f"<{n}>" for n in range(50)])
     whole = rapt.weights(q, k, batch=0, causal="top_left")
     np.testing.assert_allclose(explorer.rows(0, 1, 10, 20), whole[1, 10:20])
-    np.testing.assert_allclose(explorer.map(0, 1), whole[1])
-    small = explorer.map(0, 0, 10)
-    np.testing.assert_allclose(small, whole[0].reshape(10, 5, 10, 7).mean((1, 3)))
-    page = explorer._repr_html_()
-    assert page.count("<img data-name") == 2 and "NUMBER" not in page and "PICTURES" not in page
+    np.testing.assert_allclose(explorer.map(0, 1), whole[1], rtol=1e-6)
+    np.testing.assert_allclose(explorer.map(0, 0, 10), whole[0].reshape(10, 5, 10, 7).mean((1, 3)), rtol=1e-5)
+    pooled = explorer.pooled(0, 0, (10, 40, 0, 70), 10, 35)
+    np.testing.assert_allclose(pooled, whole[0, 10:40].reshape(10, 3, 35, 2).max((1, 3)), rtol=1e-6)
     explorer.show(0, 1, 5, 10)
     with pytest.raises(ValueError, match="inputs: expected"):
         rapt.explore(object())
+    with pytest.raises(ValueError, match="tokens: expected 50, got 2"):
+        rapt.explore((q, k), tokens=["a", "b"])
+
+
+def test_the_page_is_the_explorers_and_holds_the_weights(tmp_path):
+    q, k = arrays()
+    explorer = rapt.explore((q, k), causal="top_left", tokens=[f"</script>{n}" for n in range(50)])
+    page = frame(explorer)
+    folder = pathlib.Path(rapt.__file__).parent / "explorer_page"
+    for file in folder.iterdir():
+        if file.suffix != ".html":
+            assert file.read_text() in page, file
+    assert "{{" not in page
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+    assert data["exhibit"]["tokens"][0][3] == "</script>3" and len(data["exhibit"]["tokens"][1]) == 70
+    whole = rapt.weights(q, k, batch=0, causal="top_left")
+    for head in range(2):
+        packed = re.search(rf'id="w0-{head}">([^<]*)<', page)[1]
+        weights = np.frombuffer(zlib.decompress(base64.b64decode(packed)), "<f2").reshape(50, 70)
+        np.testing.assert_allclose(weights, whole[head], atol=1e-3)
+        facts = data["summaries"][0][head]
+        logs = np.log(np.where(whole[head] > 0, whole[head], 1))
+        distance = (whole[head] * np.abs(np.arange(50)[:, None] - np.arange(70))).sum(1).mean()
+        expected = [-(whole[head] * logs).sum(1).mean(), distance, whole[head].max(1).mean(), whole[head].max()]
+        np.testing.assert_allclose([facts[n] for n in ("entropy", "distance", "largest", "peak")], expected, rtol=1e-5)
+        assert len(base64.b64decode(facts["thumbnail"])) == facts["rows"] * facts["cols"] == 48 * 48
+    explorer.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def ask(address, path, **headers):
+    with urllib.request.urlopen(urllib.request.Request(address + path, headers=headers), timeout=60) as answer:
+        return answer.headers, answer.read()
+
+
+def test_many_weights_are_served(monkeypatch):
+    q, k = arrays()
+    monkeypatch.setattr("rapt.explorer._INLINE_CELLS", 100)
+    explorer = rapt.explore((q, k), causal="top_left")
+    address = re.search(r'<iframe src="([^"]*)"', explorer._repr_html_())[1]
+    assert address.startswith("http://127.0.0.1:") and address == explorer.serve()
+    whole = rapt.weights(q, k, batch=0, causal="top_left")
+    assert b"connect-src 'self'" in ask(address, "")[1]
+    assert json.loads(ask(address, "api/exhibit")[1])["exhibit"]["layers"][0]["heads"] == 2
+    assert json.loads(ask(address, "api/head?id=1&layer=0&head=1")[1]) == explorer.summary(0, 1)
+    headers, body = ask(address, "api/map?id=1&layer=0&head=1&top=10&bottom=40&left=0&right=70&height=10&width=35")
+    assert (headers["X-Rows"], headers["X-Cols"]) == ("10", "35")
+    np.testing.assert_allclose(np.frombuffer(body, "<f2").reshape(10, 35), whole[1, 10:40].reshape(10, 3, 35, 2).max((1, 3)), atol=1e-3)
+    _, body = ask(address, "api/row?id=1&layer=0&row=7")
+    np.testing.assert_allclose(np.frombuffer(body, "<f2").reshape(2, 70), whole[:, 7], atol=1e-3)
+    for path, headers, status in (
+        ("api/row?id=1&layer=0&row=50", {}, 400),
+        ("api/row?id=1&layer=x&row=5", {}, 400),
+        ("nothing", {}, 404),
+        ("", {"Host": "elsewhere.example"}, 403),
+        ("api/exhibit", {"Origin": "http://elsewhere.example"}, 403),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as error:
+            ask(address, path, **headers)
+        assert error.value.code == status
 
 
 def test_explore_many_tokens():

@@ -7,14 +7,14 @@ from torch.func import functional_call, grad, vmap
 
 import rapt
 import rapt.torch
-from rapt.torch import _op, _options
+from rapt.torch import _options
 
 
 def arguments(q, **options):
     from rapt._attend import OPTIONS
 
     options.setdefault("softcap", 0.0)
-    return _options.to_arguments(q, tuple(map(options.get, OPTIONS)), _op._is_setting)
+    return _options.to_arguments(q, tuple(map(options.get, OPTIONS)))
 
 
 OPTIONS = [
@@ -36,8 +36,8 @@ def test_opcheck(options):
 def test_opcheck_of_the_backward_operator():
     q, k, v = tensors()
     given = arguments(q)
-    out, _, row_max, row_sum = torch.ops.rapt.attend(q, k, [v], *given)
-    call = ([torch.randn_like(out)], None, [out], row_max, row_sum, q, k, [v], *given)
+    out, _, rows = torch.ops.rapt.attend(q, k, [v], *given)
+    call = ([torch.randn_like(out)], None, [out], rows, q, k, [v], *given)
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     checks = torch.library.opcheck(torch.ops.rapt.attend_backward.default, call, test_utils=tests)
     assert set(checks.values()) == {"SUCCESS"}

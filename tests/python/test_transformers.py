@@ -118,3 +118,13 @@ def test_dropout_is_refused():
     with pytest.raises(ValueError, match="dropout: expected 0"):
         x = torch.zeros(1, 1, 2, 4)
         rapt.transformers.attention(torch.nn.Module(), x, x, x, None, dropout=0.1)
+
+
+def test_explore_knows_the_parts_of_a_model():
+    model = t5("rapt").eval()
+    inputs = dict(input_ids=IDS[:1, :9], decoder_input_ids=IDS[:1, :5])
+    explorer = rapt.explore(model, inputs)
+    assert [layer.group for layer in explorer.layers] == ["encoder"] * 2 + ["decoder", "cross"] * 2
+    assert explorer.layers[3].name.startswith("decoder.block.0") and explorer.layers[3].keys == 9
+    maps = model(**inputs, output_attentions=True).cross_attentions
+    torch.testing.assert_close(torch.tensor(explorer.rows(5, 3, 1, 4)).float(), maps[1][0, 3, 1:4], atol=1e-6, rtol=1e-5)

@@ -17,13 +17,15 @@ add_test(suite/without_tool "/bin/sh" "-c" "echo 'skipped: <tool> & driver: not 
 set_tests_properties(suite/without_tool PROPERTIES SKIP_RETURN_CODE 77)
 add_test(google "/bin/sh" "-c" "echo '/x/y.cc:3: Skipped'; echo 'there is no /dev/full'; echo; echo '[  SKIPPED ] A.B'")
 add_test(silent "/bin/sh" "-c" "echo '/x/y.cc:3: Skipped'; echo; echo '[  SKIPPED ] A.B'")
+add_test(python "/bin/sh" "-c" "echo '  tests/python/test_cuda.py: no GPU' >python_skipped.txt")
 set_tests_properties(google silent PROPERTIES SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 END
 
 expected='Skipped, so not tested here:
   suite/without_tool: <tool> & driver: not installed
   google: there is no /dev/full
-  silent: it gave no reason'
+  silent: it gave no reason
+  tests/python/test_cuda.py: no GPU'
 output=$("$run_tests" "$folder") || fail "skipped tests count as failed: $output"
 [[ $output == *$'\n'"$expected" ]] || fail "the last lines are not as expected: $output"
 [[ $(<"$folder/skipped.txt") == "${expected#*$'\n'}" ]] || fail "skipped.txt has: $(<"$folder/skipped.txt")"

@@ -10,7 +10,7 @@ from .modules import AdditiveAttention, BilinearAttention, MultiHeadAttention, Q
 
 attend = _api.attend
 if not any(function is _attend for _, function in _api._libraries):
-    _api._libraries.append((torch.Tensor, _attend))
+    _api._libraries.insert(0, (torch.Tensor, _attend))  # first: torch.compile cannot ask whether a tensor is an array of JAX
 
 __all__ = [
     "AdditiveAttention", "BilinearAttention", "MultiHeadAttention", "QuadraticAttention2d", "SharedAttention", "attend",

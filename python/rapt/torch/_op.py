@@ -14,15 +14,10 @@ from . import _options
 from ._options import BIAS, COUNT, FIRST_AT, FIRST_QUERY, KEY_LENGTHS, LENGTHS_AT, MASK, NAMES, PARAMS, SCHEMA
 
 _LSE, _SAVED = 1, 4
-_SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in _core.mechanisms()}
 _TWICE = "attend: expected one differentiation, got two: a gradient of a gradient is not computed"
 
 # Rapt works on the threads that PyTorch computes on, and on as many: two pools would fight for the processors.
 _core.use_openmp(os.path.dirname(torch.__file__), torch.get_num_threads)
-
-
-def _is_setting(score, name):
-    return name in _SETTINGS.get(score or "scaled_dot", ())
 
 
 def _empty_like(q):
@@ -77,35 +72,32 @@ def _out_shapes(q, k, v) -> Tuple[list, list, torch.dtype, torch.dtype]:
 
 @torch.library.custom_op("rapt::attend", mutates_args=(), schema=f"(Tensor q, Tensor k, Tensor[] v, {SCHEMA}) -> Tensor[]")
 def attend_op(q, k, v, *arguments):
-    """[out of each value set, lse, and two numbers a row for the backward pass]."""
+    """[out of each value set, lse, and two numbers a row for the backward pass, [2, …]]."""
     packed = _with_stream(q, _options.to_packed(arguments))
-    if q.is_cuda:  # where the engine keeps the rows on the device, and computes them again without
-        outs, lse, *_ = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE, packed)
-        return [*outs, lse, *(torch.zeros(lse.shape, dtype=lse.dtype, device="cpu") for _ in range(2))]
     outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE | _SAVED, packed)
-    row_max, row_sum = (torch.empty(lse.shape, dtype=lse.dtype, device="cpu") for _ in range(2))
-    saved.store(row_max, row_sum)
-    return [*outs, lse, row_max, row_sum]
+    if q.is_cuda:
+        return [*outs, lse, saved.memory[: 2 * lse.numel()].clone().view(2, *lse.shape)]
+    rows = torch.empty((2, *lse.shape), dtype=lse.dtype, device="cpu")
+    saved.store(rows.view(2, lse.numel()))
+    return [*outs, lse, rows]
 
 
 @attend_op.register_fake
 def _(q, k, v, *arguments):
     shapes, rows, dtype, compute = _out_shapes(q, k, v)
-    saved = [torch.empty(rows, dtype=compute, device="cpu") for _ in range(2)]  # where the engine keeps them
-    return [q.new_empty(shape, dtype=dtype) for shape in shapes] + [q.new_empty(rows, dtype=compute), *saved]
+    return [q.new_empty(shape, dtype=dtype) for shape in shapes] + [q.new_empty(shape, dtype=compute) for shape in (rows, [2, *rows])]
 
 
 @torch.library.custom_op(
     "rapt::attend_backward",
     mutates_args=(),
-    schema="(Tensor[] grad_out, Tensor? grad_lse, Tensor[] out, Tensor row_max, Tensor row_sum, Tensor q, Tensor k, "
+    schema="(Tensor[] grad_out, Tensor? grad_lse, Tensor[] out, Tensor rows, Tensor q, Tensor k, "
     f"Tensor[] v, {SCHEMA}) -> Tensor[]",
 )
-def backward_op(grad_out, grad_lse, out, row_max, row_sum, q, k, v, *arguments):
+def backward_op(grad_out, grad_lse, out, rows, q, k, v, *arguments):
     """[dq, dk, dv…, dbias where there is one, gradient of each parameter]."""
-    saved = None if q.is_cuda else _core.Saved()
-    if saved is not None:
-        saved.load(row_max.contiguous(), row_sum.contiguous())
+    saved = _core.Saved()
+    saved.load(rows.contiguous().view(2, rows.numel() // 2))
     packed = _with_stream(q, _options.to_packed(arguments))
     want = (True, True, True, True, None)
     grad_out, grad_lse = _readable(grad_out, grad_lse)
@@ -116,7 +108,7 @@ def backward_op(grad_out, grad_lse, out, row_max, row_sum, q, k, v, *arguments):
 
 
 @backward_op.register_fake
-def _(grad_out, grad_lse, out, row_max, row_sum, q, k, v, *arguments):
+def _(grad_out, grad_lse, out, rows, q, k, v, *arguments):
     like = [q, k, *v] + ([] if arguments[BIAS] is None else [arguments[BIAS]]) + list(arguments[PARAMS])
     return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in like]
 
@@ -126,9 +118,9 @@ def _setup_context(ctx, inputs, output):
     sets, params = len(v), arguments[PARAMS]
     ctx.sets, ctx.params = sets, len(params)
     tensors = [arguments[n] for n in (BIAS, MASK, LENGTHS_AT, FIRST_AT)]
-    ctx.save_for_backward(q, k, *v, *params, *tensors, *output[:sets], output[sets + 1], output[sets + 2])
+    ctx.save_for_backward(q, k, *v, *params, *tensors, *output[:sets], output[sets + 1])
     ctx.arguments = [None if n in (BIAS, MASK, LENGTHS_AT, FIRST_AT, PARAMS) else a for n, a in enumerate(arguments)]
-    ctx.mark_non_differentiable(output[sets + 1], output[sets + 2])
+    ctx.mark_non_differentiable(output[sets + 1])
     ctx.set_materialize_grads(False)
 
 
@@ -142,9 +134,9 @@ def _backward(ctx, grads):
     arguments[PARAMS] = params
     for n, tensor in zip((BIAS, MASK, LENGTHS_AT, FIRST_AT), rest):
         arguments[n] = tensor
-    out, row_max, row_sum = rest[4 : 4 + sets], rest[4 + sets], rest[5 + sets]
+    out, rows = rest[4 : 4 + sets], rest[4 + sets]
     grad_out = [torch.zeros_like(o) if g is None else g for o, g in zip(out, grads)]
-    found = torch.ops.rapt.attend_backward(grad_out, grads[sets], out, row_max, row_sum, q, k, v, *arguments)
+    found = torch.ops.rapt.attend_backward(grad_out, grads[sets], out, rows, q, k, v, *arguments)
     dq, dk, dv, found = found[0], found[1], found[2 : 2 + sets], found[2 + sets :]
     tail = [None] * COUNT
     if arguments[BIAS] is not None:
@@ -219,13 +211,15 @@ def _(info, in_dims, *args):
             arguments[n] = list(arguments[n]) * count
     arguments[BIAS], arguments[MASK] = folded[-2:]
     results = torch.ops.rapt.attend(folded[0], folded[1], folded[2:-2], *arguments)
-    unfolded = []
+    unfolded, places = [], []
     for result in results:
-        result = result.reshape(count, batch, *result.shape[1:])
+        at = 1 if result is results[-1] else 0  # rows have their two numbers first
+        result = result.reshape(*result.shape[:at], count, batch, *result.shape[at + 1 :])
         for _ in range(4 - rank):
-            result = result.squeeze(1)
+            result = result.squeeze(at + 1)
         unfolded.append(result)
-    return unfolded, [0] * len(unfolded)
+        places.append(at)
+    return unfolded, places
 
 
 @backward_op.register_vmap
@@ -310,13 +304,13 @@ class _Functional(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.arguments, ctx.sets, *tensors = inputs
-        ctx.mark_non_differentiable(output[-2], output[-1])
+        ctx.mark_non_differentiable(output[-1])
         ctx.save_for_backward(*tensors, *output)
 
     @staticmethod
     def backward(ctx, *grads):
         sets = ctx.sets
-        count = len(ctx.saved_tensors) - sets - 3
+        count = len(ctx.saved_tensors) - sets - 2
         found = list(_FunctionalBackward.apply(ctx.arguments, sets, count, *grads[: sets + 1], *ctx.saved_tensors))
         tensors = ctx.saved_tensors[:count]
         dq, dk, *found = found
@@ -331,11 +325,11 @@ class _FunctionalBackward(torch.autograd.Function):
     @staticmethod
     def forward(arguments, sets, count, *given):
         grads, given = given[: sets + 1], given[sets + 1 :]
-        tensors, (*out, _, row_max, row_sum) = given[:count], given[count:]
+        tensors, (*out, _, rows) = given[:count], given[count:]
         is_softmax = arguments[_options.NORMALIZER] == "softmax"
         call = _Functional.call(arguments, sets, tensors)
         grad_lse = grads[sets] if is_softmax else None
-        return tuple(torch.ops.rapt.attend_backward(list(grads[:sets]), grad_lse, out, row_max, row_sum, *call))
+        return tuple(torch.ops.rapt.attend_backward(list(grads[:sets]), grad_lse, out, rows, *call))
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -384,7 +378,7 @@ def _through_operator(q, k, v, packed, return_lse, call):
     is_list = isinstance(v, (list, tuple))
     q, k, v = _autocast(q, k, v)
     sets = list(v) if is_list else [v]
-    results = call(q, k, sets, _options.to_arguments(q, packed, _is_setting))
+    results = call(q, k, sets, _options.to_arguments(q, packed))
     return _result(results[: len(sets)], results[len(sets)], is_list, return_lse)
 
 
@@ -429,6 +423,8 @@ def _frozen(packed):
 
 def _attend(q, k, v, packed, return_lse):
     is_list = isinstance(v, (list, tuple))
+    if k is None or v is None:
+        raise TypeError(f"attend: {'k' if k is None else 'v'}: expected an array, got None")
     params, bias, mask = packed[_PARAMS], packed[_BIAS], packed[_MASK]
     if params is not None and not hasattr(params, "items"):
         raise TypeError(f"attend: params: expected a mapping of names to arrays, got {params!r}")
@@ -438,6 +434,9 @@ def _attend(q, k, v, packed, return_lse):
             return _attend(*_as_tensors(q, k, v, packed), return_lse)
     if torch.compiler.is_compiling():
         return _through_operator(q, k, v, packed, return_lse, _operator)
+    if params and q.is_cuda:
+        params = {n: x if x is None or _api.is_setting(packed[0], n) else _options.parameter(x, q) for n, x in params.items()}
+        packed = (*packed[:_PARAMS], params, *packed[_PARAMS + 1 :])
     tensors = {n: x for n, x in params.items() if isinstance(x, Tensor)} if params else {}
     is_plain = _dispatch_modes() == 0 and _tracing() is None
     for x in (*given, *tensors.values()) if tensors else given:

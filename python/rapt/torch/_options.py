@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from .._attend import is_setting
+
 # The tail of both operators' schemas; OPTIONS of rapt._attend in another form.
 SCHEMA = (
     "Tensor? bias, Tensor? mask, Tensor[] params, Tensor? lengths_at, Tensor? first_at, str names, str settings, "
@@ -52,7 +54,7 @@ def as_tensor(array, name, q):
     return torch.as_tensor(array, device=q.device)
 
 
-def to_arguments(q, packed, is_setting):
+def to_arguments(q, packed):
     """The packed options of rapt._attend as arguments of an operator."""
     (
         score, params, normalizer, causal, scale, softcap, bias, mask, window, key_lengths, first_query, first_key,

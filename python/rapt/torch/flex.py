@@ -8,6 +8,7 @@ from torch.overrides import TorchFunctionMode
 
 from .. import _attend as _api
 from ..formulas import FUNCTIONS, Formula, Symbol, condition, number, symbol_of
+from ._rows import Product, Score, widened
 
 
 class _Read:
@@ -23,6 +24,33 @@ class _Read:
     @classmethod
     def __torch_function__(cls, function, types, arguments=(), options=None):
         raise TypeError("flex_attention: expected a number of a captured tensor, got a row: index every dimension")
+
+
+_BITS = {"&": torch.bitwise_and, "|": torch.bitwise_or, "^": torch.bitwise_xor, "~": torch.bitwise_not,
+         "<<": torch.bitwise_left_shift, ">>": torch.bitwise_right_shift}  # fmt: skip
+
+
+class _Index(Symbol):
+    """An index of a mod. Formulas have no bits: what is done to those of one index becomes a table, when it is used."""
+
+    def __init__(self, captured, name, size, values=None):
+        self.captured, self.name, self.size, self.values = captured, name, size, values
+        self.is_condition, self.is_whole = False, True
+
+    @property
+    def text(self):
+        if self.values is None:
+            return self.name
+        return f"{self.captured.parameter(self.values, 'bits', lambda t: t)}[{self.name}]"
+
+    def on_bits(self, name, *given):
+        known = [x for x in given if isinstance(x, _Index)]
+        if any(x.name != self.name for x in known) or any(isinstance(x, Symbol) and not isinstance(x, _Index) for x in given):
+            raise TypeError(f"flex_attention: {name}: expected bits of one index and of integers, got those of others")
+        number = lambda x: x if not isinstance(x, _Index) else torch.arange(x.size) if x.values is None else x.values
+        return _Index(self.captured, self.name, self.size, _BITS[name](*(number(x) for x in given)))
+
+    __hash__ = object.__hash__
 
 
 class _Captured(TorchFunctionMode):
@@ -42,6 +70,8 @@ class _Captured(TorchFunctionMode):
             indices = arguments[1] if isinstance(arguments[1], tuple) else (arguments[1],)
             if any(isinstance(p, (Symbol, _Read)) for p in indices):
                 return self.read(arguments[0], indices)
+        if name in ("dot", "vdot", "inner") and len(arguments) == 2 and all(isinstance(x, _Read) for x in arguments):
+            return Product(*arguments)
         symbolic = lambda x: isinstance(x, Symbol) or (isinstance(x, (list, tuple)) and any(map(symbolic, x)))
         if not any(symbolic(x) for x in arguments) and not any(symbolic(x) for x in options.values()):
             return function(*arguments, **options)
@@ -112,22 +142,22 @@ def _exact(integers, dtype):
 _INDICES = ("batch", "head", "i", "j")
 
 
-def trace(score_mod, mask_mod, heads, dtype=torch.float32):
-    """(formula, parameters) of PyTorch's two functions; dtype is that of computation."""
-    captured = _Captured(heads, dtype)
-    score, visible = "", ""
-    indices = [Symbol(name, is_whole=True) for name in _INDICES]
+def trace(score_mod, mask_mod, sizes, dtype=torch.float32):
+    """(formula, parameters, products of captured rows) of PyTorch's two functions. sizes: batch, heads, queries, keys; dtype is that of computation."""
+    captured = _Captured(sizes[1], dtype)
+    score, visible, used = "", "", []
+    indices = [_Index(captured, name, size) for name, size in zip(_INDICES, sizes)]
     thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
     symbol_of[thread] = captured.symbol
     try:
         with captured:
             if score_mod is not None:
-                score = number(score_mod(Symbol("(raw*scale)"), *indices))
+                score = number(score_mod(Score(used), *indices))
             if mask_mod is not None:
                 visible = condition(mask_mod(*indices))
     finally:
         del symbol_of[thread]
-    return Formula(score, "", visible), captured.params
+    return Formula(score, "", visible), captured.params, used[0] if used else ()
 
 
 def _block_table(block_mask):
@@ -164,7 +194,11 @@ def flex_attention(
         if mask_mod is not None and getattr(mask_mod, "__name__", "") == "noop_mask":
             mask_mod = _block_table(block_mask)
     double = any(x.dtype == torch.float64 for x in (query, key, value))
-    score, params = trace(score_mod, mask_mod, query.shape[1], torch.float64 if double else torch.float32)
+    score, params, products = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]), torch.float64 if double else torch.float32)
+    if products:
+        heads = key.shape[1]
+        query, key, scale = *widened(query, key, products, scale), None
+        value = value if key.shape[1] == heads else value.repeat_interleave(key.shape[1] // heads, 1)
     uses_scale = not score.score or "scale" in score.score
     result = _api.attend(
         query, key, value, score=score, params=params or None, scale=scale if uses_scale else None,
