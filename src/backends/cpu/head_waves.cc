@@ -263,8 +263,9 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
       T* row = to + r * inner_pad_;
       double square = 0;
       for (std::int64_t d = 0; d < p.inner; ++d) square += static_cast<double>(row[d]) * static_cast<double>(row[d]);
-      const T inverse = square == 0 ? T(0) : static_cast<T>(1 / std::sqrt(square));
-      for (std::int64_t d = 0; d < p.inner; ++d) row[d] *= inverse;
+      // In double: of the shortest rows of f32 the inverse of the length is no number of f32.
+      const double inverse = square == 0 ? 0 : 1 / std::sqrt(square);
+      for (std::int64_t d = 0; d < p.inner; ++d) row[d] = static_cast<T>(static_cast<double>(row[d]) * inverse);
     }
   if (const ParameterValue* shift = keys ? nullptr : p.find(Role::query_shift))
     for (std::int64_t r = 0; r < rows; ++r)
