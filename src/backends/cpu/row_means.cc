@@ -100,31 +100,28 @@ double RowMeans<T>::missing(std::int64_t n, std::int64_t i) const {
   return std::isfinite(x) ? x : 0;
 }
 
-// How much longer keys are than what tells them apart, from some of them: what is common to all keys multiplies the error of a
-// row's sum, what tells them apart has errors of that size of its own.
+// How much larger a head's scores are than what tells the keys of a row apart, both of which its maxima and sums tell: what is
+// common to all keys multiplies the error of a row's sum, what tells them apart has errors of that size of its own.
 template <class T>
 double RowMeans<T>::common_part(const HeadTask<T>& head) const {
-  constexpr std::int64_t kSample = 32;
-  if (!head.content || head.dim == 0) return 0;
-  const auto dim = static_cast<std::size_t>(head.dim);
-  std::vector<T> row(dim + static_cast<std::size_t>(kernels_.pad));
-  std::vector<double> sum(dim), squares(dim);
-  const std::int64_t step = std::max<std::int64_t>(1, head.keys / kSample);
-  double count = 0;
-  for (std::int64_t j = 0; j < head.keys; j += step, ++count) {
-    kernels_.load_rows(head.k, j, 1, head.dim, row.data(), static_cast<std::ptrdiff_t>(row.size()));
-    for (std::size_t d = 0; d < dim; ++d) {
-      const auto x = static_cast<double>(row[d]);
-      sum[d] += x;
-      squares[d] += x * x;
+  constexpr int kRows = 64;
+  std::int64_t begin[kRows], end[kRows];
+  const std::int64_t first_row = (head.b * p_.heads + head.h) * p_.queries;
+  double size = 0, apart = 0;
+  for (std::int64_t first = 0; first < p_.queries; first += kRows) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kRows, p_.queries - first));
+    head.visibility->ranges(head.b, first, count, begin, end);
+    for (int n = 0; n < count; ++n) {
+      const auto row = static_cast<std::size_t>(first_row + first + n);
+      const auto max = static_cast<double>(rows_.max<T>()[row]), sum = static_cast<double>(rows_.sum<T>()[row]);
+      // The largest score less the logarithm of the mean exponential.
+      const double gap = std::log(static_cast<double>(end[n] - begin[n]) / sum);
+      if (begin[n] >= end[n] || !std::isfinite(max) || !std::isfinite(gap)) continue;
+      size += std::abs(max);
+      apart += std::max(0.0, gap);
     }
   }
-  double common = 0, apart = 0;
-  for (std::size_t d = 0; d < dim; ++d) {
-    common += sum[d] * sum[d] / (count * count);
-    apart += squares[d] / count - sum[d] * sum[d] / (count * count);
-  }
-  return apart > 0 ? std::sqrt(common / apart) : 1;
+  return apart > 0 ? std::max(0.0, size / apart - 1) : 1;
 }
 
 template <class T>
