@@ -12,7 +12,9 @@ namespace {
 
 TEST(BenchCheckSlow, FiveHundredShapesPass) {
   std::mt19937 random(16);
-  const auto below = [&](std::int64_t bound) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(bound)); };
+  const auto below = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(bound));
+  };
   const auto mechanisms = all_mechanisms();
   for (int n = 0; n < 500; ++n) {
     Spec spec;
