@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python build \
+.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python build \
         python-module test-python wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
@@ -92,6 +92,11 @@ sanitize: bootstrap  ## Run the tests under the address, undefined and thread sa
 	@ctest --test-dir build/asan --output-on-failure --no-tests=error -L sanitize -j $(JOBS)
 	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan -j $(JOBS)
 	@ctest --test-dir build/tsan --output-on-failure --no-tests=error -L threads -j 1
+
+SECONDS ?= 600
+fuzz: bootstrap  ## Run every fuzzer for SECONDS=600 each, under the address sanitizer
+	@cmake --preset fuzz --log-level=WARNING && cmake --build --preset fuzz -j $(JOBS)
+	@scripts/fuzz $(SECONDS)
 
 clean:  ## Remove everything that was built
 	@rm -rf build

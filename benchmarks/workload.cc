@@ -210,6 +210,10 @@ AttendOptions Workload::options(Path path) const {
   if (bias) options.bias = bias.view();
   options.mask.causal = spec.causal;
   options.mask.window = spec.window;
+  if (spec.key_length > 0) options.mask.key_lengths = {std::min(spec.key_length, spec.sizes.keys)};
+  for (std::int64_t n = 0; spec.packed > 0 && n < spec.sizes.keys + spec.packed; n += spec.packed)
+    options.mask.query_starts.push_back(std::min(n, spec.sizes.keys));
+  options.mask.key_starts = options.mask.query_starts;
   options.normalizer = spec.normalizer;
   options.threads = threads;
   options.path = path;

@@ -31,6 +31,8 @@ struct Spec {
   Dtype dtype = Dtype::f32;
   Causal causal = Causal::none;
   std::optional<Window> window;
+  std::int64_t packed = 0;      // sequences of so many positions each; 0: one
+  std::int64_t key_length = 0;  // keys that are seen; 0: all
   double softcap = 0;
   bool bias = false;
   Normalizer normalizer = Normalizer::softmax;

@@ -34,7 +34,9 @@ constexpr const char* kFooter =
     "gaussian_axes. The first NAME may instead be\n"
     "  memory   the peak of forward and backward of each mechanism; exits with 1 where more than 64 MiB are needed\n"
     "           besides inputs, outputs and gradients\n"
-    "  growth   how the time grows as the sequence doubles\n"
+    "  growth   how the time grows as the sequence doubles; after it also window, packed and key_lengths: scaled_dot "
+    "under\n"
+    "           masks that leave each query 128 keys, up to 1048576 positions\n"
     "  calls    what a short call costs on one thread: a loop written by hand, attend() and a plan (rapt::Plan)\n"
     "  train    steps of training and greedy decoding of small_lstm, medium_lstm and small_transformer; tokens are "
     "those\n"
@@ -301,9 +303,39 @@ void run_memory(const BenchArguments& arguments) {
   if (!all_within) throw ExitStatus{1};
 }
 
+// scaled_dot under a mask whose pairs grow with the sequence, not with its square.
+std::optional<bench::Spec> masked_spec(const std::string& name) {
+  bench::Spec spec;
+  spec.name = name;
+  spec.sizes = {1, 1, std::int64_t{1} << 20, 16};
+  if (name == "window") spec.window = Window{64, 63};
+  else if (name == "packed") spec.packed = 128;
+  else if (name == "key_lengths") spec.key_length = 128;
+  else return std::nullopt;
+  return spec;
+}
+
+std::vector<bench::Spec> growth_specs(const BenchArguments& arguments, const bench::Plan& plan) {
+  BenchArguments others = arguments;
+  std::vector<bench::Spec> specs;
+  std::erase_if(others.names, [&](const std::string& name) {
+    std::optional<bench::Spec> spec = masked_spec(name);
+    for (const bench::Sizes& shape : spec&& plan.shapes.empty() ? std::vector{spec->sizes} : plan.shapes) {
+      if (!spec) break;
+      spec->sizes = shape;
+      if (plan.dtype) spec->dtype = *plan.dtype;
+      specs.push_back(*spec);
+    }
+    return spec.has_value();
+  });
+  if (others.names.size() == 1 && !specs.empty()) return specs;
+  for (bench::Spec& spec : mechanism_specs(others, plan, {1, 8, 8192, 64})) specs.push_back(std::move(spec));
+  return specs;
+}
+
 void run_growth(const BenchArguments& arguments) {
   const bench::Plan plan = make_plan(arguments);
-  const std::vector<bench::Spec> specs = mechanism_specs(arguments, plan, {1, 8, 8192, 64});
+  const std::vector<bench::Spec> specs = growth_specs(arguments, plan);
   const double budget = plan.quick ? 0.5 : 20;
   Progress progress("bench growth", static_cast<std::int64_t>(specs.size() * plan.directions.size()));
   Json rows = Json::array();

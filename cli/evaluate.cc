@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -43,6 +44,12 @@ bool is_sequence_run(const std::string& run) {
   return false;
 }
 
+// A model whose numbers overflow has no score worth printing.
+void require_finite(const std::string& run, const training::Scores& scores) {
+  if (!std::isfinite(scores.loss))
+    throw Error("evaluate: " + run + ": expected a loss that is a number, got " + std::to_string(scores.loss));
+}
+
 // Runs on images and scenes: their own held-out examples.
 void evaluate_other(const EvaluateArguments& a) {
   if (!a.data.empty() || !a.beam.empty() || !a.length_penalty.empty() || a.by_length)
@@ -53,6 +60,7 @@ void evaluate_other(const EvaluateArguments& a) {
   const std::vector<float> values = tasks::best_weights(a.run, run->objective()->parameters());
   const auto scores = run->score(split_of(a), values.data(), threads);
   if (!scores) throw Error("evaluate: --split: the run has no examples for " + a.split);
+  require_finite(a.run, *scores);
   Json result{{"run", a.run}};
   result.update(scores_json(*scores));
   if (a.json) std::cout << result.dump(2) << std::endl;
@@ -96,6 +104,7 @@ void evaluate(const EvaluateArguments& a) {
     return training::validate(*run.model, run.values.data(), questions, search, threads);
   };
   const training::Scores total = named(score(all));
+  require_finite(a.run, total);
   Json result{{"run", a.run}, {"beam", search.beam}};
   result.update(scores_json(total));
   std::vector<std::vector<std::string>> table{{"source length", "sequences", "exact match", "symbol error"}};

@@ -242,3 +242,6 @@ endif()
 
 include(python_tests)
 include(package_tests)
+if(RAPT_FUZZ)
+  include(fuzz)
+endif()

@@ -73,7 +73,7 @@ struct Statistics {
   std::array<std::int64_t, 2> grid{};   // rows, columns of the keys; {0,0}: positions are 0 … Sk−1
 };
 
-// What the backward pass needs of the forward pass: two numbers a row, under softmax its maximum and its sum.
+// What the backward pass needs of the forward pass: two numbers a row, and outputs in f32 where they have 16 bits.
 class Saved {
  public:
   RAPT_API Saved();

@@ -203,6 +203,7 @@ void fill_definition(MechanismDefinition& definition) {
   definition.grid = has_grid<M>();
   if constexpr (requires { M::unit_rows; }) definition.unit_rows = M::unit_rows;
   if constexpr (requires { M::fast_limit; }) definition.fast_limit = M::fast_limit;
+  if constexpr (requires { M::fast_least; }) definition.fast_least = M::fast_least;
   fill_program<M, Number<float>>(definition.scalar.f32);
   fill_program<M, Number<double>>(definition.scalar.f64);
   if constexpr (HasIndex<M>) {

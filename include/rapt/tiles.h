@@ -130,6 +130,7 @@ struct MechanismDefinition {
   bool unit_rows = false;
   bool has_index = false;
   double fast_limit = 0;                 // |q| and |k| up to which the fast path is exact; 0: there is none
+  double fast_least = 0;                 // it is not where all of them are smaller
   Programs scalar;                       // plain C++: for the reference, and for mechanisms of a user's program
   const RegistryEntry* entry = nullptr;  // of the library's own mechanisms: the programs of each SIMD target
 

@@ -149,6 +149,9 @@ struct Saved::Rows {
   std::int64_t remainder_dim = 0;
   std::vector<double> max_f64, sum_f64;
   std::vector<float> max_f32, sum_f32;
+  // Outputs before they were rounded to 16 bits, [sets]: [rows][dim], empty where they were not; false: they are not kept.
+  std::vector<std::vector<float>> wide_out;
+  bool has_wide_out = false;
 
   void resize(std::int64_t rows, bool as_double, const Device& where = {});
   template <class T>

@@ -11,6 +11,7 @@
 #include <httplib.h>
 #include <nlohmann/json.hpp>
 
+#include "explorer/limited_server.h"
 #include "explorer/page.h"
 #include "rapt/error.h"
 
@@ -24,7 +25,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostBody = std::size_t{1} << 18;
 constexpr std::size_t kMostKept = 8;                          // exhibits; each open page uses one
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 22;  // of one answer
-constexpr std::size_t kThreads = 32;                          // a browser keeps six connections open for each page
 
 // The request was at fault; the message says how.
 struct BadRequest {
@@ -69,7 +69,7 @@ class Shown {
 }  // namespace
 
 struct Server::Parts {
-  httplib::Server http;
+  LimitedServer http;
   std::function<Exhibit(const std::string&, const std::string&)> make;
   std::string page;
   int port = 0;
@@ -225,15 +225,12 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
   p.make = std::move(served.run);
   p.page = served_page(static_cast<bool>(p.make));
   p.add(std::move(served.first));
-  p.http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   // Two servers on one port would share what is asked of either.
   p.http.set_socket_options([](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
   p.http.set_payload_max_length(kMostBody);
-  p.http.set_read_timeout(10);
-  p.http.set_write_timeout(10);
   p.http.set_keep_alive_timeout(2);
   p.http.set_default_headers({{"X-Content-Type-Options", "nosniff"},
                               {"Referrer-Policy", "no-referrer"},
@@ -252,6 +249,7 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
   if (port == 0) p.port = p.http.bind_to_any_port("127.0.0.1");
   else p.port = p.http.bind_to_port("127.0.0.1", port) ? port : -1;
   if (p.port <= 0) throw Error("explore: port: expected one that is free, or 0 for any, got " + std::to_string(port));
+  p.http.widen_queue();
 }
 
 Server::~Server() { stop(); }
@@ -268,6 +266,7 @@ void Server::run() {
 
 void Server::stop() {
   parts_->stopped = true;
+  parts_->http.abandon();
   // The library forgets a stop that comes before it listens.
   while (parts_->serving) {
     parts_->http.stop();

@@ -383,7 +383,10 @@ void Formula::define() {
   fill_plain(d.scalar.f32, !plain_score, visible_ != kNone, pair_ != kNone);
   fill_plain(d.scalar.f64, !plain_score, visible_ != kNone, pair_ != kNone);
   const MechanismInfo* compiled = pair_ == kNone ? nullptr : compiled_pair(parsed_pair_, pair_);
-  if (compiled) d.fast_limit = compiled->definition().fast_limit;
+  if (compiled) {
+    d.fast_limit = compiled->definition().fast_limit;
+    d.fast_least = compiled->definition().fast_least;
+  }
   d.entry = &entry_;
   entry_.info = &info_;
   entry_.object = &programs_;

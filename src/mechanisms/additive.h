@@ -22,6 +22,8 @@ struct Additive {
   // Up to here e^{2a}·e^{2b} stays finite in f32; up to shared_limit the product of two denominators does too.
   static constexpr double fast_limit = 21;
   static constexpr double shared_limit = 10.5;
+  // Where all numbers are smaller, 1 − 2/(1+x) has few digits of a tanh that is small itself.
+  static constexpr double fast_least = 1;
 
   template <class V>
   constexpr V fast_prepare(V x) const {

@@ -9,11 +9,12 @@
 namespace rapt::inline v1 {
 
 std::span<const MechanismInfo* const> all_mechanisms() {
-  static const auto infos = [] {
+  // Never destroyed: main may return while another thread computes.
+  static const auto& infos = *new const auto([] {
     std::vector<const MechanismInfo*> list;
     for (const RegistryEntry* entry : registry_entries()) list.push_back(entry->info);
     return list;
-  }();
+  }());
   return infos;
 }
 

@@ -7,11 +7,12 @@
 namespace rapt::inline v1 {
 
 std::span<const NormalizerInfo> all_normalizers() {
-  static const auto infos = [] {
+  // Never destroyed: main may return while another thread computes.
+  static const auto& infos = *new const auto([] {
     std::vector<NormalizerInfo> list;
     for (const NormalizerDefinition& definition : normalizer_definitions()) list.push_back(definition.info);
     return list;
-  }();
+  }());
   return infos;
 }
 

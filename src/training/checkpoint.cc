@@ -1,10 +1,12 @@
 #include "training/checkpoint.h"
 
+#include <cmath>
 #include <cstring>
 
 #include <nlohmann/json.hpp>
 
 #include "rapt/error.h"
+#include "tensor/checksum.h"
 #include "tensor/safetensors.h"
 
 namespace rapt::inline v1::training {
@@ -12,7 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "rapt run 1";
+constexpr const char* kFormat = "rapt run 2";
+constexpr const char* kOldFormat = "rapt run 1";  // without checksums
 
 void list_arrays(std::vector<NamedBytes>& list, const std::string& prefix, const layers::Parameters& parameters,
                  const float* values) {
@@ -22,6 +25,62 @@ void list_arrays(std::vector<NamedBytes>& list, const std::string& prefix, const
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
   throw Error(path.string() + ": " + what);
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// What a file says about itself, with a checksum of each array and of the progress.
+Metadata metadata_of(const std::vector<NamedBytes>& list, const std::string& progress = "") {
+  json sums = json::object();
+  for (const NamedBytes& one : list) {
+    std::size_t count = 1;
+    for (const std::int64_t size : one.shape) count *= static_cast<std::size_t>(size);
+    sums[one.name] = checksum_text({one.data, count * size_of(one.type)});
+  }
+  Metadata metadata{{"format", kFormat}, {"checksums", sums.dump()}};
+  if (!progress.empty()) {
+    metadata["progress"] = progress;
+    metadata["progress_checksum"] = checksum_text(bytes_of(progress));
+  }
+  return metadata;
+}
+
+void require_finite(const std::filesystem::path& path, const Safetensors& file) {
+  for (const NamedArray& one : file.arrays) {
+    if (one.array.type() != ElementType::f32) continue;
+    for (const float x : one.array.as<float>())
+      if (!std::isfinite(x)) fail(path, "array '" + one.name + "': expected finite numbers, got " + std::to_string(x));
+  }
+}
+
+// Files of other programs have no format; all others are as they were written, bit for bit.
+Safetensors read_checked(const std::filesystem::path& path) {
+  Safetensors file = read_safetensors(path);
+  const auto text = [&](const char* key) {
+    const auto found = file.metadata.find(key);
+    return found == file.metadata.end() ? std::string() : found->second;
+  };
+  const std::string format = text("format"), sums = text("checksums"), progress = text("progress");
+  const bool foreign = !format.starts_with("rapt run") && sums.empty() && progress.empty();
+  if (!foreign && (format != kOldFormat || !sums.empty())) {
+    if (format != kFormat) fail(path, "expected the format '" + std::string(kFormat) + "', got '" + format + "'");
+    const json expected = json::parse(sums, nullptr, false);
+    if (!expected.is_object() || expected.size() != file.arrays.size())
+      fail(path, "expected a checksum of each of its " + std::to_string(file.arrays.size()) + " arrays, got others");
+    for (const NamedArray& one : file.arrays) {
+      const std::string got = checksum_text({one.array.data(), one.array.bytes()});
+      if (const auto found = expected.find(one.name); found == expected.end() || *found != got)
+        fail(path, "array '" + one.name + "' is damaged: expected the checksum " +
+                       (found == expected.end() ? "none" : found->dump()) + ", got " + got);
+    }
+    if (text("progress_checksum") != (progress.empty() ? "" : checksum_text(bytes_of(progress))))
+      fail(path, "its progress is damaged: expected the checksum '" + text("progress_checksum") + "', got '" +
+                     checksum_text(bytes_of(progress)) + "'");
+  }
+  require_finite(path, file);
+  return file;
 }
 
 // Reads every parameter under the prefix; returns how many arrays it took.
@@ -52,11 +111,11 @@ void refuse_others(const std::filesystem::path& path, const Safetensors& file, s
 void save_weights(const std::filesystem::path& path, const layers::Parameters& parameters, const float* values) {
   std::vector<NamedBytes> list;
   list_arrays(list, "", parameters, values);
-  write_safetensors(path, list, {{"format", kFormat}});
+  write_safetensors(path, list, metadata_of(list));
 }
 
 void load_weights(const std::filesystem::path& path, const layers::Parameters& parameters, float* values) {
-  const Safetensors file = read_safetensors(path);
+  const Safetensors file = read_checked(path);
   refuse_others(path, file, take_arrays(path, file, "", parameters, values));
 }
 
@@ -78,14 +137,14 @@ void save_state(const std::filesystem::path& path, const layers::Parameters& par
                       {"best_epoch", p.best_epoch},
                       {"seconds", p.seconds},
                       {"finished", p.finished}};
-  write_safetensors(path, list, {{"format", kFormat}, {"progress", progress.dump()}});
+  write_safetensors(path, list, metadata_of(list, progress.dump()));
 }
 
 void load_state(const std::filesystem::path& path, const layers::Parameters& parameters, State& state) {
-  const Safetensors file = read_safetensors(path);
+  const Safetensors file = read_checked(path);
   const auto format = file.metadata.find("format");
   const auto text = file.metadata.find("progress");
-  if (format == file.metadata.end() || format->second != kFormat || text == file.metadata.end())
+  if (format == file.metadata.end() || text == file.metadata.end())
     fail(path, "expected the state of a run, got a file without its progress");
   try {
     const json progress = json::parse(text->second);

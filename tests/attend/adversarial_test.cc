@@ -372,6 +372,28 @@ TEST_P(Extremes, MinusInfinityInTheBiasIsAMask) {
   }
 }
 
+// Rows so short that the inverse of their length is no number of their type.
+TEST_P(Extremes, TheShortestVectorsHaveACosine) {
+  if (GetParam() == rapt::Dtype::f16) GTEST_SKIP() << "f16 has no such numbers";
+  CaseSpec s;
+  s.mechanism = "cosine";
+  s.queries = 7;
+  s.keys = 9;
+  Case c = case_of(s);
+  const double tiny = GetParam() == rapt::Dtype::f64 ? 1e-300 : 1e-39;
+  for (Int d = 0; d < 8; ++d) {
+    c.problem.q.at(0, 0, 4, d) = support::round_to(GetParam(), tiny * (d + 1));
+    c.problem.k.at(0, 1, 6, d) = support::round_to(GetParam(), tiny * (8 - d));
+  }
+  const support::Expected expected(c, false);
+  for (rapt::Path path : kPaths) {
+    SCOPED_TRACE(label(path));
+    Call call(c);
+    call.options.path = path;
+    EXPECT_TRUE(expected.matches(call.forward()));
+  }
+}
+
 TEST_P(Extremes, ZeroVectorsHaveCosineZero) {
   CaseSpec s;
   s.mechanism = "cosine";

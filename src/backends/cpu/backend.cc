@@ -29,7 +29,7 @@ class Pass final : public ForwardPass {
     if (factorizes()) return;
     const Restored restored{rotated_};
     rotated_.reserve();
-    tiles_ = tiled_forward(problem, outputs);
+    tiles_ = keeping_forward(problem, outputs);
   }
 
   void run() override {
@@ -41,7 +41,7 @@ class Pass final : public ForwardPass {
     }
     const Restored restored{rotated_};
     rotated_.rotate();
-    if (!tiles_) tiles_ = tiled_forward(problem_, outputs_);
+    if (!tiles_) tiles_ = keeping_forward(problem_, outputs_);
     tiles_->run();
   }
 
@@ -64,6 +64,36 @@ std::unique_ptr<ForwardPass> forward(Problem& problem, const Outputs& outputs) {
   return std::make_unique<Pass>(problem, outputs);
 }
 
+// Row sums, and outputs where the caller's are rounded to 16 bits.
+void compute_rows(const Problem& problem, const BackwardRequest& request, Saved& saved) {
+  Outputs sums;
+  sums.saved = &saved;
+  saved.rows()->resize(problem.row_count(), problem.is_double, problem.device);
+  bool narrow = true, wide = false;
+  for (const Operand& out : request.out) {
+    narrow = narrow && out.dtype == Dtype::bf16;
+    wide =
+        wide || (!problem.is_double && problem.is_softmax() && (out.dtype == Dtype::bf16 || out.dtype == Dtype::f16));
+  }
+  saved.rows()->wide_out.resize(wide ? request.out.size() : 0);
+  for (std::size_t s = 0; s < saved.rows()->wide_out.size(); ++s) {
+    const Shape shape{problem.batch, problem.heads, problem.queries, problem.v[s].dim};
+    saved.rows()->wide_out[s].resize(static_cast<std::size_t>(element_count(shape)));
+    sums.out.push_back(view(saved.rows()->wide_out[s].data(), shape));
+  }
+  tiled_forward(problem, sums, narrow)->run();
+  saved.rows()->has_wide_out = wide;
+}
+
+void use_wide_out(const Problem& problem, const Saved::Rows& rows, BackwardRequest& request) {
+  for (std::size_t s = 0; s < rows.wide_out.size(); ++s) {
+    const std::vector<float>& out = rows.wide_out[s];
+    if (out.empty()) continue;
+    const Shape shape{problem.batch, problem.heads, problem.queries, problem.v[s].dim};
+    request.out[s] = make_operand("attend_backward", "out", view(out.data(), shape));
+  }
+}
+
 void backward(Problem& problem, const BackwardRequest& request) {
   if (problem.is_empty() || problem.keys == 0) {
     store_zeros(request.gradients);
@@ -79,12 +109,10 @@ void backward(Problem& problem, const BackwardRequest& request) {
   } else {
     Saved again;
     if (!own.saved) {
-      Outputs sums;
-      sums.saved = &again;
-      again.rows()->resize(problem.row_count(), problem.is_double, problem.device);
-      tiled_forward(problem, sums)->run();
+      compute_rows(problem, own, again);
       own.saved = again.rows();
     }
+    if (own.saved->has_wide_out) use_wide_out(problem, *own.saved, own);
     tiled_backward(problem, own, *own.saved);
   }
   rotated.rotate_back();

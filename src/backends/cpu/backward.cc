@@ -1,15 +1,18 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "backends/cpu/block_visits.h"
 #include "backends/cpu/engine.h"
 #include "backends/cpu/gradient_sink.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/map_gradients.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/parameter_sink.h"
+#include "backends/cpu/row_means.h"
 #include "backends/cpu/sharing.h"
 #include "backends/host/host_parameters.h"
 #include "backends/host/storage.h"
@@ -51,6 +54,7 @@ class Backward {
         heads_(p, kernels_, true, all_narrow(request.grad_out, gradients), wave_bytes(p, gradients)),
         grad_out_(request.grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),
+        means_(p, kernels_, request, rows_),
         dq_(gradients.q, p.q.group, kernels_, p.threads),
         dk_(gradients.k, p.k.group, kernels_, p.threads),
         dbias_(gradients.bias, p.bias.group, kernels_, p.threads) {
@@ -79,8 +83,11 @@ class Backward {
 
  public:
   void run() {
-    if (want_score_) row_means();
     const std::int64_t total = p_.batch * p_.heads;
+    if (want_score_) means_.prepare();
+    if (want_score_ && p_.normalizer->threshold == Threshold::none && want_normalizer_)
+      normalizer_parts_.resize(static_cast<std::size_t>(total * chunks_ * kMaxSlots));
+    find_visits();
     if (want_score_ || want_dv_)
       for (std::int64_t start = 0; start < total; start += heads_.wave_size())
         run_wave(start, std::min(heads_.wave_size(), total - start));
@@ -107,71 +114,6 @@ class Backward {
     return bytes;
   }
 
-  // What every ∂weight of a row is lowered by, so that a common change of its scores changes nothing.
-  void row_means() {
-    const std::int64_t total = p_.batch * p_.heads;
-    delta_.assign(static_cast<std::size_t>(total * p_.queries), T(0));
-    if (p_.normalizer->threshold == Threshold::exponential) row_products();
-    if (p_.normalizer->threshold == Threshold::none && want_normalizer_)
-      normalizer_parts_.resize(static_cast<std::size_t>(total * chunks_ * kMaxSlots));
-    if (!request_.grad_lse) return;
-    for (std::int64_t n = 0; n < total; ++n)
-      for (std::int64_t i = 0; i < p_.queries; ++i) {
-        T grad = 0;
-        load_row(request_.grad_lse.at(n / p_.heads, n % p_.heads), i, 1, &grad);
-        delta_[static_cast<std::size_t>(n * p_.queries + i)] -= grad;
-      }
-  }
-
-  // Softmax: Σ out∘grad_out, over all value sets.
-  void row_products() {
-    const std::int64_t total = p_.batch * p_.heads;
-    std::int64_t widest = 1;
-    for (const Operand& v : p_.v) widest = std::max(widest, v.dim);
-    constexpr std::int64_t kRows = 64;
-    const std::int64_t blocks = (p_.queries + kRows - 1) / kRows;
-    const std::int64_t buffer_size = 2 * (widest + kernels_.pad);
-    std::vector<T> buffers(static_cast<std::size_t>(buffer_size * p_.threads));
-    parallel_for(total * blocks, p_.threads, [&](std::int64_t n, int worker) {
-      const std::int64_t b = n / blocks / p_.heads, h = n / blocks % p_.heads;
-      const std::int64_t first = n % blocks * kRows;
-      T* sums = delta_.data() + (b * p_.heads + h) * p_.queries + first;
-      for (std::size_t s = 0; s < p_.v.size(); ++s)
-        kernels_.row_products(request_.out[s].at(b, h), grad_out_[s].at(b, h), first,
-                              std::min(kRows, p_.queries - first), p_.v[s].dim, buffers.data() + worker * buffer_size,
-                              sums);
-    });
-  }
-
-  // Solved thresholds: from the slopes of the weights, head by head of the wave.
-  void slope_means() {
-    const std::int64_t blocks = (p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
-    const auto count = static_cast<std::int64_t>(wave_.size());
-    SlopeMeansTask<T> sample;
-    sample.head = &prototype_;
-    sample.count = std::min<std::int64_t>(kernels_.forward_rows, p_.queries);
-    const std::size_t bytes = kernels_.slope_means_workspace(sample);
-    const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, count * blocks));
-    std::vector<Buffer> workspaces;
-    for (int t = 0; t < workers; ++t) workspaces.emplace_back(bytes);
-    parallel_for(count * blocks, workers, [&](std::int64_t n, int worker) {
-      const Head<T>& head = wave_[static_cast<std::size_t>(n / blocks)];
-      const std::int64_t row = (head.b * p_.heads + head.h) * p_.queries;
-      std::vector<MatrixRef> grad_out;
-      for (const Operand& g : grad_out_) grad_out.push_back(g.at(head.b, head.h));
-      SlopeMeansTask<T> task;
-      task.head = &head.task;
-      task.first_query = n % blocks * kernels_.forward_rows;
-      task.count = std::min<std::int64_t>(kernels_.forward_rows, p_.queries - task.first_query);
-      task.grad_out = grad_out.data();
-      task.row_max = rows_.max<T>() + row;
-      task.row_sum = rows_.sum<T>() + row;
-      task.delta = delta_.data() + row;
-      task.workspace = workspaces[static_cast<std::size_t>(worker)].template as<char>();
-      kernels_.slope_means(task);
-    });
-  }
-
   // softmax: the sink has a weight and no value, so ∂sink = −Σ weight·δ. Others: what the tiles added up.
   void store_normalizer_gradients() const {
     const bool softmax = p_.normalizer->threshold == Threshold::exponential;
@@ -188,7 +130,7 @@ class Backward {
             const T total = rows_.sum<T>()[row];
             if (total == T(0)) continue;
             const T weight = std::exp(value.template head<T>(h)[0] - rows_.max<T>()[row]) / total;
-            sum -= static_cast<double>(weight) * static_cast<double>(delta_[row]);
+            sum -= static_cast<double>(weight) * static_cast<double>(means_.of_head(head)[i]);
           }
           for (std::int64_t c = 0; c < chunks_ && !softmax; ++c)
             sum += normalizer_parts_[static_cast<std::size_t>((head * chunks_ + c) * kMaxSlots) + n];
@@ -205,15 +147,19 @@ class Backward {
   // What the kernel calls for one item.
   class Order final : public BackwardOrder<T> {
    public:
-    Order(Backward& backward, const Head<T>& head, const Item& item) : self_(backward), head_(head), item_(item) {
-      const Sharing& queries = *self_.q_sharing_;
-      query_ordinal_ = item.chunk * queries.count[item.head] + queries.rank[item.head];
-    }
+    Order(Backward& backward, const Head<T>& head, const Item& item) : self_(backward), head_(head), item_(item) {}
 
-    void enter_block(std::int64_t block) override {
-      if (self_.adds_bias_rows_) self_.bias_tickets_->wait(bias_place(block), self_.bias_sharing_->rank[item_.head]);
+    bool enter_block(std::int64_t block) override {
+      if (!self_.visits_of(head_).meet(block, item_.chunk)) return false;
+      if (self_.adds_bias_rows_)
+        self_.bias_tickets_->wait(bias_place(block), self_.bias_sharing_->before(item_.head, [&](std::size_t n) {
+          return std::int64_t{self_.visits_of(self_.wave_[n]).meet(block, item_.chunk)};
+        }));
+      return true;
     }
-    void begin_block(std::int64_t block) override { self_.query_tickets_->wait(query_place(block), query_ordinal_); }
+    void begin_block(std::int64_t block) override {
+      self_.query_tickets_->wait(query_place(block), self_.query_ordinal(item_, block));
+    }
     void end_block(std::int64_t block) override {
       self_.query_tickets_->done(query_place(block));
       if (self_.adds_bias_rows_) self_.bias_tickets_->done(bias_place(block));
@@ -233,13 +179,46 @@ class Backward {
     Backward& self_;
     const Head<T>& head_;
     const Item item_;
-    std::int64_t query_ordinal_ = 0;
   };
+
+  // Sums by offset are added to in the order of all blocks, so there every chunk meets every block.
+  void find_visits() {
+    bool all = heads_.visibility().is_whole();
+    for (const ParameterSink<T>& s : parameters_) all = all || s.adds_by_offset();
+    const std::int64_t batches = all ? 1 : p_.batch;
+    for (std::int64_t b = 0; b < batches; ++b)
+      visits_.emplace_back(heads_.visibility(), b, p_.queries, p_.keys, kernels_.backward_rows, chunk_, all);
+  }
+  const BlockVisits& visits_of(const Head<T>& head) const {
+    return visits_[visits_.size() == 1 ? 0 : static_cast<std::size_t>(head.b)];
+  }
+
+  // The turn of an item at the rows of dq of a block: after the chunks before it, and the heads before it of its own.
+  std::int64_t query_ordinal(const Item& item, std::int64_t block) const {
+    const Sharing& sharing = *q_sharing_;
+    if (sharing.count[item.head] == 1) return visits_of(wave_[item.head]).before(block, item.chunk);
+    std::int64_t before = sharing.before(
+        item.head, [&](std::size_t n) { return std::int64_t{visits_of(wave_[n]).meet(block, item.chunk)}; });
+    sharing.for_each(item.head, [&](std::size_t n) { before += visits_of(wave_[n]).before(block, item.chunk); });
+    return before;
+  }
 
   void run_wave(std::int64_t start, std::int64_t count) {
     wave_.clear();
     heads_.prepare(start, count, wave_);
-    if (want_score_ && p_.normalizer->threshold == Threshold::solved) slope_means();
+    if (want_score_ && p_.normalizer->threshold == Threshold::solved) means_.add_slope_means(wave_, prototype_);
+    add_gradients(count, false);
+    // Pair products round the gradients of scores themselves.
+    const double rounding = prototype_.bf16 ? 0x1p-12 : std::numeric_limits<T>::epsilon() / 2;
+    // A number of a score of its own pairs gets the sum of all of them, whose common part may be large.
+    const bool strict = prototype_.program->raw && prototype_.program->score;
+    if (want_score_ && means_.find_corrections(wave_, start, kernels_.backward_rows, rounding, strict))
+      add_gradients(count, true);
+  }
+
+  // Of the heads of the wave: all of it, or what corrects it.
+  void add_gradients(std::int64_t count, bool correct) {
+    correct_ = correct;
     const auto sharing = [&](const Operand& operand) {
       return Sharing(wave_.size(), [&](std::size_t n) { return operand.slice(wave_[n].b, wave_[n].h); });
     };
@@ -253,7 +232,8 @@ class Backward {
     key_tickets_ = std::make_unique<Tickets>(k_sharing_->places * chunks_);
     value_tickets_.clear();
     for (const Sharing& s : v_sharing_) value_tickets_.push_back(std::make_unique<Tickets>(s.places * chunks_));
-    if (bias_sharing_) bias_tickets_ = std::make_unique<Tickets>(bias_sharing_->places * blocks_ * chunks_);
+    if (bias_sharing_)
+      bias_tickets_ = std::make_unique<Tickets>(bias_sharing_->places * chunks_ * (adds_bias_rows_ ? blocks_ : 1));
     map_gradients_ =
         std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
 
@@ -296,14 +276,23 @@ class Backward {
     std::vector<MatrixRef> grad_out;
     for (const Operand& g : grad_out_) grad_out.push_back(g.at(head.b, head.h));
     task.grad_out = grad_out.data();
-    const std::int64_t row = (head.b * p_.heads + head.h) * p_.queries;
-    task.row_max = rows_.max<T>() + row;
-    task.row_sum = rows_.sum<T>() + row;
-    task.delta = delta_.empty() ? nullptr : delta_.data() + row;
+    const std::int64_t number = head.b * p_.heads + head.h;
+    task.row_max = rows_.max<T>() + number * p_.queries;
+    task.row_sum = rows_.sum<T>() + number * p_.queries;
+    if (correct_) {
+      task.delta = means_.corrections(number);
+      task.correct = means_.corrected_blocks(number);
+    } else if (means_.is_prepared()) {
+      task.delta = means_.of_head(number);
+      task.score_sums = means_.score_sums(number);
+      task.score_sizes = means_.score_sizes(number);
+    }
     task.order = &order;
+    task.first_block = visits_of(head).first_block(item.chunk);
+    task.last_block = visits_of(head).last_block(item.chunk);
     map_gradients_->targets(item.head, head, dq_, task);
     task.want_dk = dk_.wanted() || map_gradients_->wants_k();
-    task.want_dv = want_dv_;
+    task.want_dv = want_dv_ && !correct_;
     task.want_score = want_score_;
     if (dbias_.wanted()) {
       if (!adds_bias_rows_) {
@@ -317,7 +306,7 @@ class Backward {
     }
     double value_grads[kMaxSlots] = {};
     task.value_grads = value_grads;
-    const std::int64_t place = (head.b * p_.heads + head.h) * chunks_ + item.chunk;
+    const std::int64_t place = number * chunks_ + item.chunk;
     if (!normalizer_parts_.empty()) task.normalizer_grads = normalizer_parts_.data() + place * kMaxSlots;
     for (ParameterSink<T>& s : parameters_) s.bind(item.head, worker, head_task, task);
     task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
@@ -326,7 +315,7 @@ class Backward {
   }
 
   std::int64_t bias_place(const Item& item, std::int64_t block) const {
-    return (bias_sharing_->place[item.head] * blocks_ + block) * chunks_ + item.chunk;
+    return (bias_sharing_->place[item.head] * (adds_bias_rows_ ? blocks_ : 1) + block) * chunks_ + item.chunk;
   }
 
   void finish_item(const Head<T>& head, const Item& item, const std::vector<T>& bias_strip, const T* dk,
@@ -343,7 +332,7 @@ class Backward {
       key_tickets_->done(place);
     }
     for (std::size_t s = 0; s < dv_.size(); ++s) {
-      if (!dv_[s].wanted()) continue;
+      if (!dv_[s].wanted() || correct_) continue;
       const std::int64_t place = v_sharing_[s].place[n] * chunks_ + item.chunk;
       value_tickets_[s]->wait(place, v_sharing_[s].rank[n]);
       add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(head.b, head.h) + first * dv_[s].row_stride(),
@@ -370,6 +359,7 @@ class Backward {
   HeadWaves<T> heads_;
   const std::vector<Operand>& grad_out_;
   Saved::Rows& rows_;
+  RowMeans<T> means_;
   Sink<T> dq_, dk_, dbias_;
   std::vector<Sink<T>> dv_;
   std::vector<ParameterSink<T>> parameters_;
@@ -377,13 +367,14 @@ class Backward {
   bool adds_bias_rows_ = false;  // to a gradient with a row for every query
   HeadTask<T> prototype_;
   std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
-  std::vector<T> delta_;
+  std::vector<BlockVisits> visits_;       // of each batch, or one for all
   std::vector<View> normalizer_views_;    // null: not wanted
   std::vector<double> normalizer_parts_;  // [batch·heads][chunks][kMaxSlots]
   bool want_normalizer_ = false;
   std::vector<Buffer> workspaces_;
 
   // Of the wave that runs now.
+  bool correct_ = false;  // it runs again, over what RowMeans corrects
   std::vector<Head<T>> wave_;
   std::optional<Sharing> q_sharing_, k_sharing_, bias_sharing_;
   std::vector<Sharing> v_sharing_;

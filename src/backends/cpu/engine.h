@@ -5,8 +5,11 @@
 // The ways in which the CPU backend computes a problem. Parameters are read, outputs and gradients checked.
 namespace rapt::inline v1 {
 
-// Tile by tile: every problem.
-std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs);
+// Tile by tile: every problem. `narrow`: everything that the caller asked for is bf16.
+std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs, bool narrow);
+bool all_narrow(const Outputs& outputs);
+// The same, and where rows are saved for a backward pass, outputs as they were before they were rounded to 16 bits.
+std::unique_ptr<ForwardPass> keeping_forward(const Problem& problem, const Outputs& outputs);
 void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
 
 // A row pass and a column pass: where the score factorises over the grid's rows and columns.

@@ -87,11 +87,6 @@ std::int64_t task_blocks(const Problem& p, std::int64_t rows) {
   return std::clamp<std::int64_t>(all / (kTasksPerThread * p.threads), 1, kForwardBlocks);
 }
 
-bool all_narrow(const Outputs& outputs) {
-  return !outputs.out.empty() &&
-         std::ranges::all_of(outputs.out, [](const View& out) { return out.dtype == Dtype::bf16; });
-}
-
 // What the tasks of one part leave: averages, maxima and sums of every query of the wave.
 template <class T>
 struct Part {
@@ -102,11 +97,11 @@ struct Part {
 template <class T>
 class Forward final : public ForwardPass {
  public:
-  Forward(const Problem& p, const Outputs& outputs)
+  Forward(const Problem& p, const Outputs& outputs, bool narrow)
       : p_(p),
         outputs_(outputs),
         kernels_(kernels_for<T>(p.isa)),
-        heads_(p, kernels_, false, all_narrow(outputs)),
+        heads_(p, kernels_, false, narrow),
         arrays_(p, outputs),
         short_(p, outputs, kernels_, heads_) {
     if (!short_.takes()) prepare();
@@ -328,9 +323,14 @@ class Forward final : public ForwardPass {
 
 }  // namespace
 
-std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs) {
-  if (problem.is_double) return std::make_unique<Forward<double>>(problem, outputs);
-  return std::make_unique<Forward<float>>(problem, outputs);
+bool all_narrow(const Outputs& outputs) {
+  return !outputs.out.empty() &&
+         std::ranges::all_of(outputs.out, [](const View& out) { return out.dtype == Dtype::bf16; });
+}
+
+std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs, bool narrow) {
+  if (problem.is_double) return std::make_unique<Forward<double>>(problem, outputs, narrow);
+  return std::make_unique<Forward<float>>(problem, outputs, narrow);
 }
 
 }  // namespace rapt::inline v1

@@ -263,28 +263,31 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
       T* row = to + r * inner_pad_;
       double square = 0;
       for (std::int64_t d = 0; d < p.inner; ++d) square += static_cast<double>(row[d]) * static_cast<double>(row[d]);
-      const T inverse = square == 0 ? T(0) : static_cast<T>(1 / std::sqrt(square));
-      for (std::int64_t d = 0; d < p.inner; ++d) row[d] *= inverse;
+      // In double: of the shortest rows of f32 the inverse of the length is no number of f32.
+      const double inverse = square == 0 ? 0 : 1 / std::sqrt(square);
+      for (std::int64_t d = 0; d < p.inner; ++d) row[d] = static_cast<T>(static_cast<double>(row[d]) * inverse);
     }
   if (const ParameterValue* shift = keys ? nullptr : p.find(Role::query_shift))
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t d = 0; d < p.inner; ++d) to[r * inner_pad_ + d] += shift->template head<T>(head.h)[d];
 }
 
-// The fast path holds for a head when all its mapped numbers are within the limit.
+// The fast path holds for a head when all its mapped numbers are within the limit, and not all of them are small.
 template <class T>
 void HeadWaves<T>::prepare_fast(std::span<Head<T>> heads) const {
   const std::int64_t q_count = problem_.queries * inner_pad_;
   const std::int64_t k_count = problem_.keys * inner_pad_;
   const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
+  const T least = static_cast<T>(problem_.mechanism->definition().fast_least);
   parallel_for(static_cast<std::int64_t>(heads.size()), problem_.threads, [&](std::int64_t n, int) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
-    const auto inside = [&](const T* values, std::int64_t count) {
+    const auto inside = [&](const T* values, std::int64_t count, T bound) {
       bool all = true;
-      for (std::int64_t i = 0; i < count; ++i) all = all && std::abs(values[i]) <= limit;
+      for (std::int64_t i = 0; i < count; ++i) all = all && std::abs(values[i]) <= bound;
       return all;
     };
-    head.task.fast = inside(head.mapped_q, q_count) && inside(head.mapped_k, k_count);
+    head.task.fast = inside(head.mapped_q, q_count, limit) && inside(head.mapped_k, k_count, limit) &&
+                     !(inside(head.mapped_q, q_count, least) && inside(head.mapped_k, k_count, least));
     if (!head.task.fast) return;
     head.task.program->fast_prepare(head.mapped_q, q_count);
     head.task.program->fast_prepare(head.mapped_k, k_count);

@@ -64,25 +64,17 @@ void pause_processor() {
 constexpr std::chrono::microseconds kAwake{100};  // a thread looks for the next job so long before it sleeps
 
 // Threads that live as long as the process and sleep between jobs. One job at a time: a second caller, or a task that
-// itself calls parallel_for, works alone, which is correct and cannot deadlock.
+// itself calls parallel_for, works alone, which is correct and cannot deadlock. Never destroyed: main may return while
+// another thread computes, and a forked child has nobody to wait for.
 class Pool {
  public:
-  ~Pool() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& t : threads_) t.join();
-  }
-
   void run(Job& job, int threads) {
     const std::unique_lock busy(busy_, std::try_to_lock);
     if (!busy.owns_lock()) {
       job.work(0);
       return;
     }
-    while (static_cast<int>(threads_.size()) < threads - 1) threads_.emplace_back([this] { loop(); });
+    for (; threads_ < threads - 1; ++threads_) std::thread([this] { loop(); }).detach();
     wanted_ = threads - 1;
     joined_.store(0, std::memory_order_relaxed);
     job_.store(&job);
@@ -104,7 +96,8 @@ class Pool {
  private:
   void loop() {
     std::uint64_t seen = 0;
-    while (wait_for_job(seen)) {
+    for (;;) {
+      wait_for_job(seen);
       inside_.fetch_add(1);
       if (Job* job = job_.load())
         if (const int worker = joined_.fetch_add(1, std::memory_order_relaxed) + 1; worker <= wanted_)
@@ -113,31 +106,28 @@ class Pool {
     }
   }
 
-  // Until there is a job that was not seen; false: the process ends.
-  bool wait_for_job(std::uint64_t& seen) {
+  // Until there is a job that was not seen.
+  void wait_for_job(std::uint64_t& seen) {
     const auto tired = std::chrono::steady_clock::now() + kAwake;
     while (generation_.load() == seen && std::chrono::steady_clock::now() < tired)
       for (int n = 0; n < 32 && generation_.load() == seen; ++n) pause_processor();
     if (generation_.load() == seen) {
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] { return stop_ || generation_.load() != seen; });
+      wake_.wait(lock, [&] { return generation_.load() != seen; });
       sleepers_.fetch_sub(1);
-      if (stop_) return false;
     }
     seen = generation_.load();
-    return true;
   }
 
   std::mutex busy_;
   std::mutex mutex_;  // of sleeping
   std::condition_variable wake_;
-  std::vector<std::thread> threads_;
+  int threads_ = 0;  // under busy_
   std::atomic<std::uint64_t> generation_{0};
   std::atomic<Job*> job_{nullptr};
   std::atomic<int> inside_{0}, joined_{0}, sleepers_{0};
   int wanted_ = 0;
-  bool stop_ = false;
 };
 
 // A forked child has none of its parent's threads, so it gets a pool of its own; the parent's is left as it is.
@@ -151,12 +141,11 @@ class PoolOwner {
     });
 #endif
   }
-  ~PoolOwner() { delete pool_; }
   PoolOwner(const PoolOwner&) = delete;
   PoolOwner& operator=(const PoolOwner&) = delete;
 
   static PoolOwner& owner() {
-    static PoolOwner instance;
+    static PoolOwner& instance = *new PoolOwner;
     return instance;
   }
   Pool& pool() { return *pool_; }

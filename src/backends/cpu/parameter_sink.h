@@ -39,6 +39,7 @@ class ParameterSink {
 
   bool wanted() const { return value_.given && static_cast<bool>(view_); }
   Role role() const { return value_.spec->role; }
+  bool adds_by_offset() const { return adds() && by_offset(value_); }
 
   // What the sums of one head take.
   static std::int64_t wave_bytes(const ParameterValue& value) {

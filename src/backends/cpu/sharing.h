@@ -24,6 +24,20 @@ struct Sharing {
     }
     for (std::size_t n = 0; n < heads; ++n) count.push_back(seen[owner(n)].second);
   }
+
+  // f of every head that shares with this one, itself included, in order.
+  template <class F>
+  void for_each(std::size_t head, const F& f) const {
+    for (std::size_t n = 0; n < place.size(); ++n)
+      if (place[n] == place[head]) f(n);
+  }
+  // Σ f of those before it.
+  template <class F>
+  std::int64_t before(std::size_t head, const F& f) const {
+    std::int64_t sum = 0;
+    if (rank[head] > 0) for_each(head, [&](std::size_t n) { sum += n < head ? f(n) : 0; });
+    return sum;
+  }
 };
 
 }  // namespace rapt::inline v1

@@ -39,7 +39,7 @@ class BackwardChunk {
     grad_tile_ = arena.take<T>(kTileKeys * columns_);
     if (is_program()) slope_tile_ = arena.take<T>(kTileKeys * columns_);
     if (head_.normalizer->parameter_gradient) kept_ = arena.take<T>(kTileKeys * columns_);
-    for (T** row : {&max_, &second_, &delta_}) *row = arena.take<T>(columns_);
+    for (T** row : {&max_, &second_, &delta_, &sums_, &sizes_}) *row = arena.take<T>(columns_);
     values_ = arena.take<T*>(head_.sets);
     dv_ = arena.take<T*>(head_.sets);
     grad_rows_ = arena.take<T*>(head_.sets);
@@ -59,11 +59,10 @@ class BackwardChunk {
   }
 
   void run() {
-    load_chunk();
-    const std::int64_t blocks = (head_.queries + kMostColumns<T> - 1) / kMostColumns<T>;
-    for (std::int64_t n = 0; n < blocks; ++n) {
-      task_.order->enter_block(n);
-      const bool touched = run_block(n);
+    bool loaded = false;
+    for (std::int64_t n = task_.first_block; n < task_.last_block; ++n) {
+      if (!task_.order->enter_block(n)) continue;
+      const bool touched = (!task_.correct || task_.correct[n]) && run_block(n, loaded);
       task_.order->begin_block(n);
       if (touched) {
         add_query_gradients(n);
@@ -71,6 +70,7 @@ class BackwardChunk {
       }
       task_.order->end_block(n);
     }
+    if (!loaded) clear_gradients();
     // The queries of bf16 products do not have the scale in them.
     if (head_.bf16 && scores_.bf16_scale() != T(1))
       for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] *= scores_.bf16_scale();
@@ -84,19 +84,26 @@ class BackwardChunk {
       load_rows(head_.k, task_.first_key, task_.count, head_.dim, keys_, dim_pad_);
       finite_ = all_finite(keys_, task_.count * dim_pad_);
     }
-    for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] = 0;
     if (head_.bf16) bf16_.load_chunk(task_.first_key, task_.count);
     for (int s = 0; s < head_.sets; ++s) {
       load_rows(head_.v[s], task_.first_key, task_.count, head_.value_dim[s], values_[s], value_stride_[s]);
       finite_ = finite_ && all_finite(values_[s], task_.count * value_stride_[s]);
-      for (std::int64_t n = 0; n < task_.count * value_stride_[s]; ++n) dv_[s][n] = 0;
     }
+    clear_gradients();
   }
 
-  bool load_queries(std::int64_t first, int count) {
+  void clear_gradients() {
+    for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] = 0;
+    for (int s = 0; s < head_.sets; ++s)
+      for (std::int64_t n = 0; n < task_.count * value_stride_[s]; ++n) dv_[s][n] = 0;
+  }
+
+  bool load_queries(std::int64_t first, int count, bool& loaded) {
     scores_.set_visible(first, count);
     const std::int64_t stop = task_.first_key + task_.count;
     if (scores_.first_key() >= stop || scores_.last_key() <= task_.first_key) return false;
+    if (!loaded) load_chunk();
+    loaded = true;
     scores_.load_queries();
     block_finite_ = finite_ && all_finite(scores_.q_rows(), columns_ * dim_pad_);
     for (int s = 0; s < head_.sets; ++s) {
@@ -118,6 +125,7 @@ class BackwardChunk {
       if (threshold_ == Threshold::first_largest) second_[c] = real ? saved : T(-1);
       if (threshold_ == Threshold::exponential) second_[c] = saved == T(0) ? T(0) : T(1) / saved;
       delta_[c] = real && task_.delta ? task_.delta[first + c] : T(0);
+      sums_[c] = sizes_[c] = 0;
     }
     for (std::int64_t n = 0; n < columns_ * dim_pad_; ++n) dq_[n] = 0;
     if (dq_columns_)
@@ -127,10 +135,10 @@ class BackwardChunk {
     return true;
   }
 
-  bool run_block(std::int64_t block) {
+  bool run_block(std::int64_t block, bool& loaded) {
     const std::int64_t first = block * kMostColumns<T>;
     const int count = static_cast<int>(head_.queries - first < columns_ ? head_.queries - first : columns_);
-    if (!load_queries(first, count)) return false;
+    if (!load_queries(first, count, loaded)) return false;
     scores_.begin_block_backward(task_.first_key, task_.count);
     for (std::int64_t j = 0; j < task_.count; j += kTileKeys) {
       const int keys = static_cast<int>(task_.count - j < kTileKeys ? task_.count - j : kTileKeys);
@@ -138,7 +146,7 @@ class BackwardChunk {
       run_tile(j, keys);
     }
     scores_.end_block_backward(dr_);
-    table_.finish_block(grad_rows_[0], value_stride_[0]);
+    if (!task_.correct) table_.finish_block(grad_rows_[0], value_stride_[0]);
     return true;
   }
 
@@ -155,15 +163,19 @@ class BackwardChunk {
     const bool hard = threshold_ == Threshold::first_largest;
     if (hard) choose(first, keys);
     else weigh(offset, keys);
-    table_.add_weights(scores_.first_query(), scores_.count(), tile_, first, keys);
+    if (!task_.correct) table_.add_weights(scores_.first_query(), scores_.count(), tile_, first, keys);
     // Where something is not finite, zeros must stay zeros: the careful product does that.
     const bool by_bf16 = head_.bf16 && block_finite_;
     if (task_.want_dv && by_bf16) bf16_.value_gradient(tile_, keys, offset, dv_, value_stride_);
     else if (task_.want_dv) value_gradient(offset);
     if (!task_.want_score || hard) return;
-    if (head_.bf16) bf16_.weight_gradient(keys, offset, grad_tile_);
-    else weight_gradient(offset);
-    table_.add_weight_gradients(scores_.first_query(), scores_.count(), first, keys, grad_tile_);
+    if (task_.correct) {
+      for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) grad_tile_[n] = 0;
+    } else {
+      if (head_.bf16) bf16_.weight_gradient(keys, offset, grad_tile_);
+      else weight_gradient(offset);
+      table_.add_weight_gradients(scores_.first_query(), scores_.count(), first, keys, grad_tile_);
+    }
     if (task_.normalizer_grads && head_.normalizer->parameter_gradient)
       for (int n = 0; n < strip_count_; ++n) {
         WeightTile<T> part = weight_tile(strips_[n]);
@@ -275,12 +287,18 @@ class BackwardChunk {
     const Tag<T> tag;
     for (int c = strip.column; c < strip.column + strip.columns; c += kLanes<T>) {
       const Vec<T> delta = hn::LoadU(tag, delta_ + c);
+      Vec<T> sum = hn::LoadU(tag, sums_ + c), size = hn::LoadU(tag, sizes_ + c);
       for (int j = strip.begin; j < strip.end; ++j) {
         const Vec<T> p = hn::LoadU(tag, (slope_tile_ ? slope_tile_ : tile_) + j * columns_ + c);
         T* g = grad_tile_ + j * columns_ + c;
-        const Vec<T> ds = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
-        hn::StoreU(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), ds), tag, g);
+        const Vec<T> all = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
+        const Vec<T> ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), all);
+        hn::StoreU(ds, tag, g);
+        sum = hn::Add(sum, ds);
+        size = hn::Add(size, hn::Abs(ds));
       }
+      hn::StoreU(sum, tag, sums_ + c);
+      hn::StoreU(size, tag, sizes_ + c);
     }
     scores_.clear_outside(grad_tile_, strip);
   }
@@ -347,6 +365,10 @@ class BackwardChunk {
         const T* from = dr_ + c * scores_.relative_pad();
         for (int d = 0; d < head_.relative_dim; ++d) to[d] += from[d];
       }
+      if (task_.score_sums) {
+        task_.score_sums[first + c] += static_cast<double>(sums_[c]);
+        task_.score_sizes[first + c] += static_cast<double>(sizes_[c]);
+      }
     }
   }
 
@@ -373,6 +395,8 @@ class BackwardChunk {
   T* slope_tile_ = nullptr;  // slopes of the weights, where they are not the weights
   T* kept_ = nullptr;        // the scores, where a normaliser has parameters
   T* delta_ = nullptr;
+  T* sums_ = nullptr;  // Σ ∂score of each column, and of their sizes
+  T* sizes_ = nullptr;
   T** values_ = nullptr;
   T** dv_ = nullptr;
   T** grad_rows_ = nullptr;

@@ -8,18 +8,39 @@
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
+// Both factors as f64, so that the sum is rounded once.
 template <class T>
-void row_products(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim,
-                  T* buffer, T* sums) {
+T wide_dot(const T* a, const T* b, std::int64_t count) {
+  const Tag<double> wide;
+  Vec<double> sum = hn::Zero(wide);
+  if constexpr (std::is_same_v<T, float>) {
+    const hn::Rebind<float, Tag<double>> half;
+    for (std::int64_t d = 0; d < count; d += kLanes<double>)
+      sum = hn::MulAdd(hn::PromoteTo(wide, hn::LoadU(half, a + d)), hn::PromoteTo(wide, hn::LoadU(half, b + d)), sum);
+  } else {
+    for (std::int64_t d = 0; d < count; d += kLanes<double>)
+      sum = hn::MulAdd(hn::LoadU(wide, a + d), hn::LoadU(wide, b + d), sum);
+  }
+  return static_cast<T>(hn::GetLane(hn::SumOfLanes(wide, sum)));
+}
+
+// As product() adds up one number: the same roundings, so that dP − δ is exactly 0 where out is a row of values.
+template <class T>
+T ordered_dot(const T* a, const T* b, std::int64_t count) {
   const Tag<T> tag;
+  Vec<T> sum = hn::Zero(tag);
+  for (std::int64_t d = 0; d < count; ++d) sum = hn::MulAdd(hn::Set(tag, a[d]), hn::Set(tag, b[d]), sum);
+  return hn::GetLane(sum);
+}
+
+template <class T>
+void row_products(const MatrixRef& out, const MatrixRef& grad, std::int64_t first, std::int64_t rows, std::int64_t dim,
+                  const T* row_sum, T* buffer, T* sums) {
   const std::int64_t pad = padded<T>(dim);
   for (std::int64_t r = 0; r < rows; ++r) {
-    load_rows(a, first + r, 1, dim, buffer, pad);
-    load_rows(b, first + r, 1, dim, buffer + pad, pad);
-    Vec<T> sum = hn::Zero(tag);
-    for (std::int64_t d = 0; d < pad; d += kLanes<T>)
-      sum = hn::MulAdd(hn::LoadU(tag, buffer + d), hn::LoadU(tag, buffer + pad + d), sum);
-    sums[r] += hn::GetLane(hn::SumOfLanes(tag, sum));
+    load_rows(out, first + r, 1, dim, buffer, pad);
+    load_rows(grad, first + r, 1, dim, buffer + pad, pad);
+    sums[r] += row_sum[r] == T(1) ? ordered_dot(buffer, buffer + pad, dim) : wide_dot(buffer, buffer + pad, pad);
   }
 }
 

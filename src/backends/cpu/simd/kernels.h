@@ -169,7 +169,8 @@ struct ForwardTask {
 template <class T>
 class BackwardOrder {
  public:
-  virtual void enter_block(std::int64_t block) = 0;  // before its tiles are computed
+  // Before its tiles are computed; false: its queries see none of the task's keys.
+  virtual bool enter_block(std::int64_t block) = 0;
   // Around the adding of its part of dq and of tables by offset.
   virtual void begin_block(std::int64_t block) = 0;
   virtual void end_block(std::int64_t block) = 0;
@@ -185,11 +186,17 @@ template <class T>
 struct BackwardTask {
   const HeadTask<T>* head = nullptr;
   std::int64_t first_key = 0;
-  std::int64_t count = 0;               // at most Kernels::backward_keys
-  const MatrixRef* grad_out = nullptr;  // [sets]
-  const T* row_max = nullptr;           // [queries]
+  std::int64_t count = 0;                        // at most Kernels::backward_keys
+  std::int64_t first_block = 0, last_block = 0;  // blocks of queries that may see them
+  const MatrixRef* grad_out = nullptr;           // [sets]
+  const T* row_max = nullptr;                    // [queries]
   const T* row_sum = nullptr;
   const T* delta = nullptr;  // [queries]: what every ∂weight of a row is lowered by
+  // [queries], added to, or null: Σ ∂score of each row, and the sum of their sizes.
+  double* score_sums = nullptr;
+  double* score_sizes = nullptr;
+  // Set: a second pass that takes weight·delta from the gradients of the scores, of the blocks of queries marked here.
+  const std::uint8_t* correct = nullptr;
   BackwardOrder<T>* order = nullptr;
   T* dq = nullptr;  // [queries][dq_stride], added to; null: not wanted
   std::ptrdiff_t dq_stride = 0;
@@ -276,9 +283,10 @@ struct Kernels {
                     std::ptrdiff_t dst_stride) = nullptr;
   // Converts as it stores.
   void (*store_row)(const T* src, std::int64_t dim, const MatrixRef& dst, std::int64_t row) = nullptr;
-  // sums[r] += Σ_d a[first+r][d]·b[first+r][d]; the buffer holds two padded rows.
-  void (*row_products)(const MatrixRef& a, const MatrixRef& b, std::int64_t first, std::int64_t rows, std::int64_t dim,
-                       T* buffer, T* sums) = nullptr;
+  // sums[r] += Σ_d out[first+r][d]·grad[first+r][d], added up in f64; the buffer holds two padded rows. Where a row's
+  // weights sum to exactly 1 under its maximum, one key has it all: there in the order in which dP is made.
+  void (*row_products)(const MatrixRef& out, const MatrixRef& grad, std::int64_t first, std::int64_t rows,
+                       std::int64_t dim, const T* row_sum, T* buffer, T* sums) = nullptr;
   std::size_t (*forward_workspace)(const ForwardTask<T>&) = nullptr;
   void (*forward)(const ForwardTask<T>&) = nullptr;
   std::size_t (*short_workspace)(const ShortTask<T>&) = nullptr;

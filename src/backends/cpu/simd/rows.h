@@ -1,5 +1,16 @@
 #pragma once
 
+#if defined(__SANITIZE_ADDRESS__)
+#define RAPT_ARENA_CHECKS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RAPT_ARENA_CHECKS 1
+#endif
+#endif
+#if defined(RAPT_ARENA_CHECKS)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "backends/cpu/simd/product.h"
 
 // Moving rows between storage and tiles.
@@ -292,19 +303,42 @@ RAPT_FN void exchange(P*& a, P*& b) {
   b = before;
 }
 
-// Gives out aligned pieces of one block of memory; with a null block it only counts.
+// Gives out aligned pieces of one block of memory; with a null block it only counts. Under the address sanitizer what lies
+// between two pieces may not be touched.
 class Arena {
  public:
   RAPT_FN explicit Arena(char* block) : block_(block) {}
+  RAPT_FN ~Arena() { allow(0, used_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
   template <class T>
   RAPT_FN T* take(std::int64_t count) {
     T* piece = block_ ? reinterpret_cast<T*>(block_ + used_) : nullptr;
-    used_ += static_cast<std::size_t>(round_up(count * static_cast<std::int64_t>(sizeof(T)), 64));
+    const auto bytes = static_cast<std::size_t>(round_up(count * static_cast<std::int64_t>(sizeof(T)), 64));
+    allow(used_, bytes);
+    used_ += bytes;
+    forbid(used_, kBetween);
+    used_ += kBetween;
     return piece;
   }
   RAPT_FN std::size_t used() const { return used_; }
 
  private:
+#if defined(RAPT_ARENA_CHECKS)
+  static constexpr std::size_t kBetween = 64;
+  RAPT_FN void allow(std::size_t from, std::size_t bytes) const {
+    if (block_) __asan_unpoison_memory_region(block_ + from, bytes);
+  }
+  RAPT_FN void forbid(std::size_t from, std::size_t bytes) const {
+    if (block_) __asan_poison_memory_region(block_ + from, bytes);
+  }
+#else
+  static constexpr std::size_t kBetween = 0;
+  RAPT_FN void allow(std::size_t, std::size_t) const {}
+  RAPT_FN void forbid(std::size_t, std::size_t) const {}
+#endif
+
   char* block_;
   std::size_t used_ = 0;
 };

@@ -1,0 +1,160 @@
+#include "backends/cpu/row_means.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/parallel.h"
+#include "backends/host/host_parameters.h"
+#include "backends/host/storage.h"
+
+namespace rapt::inline v1 {
+
+template <class T>
+RowMeans<T>::RowMeans(const Problem& problem, const Kernels<T>& kernels, const BackwardRequest& request,
+                      Saved::Rows& rows)
+    : p_(problem), kernels_(kernels), request_(request), rows_(rows) {}
+
+template <class T>
+void RowMeans<T>::prepare() {
+  const std::int64_t total = p_.batch * p_.heads;
+  delta_.assign(static_cast<std::size_t>(total * p_.queries), T(0));
+  if (p_.normalizer->threshold != Threshold::exponential) return;
+  add_products();
+  sums_.assign(delta_.size(), 0.0);
+  sizes_.assign(delta_.size(), 0.0);
+  if (!request_.grad_lse) return;
+  for (std::int64_t n = 0; n < total; ++n)
+    for (std::int64_t i = 0; i < p_.queries; ++i) {
+      T grad = 0;
+      load_row(request_.grad_lse.at(n / p_.heads, n % p_.heads), i, 1, &grad);
+      delta_[static_cast<std::size_t>(n * p_.queries + i)] -= grad;
+    }
+}
+
+// Σ out∘grad_out, over all value sets.
+template <class T>
+void RowMeans<T>::add_products() {
+  std::int64_t widest = 1;
+  for (const Operand& v : p_.v) widest = std::max(widest, v.dim);
+  constexpr std::int64_t kRows = 64;
+  const std::int64_t blocks = (p_.queries + kRows - 1) / kRows;
+  const std::int64_t buffer_size = 2 * (widest + kernels_.pad);
+  std::vector<T> buffers(static_cast<std::size_t>(buffer_size * p_.threads));
+  parallel_for(p_.batch * p_.heads * blocks, p_.threads, [&](std::int64_t n, int worker) {
+    const std::int64_t b = n / blocks / p_.heads, h = n / blocks % p_.heads;
+    const std::int64_t first = n % blocks * kRows;
+    const std::int64_t row = (b * p_.heads + h) * p_.queries + first;
+    for (std::size_t s = 0; s < p_.v.size(); ++s)
+      kernels_.row_products(request_.out[s].at(b, h), request_.grad_out[s].at(b, h), first,
+                            std::min(kRows, p_.queries - first), p_.v[s].dim, rows_.sum<T>() + row,
+                            buffers.data() + worker * buffer_size, delta_.data() + row);
+  });
+}
+
+template <class T>
+void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype) {
+  const std::int64_t blocks = (p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
+  const auto count = static_cast<std::int64_t>(wave.size());
+  SlopeMeansTask<T> sample;
+  sample.head = &prototype;
+  sample.count = std::min<std::int64_t>(kernels_.forward_rows, p_.queries);
+  const std::size_t bytes = kernels_.slope_means_workspace(sample);
+  const int workers = static_cast<int>(std::min<std::int64_t>(p_.threads, count * blocks));
+  std::vector<Buffer> workspaces;
+  for (int t = 0; t < workers; ++t) workspaces.emplace_back(bytes);
+  parallel_for(count * blocks, workers, [&](std::int64_t n, int worker) {
+    const Head<T>& head = wave[static_cast<std::size_t>(n / blocks)];
+    const std::int64_t row = (head.b * p_.heads + head.h) * p_.queries;
+    std::vector<MatrixRef> grad_out;
+    for (const Operand& g : request_.grad_out) grad_out.push_back(g.at(head.b, head.h));
+    SlopeMeansTask<T> task;
+    task.head = &head.task;
+    task.first_query = n % blocks * kernels_.forward_rows;
+    task.count = std::min<std::int64_t>(kernels_.forward_rows, p_.queries - task.first_query);
+    task.grad_out = grad_out.data();
+    task.row_max = rows_.max<T>() + row;
+    task.row_sum = rows_.sum<T>() + row;
+    task.delta = delta_.data() + row;
+    task.workspace = workspaces[static_cast<std::size_t>(worker)].template as<char>();
+    kernels_.slope_means(task);
+  });
+}
+
+// With w the sink's weight and μ = δ − ∂lse: the gradients of a row's scores sum to w·μ + ∂lse.
+template <class T>
+double RowMeans<T>::missing(std::int64_t n, std::int64_t i) const {
+  const auto row = static_cast<std::size_t>(n * p_.queries + i);
+  const T total = rows_.sum<T>()[row];
+  if (total == T(0)) return 0;
+  double expected = 0;
+  if (const ParameterValue& sink = p_.normalizer_parameters[0]; sink.given)
+    expected = std::exp(static_cast<double>(sink.template head<T>(n % p_.heads)[0]) -
+                        static_cast<double>(rows_.max<T>()[row])) /
+               static_cast<double>(total) * static_cast<double>(delta_[row]);
+  if (request_.grad_lse) {
+    T grad = 0;
+    load_row(request_.grad_lse.at(n / p_.heads, n % p_.heads), i, 1, &grad);
+    expected += static_cast<double>(grad);
+  }
+  const double x = sums_[row] - expected;
+  return std::isfinite(x) ? x : 0;
+}
+
+// How much larger a head's scores are than what tells the keys of a row apart, both of which its maxima and sums tell: what is
+// common to all keys multiplies the error of a row's sum, what tells them apart has errors of that size of its own.
+template <class T>
+double RowMeans<T>::common_part(const HeadTask<T>& head) const {
+  constexpr int kRows = 64;
+  std::int64_t begin[kRows], end[kRows];
+  const std::int64_t first_row = (head.b * p_.heads + head.h) * p_.queries;
+  double size = 0, apart = 0;
+  for (std::int64_t first = 0; first < p_.queries; first += kRows) {
+    const int count = static_cast<int>(std::min<std::int64_t>(kRows, p_.queries - first));
+    head.visibility->ranges(head.b, first, count, begin, end);
+    for (int n = 0; n < count; ++n) {
+      const auto row = static_cast<std::size_t>(first_row + first + n);
+      const auto max = static_cast<double>(rows_.max<T>()[row]), sum = static_cast<double>(rows_.sum<T>()[row]);
+      // The largest score less the logarithm of the mean exponential.
+      const double gap = std::log(static_cast<double>(end[n] - begin[n]) / sum);
+      if (begin[n] >= end[n] || !std::isfinite(max) || !std::isfinite(gap)) continue;
+      size += std::abs(max);
+      apart += std::max(0.0, gap);
+    }
+  }
+  return apart > 0 ? std::max(0.0, size / apart - 1) : 1;
+}
+
+template <class T>
+bool RowMeans<T>::find_corrections(const std::vector<Head<T>>& wave, std::int64_t first, std::int64_t block_rows,
+                                   double rounding, bool strict) {
+  if (sums_.empty()) return false;
+  const std::int64_t blocks = (p_.queries + block_rows - 1) / block_rows;
+  bool any = false;
+  for (std::int64_t n = first; n < first + static_cast<std::int64_t>(wave.size()); ++n) {
+    // What rounding leaves of the row with the largest gradients; no other row needs to be better than that.
+    double most = 0;
+    for (std::int64_t i = 0; i < p_.queries; ++i)
+      if (const double size = sizes_[static_cast<std::size_t>(n * p_.queries + i)]; std::isfinite(size))
+        most = std::max(most, size);
+    double allowed = 0.5 * rounding * most;
+    if (!strict) allowed *= std::max(1.0, 8 / (1 + 2 * common_part(wave[static_cast<std::size_t>(n - first)].task)));
+    for (std::int64_t i = 0; i < p_.queries; ++i) {
+      const double x = missing(n, i);
+      if (!(std::abs(x) > allowed)) continue;
+      if (corrections_.empty()) {
+        corrections_.assign(delta_.size(), T(0));
+        marks_.assign(static_cast<std::size_t>(p_.batch * p_.heads * blocks), 0);
+      }
+      marks_[static_cast<std::size_t>(n * blocks + i / block_rows)] = 1;
+      corrections_[static_cast<std::size_t>(n * p_.queries + i)] = static_cast<T>(x);
+      delta_[static_cast<std::size_t>(n * p_.queries + i)] += static_cast<T>(x);
+      any = true;
+    }
+  }
+  return any;
+}
+
+template class RowMeans<float>;
+template class RowMeans<double>;
+
+}  // namespace rapt::inline v1

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attend/backend.h"
+#include "backends/cpu/head_waves.h"
+#include "backends/cpu/simd/kernels.h"
+
+namespace rapt::inline v1 {
+
+// δ: what every ∂weight of a row is lowered by, so that a common change of its scores changes nothing.
+//
+// Under softmax it is Σ out∘grad_out, which rounds differently from the Σ weight·∂weight that the tiles would make, and
+// whatever all keys of a row have in common is multiplied by the difference. So the tiles add up the gradients of their scores;
+// where a row's sum is not what it must be, the rest times each weight is what is wrong, and a second pass takes it away.
+template <class T>
+class RowMeans {
+ public:
+  RowMeans(const Problem& problem, const Kernels<T>& kernels, const BackwardRequest& request, Saved::Rows& rows);
+
+  // All but those of solved thresholds.
+  void prepare();
+  // Solved thresholds: from the slopes of the weights, head by head of the wave.
+  void add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype);
+
+  bool is_prepared() const { return !delta_.empty(); }
+  // Head n counts b·heads + h. [queries] each.
+  const T* of_head(std::int64_t n) const { return delta_.data() + n * p_.queries; }
+  double* score_sums(std::int64_t n) { return sums_.empty() ? nullptr : sums_.data() + n * p_.queries; }
+  double* score_sizes(std::int64_t n) { return sizes_.empty() ? nullptr : sizes_.data() + n * p_.queries; }
+
+  // Which blocks of queries of the wave, whose heads are first, first + 1, …, are to be corrected; false: none. `rounding`:
+  // of the arithmetic that gradients of scores went through. `strict`: of every sum that is not as exact as it can be.
+  bool find_corrections(const std::vector<Head<T>>& wave, std::int64_t first, std::int64_t block_rows, double rounding,
+                        bool strict);
+  const T* corrections(std::int64_t n) const { return corrections_.data() + n * p_.queries; }
+  const std::uint8_t* corrected_blocks(std::int64_t n) const {
+    return marks_.data() + n * static_cast<std::int64_t>(marks_.size()) / (p_.batch * p_.heads);
+  }
+
+ private:
+  void add_products();
+  double common_part(const HeadTask<T>& head) const;
+  // What δ lacks, from the sum of the row's gradients.
+  double missing(std::int64_t n, std::int64_t i) const;
+
+  const Problem& p_;
+  const Kernels<T>& kernels_;
+  const BackwardRequest& request_;
+  Saved::Rows& rows_;
+  std::vector<T> delta_, corrections_;  // [batch·heads][queries]
+  std::vector<double> sums_, sizes_;
+  std::vector<std::uint8_t> marks_;  // [batch·heads][blocks]
+};
+
+}  // namespace rapt::inline v1

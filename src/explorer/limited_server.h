@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+
+#include <httplib.h>
+
+namespace rapt::explorer {
+
+// What one client may take of a server, so that no client keeps others from an answer.
+struct Limits {
+  std::size_t most_head = std::size_t{1} << 15;     // bytes of the request line and the headers
+  std::size_t most_request = std::size_t{5} << 16;  // of all of a request, however it is sent
+  int head_ms = 3000;                               // for the head to arrive, from its connection or the last answer
+  int request_ms = 10000;                           // for all of it, and for its answer to be taken
+  int connections = 96;                             // at once; more are sent away
+};
+
+// An HTTP server whose clients have limits, and which ends at once: the library's own counts neither headers nor bodies in
+// chunks, and waits for every client.
+class LimitedServer : public httplib::Server {
+ public:
+  explicit LimitedServer(const Limits& limits = {});
+
+  // After the port is bound: room for clients that come together.
+  void widen_queue() { ::listen(svr_sock_, limits_.connections); }
+  // Lets every client go; answers that are being computed are given up when they are.
+  void abandon() { stopping_ = true; }
+
+ private:
+  bool process_and_close_socket(socket_t socket) override;
+
+  const Limits limits_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> connections_{0};
+};
+
+}  // namespace rapt::explorer

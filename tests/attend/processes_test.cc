@@ -1,0 +1,169 @@
+// Forks, exits and switches of the SIMD target while others compute: what Python's multiprocessing does every day.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "rapt/attend.h"
+#include "rapt/registry.h"
+#include "rapt/threads.h"
+
+// Not "Threads": the thread sanitizer starts none after a fork.
+namespace {
+
+using rapt::view;
+
+constexpr int kRuns = 200;
+
+// A small problem with both passes, and everything that they write.
+struct Work {
+  static constexpr std::int64_t kLength = 96, kDim = 24;
+
+  explicit Work(int threads) {
+    options.threads = threads;
+    options.score = rapt::Score(&rapt::mechanism("alibi"));
+    options.score.parameters = {{"m", view(slope.data(), {1, 1, 1, 1})}};
+    for (std::size_t n = 0; n < x.size(); ++n) x[n] = static_cast<float>((n * 7919) % 101) / 50.0F - 1;
+  }
+
+  void run() {
+    const rapt::Shape shape{1, 1, kLength, kDim};
+    const rapt::Inputs inputs{view(x.data(), shape), view(x.data(), shape), {view(x.data(), shape)}};
+    rapt::Saved saved;
+    rapt::attend(inputs, {.out = {view(out.data(), shape)}, .saved = &saved}, options);
+    rapt::Gradients gradients;
+    gradients.q = view(dq.data(), shape);
+    gradients.k = view(dk.data(), shape);
+    rapt::attend_backward(inputs, {view(out.data(), shape)}, {view(x.data(), shape)}, &saved, gradients, options);
+  }
+
+  std::vector<float> results() const {
+    std::vector<float> all = out;
+    all.insert(all.end(), dq.begin(), dq.end());
+    all.insert(all.end(), dk.begin(), dk.end());
+    return all;
+  }
+
+  rapt::AttendOptions options;
+  std::vector<float> slope{0.25F};
+  std::vector<float> x = std::vector<float>(kLength * kDim), out = x, dq = x, dk = x;
+};
+
+// Runs f in a child, which gets a signal where it hangs, and returns its exit status; −1: a signal ended it.
+template <class F>
+int in_child(const F& f) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    f();
+    std::exit(7);  // with the destructors of all that is static
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return -2;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Threads that compute until they are told to stop.
+class Busy {
+ public:
+  explicit Busy(int count) {
+    for (int n = 0; n < count; ++n)
+      threads_.emplace_back([this] {
+        Work work(2);
+        while (!stop_) work.run();
+      });
+  }
+  ~Busy() {
+    stop_ = true;
+    for (std::thread& t : threads_) t.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+TEST(Processes, AChildComputesAndExits) {
+  Work(3).run();
+  for (int n = 0; n < kRuns; ++n) ASSERT_EQ(in_child([] { Work(3).run(); }), 7) << "run " << n;
+}
+
+TEST(Processes, AChildThatComputesNothingExits) {
+  Work(3).run();
+  for (int n = 0; n < kRuns; ++n) ASSERT_EQ(in_child([] {}), 7) << "run " << n;
+}
+
+TEST(Processes, ForksWhileOthersCompute) {
+  const Busy busy(2);
+  for (int n = 0; n < kRuns; ++n) ASSERT_EQ(in_child([] { Work(2).run(); }), 7) << "run " << n;
+}
+
+TEST(Processes, ExitsWhileAThreadComputes) {
+  for (int n = 0; n < kRuns; ++n)
+    ASSERT_EQ(in_child([n] {
+                std::atomic<int> begun{0};
+                std::thread([&begun] {
+                  Work work(2);
+                  for (;;) {
+                    work.run();
+                    ++begun;
+                    rapt::mechanism("alibi");
+                  }
+                }).detach();
+                while (begun == 0) std::this_thread::yield();
+                usleep(static_cast<useconds_t>(37 * n % 400));
+              }),
+              7)
+        << "run " << n;
+}
+
+// Every call is computed by one target from its beginning to its end.
+TEST(Processes, TargetsAreSwitchedWhileOthersCompute) {
+  const std::vector<rapt::Isa> isas = rapt::available_isas();
+  const rapt::Isa before = rapt::active_isa();
+  std::vector<std::vector<float>> expected;
+  for (const rapt::Isa isa : isas) {
+    rapt::set_isa(isa);
+    Work work(1);
+    work.run();
+    expected.push_back(work.results());
+  }
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0}, calls{0};
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 8; ++n)
+    threads.emplace_back([&, n] {
+      Work work(1 + n % 3);
+      while (!stop) {
+        work.run();
+        const std::vector<float> got = work.results();
+        // A forward pass may be of another target than the backward pass: each is compared by itself.
+        const auto is_one = [&](std::size_t begin, std::size_t count) {
+          for (const std::vector<float>& e : expected)
+            if (std::memcmp(e.data() + begin, got.data() + begin, count * sizeof(float)) == 0) return true;
+          return false;
+        };
+        if (!is_one(0, work.x.size())) ++wrong;
+        for (std::size_t i = work.x.size(); i < got.size(); ++i)
+          if (!(std::abs(got[i] - expected[0][i]) <= 1e-4F)) {
+            ++wrong;
+            break;
+          }
+        ++calls;
+      }
+    });
+  while (calls < 2000)
+    for (const rapt::Isa isa : isas) rapt::set_isa(isa);
+  stop = true;
+  for (std::thread& t : threads) t.join();
+  rapt::set_isa(before);
+  EXPECT_EQ(wrong.load(), 0) << "of " << calls.load();
+}
+
+}  // namespace

@@ -1,0 +1,153 @@
+// Clients that send without end, slowly, or not at all: they are sent away, and others get their answers.
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include "explorer/server.h"
+#include "tests/explorer/exhibits.h"
+
+namespace rapt::explorer::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Connection {
+ public:
+  explicit Connection(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval patience{20, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  ~Connection() { close(socket_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  bool write(const std::string& bytes) const {
+    for (std::size_t at = 0; at < bytes.size();) {
+      const ssize_t sent = send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      at += static_cast<std::size_t>(sent);
+    }
+    return true;
+  }
+
+  // How many of `most` bytes the server takes, sent in pieces like this one.
+  std::size_t flood(const std::string& piece, std::size_t most) const {
+    std::size_t taken = 0;
+    while (taken < most && write(piece)) taken += piece.size();
+    return taken;
+  }
+
+ private:
+  int socket_;
+};
+
+class ExplorerLimits : public testing::Test {
+ protected:
+  ExplorerLimits() : server_({some_exhibit(1, 1, 4, 4), make}, 0), thread_([this] { server_.run(); }) {}
+  ~ExplorerLimits() override {
+    server_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  static Exhibit make(const std::string& text, const std::string&) {
+    Exhibit exhibit = some_exhibit(1, 1, 2, 2);
+    exhibit.text = text;
+    return exhibit;
+  }
+
+  int status() const {
+    httplib::Client one("127.0.0.1", server_.port());
+    one.set_read_timeout(10);
+    const auto answer = one.Get("/api/exhibit");
+    return answer ? answer->status : 0;
+  }
+
+  std::string head(const std::string& request) const {
+    return request + " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server_.port()) + "\r\n";
+  }
+
+  Server server_;
+  std::thread thread_;
+};
+
+constexpr std::size_t kFlood = std::size_t{256} << 20;
+constexpr std::size_t kBuffers = std::size_t{32} << 20;  // what the system takes before anybody reads
+
+TEST_F(ExplorerLimits, BodiesInChunksHaveAnEnd) {
+  const Connection one(server_.port());
+  ASSERT_TRUE(
+      one.write(head("POST /api/run") + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"));
+  const std::string piece = "10000\r\n" + std::string(0x10000, 'x') + "\r\n";
+  EXPECT_LT(one.flood(piece, kFlood), kBuffers);
+  EXPECT_EQ(status(), 200);
+}
+
+TEST_F(ExplorerLimits, HeadersHaveAnEnd) {
+  const Connection one(server_.port());
+  ASSERT_TRUE(one.write(head("GET /")));
+  EXPECT_LT(one.flood("X-More: " + std::string(1000, 'x') + "\r\n", kFlood), kBuffers);
+  const Connection other(server_.port());
+  EXPECT_LT(other.flood(std::string(4000, 'x'), kFlood), kBuffers) << "a line without an end";
+  EXPECT_EQ(status(), 200);
+}
+
+TEST_F(ExplorerLimits, SlowClientsKeepNobodyWaiting) {
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int n = 0; n < 64; ++n) {
+    slow.push_back(std::make_unique<Connection>(server_.port()));
+    if (n % 2 == 0) slow.back()->write("GET / HT");
+  }
+  const Clock::time_point start = Clock::now();
+  EXPECT_EQ(status(), 200);
+  EXPECT_LT(seconds_since(start), 2.5);
+}
+
+// More than it has room for: those that come are sent away until the slow ones are.
+TEST_F(ExplorerLimits, ManyClientsAreSentAway) {
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int n = 0; n < 160; ++n) slow.push_back(std::make_unique<Connection>(server_.port()));
+  const Clock::time_point start = Clock::now();
+  while (status() != 200 && seconds_since(start) < 30) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_LT(seconds_since(start), 20);
+}
+
+// A byte now and then is no request either.
+TEST_F(ExplorerLimits, ARequestHasItsTime) {
+  const Connection one(server_.port());
+  ASSERT_TRUE(one.write(head("POST /api/run") + "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"));
+  const Clock::time_point start = Clock::now();
+  while (seconds_since(start) < 40 && one.write("x")) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(seconds_since(start), 25);
+}
+
+TEST_F(ExplorerLimits, EndsAtOnceWhoeverIsConnected) {
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int n = 0; n < 64; ++n) {
+    slow.push_back(std::make_unique<Connection>(server_.port()));
+    if (n % 2 == 0) slow.back()->write(head("GET /"));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const Clock::time_point start = Clock::now();
+  server_.stop();
+  thread_.join();
+  EXPECT_LT(seconds_since(start), 1);
+}
+
+}  // namespace
+}  // namespace rapt::explorer::test
