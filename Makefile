@@ -29,10 +29,16 @@ bootstrap-python:
 	@scripts/bootstrap --python
 
 build: bootstrap
-	@cmake --preset release --log-level=WARNING
+	@cmake --preset release --log-level=WARNING -DRAPT_TARGETS=all
 	@cmake --build --preset release -j $(JOBS)
 
-run: build  ## Build, then redo the documents' results and write the report to build/reproduce
+# Only what it runs: the tool, and on a fresh machine for this processor alone.
+run: bootstrap  ## Build the tool, then redo the documents' results and write the report to build/reproduce
+	@echo "Building the tool; a few minutes the first time."
+	@if [[ -f build/release/CMakeCache.txt ]]; then cmake --preset release --log-level=WARNING; \
+	else cmake --preset release --log-level=WARNING -DRAPT_TARGETS=newest; fi
+	@cmake --build --preset release -j $(JOBS) --target rapt_cli
+	@echo "Redoing the documents' results; about a minute."
 	@build/release/rapt reproduce --quick --out build/reproduce
 
 test: bootstrap-pages python-module build  ## Build, then run all tests
@@ -72,10 +78,11 @@ bench: build  ## Measure every mechanism against this machine's matrix-multiply 
 bench-peers: build  ## Measure PyTorch beside Rapt, in a virtual environment of its own
 	@benchmarks/peers/run
 
-speed-docs: build  ## Measure Rapt and its peers, and write the tables of docs/speed.md
+speed-docs: build  ## Measure Rapt and its peers, and write the tables of docs/speed.md and README.md
 	@build/release/rapt bench --json > build/bench.json
 	@benchmarks/peers/run
 	@python3 benchmarks/speed_tables.py docs/speed.md --bench build/bench.json --peers build/peers/results.json
+	@scripts/readme_tables build/release/rapt
 
 format: bootstrap-lint  ## Rewrite the sources in the project's format
 	@clang-format -i $(SOURCES)
@@ -83,9 +90,13 @@ format: bootstrap-lint  ## Rewrite the sources in the project's format
 format-check: bootstrap-lint  ## Fail where `make format` would change something
 	@clang-format --dry-run --Werror $(SOURCES)
 
-lint: bootstrap-lint python-module  ## Run clang-tidy over the library, the tool and the Python module
-	@cmake --preset release --log-level=WARNING
-	@scripts/lint build/release $(JOBS)
+# Its own folder, configured and never built: there every source has a command of its own.
+lint: bootstrap-lint bootstrap-python  ## Run clang-tidy over the library, the tool and the Python module
+	@scripts/python_env
+	@if [[ -f build/python/ready ]]; then cmake --preset release --log-level=WARNING -B build/lint -DRAPT_UNITY=OFF -DRAPT_BUILD_PYTHON=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV) -Dnanobind_DIR=$$(cat build/python/ready); \
+	else cmake --preset release --log-level=WARNING -B build/lint -DRAPT_UNITY=OFF -DRAPT_BUILD_PYTHON=OFF; fi
+	@scripts/lint build/lint $(JOBS)
 
 sanitize: bootstrap  ## Run the tests under the address, undefined and thread sanitizers
 	@cmake --preset asan --log-level=WARNING && cmake --build --preset asan -j $(JOBS)

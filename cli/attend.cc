@@ -15,7 +15,7 @@
 namespace rapt::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kAttendFooter =
     "Arrays are [S,D], [H,S,D] or [B,H,S,D]. Writes out.npy (out_1.npy … for further value sets), lse.npy and, when\n"
     "asked, weights.npy; entropy.npy argmax.npy position.npy covariance.npy, with --top-k topk.npy topk_weights.npy;\n"
     "dq.npy dk.npy dv.npy (dv_1.npy …) dbias.npy d_PARAM.npy. Nothing is written where anything fails.\n"
@@ -129,7 +129,7 @@ void add_attend(CLI::App& app) {
   option("--path", a.path, "generic: without specialised paths [auto]", "auto|generic");
   verb->add_flag("--reference", a.reference, "The naive path, which stores all scores; for checking");
   verb->add_flag("--json", a.json, "Print the summary as JSON");
-  verb->footer(kFooter);
+  verb->footer(kAttendFooter);
   verb->callback([arguments] { run(*arguments); });
 }
 

@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Table = std::vector<std::vector<std::string>>;
 
-constexpr const char* kFooter =
+constexpr const char* kBenchFooter =
     "NAME is a mechanism or a normaliser (see rapt list), or a variant: causal, window256, short, decode, softcap, "
     "bias,\n"
     "two_values, three_values, four_values, weights_one_head, statistics, bf16, f16, f64, quadratic_generic,\n"
@@ -126,14 +126,8 @@ bench::Plan make_plan(const BenchArguments& arguments) {
   return plan;
 }
 
-std::string text_of(double value, const char* format = "%.3g") {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
 std::string text_of(const std::optional<double>& value, const char* format = "%.3g") {
-  return value ? text_of(*value, format) : "–";
+  return value ? format_as(*value, format) : "–";
 }
 
 template <class T>
@@ -190,8 +184,8 @@ Json row_json(const bench::Measurement& m, const bench::Roofs& roofs, int thread
 
 void print_roofs(const bench::Roofs& roofs, int threads) {
   std::cout << name_of(active_isa()) << ", " << threads << (threads == 1 ? " thread" : " threads") << "\n";
-  const auto rate = [](double x) { return text_of(x, "%.1f") + " GFLOP/s"; };
-  const auto bytes = [](double x) { return text_of(x, "%.1f") + " GB/s"; };
+  const auto rate = [](double x) { return format_as(x, "%.1f") + " GFLOP/s"; };
+  const auto bytes = [](double x) { return format_as(x, "%.1f") + " GB/s"; };
   const std::string size = std::to_string(roofs.sgemm_size);
   std::cout << format_table({{"multiply-adds in registers", rate(roofs.fma_peak)},
                              {"the engine's product in the first cache", rate(roofs.kernel_rate)},
@@ -203,13 +197,13 @@ void print_roofs(const bench::Roofs& roofs, int threads) {
 
 std::vector<std::string> row_cells(const bench::Measurement& m, const bench::Roofs& roofs) {
   const bench::Spread& s = m.seconds;
-  std::string rate = text_of(m.rate, "%.1f") + " " + m.unit;
-  if (m.bandwidth) rate += ", " + text_of(*m.bandwidth / roofs.read_bandwidth, "%.2f") + " of reading memory";
+  std::string rate = format_as(m.rate, "%.1f") + " " + m.unit;
+  if (m.bandwidth) rate += ", " + format_as(*m.bandwidth / roofs.read_bandwidth, "%.2f") + " of reading memory";
   return {m.row.spec.name,
           name_of(m.row.direction),
           shape_text(m.row.spec),
           format_seconds(s.median),
-          "±" + text_of(50 * (s.high - s.low) / s.median, "%.0f") + "%",
+          "±" + format_as(50 * (s.high - s.low) / s.median, "%.0f") + "%",
           text_of(m.fraction, "%.2f"),
           text_of(m.naive_ratio),
           text_of(m.scaled_dot_ratio, "%.2f"),
@@ -501,7 +495,7 @@ void add_bench(CLI::App& app) {
   verb->add_flag("--json", a.json, "Print JSON");
   verb->add_flag("--quick", a.quick, "The first shape of each and few runs: to see that it works, not how fast it is");
   verb->add_flag("--no-naive", a.no_naive, "Leave the naive path out");
-  verb->footer(kFooter);
+  verb->footer(kBenchFooter);
   verb->callback([arguments] { run_bench(*arguments); });
 }
 

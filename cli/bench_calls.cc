@@ -18,12 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", value);
-  return text;
-}
-
 std::vector<bench::CallSizes> sizes_of(const bench::Plan& plan) {
   std::vector<bench::CallSizes> list;
   for (const bench::Sizes& s : plan.shapes) list.push_back({s.batch, s.heads, s.keys, s.keys, s.dim});
@@ -62,7 +56,7 @@ void bench_calls(const bench::Plan& plan, bool json) {
                       {"plan_ratio", planned}});
       table.push_back({std::to_string(s.batch * s.heads), std::to_string(s.queries), std::to_string(s.keys),
                        std::to_string(s.dim), format_seconds(times.loop.median), format_seconds(times.attend.median),
-                       format_seconds(times.plan.median), text_of(attend), text_of(planned)});
+                       format_seconds(times.plan.median), format_as(attend, "%.2f"), format_as(planned, "%.2f")});
     } catch (const bench::WrongResult& wrong) {
       progress.clear();
       std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << "\n";

@@ -6,9 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/temporary_runs.h"
+#include "cli/verbs.h"
 #include "tasks/image_comparison.h"
 
 namespace rapt::cli {
@@ -16,38 +18,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::int64_t whole(const char* option, const std::string& text, std::int64_t low, std::int64_t high) {
-  const std::string takes = std::to_string(low) + " to " + std::to_string(high);
-  const std::int64_t n = parse_integers(option, text, takes, 1)[0];
-  if (n < low || n > high) refuse(option, text, takes);
-  return n;
-}
-
 tasks::ImageComparison comparison_of(const BenchImagesArguments& a) {
   tasks::ImageComparison c;
   if (!a.tasks.empty()) c.tasks = a.tasks;
-  if (!a.seeds.empty()) c.seeds = whole("bench images: --seeds", a.seeds, 1, 1000);
-  if (!a.seed.empty()) c.seed = static_cast<std::uint64_t>(whole("bench images: --seed", a.seed, 0, 1'000'000'000));
-  if (!a.epochs.empty()) c.epochs = whole("bench images: --epochs", a.epochs, 1, 1'000'000);
+  if (!a.seeds.empty()) c.seeds = parse_within("bench images: --seeds", a.seeds, 1, 1000);
+  if (!a.seed.empty())
+    c.seed = static_cast<std::uint64_t>(parse_within("bench images: --seed", a.seed, 0, 1'000'000'000));
+  if (!a.epochs.empty()) c.epochs = parse_within("bench images: --epochs", a.epochs, 1, 1'000'000);
   c.threads = a.threads;
   c.quick = a.quick;
   return c;
 }
 
-std::string text_of(double value, const char* format) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 std::vector<std::string> row_cells(const tasks::ImageComparisonRow& row) {
-  std::string accuracy = text_of(100 * row.accuracy(), "%.2f %%");
-  if (row.accuracies.size() > 1) accuracy += text_of(100 * row.deviation(), " ± %.2f");
+  std::string accuracy = format_as(100 * row.accuracy(), "%.2f %%");
+  if (row.accuracies.size() > 1) accuracy += format_as(100 * row.deviation(), " ± %.2f");
   return {row.task,
           row.model,
           accuracy,
           std::to_string(row.parameters),
-          text_of(static_cast<double>(row.multiply_adds) / 1e6, "%.2f M"),
+          format_as(static_cast<double>(row.multiply_adds) / 1e6, "%.2f M"),
           std::to_string(row.epochs),
           format_seconds(row.seconds_per_epoch())};
 }
@@ -76,10 +66,12 @@ void bench_images(const BenchImagesArguments& a) {
   const auto progress = [&](std::int64_t done, std::int64_t total, const std::string& what,
                             const training::StepReport* step) {
     if (!bar) bar.emplace("bench images", total);
-    bar->update(done, step ? what + text_of(step->loss, "  loss %.3f") : what);
+    bar->update(done, step ? what + format_as(step->loss, "  loss %.3f") : what);
   };
-  const std::vector<tasks::ImageComparisonRow> rows = compare_image_models(comparison, progress);
+  const Interrupt interrupt;
+  const std::vector<tasks::ImageComparisonRow> rows = compare_image_models(comparison, progress, Interrupt::asked);
   bar.reset();
+  if (Interrupt::asked()) stop_comparison("bench images", a.out);
   if (a.json) {
     Json list = Json::array();
     for (const tasks::ImageComparisonRow& row : rows) list.push_back(row_json(row, a.threads));

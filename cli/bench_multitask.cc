@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
@@ -16,13 +17,6 @@ namespace rapt::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::int64_t whole(const char* option, const std::string& text, std::int64_t low, std::int64_t high) {
-  const std::string takes = std::to_string(low) + " to " + std::to_string(high);
-  const std::int64_t n = parse_integers(option, text, takes.c_str(), 1)[0];
-  if (n < low || n > high) refuse(option, text, takes);
-  return n;
-}
 
 std::vector<std::string> references_of(const std::string& text) {
   std::vector<std::string> list;
@@ -44,11 +38,11 @@ tasks::SceneComparison comparison_of(const BenchMultitaskArguments& a) {
     c.run.training.warmup = 10;
   }
   if (!a.config.empty()) tasks::apply_file(c.run, a.config);
-  if (!a.epochs.empty()) c.run.training.epochs = whole("bench multitask: --epochs", a.epochs, 1, 1'000'000);
-  if (!a.seeds.empty()) c.seeds = whole("bench multitask: --seeds", a.seeds, 1, 1000);
+  if (!a.epochs.empty()) c.run.training.epochs = parse_within("bench multitask: --epochs", a.epochs, 1, 1'000'000);
+  if (!a.seeds.empty()) c.seeds = parse_within("bench multitask: --seeds", a.seeds, 1, 1000);
   else if (a.quick) c.seeds = 1;
   if (!a.seed.empty())
-    c.run.training.seed = static_cast<std::uint64_t>(whole("bench multitask: --seed", a.seed, 0, 1'000'000'000));
+    c.run.training.seed = static_cast<std::uint64_t>(parse_within("bench multitask: --seed", a.seed, 0, 1'000'000'000));
   if (!a.reference.empty()) c.references = references_of(a.reference);
   c.threads = a.threads;
   return c;
@@ -120,12 +114,14 @@ void bench_multitask(const BenchMultitaskArguments& a) {
   if (a.out.empty()) comparison.directory = temporary.emplace("bench multitask").path();
   else comparison.directory = a.out;
   std::unique_ptr<Progress> bar;
-  const auto rows =
-      tasks::compare_scenes(comparison, [&](std::int64_t done, std::int64_t total, const std::string& last) {
-        if (!bar) bar = std::make_unique<Progress>("bench multitask", total);
-        bar->update(done, last);
-      });
+  const auto progress = [&](std::int64_t done, std::int64_t total, const std::string& last) {
+    if (!bar) bar = std::make_unique<Progress>("bench multitask", total);
+    bar->update(done, last);
+  };
+  const Interrupt interrupt;
+  const auto rows = tasks::compare_scenes(comparison, progress, Interrupt::asked);
   bar.reset();
+  if (Interrupt::asked()) stop_comparison("bench multitask", a.out);
   const tasks::SceneRunConfig& run = comparison.run;
   if (a.json) {
     std::cout << Json{{"seeds", comparison.seeds},    {"first_seed", run.training.seed}, {"size", run.data.size},

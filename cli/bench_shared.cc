@@ -17,12 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(double value, const char* format = "%.2f") {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 }  // namespace
 
 void bench_shared(const bench::Plan& plan, bool json) {
@@ -59,10 +53,11 @@ void bench_shared(const bench::Plan& plan, bool json) {
                           {"limit", row.limit()},
                           {"within", within},
                           {"separate_ratio", row.separate}});
-          table.push_back({name_of(direction), shape, std::to_string(row.spec.value_sets),
-                           format_seconds(row.seconds.median),
-                           "±" + text_of(50 * (row.seconds.high - row.seconds.low) / row.seconds.median, "%.0f") + "%",
-                           text_of(row.ratio), text_of(row.limit()), within ? "yes" : "NO", text_of(row.separate)});
+          table.push_back(
+              {name_of(direction), shape, std::to_string(row.spec.value_sets), format_seconds(row.seconds.median),
+               "±" + format_as(50 * (row.seconds.high - row.seconds.low) / row.seconds.median, "%.0f") + "%",
+               format_as(row.ratio, "%.2f"), format_as(row.limit(), "%.2f"), within ? "yes" : "NO",
+               format_as(row.separate, "%.2f")});
         }
       } catch (const bench::WrongResult& wrong) {
         progress.clear();

@@ -16,12 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(double value, const char* format) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 Json row_json(const bench::TrainingRow& row, int threads) {
   const bench::TrainingCase& spec = row.spec;
   return {{"name", spec.name},
@@ -52,12 +46,12 @@ std::vector<std::string> row_cells(const bench::TrainingRow& row) {
               std::to_string(row.spec.target_steps()),
           std::to_string(row.parameters),
           format_seconds(s.median),
-          "±" + text_of(50 * (s.high - s.low) / s.median, "%.0f") + "%",
-          text_of(row.per_second(row.tokens()), "%.0f"),
-          text_of(row.per_second(row.all_tokens()), "%.0f"),
-          text_of(row.per_second(row.sequences()), "%.0f"),
-          text_of(row.gflops, "%.1f"),
-          text_of(row.fraction(), "%.2f")};
+          "±" + format_as(50 * (s.high - s.low) / s.median, "%.0f") + "%",
+          format_as(row.per_second(row.tokens()), "%.0f"),
+          format_as(row.per_second(row.all_tokens()), "%.0f"),
+          format_as(row.per_second(row.sequences()), "%.0f"),
+          format_as(row.gflops, "%.1f"),
+          format_as(row.fraction(), "%.2f")};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Table = std::vector<std::vector<std::string>>;
 
-constexpr const char* kFooter =
+constexpr const char* kConvFooter =
     "With --kernel: the multi-head self-attention with quadratic encoding that equals a convolution, one head for "
     "each\n"
     "tap. Writes out.npy (the attention's output), conv.npy (the convolution's), and the layer: alpha.npy [H],\n"
@@ -199,7 +199,7 @@ void add_conv(CLI::App& app) {
   option("--seed", a.seed, "With --layer: its seed [1]", "N");
   option("--dtype", a.dtype, "Type to compute in [the widest of the inputs]", "f32|f64");
   verb->add_flag("--json", a.json, "Print the summary as JSON");
-  verb->footer(kFooter);
+  verb->footer(kConvFooter);
   verb->callback([arguments] { run(*arguments); });
 }
 

@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Table = std::vector<std::vector<std::string>>;
 
-constexpr const char* kFooter =
+constexpr const char* kCountFooter =
     "Give the sizes of one layer, or a file that describes a layer or a list of layers (docs/count.md).\n"
     "\n"
     "Examples:\n"
@@ -261,7 +261,7 @@ void add_count(CLI::App& app) {
   size("--encoding", arguments->encoding, "absolute (default), relative, quadratic or factorised");
   size("--dtype", arguments->dtype, "f32 (default), f64, bf16 or f16");
   verb->add_flag("--json", arguments->json, "Print JSON");
-  verb->footer(kFooter);
+  verb->footer(kCountFooter);
   verb->callback([arguments, sizes] {
     bool given = false;
     for (const CLI::Option* option : sizes) given = given || option->count() > 0;

@@ -1,6 +1,13 @@
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "cli/options.h"
 #include "cli/run_report.h"
@@ -16,12 +23,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFooter =
-    "Each TEXT, or each line of the standard input, gives one line of output. With --nbest N there are N lines, each\n"
-    "rank TAB score TAB text. A symbol that training never saw is read as unknown and reported; an empty line gives "
-    "an\n"
-    "empty line. --align writes for every input its alignment as source-target pairs (Pharaoh: 0-2 1-1), or, when the\n"
-    "file ends in .json, the whole matrices, rows = target tokens.\n"
+constexpr const char* kDecodeFooter =
+    "Each TEXT, or each line of the standard input, gives one line of output, as soon as it is there. With --nbest N\n"
+    "there are N lines, each rank TAB score TAB text. A symbol that training never saw is read as unknown and "
+    "reported;\n"
+    "an empty line gives an empty line. A line that cannot be decoded is reported by its number and gives an empty "
+    "line\n"
+    "too; the exit status is then 1. --align writes the alignment of every input as source-target pairs, counted from "
+    "0\n"
+    "(Pharaoh: 0-2 1-1), or, when the file ends in .json, the whole matrices, rows = target tokens; - is the standard\n"
+    "output. --plot and --align show the mean over the heads of a Transformer's last decoder layer.\n"
     "\n"
     "Examples:\n"
     "  rapt decode runs/reverse abacadabacc --plot map.png\n"
@@ -37,9 +48,11 @@ struct DecodeArguments {
 };
 
 struct Line {
+  std::size_t number = 0;  // from 1
   std::string text;
   std::vector<std::string> tokens;
   std::vector<int> ids;
+  std::string error;  // why it cannot be decoded
 };
 
 class Decoding {
@@ -63,11 +76,11 @@ class Decoding {
 
   void add(const std::string& text) {
     ++count_;
-    Line line{text, {}, {}};
+    Line line{count_, text, {}, {}, {}};
     try {
       if (!text.empty()) line.tokens = run_.config.data.split_source(text);
     } catch (const Error& e) {
-      throw Error("decode: line " + std::to_string(count_) + ": " + e.what());
+      line.error = e.what();
     }
     line.ids = source_.encode(line.tokens);
     for (std::size_t n = 0; n < line.ids.size(); ++n)
@@ -78,10 +91,20 @@ class Decoding {
     if (lines_.size() == kAtOnce) flush();
   }
 
-  void finish() {
+  // Answers what is waiting.
+  void flush() {
+    if (lines_.empty()) return;
+    answer(lines_);
+    lines_.clear();
+    std::cout.flush();
+  }
+
+  // False where a line could not be decoded.
+  bool finish() {
     flush();
     if (!a_.align.empty()) write_file(a_.align, a_.align.ends_with(".json") ? matrices_.dump() + "\n" : links_);
-    if (a_.json) std::cout << results_.dump(2) << std::endl;
+    if (a_.json) std::cout << results_.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+    return !failed_;
   }
 
  private:
@@ -93,12 +116,35 @@ class Decoding {
     return static_cast<int>(n);
   }
 
-  void flush() {
+  // Together, or where that fails one by one: a line that the model cannot take is no reason to lose the others.
+  void answer(std::span<Line> lines) {
     std::vector<std::vector<int>> sources;
-    for (const Line& line : lines_) sources.push_back(line.ids);
-    const auto answers = training::translate(*run_.model, run_.values.data(), sources, search_, threads_);
-    for (std::size_t n = 0; n < lines_.size(); ++n) print(lines_[n], answers[n]);
-    lines_.clear();
+    for (const Line& line : lines) sources.push_back(line.error.empty() ? line.ids : std::vector<int>{});
+    std::vector<std::vector<training::Hypothesis>> answers;
+    try {
+      answers = training::translate(*run_.model, run_.values.data(), sources, search_, threads_);
+    } catch (const Error& e) {
+      if (lines.size() > 1) {
+        for (Line& line : lines) answer({&line, 1});
+        return;
+      }
+      lines[0].error = e.what();
+    }
+    for (std::size_t n = 0; n < lines.size(); ++n) {
+      if (lines[n].error.empty()) print(lines[n], answers[n]);
+      else refuse_line(lines[n]);
+    }
+  }
+
+  // A message, and an empty answer in its place.
+  void refuse_line(const Line& line) {
+    failed_ = true;
+    std::cerr << "rapt: decode: line " << line.number << ": " << one_line(line.error) << std::endl;
+    if (a_.json) results_.push_back({{"source", line.text}, {"hypotheses", Json::array()}, {"error", line.error}});
+    else std::cout << "\n";
+    links_ += "\n";
+    if (a_.align.ends_with(".json"))
+      matrices_.push_back({{"source", Json::array()}, {"target", Json::array()}, {"weights", Json::array()}});
   }
 
   void print(const Line& line, const std::vector<training::Hypothesis>& answers) {
@@ -142,7 +188,9 @@ class Decoding {
     drawn_ = true;
     std::vector<std::string> labels = target;
     labels.emplace_back("<end>");
-    pictures::write_picture(pictures::heat_map(map, line.tokens, labels), a_.plot);
+    const std::string shown = run_.model->alignment_name();
+    pictures::write_picture(pictures::heat_map(map, line.tokens, labels, shown), a_.plot);
+    std::cerr << "wrote " << one_line(a_.plot) << ": " << shown << " for line " << line.number << std::endl;
   }
 
   const DecodeArguments& a_;
@@ -153,22 +201,62 @@ class Decoding {
   std::vector<Line> lines_;
   std::size_t count_ = 0;
   bool drawn_ = false;
+  bool failed_ = false;
   std::string links_;
   Json matrices_ = Json::array();
   Json results_ = Json::array();
+};
+
+// Lines of the standard input as they come: what has arrived is answered before the next line is waited for.
+class LineReader {
+ public:
+  // False at the end.
+  bool next(std::string& line) {
+    while (true) {
+      if (const std::size_t end = buffer_.find('\n', begin_); end != std::string::npos) {
+        line = buffer_.substr(begin_, end - begin_);
+        begin_ = end + 1;
+        return true;
+      }
+      buffer_.erase(0, begin_);
+      begin_ = 0;
+      std::array<char, 1 << 16> part;
+      const ssize_t got = ::read(STDIN_FILENO, part.data(), part.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw Error(std::string("decode: cannot read the standard input: ") + std::strerror(errno));
+      if (got > 0) {
+        buffer_.append(part.data(), static_cast<std::size_t>(got));
+        continue;
+      }
+      line = std::exchange(buffer_, {});
+      return !line.empty();
+    }
+  }
+
+  // Whether a line, or the end, is there already.
+  bool ready() const {
+    if (buffer_.find('\n', begin_) != std::string::npos) return true;
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    return ::poll(&input, 1, 0) > 0;
+  }
+
+ private:
+  std::string buffer_;
+  std::size_t begin_ = 0;
 };
 
 void decode(const DecodeArguments& a) {
   Decoding decoding(a, tasks::load_sequence_run(a.run));
   for (const std::string& text : a.texts) decoding.add(text);
   if (a.texts.empty()) {
-    std::string line;
-    while (std::getline(std::cin, line)) {
+    LineReader reader;
+    for (std::string line; reader.next(line);) {
       if (line.ends_with('\r')) line.pop_back();
       decoding.add(line);
+      if (!reader.ready()) decoding.flush();
     }
   }
-  decoding.finish();
+  if (!decoding.finish()) throw ExitStatus{1};
 }
 
 }  // namespace
@@ -176,7 +264,7 @@ void decode(const DecodeArguments& a) {
 void add_decode(CLI::App& app) {
   auto a = std::make_shared<DecodeArguments>();
   CLI::App* verb = app.add_subcommand("decode", "Turn sequences into sequences with a trained model");
-  verb->footer(kFooter);
+  verb->footer(kDecodeFooter);
   verb->add_option("RUN", a->run, "the directory of a run")->required();
   verb->add_option("TEXT", a->texts, "what to decode; without it, the lines of the standard input");
   verb->add_option("--beam", a->beam, "hypotheses kept while searching (1: greedy)");

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -9,24 +12,29 @@
 #include "rapt/threads.h"
 #include "tasks/sequence_experiment.h"
 #include "tasks/sequence_run.h"
+#include "tensor/files.h"
 #include "training/sequence_objective.h"
+#include "training/text_scores.h"
 
 namespace rapt::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFooter =
+constexpr const char* kEvaluateFooter =
     "Without --data the run's own held-out examples are used: test, or --split valid or train. A prediction is right\n"
     "when it equals any target that the data gives for its source. --by-length shows where a model ends.\n"
+    "BLEU and chrF are those of sacreBLEU's defaults, over the texts of answers and references.\n"
     "\n"
     "Examples:\n"
     "  rapt evaluate runs/reverse\n"
+    "  rapt evaluate runs/mine --worst 20 --predictions answers.tsv\n"
+    "  rapt evaluate runs/mine --write-split split\n"
     "  rapt evaluate runs/mine --data held_out.tsv --beam 5 --json\n"
     "  rapt evaluate runs/case --by-length\n";
 
 struct EvaluateArguments {
-  std::string run, data, split = "test", beam, length_penalty, threads;
+  std::string run, data, split = "test", beam, length_penalty, threads, predictions, worst, write_split;
   bool by_length = false;
   bool json = false;
 };
@@ -52,9 +60,16 @@ void require_finite(const std::string& run, const training::Scores& scores) {
 
 // Runs on images and scenes: their own held-out examples.
 void evaluate_other(const EvaluateArguments& a) {
-  if (!a.data.empty() || !a.beam.empty() || !a.length_penalty.empty() || a.by_length)
-    throw Error("evaluate: --data, --beam, --length-penalty and --by-length are for runs on sequences; " + a.run +
-                " is a run on " + tasks::task_of_run(a.run));
+  for (const auto& [option, given] : {std::pair{"--data", !a.data.empty()},
+                                      {"--beam", !a.beam.empty()},
+                                      {"--length-penalty", !a.length_penalty.empty()},
+                                      {"--by-length", a.by_length},
+                                      {"--predictions", !a.predictions.empty()},
+                                      {"--worst", !a.worst.empty()},
+                                      {"--write-split", !a.write_split.empty()}})
+    if (given)
+      throw Error(std::string("evaluate: ") + option + ": expected a run on sequences, got " + a.run + ", a run on " +
+                  tasks::task_of_run(a.run));
   const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
   const std::unique_ptr<tasks::Experiment> run = tasks::open_experiment(a.run);
   const std::vector<float> values = tasks::best_weights(a.run, run->objective()->parameters());
@@ -89,43 +104,145 @@ std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::Seque
   return std::move(list);
 }
 
+// One question with its answer, as texts.
+struct Answer {
+  std::string source, reference, text;  // the reference is the nearest one
+  double score = 0;
+  std::int64_t edits = 0;
+
+  bool right() const { return edits == 0; }
+};
+
+std::vector<Answer> answers_of(const tasks::SequenceRunConfig& config, std::span<const tasks::References> asked,
+                               std::span<const training::Hypothesis> answers) {
+  const tasks::Vocabulary target(config.target_symbols);
+  std::vector<Answer> list;
+  for (std::size_t n = 0; n < asked.size(); ++n) {
+    Answer answer;
+    answer.source = config.data.join_source(asked[n].source);
+    answer.text = config.data.join_target(target.decode(answers[n].tokens));
+    answer.score = answers[n].score;
+    answer.edits = std::numeric_limits<std::int64_t>::max();
+    for (const std::vector<std::string>& one : asked[n].targets) {
+      const std::int64_t edits = training::edit_distance(answers[n].tokens, target.encode(one));
+      if (edits >= answer.edits) continue;
+      answer.edits = edits;
+      answer.reference = config.data.join_target(one);
+    }
+    list.push_back(std::move(answer));
+  }
+  return list;
+}
+
+training::TextScores text_scores(const tasks::SequenceRunConfig& config, std::span<const tasks::References> asked,
+                                 std::span<const Answer> answers) {
+  training::TextScores scores;
+  for (std::size_t n = 0; n < asked.size(); ++n) {
+    std::vector<std::string> references;
+    for (const std::vector<std::string>& one : asked[n].targets) references.push_back(config.data.join_target(one));
+    scores.add(answers[n].text, references);
+  }
+  return scores;
+}
+
+void write_predictions(const std::string& path, std::span<const Answer> answers) {
+  std::string text = "source\treference\tanswer\tscore\tright\n";
+  for (const Answer& one : answers)
+    text += one.source + "\t" + one.reference + "\t" + one.text + "\t" + format_number(one.score) + "\t" +
+            (one.right() ? "yes" : "no") + "\n";
+  write_file(path, text);
+}
+
+// Wrong answers, the farthest from their references first; among those, the surest.
+std::vector<Answer> worst_of(std::span<const Answer> answers, std::size_t count) {
+  std::vector<Answer> wrong;
+  std::copy_if(answers.begin(), answers.end(), std::back_inserter(wrong),
+               [](const Answer& one) { return !one.right(); });
+  std::stable_sort(wrong.begin(), wrong.end(), [](const Answer& one, const Answer& other) {
+    return one.edits != other.edits ? one.edits > other.edits : one.score > other.score;
+  });
+  if (wrong.size() > count) wrong.resize(count);
+  return wrong;
+}
+
+// The examples of the run as files, so that other programs train and test on the same ones.
+void write_split(const std::string& directory, tasks::SequenceRunConfig& config) {
+  const tasks::TaskData data = tasks::load_data(config.data);
+  StagedFiles files;
+  files.make_directory(directory);
+  const auto add = [&](const char* name, const std::vector<tasks::Example>& examples) {
+    std::string text;
+    for (const tasks::Example& one : examples)
+      text += config.data.join_source(one.source) + "\t" + config.data.join_target(one.target) + "\n";
+    files.add(std::filesystem::path(directory) / name, text);
+  };
+  add("train.tsv", data.train);
+  add("valid.tsv", data.valid);
+  add("test.tsv", data.test);
+  files.commit();
+  std::cerr << "wrote " << data.train.size() << ", " << data.valid.size() << " and " << data.test.size() << " lines to "
+            << one_line(directory) << "/{train,valid,test}.tsv\n";
+}
+
+Json by_length(std::span<const training::Question> all, const auto& score,
+               std::vector<std::vector<std::string>>& table) {
+  std::map<std::size_t, std::vector<training::Question>> groups;
+  for (const training::Question& q : all) groups[q.source.size()].push_back(q);
+  Json rows = Json::array();
+  for (const auto& [length, group] : groups) {
+    const training::Validation v = score(group);
+    Json& row = rows.emplace_back(Json{{"length", length}});
+    row.update(scores_json(named(v)));
+    table.push_back({std::to_string(length), std::to_string(group.size()), score_text({"", v.scores.exact_match()}),
+                     score_text({"", v.scores.symbol_error_rate()})});
+  }
+  return rows;
+}
+
 void evaluate(const EvaluateArguments& a) {
   if (!is_sequence_run(a.run)) return evaluate_other(a);
   tasks::SequenceRun run = tasks::load_sequence_run(a.run);
+  if (!a.write_split.empty()) return write_split(a.write_split, run.config);
   training::SearchOptions search;
-  if (!a.beam.empty()) search.beam = static_cast<int>(parse_integers("evaluate: --beam", a.beam, "1 to 1000", 1)[0]);
-  if (search.beam < 1 || search.beam > 1000) refuse("evaluate: --beam", a.beam, "1 to 1000");
+  if (!a.beam.empty()) search.beam = static_cast<int>(parse_within("evaluate: --beam", a.beam, 1, 1000));
   if (!a.length_penalty.empty())
     search.length_penalty = parse_number("evaluate: --length-penalty", a.length_penalty, "a number");
+  const std::int64_t worst = a.worst.empty() ? 0 : parse_within("evaluate: --worst", a.worst, 1, 1'000'000);
   const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
   const std::vector<tasks::Example> examples = examples_of(a, run.config);
   const std::vector<training::Question> all = tasks::questions(run.config, examples);
   const auto score = [&](std::span<const training::Question> questions) {
     return training::validate(*run.model, run.values.data(), questions, search, threads);
   };
-  const training::Scores total = named(score(all));
+  const training::Validation validation = score(all);
+  const std::vector<tasks::References> asked = tasks::group_by_source(examples);
+  const std::vector<Answer> answers = answers_of(run.config, asked, validation.answers);
+  training::Scores total = named(validation);
   require_finite(a.run, total);
+  const training::TextScores texts = text_scores(run.config, asked, answers);
+  total.list.push_back({"BLEU", texts.bleu()});
+  total.list.push_back({"chrF", texts.chrf()});
+  if (!a.predictions.empty()) write_predictions(a.predictions, answers);
   Json result{{"run", a.run}, {"beam", search.beam}};
   result.update(scores_json(total));
-  std::vector<std::vector<std::string>> table{{"source length", "sequences", "exact match", "symbol error"}};
-  if (a.by_length) {
-    std::map<std::size_t, std::vector<training::Question>> groups;
-    for (const training::Question& q : all) groups[q.source.size()].push_back(q);
-    for (const auto& [length, group] : groups) {
-      const training::Validation v = score(group);
-      Json row{{"length", length}};
-      row.update(scores_json(named(v)));
-      result["by_length"].push_back(row);
-      table.push_back({std::to_string(length), std::to_string(group.size()), format_number(v.scores.exact_match()),
-                       format_number(v.scores.symbol_error_rate())});
-    }
+  std::vector<std::vector<std::string>> lengths{{"source length", "sequences", "exact match", "symbol error"}};
+  if (a.by_length) result["by_length"] = by_length(all, score, lengths);
+  std::vector<std::vector<std::string>> mistakes{{"edits", "score", "source", "reference", "answer"}};
+  for (const Answer& one : worst_of(answers, static_cast<std::size_t>(worst))) {
+    mistakes.push_back({std::to_string(one.edits), format_number(one.score), one.source, one.reference, one.text});
+    result["worst"].push_back({{"source", one.source},
+                               {"reference", one.reference},
+                               {"answer", one.text},
+                               {"score", one.score},
+                               {"edits", one.edits}});
   }
   if (a.json) {
     std::cout << result.dump(2) << std::endl;
     return;
   }
   std::cout << scores_line(total) << "\n";
-  if (a.by_length) std::cout << format_table(table);
+  if (a.by_length) std::cout << format_table(lengths);
+  if (worst > 0) std::cout << (mistakes.size() > 1 ? format_table(mistakes) : "There are no wrong answers.\n");
 }
 
 }  // namespace
@@ -133,13 +250,21 @@ void evaluate(const EvaluateArguments& a) {
 void add_evaluate(CLI::App& app) {
   auto a = std::make_shared<EvaluateArguments>();
   CLI::App* verb = app.add_subcommand("evaluate", "Score a trained model on held-out data");
-  verb->footer(kFooter);
+  verb->footer(kEvaluateFooter);
   verb->add_option("RUN", a->run, "the directory of a run")->required();
   verb->add_option("--data", a->data, "lines of source TAB target")->check(value_given());
   verb->add_option("--split", a->split, "of the run's own data: test, valid or train");
   verb->add_option("--beam", a->beam, "hypotheses kept while searching (1: greedy)");
   verb->add_option("--length-penalty", a->length_penalty, "divide scores by ((5 + length)/6)^X");
   verb->add_flag("--by-length", a->by_length, "also a line for each source length");
+  verb->add_option("--predictions", a->predictions, "write source, reference, answer, score and right as a table")
+      ->type_name("FILE.tsv")
+      ->check(value_given());
+  verb->add_option("--worst", a->worst, "also print the N answers that are farthest from right")->type_name("N");
+  verb->add_option("--write-split", a->write_split,
+                   "write the run's own examples to DIR/train.tsv, valid.tsv and test.tsv, and nothing else")
+      ->type_name("DIR")
+      ->check(value_given());
   verb->add_option("--threads", a->threads, "threads; the result does not depend on it");
   verb->add_flag("--json", a->json, "print the result as JSON");
   verb->callback([a] { evaluate(*a); });

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFooter =
+constexpr const char* kExploreFooter =
     "RUN is what `rapt train --out` made: the page shows every attention layer of the model for one text, and how the\n"
     "answer was decoded; or, for a run on images, where every head looks from a pixel.\n"
     "DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers, heads, S, D], which "
@@ -109,7 +109,7 @@ int port_of(const std::string& text) {
 }
 
 // Messages of the library name arguments; here they are options.
-std::string in_options(const std::string& message) {
+std::string in_explore_options(const std::string& message) {
   for (const std::string name : {"image", "port", "text"})
     if (message.starts_with("explore: " + name + ": ")) return "explore: --" + message.substr(9);
   return message;
@@ -144,7 +144,7 @@ void add_explore(CLI::App& app) {
   a.attend.score.clear();
   a.attend.normalize.clear();
   CLI::App* verb = app.add_subcommand("explore", "Look at attention in the browser: a page, or a local server");
-  verb->footer(kFooter);
+  verb->footer(kExploreFooter);
   const auto option = [verb](const char* name, std::string& target, const char* help, const std::string& takes) {
     return verb->add_option(name, target, help)->type_name(takes)->check(value_given());
   };
@@ -176,7 +176,7 @@ void add_explore(CLI::App& app) {
     try {
       explore(*arguments);
     } catch (const Error& error) {
-      throw Error(in_options(error.what()));
+      throw Error(in_explore_options(error.what()));
     }
   });
 }

@@ -56,7 +56,7 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kPositions{{
     {"rotary", "queries and keys rotated by angles ω_k t"},
 }};
 
-constexpr const char* kFooter =
+constexpr const char* kListFooter =
     "Shapes: H heads (H? = per head, or without it shared), Dq Dk Dv dimensions of queries, keys and values, A free,\n"
     "R C rows and columns of the grid; of transformer_xl's table R is as many rows as reach the positions.\n"
     "\n"
@@ -228,16 +228,17 @@ void print_tables() {
   std::cout << format_table(rows);
 }
 
-void print_formulas(bool json) {
+void print_formulas(bool as_json) {
   Json list = Json::array();
   Table rows{{"mechanism", "--formula", "--pair"}};
   for (const formulas::BuiltinFormula& builtin : formulas::builtin_formulas()) {
     const std::string score(builtin.score), pair(builtin.pair), why(builtin.why);
-    if (json && builtin.is_formula()) list.push_back({{"name", builtin.mechanism}, {"formula", score}, {"pair", pair}});
-    else if (json) list.push_back({{"name", builtin.mechanism}, {"formula", Json()}, {"why", why}});
+    if (as_json && builtin.is_formula())
+      list.push_back({{"name", builtin.mechanism}, {"formula", score}, {"pair", pair}});
+    else if (as_json) list.push_back({{"name", builtin.mechanism}, {"formula", Json()}, {"why", why}});
     else rows.push_back({std::string(builtin.mechanism), builtin.is_formula() ? score : "none: " + why, pair});
   }
-  if (json) std::cout << Json{{"formulas", list}}.dump(2) << "\n";
+  if (as_json) std::cout << Json{{"formulas", list}}.dump(2) << "\n";
   else std::cout << format_table(rows);
 }
 
@@ -252,7 +253,7 @@ void add_list(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("list", "Mechanisms, normalisers, masks, encodings, devices, tasks");
   auto arguments = std::make_shared<ListArguments>();
   add_list_options(*verb, *arguments);
-  verb->footer(kFooter);
+  verb->footer(kListFooter);
   verb->callback([arguments] {
     if (arguments->formulas) print_formulas(arguments->json);
     else if (arguments->json) std::cout << all_json().dump(2) << "\n";

@@ -65,6 +65,13 @@ std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_
   return values;
 }
 
+std::int64_t parse_within(std::string_view argument, std::string_view text, std::int64_t low, std::int64_t high) {
+  const std::string takes = std::to_string(low) + " to " + std::to_string(high);
+  const std::int64_t n = parse_integers(argument, text, takes, 1)[0];
+  if (n < low || n > high) refuse(argument, text, takes);
+  return n;
+}
+
 std::optional<std::vector<double>> try_numbers(std::string_view text) {
   std::vector<double> values;
   const bool good = each_part(text, [&](std::string_view part) {
@@ -121,6 +128,12 @@ std::string one_line(std::string_view text) {
   }
   while (!line.empty() && line.back() == ' ') line.pop_back();
   return line;
+}
+
+std::string format_as(double value, const char* format) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
 }
 
 std::string format_bytes(double bytes) {

@@ -22,6 +22,9 @@ std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_
 std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes,
                                          std::size_t count);
 
+// One whole number from low to high.
+std::int64_t parse_within(std::string_view argument, std::string_view text, std::int64_t low, std::int64_t high);
+
 // "0.5,-1e3": finite numbers; none where the text is something else.
 std::optional<std::vector<double>> try_numbers(std::string_view text);
 
@@ -43,6 +46,9 @@ CLI::Validator value_given();
 
 // The text on one line, without control characters, for messages.
 std::string one_line(std::string_view text);
+
+// A number through printf's format; up to 63 characters.
+std::string format_as(double value, const char* format);
 
 // "1.5 GB"; "3.2 ms".
 std::string format_bytes(double bytes);

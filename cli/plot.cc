@@ -8,7 +8,7 @@
 namespace rapt::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kPlotFooter =
     "rapt plot KIND --help explains a kind. Without --out the picture is shown in the terminal. See docs/pictures.md.\n"
     "\n"
     "Examples:\n"
@@ -203,7 +203,7 @@ void add_plot(CLI::App& app) {
     kind->group("Kinds");
     names += (names.empty() ? "" : ", ") + kind->get_name();
   }
-  verb->footer(kFooter);
+  verb->footer(kPlotFooter);
   // CLI11 would say only that something is missing; say what there is.
   verb->callback([verb, names] {
     if (verb->get_subcommands().empty()) throw Error("plot: no kind is given; takes " + names);

@@ -1,5 +1,6 @@
 #include "cli/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,25 @@
 #include "cli/options.h"
 
 namespace rapt::cli {
+
+namespace {
+
+// Columns of the terminal behind stderr; 80 where it does not say.
+std::size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+std::string clipped(const std::string& text, std::size_t columns) {
+  std::size_t count = 0;
+  for (std::size_t n = 0; n < text.size(); ++n) {
+    const bool starts = (static_cast<unsigned char>(text[n]) & 0xc0) != 0x80;
+    if (starts && ++count > columns) return text.substr(0, n);
+  }
+  return text;
+}
 
 Progress::Progress(std::string label, std::int64_t total)
     : label_(std::move(label)),
@@ -34,8 +54,8 @@ void Progress::update(std::int64_t done, const std::string& note) {
   if (done > 0 && done < total_)
     line += ", " + format_seconds(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) + " left";
   if (!note.empty()) line += "  " + note;
-  // Carriage return, then erase to the end of the line.
-  std::fprintf(stderr, "\r%s\x1b[K", line.c_str());
+  // Carriage return, then erase to the end of the line. A line that wraps would not be erased.
+  std::fprintf(stderr, "\r%s\x1b[K", clipped(line, terminal_columns() - 1).c_str());
   std::fflush(stderr);
 }
 

@@ -6,6 +6,9 @@
 
 namespace rapt::cli {
 
+// The first characters of a text, as many as there are columns; never a part of one.
+std::string clipped(const std::string& text, std::size_t columns);
+
 // A bar on stderr, only where that is a terminal; elsewhere it writes nothing.
 class Progress {
  public:

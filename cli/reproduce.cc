@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
@@ -21,12 +21,12 @@
 namespace rapt::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kReproduceFooter =
     "Redoes the results of the five course documents and writes a report: DIR/index.html to be opened in a browser,\n"
     "results.json, the pictures as SVG and the trained models. An older report in DIR is replaced when the new one is\n"
     "complete; a directory that holds anything else is refused. Without PART all parts run; a part that fails does "
     "not\n"
-    "stop the others. Exit 1: a claim that must hold does not, or a part failed.\n"
+    "stop the others. Exit 1: a required claim does not hold, or a part failed.\n"
     "\n"
     "Examples:\n"
     "  rapt reproduce --quick                       # under 3 minutes on two cores\n"
@@ -57,24 +57,6 @@ std::vector<reproduce::Part> chosen_parts(const std::vector<std::string>& names)
     if (chosen(part.name)) parts.push_back(part);
   return parts;
 }
-
-std::atomic<int> signalled{0};
-
-// The first signal ends the work at the next report of progress, and nothing is left behind; the second ends at once.
-class Interruption {
- public:
-  Interruption() {
-    signalled = 0;
-    for (const int number : {SIGINT, SIGTERM})
-      std::signal(number, [](int signal) {
-        signalled = signal;
-        std::signal(signal, SIG_DFL);
-      });
-  }
-  ~Interruption() {
-    for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);
-  }
-};
 
 // Bars where stderr is a terminal, and a line for each part in any case.
 class Display {
@@ -173,7 +155,7 @@ reproduce::Report make_report(const ReproduceArguments& arguments, reproduce::Re
     context.seed = static_cast<std::uint64_t>(seed);
   }
   context.on_progress = [&](std::int64_t done, std::int64_t total, const std::string& note) {
-    if (signalled != 0) throw reproduce::Interrupted{};
+    if (Interrupt::asked()) throw reproduce::Interrupted{};
     display.update(done, total, note);
   };
   reproduce::Listener listener;
@@ -192,7 +174,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
     return;
   }
   const std::vector<reproduce::Part> parts = chosen_parts(arguments.parts);
-  const Interruption interruption;
+  const Interrupt interrupt;
   std::optional<reproduce::Report> report;
   try {
     reproduce::ReportFolder folder(arguments.out);
@@ -200,7 +182,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
   } catch (const reproduce::Interrupted&) {
     std::cerr << "rapt: reproduce: interrupted; nothing was written" << std::endl;
     // As if it had not been caught, so that a shell's loop ends too.
-    std::raise(signalled);
+    std::raise(Interrupt::signal());
   }
   print_report(arguments, *report);
   if (!report->holds()) throw ExitStatus{1};
@@ -218,7 +200,7 @@ void add_reproduce(CLI::App& app) {
   verb->add_option("--threads", arguments->threads, "Threads (all cores)")->check(value_given());
   verb->add_flag("--list", arguments->list, "List the parts and end");
   verb->add_flag("--json", arguments->json, "Print the results as JSON");
-  verb->footer(kFooter);
+  verb->footer(kReproduceFooter);
   verb->callback([arguments] { run_reproduce(*arguments); });
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kBadInput = 2;
 
-constexpr const char* kFooter =
+constexpr const char* kRunFooter =
     "rapt VERB --help explains a verb. Exit: 0 done, 1 the check it made failed, 2 bad input.\n"
     "\n"
     "Examples:\n"
@@ -88,7 +88,7 @@ int run(int argc, const char* const* argv) {
     app.set_version_flag("--version", std::string("rapt ") + RAPT_VERSION, "Print the version");
     app.set_help_flag("-h,--help", "Print this help");
     app.require_subcommand(1);
-    app.footer(kFooter);
+    app.footer(kRunFooter);
 #define RAPT_ADD_VERB(name) add_##name(app);
     RAPT_VERBS(RAPT_ADD_VERB)
 #undef RAPT_ADD_VERB

@@ -11,7 +11,7 @@
 namespace rapt::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kSolveFooter =
     "The file is described in docs/solve.md. Exit 1: a number of its \"expect\" does not agree.\n"
     "\n"
     "Examples:\n"
@@ -60,17 +60,17 @@ void run_solve(const SolveArguments& arguments) {
   const solve::Solution solution = solve::solve(problem);
   const std::vector<solve::Comparison> comparisons = solve::compare(problem, solution);
   std::string text;
-  nlohmann::ordered_json json;
-  if (arguments.json) json = solve::to_json(problem, solution, comparisons, options);
+  nlohmann::ordered_json page;
+  if (arguments.json) page = solve::to_json(problem, solution, comparisons, options);
   else if (arguments.markdown) text = solve::print_markdown(problem, solution, comparisons, options);
   else text = solve::print_text(problem, solution, comparisons, options);
 
   std::vector<std::string> plots;
   if (!arguments.plot.empty()) plots = write_plots(arguments.plot, problem, solution);
   if (arguments.json) {
-    if (!plots.empty()) json["plots"] = plots;
+    if (!plots.empty()) page["plots"] = plots;
     // A file's name need not be UTF-8.
-    text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    text = page.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   }
   std::cout << text;
   if (!arguments.json)
@@ -90,7 +90,7 @@ void add_solve(CLI::App& app) {
   verb->add_flag("--json", arguments->json, "Print JSON, all digits");
   verb->add_flag("--markdown", arguments->markdown, "Print Markdown with LaTeX matrices");
   verb->add_flag("--vectors", arguments->vectors, "Write e_ij, a_ij and z_i one by one, with no matrix product");
-  verb->footer(kFooter);
+  verb->footer(kSolveFooter);
   verb->callback([arguments] { run_solve(*arguments); });
 }
 

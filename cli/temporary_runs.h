@@ -2,8 +2,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <string>
 
+#include "cli/interrupt.h"
+#include "cli/verbs.h"
 #include "rapt/error.h"
 
 namespace rapt::cli {
@@ -29,5 +32,14 @@ class TemporaryRuns {
  private:
   std::filesystem::path path_;
 };
+
+// Ends a comparison that was interrupted: says what is kept and how to go on.
+[[noreturn]] inline void stop_comparison(const std::string& verb, const std::string& out) {
+  std::cerr << "rapt: " << verb << ": stopped; "
+            << (out.empty() ? "nothing is kept without --out DIR"
+                            : "everything is saved in " + out + ", and the same command goes on from there")
+            << std::endl;
+  throw ExitStatus{kInterrupted};
+}
 
 }  // namespace rapt::cli

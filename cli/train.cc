@@ -1,19 +1,20 @@
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
 #include "cli/train_options.h"
 #include "cli/verbs.h"
 #include "rapt/threads.h"
+#include "tasks/config_file.h"
 #include "tasks/experiment.h"
+#include "training/run_lock.h"
 #include "training/trainer.h"
 
 namespace rapt::cli {
@@ -21,14 +22,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFooter =
+constexpr const char* kTrainFooter =
     "TASK is one of rapt list: sequences (reverse, case), images (digits, shapes, ...), or scenes, several tasks on\n"
     "every pixel; --data alone trains on your own lines of source TAB target. RUN becomes a directory with "
     "config.json,\n"
     "model.safetensors (the best weights), state.safetensors (to go on from) and metrics.jsonl. The same settings "
     "give\n"
-    "the same weights, on any number of threads. Ctrl-C saves; --resume goes on\n"
-    "as if nothing had happened.\n"
+    "the same weights, on any number of threads. Ctrl-C saves; --resume goes on as if nothing had happened, and "
+    "starts\n"
+    "the run where there is none yet: a batch queue repeats one command.\n"
+    "Values in [] are the usual defaults; a task may have its own, which RUN/config.json then shows.\n"
     "\n"
     "Examples:\n"
     "  rapt train reverse --attention dot --out runs/reverse\n"
@@ -50,26 +53,6 @@ struct TrainArguments {
   bool json = false;
 };
 
-std::atomic<bool> interrupted{false};
-
-// The first signal asks for a stop after this step; the second ends the process as usual.
-class Interrupt {
- public:
-  Interrupt() {
-    interrupted = false;
-    for (const int signal : {SIGINT, SIGTERM})
-      std::signal(signal, [](int number) {
-        interrupted = true;
-        std::signal(number, SIG_DFL);
-      });
-  }
-  ~Interrupt() {
-    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
-  }
-  Interrupt(const Interrupt&) = delete;
-  Interrupt& operator=(const Interrupt&) = delete;
-};
-
 std::map<std::string, std::string> data_options(const TrainArguments& a) {
   std::map<std::string, std::string> options;
   const auto put = [&](const char* name, const std::string& text) {
@@ -89,33 +72,43 @@ std::map<std::string, std::string> data_options(const TrainArguments& a) {
   return options;
 }
 
-std::unique_ptr<tasks::Experiment> new_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
-  if (a.task.empty() && a.data.empty())
-    throw Error("train: got neither a TASK nor --data FILE, takes one of them; `rapt list` names the tasks");
-  if (a.task == "pairs") throw Error("train: the task pairs takes its file by --data FILE");
-  settings.merge(data_options(a));
-  if (std::filesystem::exists(std::filesystem::path(a.out) / "config.json"))
-    throw Error("train: --out: " + a.out +
-                " holds a run already; --resume goes on with it, another name starts a new one");
-  return tasks::start_experiment(a.task.empty() ? "pairs" : a.task, {a.config, std::move(settings)});
+bool holds_a_run(const std::string& directory) {
+  return std::filesystem::exists(std::filesystem::path(directory) / "config.json");
 }
 
-// A resumed run keeps its settings; it may only be made longer.
-std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a,
-                                           const std::map<std::string, std::string>& settings) {
-  for (const auto& [name, text] : settings)
-    if (name != "epochs" && name != "patience")
-      throw Error("train: --" + name +
-                  ": a run keeps its settings when it is resumed; only --epochs and --patience may change");
-  if (!a.task.empty() || !a.data.empty() || !a.model.empty() || !a.config.empty())
-    throw Error("train: --resume takes no task, data, model or configuration: the run in " + a.out + " has its own");
-  return tasks::open_experiment(a.out, settings);
+std::string task_of(const TrainArguments& a) {
+  if (a.task == "pairs") throw Error("train: the task pairs takes its file by --data FILE");
+  if (!a.task.empty()) return a.task;
+  const std::string task = a.config.empty() ? "" : tasks::task_of_settings(a.config);
+  return task.empty() || !a.data.empty() ? "pairs" : task;
+}
+
+std::unique_ptr<tasks::Experiment> new_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
+  if (a.task.empty() && a.data.empty() && (a.config.empty() || tasks::task_of_settings(a.config).empty()))
+    throw Error("train: expected a TASK or --data FILE, got neither; `rapt list` names the tasks");
+  settings.merge(data_options(a));
+  if (holds_a_run(a.out))
+    throw Error("train: --out: " + a.out +
+                " holds a run already; --resume goes on with it, another name starts a new one");
+  return tasks::start_experiment(task_of(a), {a.config, std::move(settings)});
+}
+
+// The command that began a run goes on with it, and so does a shorter one: what is given must be what the run has.
+std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
+  settings.merge(data_options(a));
+  if (!a.task.empty() || !a.data.empty() || !a.config.empty()) {
+    const std::string has = tasks::task_of_run(a.out), asked = task_of(a);
+    if (has != asked)
+      throw Error("train: --resume: expected the task '" + has + "' of " + a.out + ", got '" + asked +
+                  "'; a run keeps its settings");
+  }
+  return tasks::open_experiment(a.out, {a.config, std::move(settings)});
 }
 
 training::Observer observer(const training::TrainOptions& options, const std::string& unit, Progress& bar, bool print,
                             std::int64_t batches) {
   training::Observer o;
-  o.stop = [] { return interrupted.load(); };
+  o.stop = Interrupt::asked;
   o.on_step = [&bar, batches, epochs = options.epochs, unit](const training::StepReport& r) {
     char note[160];
     std::snprintf(note, sizeof note, "epoch %lld/%lld  loss %.4f  %ss right %.1f %%  %.0f %ss/s",
@@ -158,27 +151,50 @@ std::string next_command(tasks::Look look, const std::string& run) {
 }
 
 // Messages of the library name settings; here they are options: "setting max_length: …" becomes "train: --max-length: …".
-std::string in_options(std::string_view message) {
+std::string in_train_options(std::string_view message) {
   const auto after = [&](std::string_view prefix) { return std::string(message.substr(prefix.size())); };
   if (message.starts_with("normalizer: ")) return "train: --normalize: " + after("normalizer: ");
   if (message.starts_with("mechanism: ")) return "train: --attention: " + after("mechanism: ");
   const std::size_t end = message.find(": ");
   if (!message.starts_with("setting ") || end == std::string_view::npos) return std::string(message);
   std::string name(message.substr(8, end - 8));
+  if (name == "train") name = "data";
   std::replace(name.begin(), name.end(), '_', '-');
   return "train: --" + name + std::string(message.substr(end));
 }
 
+std::shared_ptr<training::RunLock> lock_run(const std::string& directory) {
+  try {
+    return training::RunLock::acquire(directory);
+  } catch (const Error& error) {
+    throw Error(std::string("train: --out: ") + error.what());
+  }
+}
+
+// Ends a command that was interrupted, with everything saved.
+[[noreturn]] void stop(const TrainArguments& a, const std::string& where, const std::string& next) {
+  std::cout << "Stopped " << where << "; everything is saved. ";
+  if (a.compare.empty()) std::cout << "To go on:\n  " << next << std::endl;
+  else std::cout << "To go on, give the same command with --resume." << std::endl;
+  throw ExitStatus{kInterrupted};
+}
+
 Trained train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
-  const std::unique_ptr<tasks::Experiment> run = a.resume ? old_run(a, settings) : new_run(a, settings);
+  // With --resume a command starts the run that is not there yet: a batch queue repeats it as it is.
+  const bool goes_on = a.resume && holds_a_run(a.out);
+  std::shared_ptr<training::RunLock> lock;
+  if (goes_on) lock = lock_run(a.out);
+  const std::unique_ptr<tasks::Experiment> run = goes_on ? old_run(a, settings) : new_run(a, settings);
   const std::shared_ptr<training::Objective> objective = run->objective();
   const training::TrainOptions& options = run->training();
   training::Trainer trainer(objective, options, a.out, threads);
-  if (!a.resume) {
+  if (!goes_on) {
     std::error_code error;
     std::filesystem::create_directories(a.out, error);
     if (error) throw Error("train: --out: cannot make " + a.out + ": " + error.message());
+    lock = lock_run(a.out);
+    if (holds_a_run(a.out)) throw Error("train: --out: " + a.out + " holds a run that another process just began");
   } else if (std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors")) {
     trainer.resume();
   }
@@ -188,16 +204,18 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
   if (!a.json)
     std::cout << run->about_model() << "; " << parameters << " parameters\n"
               << run->about_data() << "; " << per_epoch << " steps an epoch, " << threads << " threads\n";
-  const Interrupt guard;
   Progress bar("training", options.epochs * per_epoch);
   const auto end = trainer.run(observer(options, std::string(objective->unit()), bar, !a.json, per_epoch));
   bar.clear();
   const training::Progress& progress = trainer.progress();
-  if (end == training::Trainer::End::stopped) {
-    std::cout << "Stopped after epoch " << progress.epoch << " and " << progress.batch
-              << " steps; everything is saved. To go on:\n  rapt train --resume --out " << a.out << std::endl;
-    throw ExitStatus{130};
-  }
+  if (end == training::Trainer::End::stopped)
+    stop(a,
+         "after epoch " + std::to_string(progress.epoch) + " and " + std::to_string(progress.batch) +
+             (progress.batch == 1 ? " step" : " steps"),
+         "rapt train --resume --out " + a.out);
+  if (progress.epoch < options.epochs && !a.json)
+    std::cout << "No better score for " << options.patience << (options.patience == 1 ? " epoch" : " epochs")
+              << ": --patience ended the run after epoch " << progress.epoch << " of " << options.epochs << "\n";
   Trained result{{{"run", a.out},
                   {"epochs", progress.epoch},
                   {"best_epoch", progress.best_epoch},
@@ -212,6 +230,7 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
     scores = run->score(tasks::Split::valid, trainer.values().data(), threads);
   }
   if (!scores) return result;
+  if (Interrupt::asked()) stop(a, "after the last epoch, before the test", "rapt evaluate " + a.out);
   result.json["held_out"] = held_out;
   result.json.update(scores_json(*scores));
   result.scores = scores->list;
@@ -240,12 +259,6 @@ Json compare(const TrainArguments& a, const std::map<std::string, std::string>& 
     std::map<std::string, std::string> own = settings;
     if (key == "model") one.model = value;
     else own[key] = value;
-    // A comparison that goes on keeps what is done and starts what is not.
-    one.resume = a.resume && std::filesystem::exists(std::filesystem::path(one.out) / "config.json");
-    if (one.resume) {
-      one.task = one.data = one.model = one.config = "";
-      own.clear();
-    }
     if (!a.json) std::cout << "== " << name << " " << value << "\n";
     Trained trained = train(one, own);
     Json& row = trained.json;
@@ -282,10 +295,11 @@ void train_as_asked(const TrainArguments& a, const std::map<std::string, std::st
 }
 
 void run_train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+  const Interrupt interrupt;
   try {
     train_as_asked(a, settings);
   } catch (const Error& error) {
-    throw Error(in_options(error.what()));
+    throw Error(in_train_options(error.what()));
   }
 }
 
@@ -295,7 +309,7 @@ void add_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* verb =
       app.add_subcommand("train", "Train a model: sequences from sequences, classes of images, tasks on every pixel");
-  verb->footer(kFooter);
+  verb->footer(kTrainFooter);
   verb->add_option("TASK", arguments->task, "A task of rapt list");
   verb->add_option("--data", arguments->data,
                    "your own data: lines of source TAB target; or the directory of cifar10, cifar100 or mnist")
@@ -314,7 +328,7 @@ void add_train(CLI::App& app) {
   verb->add_option("--compare", arguments->compare,
                    "NAME=VALUE,VALUE,…: a run for each value of a setting, and a table")
       ->check(value_given());
-  verb->add_flag("--resume", arguments->resume, "go on with the run in --out");
+  verb->add_flag("--resume", arguments->resume, "go on with the run in --out; start it where there is none yet");
   verb->add_option("--threads", arguments->threads, "threads; the result does not depend on it");
   verb->add_flag("--json", arguments->json, "print the result as JSON");
   const SettingOptions settings(*verb);

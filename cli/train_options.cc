@@ -16,16 +16,27 @@ class Adder {
       : verb_(verb), texts_(texts), group_(std::move(group)) {}
 
   template <class T>
-  void operator()(const char* name, const T&, const char* about) {
-    add(name, about, std::is_same_v<T, bool>);
+  void operator()(const char* name, const T& value, const char* about) {
+    add(name, about + default_of(value), std::is_same_v<T, bool>);
   }
   template <class T>
-  void operator()(const char* name, const T&, double, double, const char* about) {
-    add(name, about, false);
+  void operator()(const char* name, const T& value, double, double, const char* about) {
+    add(name, about + default_of(value), false);
   }
 
  private:
-  void add(std::string name, const char* about, bool flag) {
+  // " [64]": the usual value, as far as there is one.
+  template <class T>
+  static std::string default_of(const T& value) {
+    std::string text;
+    if constexpr (std::is_enum_v<T>) text = tasks::name_of(value);
+    else if constexpr (std::is_same_v<T, bool>) text = value ? "true" : "";
+    else if constexpr (std::is_same_v<T, std::string>) text = value;
+    else text = format_as(static_cast<double>(value), "%.10g");
+    return text.empty() ? "" : " [" + text + "]";
+  }
+
+  void add(std::string name, const std::string& about, bool flag) {
     if (texts_.contains(name)) return;
     std::string& text = texts_[name];
     for (char& c : name)

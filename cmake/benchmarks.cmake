@@ -5,5 +5,6 @@ file(GLOB rapt_benchmark_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/benchm
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
 add_library(rapt_bench STATIC ${rapt_benchmark_sources})
+rapt_batch(rapt_bench 7)
 target_include_directories(rapt_bench PUBLIC "${PROJECT_SOURCE_DIR}")
 target_link_libraries(rapt_bench PUBLIC rapt_train_static rapt_private PRIVATE hwy::hwy PkgConfig::openblas Threads::Threads)

@@ -5,4 +5,8 @@ pkg_check_modules(rsvg REQUIRED IMPORTED_TARGET librsvg-2.0>=2.50 fontconfig)
 
 file(GLOB rapt_picture_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/pictures/*.cc")
 add_library(rapt_pictures STATIC ${rapt_picture_sources})
+rapt_compile_quickly(rapt_pictures)
+set(apart centers heatmap_grid image_sheet scaling terminal)
+list(TRANSFORM apart REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/pictures/\\1.cc")
+rapt_batch(rapt_pictures 8 APART ${apart})
 target_link_libraries(rapt_pictures PUBLIC rapt_train_static PRIVATE rapt_private PkgConfig::rsvg)

@@ -231,6 +231,11 @@ if(TARGET rapt_cli AND NOT RAPT_SANITIZE)
   endforeach()
 endif()
 
+# The tables of README.md follow from docs/speed.md and from what the tool says.
+if(TARGET rapt_cli AND RAPT_PYTHON)
+  add_test(NAME readme_tables COMMAND "${RAPT_PYTHON}" -B "${PROJECT_SOURCE_DIR}/scripts/readme_tables" $<TARGET_FILE:rapt_cli> --check)
+endif()
+
 # One file and one line, in a copy of the library: the mechanism of examples/new_mechanism then has everything.
 if(TARGET rapt_cli AND NOT RAPT_SANITIZE AND EXISTS "${PROJECT_SOURCE_DIR}/tests/new_mechanism/run.cmake")
   list(GET rapt_known_targets 0 oldest_target)

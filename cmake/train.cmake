@@ -11,6 +11,7 @@ foreach(layer IN ITEMS tensor layers models training tasks)
 endforeach()
 file(GLOB rapt_train_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/tensor/simd/*.cc")
 rapt_objects(train SOURCES ${rapt_train_sources} ${rapt_data_sources} KERNELS ${rapt_train_kernels})
+rapt_batch(rapt_train_objects 8)
 target_link_libraries(rapt_train_objects PRIVATE nlohmann_json::nlohmann_json)
 
 rapt_library(train)

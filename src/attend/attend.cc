@@ -9,7 +9,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-[[noreturn]] void fail(const char* operation, const std::string& what) {
+[[noreturn]] void refuse_attend(const char* operation, const std::string& what) {
   throw Error(std::string(operation) + ": " + what);
 }
 
@@ -41,8 +41,8 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   Problem problem = make_problem(op, inputs, options);
   const auto operands = [&](const char* name, const std::vector<ConstView>& views) {
     if (views.size() != problem.v.size())
-      fail(op, std::string(name) + ": expected " + std::to_string(problem.v.size()) +
-                   " arrays, one for each value set, got " + std::to_string(views.size()));
+      refuse_attend(op, std::string(name) + ": expected " + std::to_string(problem.v.size()) +
+                            " arrays, one for each value set, got " + std::to_string(views.size()));
     std::vector<Operand> list;
     for (std::size_t s = 0; s < views.size(); ++s) {
       check_view(op, indexed(name, s), views[s], output_shape(problem, s), problem.device, Access::read);
@@ -55,7 +55,7 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   request.grad_out = operands("grad_out", grad_out);
   if (grad_lse) {
     if (!problem.is_softmax())
-      fail(op, "grad_lse: expected the normaliser softmax, got " + std::string(problem.normalizer->info.name));
+      refuse_attend(op, "grad_lse: expected the normaliser softmax, got " + std::string(problem.normalizer->info.name));
     check_view(op, "grad_lse", grad_lse, {problem.batch, problem.heads, problem.queries, 1}, problem.device,
                Access::read);
     request.grad_lse = make_operand(op, "grad_lse", grad_lse);
@@ -65,11 +65,11 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   const std::int64_t rows = problem.row_count();
   if (saved && saved->rows() && saved->rows()->count > 0) {
     if (saved->rows()->count != rows || saved->rows()->is_double != problem.is_double)
-      fail(op, "saved: expected the " + std::to_string(rows) + " rows of the same forward pass, got " +
-                   std::to_string(saved->rows()->count));
+      refuse_attend(op, "saved: expected the " + std::to_string(rows) + " rows of the same forward pass, got " +
+                            std::to_string(saved->rows()->count));
     if (saved->rows()->device != problem.device)
-      fail(op, "saved: expected the rows of a pass on " + to_string(problem.device) + ", got those of one on " +
-                   to_string(saved->rows()->device));
+      refuse_attend(op, "saved: expected the rows of a pass on " + to_string(problem.device) +
+                            ", got those of one on " + to_string(saved->rows()->device));
     request.saved = saved->rows();
   }
   choose_backend(op, problem, {.backward = &request});

@@ -18,7 +18,7 @@ struct SharedAttentionShape {
   std::int64_t heads = 1;
   std::int64_t hidden = 0;      // of one head's queries and keys; 0: map_in / heads
   std::int64_t value_dim = 0;   // of one head's values; 0: width / heads
-  bool one_projection = false;  // q = k: one matrix for both, as in document 000
+  bool one_projection = false;  // q = k: one matrix for both, as in MulT's shared attention
   bool norm = true;             // values are made from the task's numbers after a layer norm
   Grid grid;                    // a learned bias by the distance of two cells on this grid; none where empty
   std::int64_t window = 0;      // squares of so many cells attend within themselves; 0: the whole grid

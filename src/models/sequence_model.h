@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <variant>
 
 #include "models/seq2seq.h"
@@ -20,6 +21,8 @@ class SequenceModel {
   const layers::Parameters& parameters() const { return parameters_; }
   // Whether alignments can be had.
   bool has_attention() const;
+  // What an alignment is made of, with layers and heads counted from 0.
+  std::string alignment_name() const;
   // Whether sequences end with sizes().max_length, as tables of positions do.
   bool has_length_limit() const;
 

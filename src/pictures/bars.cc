@@ -1,7 +1,9 @@
 #include "pictures/bars.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "pictures/frame.h"
 #include "pictures/text.h"
@@ -16,13 +18,41 @@ constexpr double kWidth = 520;
 constexpr double kGroupName = 200;
 constexpr std::size_t kMaxBars = 400;
 
+// One format for all bars of a figure, with four digits of what was measured: the same number of decimals, or where that
+// would be too many, four digits of each.
+class BarNumbers {
+ public:
+  explicit BarNumbers(const Bars& bars) {
+    for (const BarSeries& series : bars.series)
+      for (const double value : series.values)
+        while (std::isfinite(value) && decimals_ <= kMostDecimals && loses_digits(value)) ++decimals_;
+  }
+
+  std::string text(double value) const {
+    std::array<char, 64> digits{};
+    if (decimals_ <= kMostDecimals) std::snprintf(digits.data(), digits.size(), "%.*f", decimals_, value);
+    else std::snprintf(digits.data(), digits.size(), "%.4g", value);
+    return value < 0 ? "−" + std::string(digits.data() + 1) : digits.data();
+  }
+
+ private:
+  static constexpr int kMostDecimals = 4;
+
+  bool loses_digits(double value) const {
+    const double step = std::pow(10.0, -decimals_);
+    return std::abs(value - step * std::round(value / step)) > 5e-4 * std::abs(value) || std::abs(value) >= 1e9;
+  }
+
+  int decimals_ = 0;
+};
+
 // The widest number on one side of 0.
-double number_width(const Bars& bars, bool negative) {
+double number_width(const Bars& bars, const BarNumbers& numbers, bool negative) {
   double most = 0;
   for (const BarSeries& series : bars.series)
     for (const double value : series.values)
       if (std::isfinite(value) && (value < 0) == negative)
-        most = std::max(most, text_width(short_number(value), kSmallSize) + 8);
+        most = std::max(most, text_width(numbers.text(value), kSmallSize) + 8);
   return most;
 }
 
@@ -45,13 +75,13 @@ void check_bars(const Bars& bars) {
 }
 
 // From 0 to the longest bar, with room for the numbers at the ends.
-Scale value_scale(const Bars& bars) {
+Scale value_scale(const Bars& bars, const BarNumbers& numbers) {
   double low = 0, high = 0;
   for (const BarSeries& series : bars.series)
     for (const double value : series.values)
       if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
-  const double left = low < 0 ? number_width(bars, true) : 0;
-  const double right = high > 0 || low == high ? number_width(bars, false) : 0;
+  const double left = low < 0 ? number_width(bars, numbers, true) : 0;
+  const double right = high > 0 || low == high ? number_width(bars, numbers, false) : 0;
   if (low == high) high = 1;
   const double unit = (high - low) / (kWidth - left - right);
   return {low - left * unit, high + right * unit};
@@ -61,6 +91,7 @@ Scale value_scale(const Bars& bars) {
 
 Drawing draw(const Bars& bars) {
   check_bars(bars);
+  const BarNumbers numbers(bars);
   const auto groups = static_cast<double>(bars.groups.size());
   const double group = kBar * static_cast<double>(bars.series.size()) + kGap;
   FrameSpec spec;
@@ -69,7 +100,7 @@ Drawing draw(const Bars& bars) {
   spec.height = group * groups;
   spec.y_lines = false;
   spec.x.title = bars.value_title.empty() && bars.series.size() == 1 ? bars.series[0].name : bars.value_title;
-  spec.x.scale = value_scale(bars);
+  spec.x.scale = value_scale(bars, numbers);
   spec.y.scale = {groups, 0};
   for (std::size_t n = 0; n < bars.groups.size(); ++n)
     spec.y.ticks.push_back({static_cast<double>(n) + 0.5, clipped(visible(bars.groups[n]), kSmallSize, kGroupName)});
@@ -93,7 +124,7 @@ Drawing draw(const Bars& bars) {
         continue;
       }
       const double end = frame.x.at(value);
-      const std::string label = short_number(value);
+      const std::string label = numbers.text(value);
       shapes.items.push_back({Rect{"bar",
                                    {std::min(zero, end), y + 1, std::abs(end - zero), kBar - 2},
                                    {.fill = look_of(n).color},

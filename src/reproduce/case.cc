@@ -10,10 +10,10 @@
 namespace rapt::reproduce {
 namespace {
 
-constexpr const char* kGroup = "case";
+constexpr const char* kCaseGroup = "case";
 constexpr const char* kSentence = "<U> I am a student";  // the document's own
 
-std::vector<Job> jobs_of(const Context& context) {
+std::vector<Job> case_jobs(const Context& context) {
   std::map<std::string, std::string> options{{"hidden", "128"}, {"rate", "0.003"}, {"epochs", "12"}};
   if (context.quick)
     options = {{"hidden", "64"},      {"rate", "0.005"},    {"epochs", "8"},     {"train_size", "4000"},
@@ -69,7 +69,7 @@ Section run_case(const Context& context) {
   section.say(
       "“<U> I am a student” is to become “I AM A STUDENT”, “<L> …” lower case, letter by letter: the first token "
       "decides. Without attention the encoder's last state must hold the whole sentence.");
-  const std::vector<Trained> runs = train_all(context, kGroup, jobs_of(context));
+  const std::vector<Trained> runs = train_all(context, kCaseGroup, case_jobs(context));
   const Trained &none = find(runs, "none"), &dot = find(runs, "dot");
   const std::vector<Bucket> without = by_length(context, none).buckets;
   const ByLength measured = by_length(context, dot);

@@ -17,7 +17,7 @@ constexpr int kSeeds = 3;
 
 std::string of_seed(const std::string& model, int n) { return n == 0 ? model : model + "_" + std::to_string(n + 1); }
 
-std::vector<Job> jobs_of(const Context& context) {
+std::vector<Job> images_jobs(const Context& context) {
   std::vector<Job> jobs;
   for (int n = 0; n < (context.quick ? 1 : kSeeds); ++n) {
     const std::string seed = std::to_string(context.seed + static_cast<std::uint64_t>(n));
@@ -107,7 +107,7 @@ Section run_images(const Context& context) {
       "layers of nine full-width heads. The published setting is CIFAR-10 with six layers and 300 epochs, which is "
       "beyond a report; what is looked at is the same: accuracy beside a convolutional network, and what the "
       "heads' centres do.");
-  const std::vector<Trained> runs = train_all(context, "images", jobs_of(context));
+  const std::vector<Trained> runs = train_all(context, "images", images_jobs(context));
   Table table{"Handwritten digits", {"model", "test accuracy", "validation", "parameters", "epochs", "time"}, {}};
   Commands commands;
   for (const Trained& run : runs) {

@@ -76,7 +76,7 @@ class PageWriter {
     html_.open("header").line();
     html_.element("h1", "Attention, reproduced: five documents, redone").line();
     html_.open("p", {{"class", "verdict"}});
-    html_.element("span", report_.holds() ? "✓ All that must hold holds. " : "✗ Something does not hold. ",
+    html_.element("span", report_.holds() ? "✓ Every required claim holds. " : "✗ A required claim does not hold. ",
                   {{"class", report_.holds() ? "holds" : "fails"}});
     html_.text(report_.summary()).close().line();
     html_.open("dl", {{"class", "machine"}}).line();
@@ -95,9 +95,9 @@ class PageWriter {
     html_.element("h2", "Claims", {{"id", "claims-title"}}).line();
     html_
         .element("p",
-                 "What the documents say, beside what came out here. Their figures are printed as they stand "
-                 "there; ours are computed by this run. An informative claim depends on the machine, on chance or "
-                 "on settings that the document does not give: it is shown and decides nothing.")
+                 "The documents' figures as printed, beside those computed by this run. An informative claim depends "
+                 "on the machine, on chance, or on settings that the document does not state: it is reported, but does "
+                 "not affect the verdict.")
         .line();
     // Roles are repeated because narrow screens show the rows as blocks, which would lose them.
     html_.open("table", {{"class", "claims"}, {"role", "table"}}).open("thead").open("tr", {{"role", "row"}});

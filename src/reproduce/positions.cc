@@ -61,7 +61,7 @@ void add_sinusoids(Section& section) {
                             off_offset <= 1e-12});
 }
 
-std::vector<Job> jobs_of(const Context& context) {
+std::vector<Job> positions_jobs(const Context& context) {
   std::map<std::string, std::string> options{{"model", "transformer"}, {"width", "64"},      {"inner", "128"},
                                              {"heads", "4"},           {"layers", "2"},      {"train_size", "3000"},
                                              {"valid_size", "100"},    {"test_size", "500"}, {"max_length", "20"},
@@ -88,7 +88,7 @@ Section run_positions(const Context& context) {
       "small Transformer of two layers learns case conversion with each: the task copies letters in order, so it "
       "cannot be done without positions.");
   add_sinusoids(section);
-  const std::vector<Trained> runs = train_all(context, "positions", jobs_of(context));
+  const std::vector<Trained> runs = train_all(context, "positions", positions_jobs(context));
   Table table{"Case conversion by a Transformer, 500 held-out sentences",
               {"positions", "exact match", "symbol error", "parameters", "time"},
               {}};

@@ -49,9 +49,9 @@ std::string Report::summary() const {
     (must ? needed : informative) += 1;
     (must ? held : agreeing) += claim->holds ? 1 : 0;
   }
-  std::string text = std::to_string(held) + " of " + std::to_string(needed) + " claims that must hold do hold";
+  std::string text = std::to_string(held) + " of " + std::to_string(needed) + " required claims hold";
   if (informative > 0)
-    text += "; " + std::to_string(agreeing) + " of " + std::to_string(informative) + " informative ones";
+    text += "; " + std::to_string(agreeing) + " of " + std::to_string(informative) + " informative ones agree";
   if (failed > 0) text += "; " + std::to_string(failed) + " of " + std::to_string(parts.size()) + " parts failed";
   return text + ".";
 }

@@ -11,10 +11,10 @@
 namespace rapt::reproduce {
 namespace {
 
-constexpr const char* kGroup = "reversal";
+constexpr const char* kReversalGroup = "reversal";
 constexpr const char* kString = "abacadabacc";  // the document's own
 
-std::vector<Job> jobs_of(const Context& context) {
+std::vector<Job> reversal_jobs(const Context& context) {
   std::vector<std::string> attentions{"none", "dot"};
   if (context.quick) attentions.emplace_back("additive");
   else
@@ -89,7 +89,7 @@ Section run_reversal(const Context& context) {
       "1,000 to test, all different; LSTM of 64 units, embeddings of 64 numbers, Adam at 0.003 along a cosine. The "
       "document does not give its settings, so its figures cannot be expected to the digit; what must hold is the "
       "contrast.");
-  const std::vector<Trained> runs = train_all(context, kGroup, jobs_of(context));
+  const std::vector<Trained> runs = train_all(context, kReversalGroup, reversal_jobs(context));
   Table table{"A string is right when all of it is",
               {"attention", "validation", "test", "symbol error", "parameters", "best epoch", "time"},
               {}};

@@ -5,6 +5,8 @@
 
 namespace rapt::solve {
 
+std::string shape_text(const Matrix& m) { return std::to_string(m.rows) + " × " + std::to_string(m.cols); }
+
 Matrix multiply(const Matrix& a, const Matrix& b) {
   Matrix result(a.rows, b.cols);
   for (std::int64_t i = 0; i < a.rows; ++i)

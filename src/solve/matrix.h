@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace rapt::solve {
@@ -22,6 +23,9 @@ struct Matrix {
   double operator()(std::int64_t i, std::int64_t j) const { return data[place(i, j)]; }
   std::span<const double> row(std::int64_t i) const { return {data.data() + i * cols, static_cast<std::size_t>(cols)}; }
 };
+
+// "2 × 3"
+std::string shape_text(const Matrix& m);
 
 // The sizes must fit; the callers have checked them.
 Matrix multiply(const Matrix& a, const Matrix& b);

@@ -28,6 +28,7 @@ int needed_decimals(double x, int decimals) {
 std::string NumberFormat::text(double x) const {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+  if (!scientific && x != 0 && std::abs(x) < small) return write(x, std::chars_format::scientific, small_decimals);
   std::string result = write(x, scientific ? std::chars_format::scientific : std::chars_format::fixed, decimals);
   // Nothing is gained by a sign in front of zero.
   if (result.starts_with('-') && is_zero(result.substr(0, result.find('e')))) result.erase(0, 1);
@@ -45,20 +46,22 @@ std::string NumberFormat::latex(double x) const {
 }
 
 NumberFormat choose_format(std::span<const double> numbers, int decimals, bool small_counts) {
+  // Below this, fixed point would show less than half of the digits asked for.
+  const double lost = std::pow(10.0, -std::ceil(decimals / 2.0));
   double largest = 0;
-  double smallest = HUGE_VAL;
+  std::size_t count = 0, small = 0;
   for (const double x : numbers) {
     if (x == 0 || !std::isfinite(x)) continue;
     largest = std::max(largest, std::abs(x));
-    smallest = std::min(smallest, std::abs(x));
+    ++count;
+    small += std::abs(x) < lost ? 1 : 0;
   }
-  // Below this, fixed point would show less than half of the digits asked for.
-  const double lost = std::pow(10.0, -std::ceil(decimals / 2.0));
-  const double judged = small_counts ? smallest : largest;
-  if (largest > 0 && (largest >= 1e12 || judged < lost)) return {true, decimals};
-  NumberFormat format{false, 0};
+  if (count > 0 && (largest >= 1e12 || largest < lost || (small_counts && 2 * small > count)))
+    return {true, decimals, 0, decimals};
+  NumberFormat format{false, 0, small_counts ? lost : 0, decimals};
   for (const double x : numbers)
-    if (std::isfinite(x)) format.decimals = std::max(format.decimals, needed_decimals(x, decimals));
+    if (std::isfinite(x) && (x == 0 || std::abs(x) >= format.small))
+      format.decimals = std::max(format.decimals, needed_decimals(x, decimals));
   return format;
 }
 

@@ -9,12 +9,15 @@ namespace rapt::solve {
 struct NumberFormat {
   bool scientific = false;
   int decimals = 8;
+  double small = 0;  // numbers below it, 0 left out, are written in powers of ten
+  int small_decimals = 8;
 
   std::string text(double x) const;
   std::string latex(double x) const;
 };
 
-// Fixed point with the digits that the numbers need, up to `decimals`; scientific where fixed point would lose them.
+// Fixed point with the digits that the numbers need, up to `decimals`; powers of ten where fixed point would lose them:
+// for those numbers alone, or for all where most are so small.
 // `small_counts`: a number far below the largest is no rounding error but a result, as in weights.
 NumberFormat choose_format(std::span<const double> numbers, int decimals, bool small_counts);
 

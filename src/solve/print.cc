@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "solve/numbers.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 // Wider matrices of the file are not repeated.
 constexpr std::int64_t kMaxGivenColumns = 12;
-
-std::string shape_text(const Matrix& m) { return std::to_string(m.rows) + " × " + std::to_string(m.cols); }
 
 bool is_omitted(const Step& step) { return step.kind == StepKind::given && step.value.cols > kMaxGivenColumns; }
 
@@ -103,9 +102,23 @@ std::string comparison_text(const std::vector<Comparison>& comparisons) {
 
 std::string title_of(const WorkedProblem& problem) { return problem.title.empty() ? problem.file : problem.title; }
 
-std::string matrix_latex(const Step& step, int precision) {
+std::string latex_text(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (std::string_view("#$%&_{}").find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return "\\text{" + result + "}";
+}
+
+// Names of the rows stand before the bracket.
+std::string matrix_latex(const WorkedProblem& problem, const Step& step, int precision) {
   const std::vector<NumberFormat> formats = formats_of(step, precision);
-  std::string result = "\\begin{bmatrix}\n";
+  std::string result;
+  const std::vector<std::string> names = row_names(problem, step);
+  for (const std::string& name : names) result += (result.empty() ? "\\begin{matrix}\n" : " \\\\\n") + latex_text(name);
+  if (!names.empty()) result += "\n\\end{matrix}\n";
+  result += "\\begin{bmatrix}\n";
   for (std::int64_t i = 0; i < step.value.rows; ++i) {
     for (std::int64_t j = 0; j < step.value.cols; ++j)
       result += (j ? " & " : "") + formats[static_cast<std::size_t>(j)].latex(step.value(i, j));
@@ -134,19 +147,17 @@ std::string table_markdown(const Step& step, int precision) {
   return result + "\n";
 }
 
-std::string step_markdown(const Step& step, int precision) {
+std::string step_markdown(const WorkedProblem& problem, const Step& step, int precision) {
   if (step.kind == StepKind::count)
     return step.symbol.text + ": " + step.formula.text + " = **" + std::to_string(step.number) + "**\n\n";
   if (step.kind == StepKind::table)
     return step.symbol.text + "; " + step.formula.text + "\n\n" + table_markdown(step, precision) + "\n";
   std::string result = "$$\n" + step.symbol.latex;
   if (!step.formula.latex.empty()) result += " = " + step.formula.latex;
-  if (!step.rows.empty() && static_cast<std::int64_t>(step.rows.size()) == 1)
-    result += " \\quad (\\text{query } " + std::to_string(step.rows[0] + 1) + ")";
   if (is_omitted(step))
     return result + " \\in \\mathbb{R}^{" + std::to_string(step.value.rows) + " \\times " +
            std::to_string(step.value.cols) + "}\n$$\n\n";
-  return result + " = " + matrix_latex(step, precision) + "\n$$\n\n";
+  return result + " = " + matrix_latex(problem, step, precision) + "\n$$\n\n";
 }
 
 std::string comparison_markdown(const std::vector<Comparison>& comparisons) {
@@ -213,7 +224,7 @@ std::string print_markdown(const WorkedProblem& problem, const Solution& solutio
   for (const Step& step : solution.steps) {
     if (options.vectors && step.kind != StepKind::given) continue;
     heading(step.section);
-    result += step_markdown(step, options.precision);
+    result += step_markdown(problem, step, options.precision);
   }
   if (options.vectors)
     for (const VectorLine& line : vector_lines(problem, solution, options.precision)) {

@@ -14,8 +14,6 @@ namespace {
 // Every number is printed: more rows than this is not a worked example.
 constexpr std::int64_t kMaxTokens = 256;
 
-std::string shape_text(const Matrix& m) { return std::to_string(m.rows) + " × " + std::to_string(m.cols); }
-
 // The matrix as x W takes it, [in, out], whatever the file's convention is.
 Projection read_projection(const JsonNode& node, const std::string& weight, const std::string& bias, bool columns) {
   Projection result;

@@ -13,7 +13,7 @@
 
 namespace rapt::solve {
 
-// Along what the weights add up to 1. Attention normalises rows; document 000's helper normalises columns.
+// Along what the weights add up to 1. Attention normalises rows; the shared-attention notebook's helper normalises columns.
 enum class SoftmaxAxis : std::uint8_t { rows, columns };
 
 // x W + b, or the input itself where no matrix is given. W is stored [in, out] in either convention.
@@ -40,7 +40,7 @@ struct ProblemHead {
   std::vector<Matrix> value_maps;  // W_vNAME, in the order of Shared::tasks
 };
 
-// One map of weights from x_s for the values of several tasks; document 000.
+// One map of weights from x_s for the values of several tasks: shared attention (MulT).
 struct Shared {
   struct Task {
     std::string name;

@@ -23,11 +23,11 @@ Notation softmax_notation(const WorkedProblem& problem, const Notation& of) {
   return {"softmax(" + of.text + ") along each row", "\\operatorname{softmax}(" + of.latex + ")"};
 }
 
-Notation logits_notation(const WorkedProblem& problem, const ProblemHead& head) {
-  Notation result{"S", "S"};
+Notation logits_notation(const WorkedProblem& problem, const ProblemHead& head, const Notation& scores) {
+  Notation result = scores;
   if (problem.softcap > 0) {
     const std::string c = shortest(problem.softcap);
-    result = {c + " tanh(S / " + c + ")", c + " \\tanh(S / " + c + ")"};
+    result = {c + " tanh(" + scores.text + " / " + c + ")", c + " \\tanh(" + scores.latex + " / " + c + ")"};
   }
   if (!head.bias.empty()) result = {result.text + " + B", result.latex + " + B"};
   if (problem.causal != Causal::none || problem.window || !problem.mask.empty())
@@ -214,9 +214,11 @@ void add_weights(const WorkedProblem& problem, std::size_t head, const HeadResul
   Notation before{"S", "S"};
   if (result.changed) {
     before = {"L", "L"};
-    step("logits", before, logits_notation(problem, problem.heads[head]), result.logits, StepKind::result);
+    step("logits", before, logits_notation(problem, problem.heads[head], with_head({"S", "S"}, head, heads)),
+         result.logits, StepKind::result);
   }
-  step("weights", {"P", "P"}, softmax_notation(problem, before), result.weights, StepKind::weights);
+  step("weights", {"P", "P"}, softmax_notation(problem, with_head(before, head, heads)), result.weights,
+       StepKind::weights);
 }
 
 void solve_attention(const WorkedProblem& problem, Solution& solution) {

@@ -22,6 +22,36 @@ json parse_config(const std::filesystem::path& path) {
   return whole;
 }
 
+std::string task_of_settings(const std::filesystem::path& path) {
+  const json whole = parse_config(path);
+  const auto data = whole.find("data");
+  if (data == whole.end() || !data->is_object()) return "";
+  const json task = data->value("task", json(""));
+  return task.is_string() ? task.get<std::string>() : "";
+}
+
+json parse_settings(const std::filesystem::path& path, std::string_view task) {
+  json whole = parse_config(path);
+  if (const std::string own = task_of_settings(path); !own.empty() && own != task)
+    throw Error(path.string() + ": data: task: expected '" + std::string(task) + "', got '" + own + "'");
+  for (const char* name : {"format", "sizes", "source_vocabulary", "target_vocabulary"}) whole.erase(name);
+  if (const auto data = whole.find("data"); data != whole.end() && data->is_object())
+    for (const char* name : {"task", "hash"}) data->erase(name);
+  return whole;
+}
+
+void require_same_settings(const std::string& run, const nlohmann::ordered_json& has,
+                           const nlohmann::ordered_json& asked) {
+  for (const char* section : {"data", "model", "training"})
+    for (const auto& [name, value] : asked.at(section).items()) {
+      const auto old = has.at(section).find(name);
+      if (name == "epochs" || name == "patience" || (old != has.at(section).end() && *old == value)) continue;
+      throw Error("setting " + (name == "kind" ? "model" : name) + ": expected " +
+                  (old == has.at(section).end() ? "none" : old->dump()) + " as in " + run + ", got " + value.dump() +
+                  "; a run keeps its settings when it is resumed, but for --epochs and --patience");
+    }
+}
+
 json parse_run_config(const std::filesystem::path& path) {
   json whole = parse_config(path);
   if (whole.value("format", json(0)) != kConfigFormat) throw Error(path.string() + ": got a format other than 1");

@@ -19,6 +19,13 @@ std::filesystem::path run_config_path(const std::filesystem::path& directory);
 // A file that holds one JSON object.
 nlohmann::json parse_config(const std::filesystem::path& path);
 
+// A file of settings for a run on this task: the sections model, training and data. That may be the config.json of a run:
+// what belongs to that run alone (sizes, vocabularies, the hash of its data) is left out.
+nlohmann::json parse_settings(const std::filesystem::path& path, std::string_view task);
+
+// The task that a file of settings names; empty where it names none.
+std::string task_of_settings(const std::filesystem::path& path);
+
 // The same of a run, whose format is checked and taken out.
 nlohmann::json parse_run_config(const std::filesystem::path& path);
 
@@ -27,6 +34,10 @@ nlohmann::json take_section(const std::string& file, nlohmann::json& whole, cons
 
 // Throws where something is left of the whole.
 void require_nothing_left(const std::string& file, const nlohmann::json& whole, const std::string& takes);
+
+// A run keeps its settings when it goes on, but for how long it trains. Throws for the first other one that differs.
+void require_same_settings(const std::string& run, const nlohmann::ordered_json& has,
+                           const nlohmann::ordered_json& asked);
 
 // Throws where an option is left; `owner` is what has no such setting.
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner);

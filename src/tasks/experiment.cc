@@ -38,9 +38,8 @@ std::unique_ptr<Experiment> start_experiment(std::string_view task, const Settin
   return family_of(task, "train").start(task, settings);
 }
 
-std::unique_ptr<Experiment> open_experiment(const std::filesystem::path& directory,
-                                            const std::map<std::string, std::string>& options) {
-  return family_of(task_of_run(directory), (directory / "config.json").string()).open(directory, options);
+std::unique_ptr<Experiment> open_experiment(const std::filesystem::path& directory, const Settings& settings) {
+  return family_of(task_of_run(directory), (directory / "config.json").string()).open(directory, settings);
 }
 
 std::string task_of_run(const std::filesystem::path& directory) {

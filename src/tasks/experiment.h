@@ -54,18 +54,16 @@ struct Family {
   std::span<const TaskInfo> tasks;
   // A new run. Throws rapt::Error for settings that it does not have.
   std::unique_ptr<Experiment> (*start)(std::string_view task, const Settings& settings);
-  // The run of a directory; `options` changes only what lets it go on for longer.
-  std::unique_ptr<Experiment> (*open)(const std::filesystem::path& directory,
-                                      const std::map<std::string, std::string>& options);
+  // The run of a directory. Settings may repeat what it has; they change only how long it trains.
+  std::unique_ptr<Experiment> (*open)(const std::filesystem::path& directory, const Settings& settings);
 };
 
 std::span<const Family> all_families();
 
 // Throws rapt::Error where there is no task of this name.
 std::unique_ptr<Experiment> start_experiment(std::string_view task, const Settings& settings);
-// Throws rapt::Error where the directory holds no run.
-std::unique_ptr<Experiment> open_experiment(const std::filesystem::path& directory,
-                                            const std::map<std::string, std::string>& options = {});
+// Throws rapt::Error where the directory holds no run, or one of other settings.
+std::unique_ptr<Experiment> open_experiment(const std::filesystem::path& directory, const Settings& settings = {});
 // The task that the run of a directory is about.
 std::string task_of_run(const std::filesystem::path& directory);
 

@@ -83,50 +83,51 @@ void fields(V& v, models::Seq2seqConfig& c) {
   fields(v, c.formula);
   v("normalize", c.normalize, "how scores become weights: a normaliser");
   v("cell", c.cell, "rnn, gru or lstm");
-  v("embedding", c.embedding, 1, 65536, "numbers of a symbol's embedding");
-  v("hidden", c.hidden, 1, 65536, "units of a recurrent layer; two directions share them");
-  v("layers", c.layers, 1, 64, "of the encoder, and of the decoder");
+  v("embedding", c.embedding, 1, 65536, "size of an embedding");
+  v("hidden", c.hidden, 1, 65536, "hidden units of a layer; two directions share them");
+  v("layers", c.layers, 1, 64, "layers of the encoder, and of the decoder");
   v("bidirectional", c.bidirectional, "the encoder reads in both directions");
-  v("conditioning", c.conditioning, "without attention: the source's encoding at first_step or at every_step");
-  v("input_feeding", c.input_feeding, "each step also sees the attentional state before it");
-  v("dropout", c.dropout, 0, 0.95, "share of numbers dropped while training");
+  v("conditioning", c.conditioning,
+    "without attention: give the decoder the source at its first_step or at every_step");
+  v("input_feeding", c.input_feeding, "feed each step the attentional state of the one before");
+  v("dropout", c.dropout, 0, 0.95, "dropout probability");
 }
 
 template <class V>
 void fields(V& v, models::TransformerConfig& c) {
-  v("attention", c.attention, "of self-attention: a mechanism");
+  v("attention", c.attention, "mechanism of self-attention");
   fields(v, c.formula);
-  v("cross_attention", c.cross_attention, "of attention to the source");
+  v("cross_attention", c.cross_attention, "mechanism of the attention to the source");
   v("normalize", c.normalize, "how scores become weights: a normaliser");
-  v("width", c.width, 1, 65536, "numbers of a token");
+  v("width", c.width, 1, 65536, "model width");
   v("heads", c.heads, 1, 1024, "heads of each attention");
-  v("inner", c.inner, 1, 1 << 20, "units of the feed-forward layers");
-  v("layers", c.layers, 1, 256, "of the encoder, and of the decoder");
-  v("pre_norm", c.pre_norm, "norms before the layers; =false: after them");
-  v("tied", c.tied, "the output layer is the decoder's embedding; =false: its own");
+  v("inner", c.inner, 1, 1 << 20, "width of the feed-forward layers");
+  v("layers", c.layers, 1, 256, "layers of the encoder, and of the decoder");
+  v("pre_norm", c.pre_norm, "layer norm before each layer; =false: after it");
+  v("tied", c.tied, "tie the output layer to the decoder's embedding; =false: its own weights");
   v("positions", c.positions, "none, one_hot, sinusoidal, learned or rotary");
-  v("concatenate_positions", c.concatenate_positions, "positions beside the token's numbers, not added to them");
-  v("dropout", c.dropout, 0, 0.95, "share of numbers dropped while training");
+  v("concatenate_positions", c.concatenate_positions, "concatenate positions to the embedding in place of adding them");
+  v("dropout", c.dropout, 0, 0.95, "dropout probability");
 }
 
 template <class V>
 void fields(V& v, training::TrainOptions& o) {
   v("epochs", o.epochs, 1, 1e6, "passes over the training data");
-  v("batch", o.batch, 1, 1e6, "sequences of one step");
+  v("batch", o.batch, 1, 1e6, "sequences per step");
   v("optimizer", o.optimizer, "adam, adamw or sgd");
-  v("rate", o.rate, 1e-12, 1e3, "the highest learning rate");
+  v("rate", o.rate, 1e-12, 1e3, "peak learning rate");
   v("schedule", o.schedule, "constant, inverse_sqrt or cosine");
-  v("warmup", o.warmup, 0, 1e9, "steps of a rising rate");
-  v("clip", o.clip, 0, 1e9, "the longest gradient; 0: any");
-  v("weight_decay", o.weight_decay, 0, 1e3, "how strongly weights are drawn to zero");
-  v("average", o.average, 0, 0.999999, "keep a running mean of the weights, e.g. 0.999; 0: the weights themselves");
-  v("beta1", o.beta1, 0, 0.999999, "Adam's first average; the momentum of sgd");
-  v("beta2", o.beta2, 0, 0.9999999, "Adam's second average");
-  v("epsilon", o.epsilon, 1e-30, 1, "Adam's floor");
-  v("label_smoothing", o.label_smoothing, 0, 0.9, "share of the target given to all symbols");
-  v("patience", o.patience, 0, 1e6, "epochs without a better validation before it ends; 0: all epochs");
-  v("parts", o.parts, 1, 1024, "a batch is computed in so many parts, each by one thread");
-  v("seed", o.seed, 0, 9e15, "fixes every random choice");
+  v("warmup", o.warmup, 0, 1e9, "steps of linear warm-up");
+  v("clip", o.clip, 0, 1e9, "clip gradients to this norm; 0: no clipping");
+  v("weight_decay", o.weight_decay, 0, 1e3, "weight decay");
+  v("average", o.average, 0, 0.999999, "decay of the running average of the weights, e.g. 0.999; 0: no average");
+  v("beta1", o.beta1, 0, 0.999999, "Adam's β1; the momentum of sgd");
+  v("beta2", o.beta2, 0, 0.9999999, "Adam's β2");
+  v("epsilon", o.epsilon, 1e-30, 1, "Adam's ε");
+  v("label_smoothing", o.label_smoothing, 0, 0.9, "label smoothing");
+  v("patience", o.patience, 0, 1e6, "stop after so many epochs without a better validation score; 0: never");
+  v("parts", o.parts, 1, 1024, "split a batch into so many parts, one thread each");
+  v("seed", o.seed, 0, 9e15, "random seed");
 }
 
 // What a generated task makes.
@@ -134,11 +135,11 @@ template <class V, class Options>
   requires(std::is_same_v<Options, ReverseOptions> || std::is_same_v<Options, CaseOptions>)
 void fields(V& v, Options& o) {
   v("train_size", o.train, 1, 1e7, "examples to train on");
-  v("valid_size", o.valid, 1, 1e6, "to validate on");
-  v("test_size", o.test, 1, 1e6, "to test on");
-  v("min_length", o.min_length, 1, 10000, "of the strings");
-  v("max_length", o.max_length, 1, 10000, "of the strings");
-  v("data_seed", o.seed, 0, 9e15, "fixes the strings");
+  v("valid_size", o.valid, 1, 1e6, "examples to validate on");
+  v("test_size", o.test, 1, 1e6, "examples to test on");
+  v("min_length", o.min_length, 1, 10000, "shortest string");
+  v("max_length", o.max_length, 1, 10000, "longest string");
+  v("data_seed", o.seed, 0, 9e15, "random seed of the strings");
 }
 
 }  // namespace rapt::inline v1::tasks

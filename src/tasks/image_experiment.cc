@@ -9,7 +9,7 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-constexpr std::array<TaskInfo, 5> kTasks{{
+constexpr std::array<TaskInfo, 5> kImageTasks{{
     {"digits", "1,797 handwritten digits of 8 × 8 pixels → which digit"},
     {"shapes", "made images of 32 × 32 colour pixels → figure and texture, ten classes"},
     {"cifar10", "the ten classes of CIFAR-10; data: the directory of its binary files"},
@@ -25,14 +25,13 @@ bool equal(const models::ImageSizes& a, const models::ImageSizes& b) {
   return a.rows == b.rows && a.cols == b.cols && a.channels == b.channels && a.classes == b.classes;
 }
 
-std::unique_ptr<Experiment> start(std::string_view task, const Settings& settings) {
+std::unique_ptr<Experiment> start_image_run(std::string_view task, const Settings& settings) {
   return std::make_unique<ImageExperiment>(image_config(task, settings.file, settings.options));
 }
 
-std::unique_ptr<Experiment> open(const std::filesystem::path& directory,
-                                 const std::map<std::string, std::string>& options) {
+std::unique_ptr<Experiment> open_image_run(const std::filesystem::path& directory, const Settings& settings) {
   ImageRunConfig config = read_image_config(directory);
-  lengthen(config, options);
+  go_on(config, directory.string(), settings);
   return std::make_unique<ImageExperiment>(std::move(config));
 }
 
@@ -87,6 +86,6 @@ std::optional<training::Scores> ImageExperiment::score(Split split, const float*
   return classification_scores(*model_, values, images, statistics_, threads);
 }
 
-Family image_family() { return {kTasks, start, open}; }
+Family image_family() { return {kImageTasks, start_image_run, open_image_run}; }
 
 }  // namespace rapt::inline v1::tasks

@@ -29,37 +29,37 @@ template <class V>
 void fields(V& v, models::AttentionClassifierConfig& c) {
   v("encoding", c.encoding,
     "images: quadratic, gaussian, learned_2d, learned_2d_positions (without content), absolute or sinusoidal");
-  v("patch", c.patch, 1, 1024, "images: so many pixels along each side become one");
-  v("layers", c.layers, 1, 64, "of attention");
+  v("patch", c.patch, 1, 1024, "images: patch size in pixels");
+  v("layers", c.layers, 1, 64, "attention layers");
   v("heads", c.heads, 1, 256, "heads of each attention");
-  v("width", c.width, 1, 65536, "numbers of a pixel");
-  v("inner", c.inner, 1, 1 << 20, "units of the feed-forward layers");
-  v("head_dim", c.head_dim, 0, 65536, "images: numbers of a head's queries and keys; 0: width / heads");
-  v("full_heads", c.full_heads, "images: each head has a matrix as wide as a pixel; =false: width / heads");
-  v("dropout", c.dropout, 0, 0.95, "share of numbers dropped while training");
+  v("width", c.width, 1, 65536, "model width");
+  v("inner", c.inner, 1, 1 << 20, "width of the feed-forward layers");
+  v("head_dim", c.head_dim, 0, 65536, "images: head_dim; 0: width / heads");
+  v("full_heads", c.full_heads, "images: heads of full width; =false: width / heads");
+  v("dropout", c.dropout, 0, 0.95, "dropout probability");
 }
 
 template <class V>
 void fields(V& v, models::CnnConfig& c) {
-  v("stages", c.stages, 1, 8, "cnn: each but the first halves the sides and doubles the channels");
-  v("blocks", c.blocks, 1, 64, "cnn: residual blocks of each stage");
+  v("stages", c.stages, 1, 8, "cnn: stages; each but the first halves the resolution and doubles the channels");
+  v("blocks", c.blocks, 1, 64, "cnn: residual blocks per stage");
   v("width", c.width, 1, 65536, "channels of the first stage");
-  v("groups", c.groups, 1, 65536, "cnn: groups of channels that are normed together");
-  v("dropout", c.dropout, 0, 0.95, "share of numbers dropped while training");
+  v("groups", c.groups, 1, 65536, "cnn: groups of the group norm");
+  v("dropout", c.dropout, 0, 0.95, "dropout probability");
 }
 
 template <class V>
 void fields(V& v, Augmentation& a) {
-  v("flip", a.flip, "images: left and right change places, half of the time");
-  v("crop_margin", a.crop_margin, 0, 1024, "images: shifted by up to so many pixels");
+  v("flip", a.flip, "images: random horizontal flips");
+  v("crop_margin", a.crop_margin, 0, 1024, "images: random shifts by up to so many pixels");
 }
 
 template <class V>
 void fields(V& v, ShapesOptions& o) {
   v("train_size", o.train, 1, 1e7, "examples to train on");
-  v("valid_size", o.valid, 1, 1e6, "to validate on");
-  v("test_size", o.test, 1, 1e6, "to test on");
-  v("data_seed", o.seed, 0, 9e15, "fixes the images");
+  v("valid_size", o.valid, 1, 1e6, "examples to validate on");
+  v("test_size", o.test, 1, 1e6, "examples to test on");
+  v("data_seed", o.seed, 0, 9e15, "random seed of the images");
 }
 
 }  // namespace rapt::inline v1::tasks

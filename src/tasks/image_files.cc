@@ -10,9 +10,9 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-constexpr std::uint64_t kFileLimit = std::uint64_t{1} << 32;
-constexpr std::int64_t kSide = 32;
-constexpr std::int64_t kPlane = kSide * kSide;
+constexpr std::uint64_t kImagesLimit = std::uint64_t{1} << 32;
+constexpr std::int64_t kCifarSide = 32;
+constexpr std::int64_t kPlane = kCifarSide * kCifarSide;
 constexpr std::uint32_t kImagesMagic = 0x803, kLabelsMagic = 0x801;
 constexpr std::uint32_t kLargestSide = 4096;
 
@@ -54,7 +54,7 @@ ImageData parse_cifar(std::string_view bytes, const CifarFormat& format, const s
       if (const int label = byte_at(bytes, n * record + k); label >= format.limits[k])
         refuse(name, n * record + k, "label " + std::to_string(label), "0 to " + std::to_string(format.limits[k] - 1));
   ImageData data;
-  data.images = Array(ElementType::u8, {static_cast<std::int64_t>(count), kSide, kSide, 3});
+  data.images = Array(ElementType::u8, {static_cast<std::int64_t>(count), kCifarSide, kCifarSide, 3});
   std::uint8_t* out = data.images.as<std::uint8_t>().data();
   for (std::size_t n = 0; n < count; ++n) {
     data.labels.push_back(byte_at(bytes, n * record + format.chosen));
@@ -158,15 +158,16 @@ ImageData parse_mnist(std::string_view images, const std::string& images_name, s
 }
 
 ImageData read_cifar10(const std::filesystem::path& path) {
-  return parse_cifar10(read_file(path, kFileLimit), path.string());
+  return parse_cifar10(read_file(path, kImagesLimit), path.string());
 }
 
 ImageData read_cifar100(const std::filesystem::path& path, CifarLabels labels) {
-  return parse_cifar100(read_file(path, kFileLimit), labels, path.string());
+  return parse_cifar100(read_file(path, kImagesLimit), labels, path.string());
 }
 
 ImageData read_mnist(const std::filesystem::path& images, const std::filesystem::path& labels) {
-  return parse_mnist(read_file(images, kFileLimit), images.string(), read_file(labels, kFileLimit), labels.string());
+  return parse_mnist(read_file(images, kImagesLimit), images.string(), read_file(labels, kImagesLimit),
+                     labels.string());
 }
 
 ImageTask cifar10_task(const std::filesystem::path& directory, double valid_fraction) {

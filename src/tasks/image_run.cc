@@ -5,6 +5,7 @@
 #include "rapt/error.h"
 #include "tasks/config_file.h"
 #include "tasks/digits.h"
+#include "tasks/experiment.h"
 #include "tasks/image_fields.h"
 #include "tasks/image_files.h"
 #include "tasks/pairs.h"
@@ -117,7 +118,7 @@ ImageRunConfig image_config(std::string_view task, const std::filesystem::path& 
   models::ImageModelKind kind{};
   json whole = json::object();
   const std::string name = file.string();
-  if (!file.empty()) whole = parse_config(file);
+  if (!file.empty()) whole = parse_settings(file, task);
   json model = take_section(name, whole, "model", false);
   // The kind of model decides what the other settings start from.
   FieldReader(name + ": model", model)("kind", kind, "");
@@ -135,10 +136,26 @@ ImageRunConfig image_config(std::string_view task, const std::filesystem::path& 
   return config;
 }
 
-void lengthen(ImageRunConfig& config, std::map<std::string, std::string> options) {
+void go_on(ImageRunConfig& config, const std::string& run, const Settings& settings) {
+  ImageRunConfig asked = config;
+  const std::string name = settings.file.string();
+  if (!settings.file.empty()) {
+    json whole = parse_settings(settings.file, name_of(config.data.source));
+    read_model_section(name, take_section(name, whole, "model", false), asked.model);
+    read_section(name + ": training", take_section(name, whole, "training", false), asked.training);
+    read_section(name + ": data", take_section(name, whole, "data", false), asked.data);
+    require_nothing_left(name, whole, "takes the sections model, training and data");
+  }
+  std::map<std::string, std::string> options = settings.options;
   FieldSetter setter(options);
-  fields(setter, config.training);
-  require_no_option_left(options, "a run that is resumed");
+  setter("model", asked.model.kind, "");
+  fields(setter, asked.model);
+  fields(setter, asked.training);
+  fields(setter, asked.data);
+  require_no_option_left(options, "the model " + std::string(name_of(asked.model.kind)) + " on the task " +
+                                      std::string(name_of(config.data.source)));
+  require_same_settings(run, run_sections(config, 0), run_sections(asked, 0));
+  config.training = asked.training;
 }
 
 ImageTask load_images(ImageDataConfig& data) {

@@ -40,8 +40,9 @@ ImageRunConfig image_defaults(std::string_view task, models::ImageModelKind kind
 ImageRunConfig image_config(std::string_view task, const std::filesystem::path& file,
                             std::map<std::string, std::string> options);
 
-// Changes what lets a run go on for longer, and nothing else.
-void lengthen(ImageRunConfig& config, std::map<std::string, std::string> options);
+// A run that goes on: settings may repeat what it has; they change only how long it trains.
+struct Settings;
+void go_on(ImageRunConfig& config, const std::string& run, const Settings& settings);
 
 // Checks the hash where there is one, and sets it where there is none.
 ImageTask load_images(ImageDataConfig& data);

@@ -10,9 +10,9 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-constexpr std::uint64_t kFileLimit = std::uint64_t{1} << 32;
+constexpr std::uint64_t kPairsLimit = std::uint64_t{1} << 32;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-constexpr std::string_view kTakes = "takes source TAB target";
+constexpr std::string_view kExpected = "expected source TAB target, got ";
 
 struct Format {
   Units source_units;
@@ -20,31 +20,28 @@ struct Format {
   std::int64_t max_length;
 };
 
-const char* name_of(Units units) { return units == Units::characters ? "characters" : "words"; }
+const char* units_name(Units units) { return units == Units::characters ? "characters" : "words"; }
 
 std::vector<std::string> parse_side(std::string_view side, const char* name, Units units, std::int64_t max_length) {
   std::vector<std::string> tokens = split(side, units);
   if (static_cast<std::int64_t>(tokens.size()) > max_length)
-    throw Error(std::string("got a ") + name + " of " + std::to_string(tokens.size()) + " " + name_of(units) +
-                ", takes at most " + std::to_string(max_length));
+    throw Error(std::string("expected a ") + name + " of at most " + std::to_string(max_length) + " " +
+                units_name(units) + " (--longest), got " + std::to_string(tokens.size()));
   return tokens;
 }
 
 Example parse_line(std::string_view line, const Format& format) {
   const std::size_t nul = line.find('\0');
   if (nul != std::string_view::npos)
-    throw Error("got a NUL byte at byte " + std::to_string(nul) + " of the line, takes text");
+    throw Error("expected text, got a NUL byte at byte " + std::to_string(nul) + " of the line");
   if (const std::size_t at = find_invalid_utf8(line); at != std::string_view::npos)
-    throw Error("got invalid UTF-8 at byte " + std::to_string(at) + " of the line, takes UTF-8");
+    throw Error("expected UTF-8, got an invalid byte at byte " + std::to_string(at) + " of the line");
   const auto tabs = std::count(line.begin(), line.end(), '\t');
-  if (tabs != 1)
-    throw Error((tabs == 0 ? "got no tab, " : "got " + std::to_string(tabs) + " tabs, ") + std::string(kTakes));
+  if (tabs != 1) throw Error(std::string(kExpected) + (tabs == 0 ? "no tab" : std::to_string(tabs) + " tabs"));
   const std::size_t tab = line.find('\t');
   Example example;
   example.source = parse_side(line.substr(0, tab), "source", format.source_units, format.max_length);
-  if (example.source.empty())
-    throw Error("got an empty source, takes at least one of its " + std::string(name_of(format.source_units)) +
-                " before the tab");
+  if (example.source.empty()) throw Error("expected a source before the tab, got none");
   example.target = parse_side(line.substr(tab + 1), "target", format.target_units, format.max_length);
   return example;
 }
@@ -85,15 +82,13 @@ PairFile parse_pairs(std::string_view text, const std::string& name, Units sourc
       throw Error(name + ":" + std::to_string(number) + ": " + error.what());
     }
   }
-  if (file.examples.empty())
-    throw Error(name + ":1: got no examples (" + std::to_string(file.empty_lines) +
-                " empty lines), takes at least one line of source TAB target");
+  if (file.examples.empty()) throw Error(name + ":1: expected lines of source TAB target, got no examples");
   return file;
 }
 
 PairFile read_pairs(const std::filesystem::path& path, Units source_units, Units target_units,
                     std::int64_t max_length) {
-  return parse_pairs(read_file(path, kFileLimit), path.string(), source_units, target_units, max_length);
+  return parse_pairs(read_file(path, kPairsLimit), path.string(), source_units, target_units, max_length);
 }
 
 std::uint64_t stable_hash(std::string_view bytes) {

@@ -87,8 +87,9 @@ struct Scenes {
   training::PixelExamples train, valid, test;
 };
 
-void run_job(Job& job, const Scenes& scenes, const std::filesystem::path& directory,
-             const std::function<void(std::int64_t)>& on_steps) {
+// False where it was stopped.
+bool run_job(Job& job, const Scenes& scenes, const std::filesystem::path& directory,
+             const std::function<void(std::int64_t)>& on_steps, const std::function<bool()>& stop) {
   const models::MultitaskNetwork network = make_network(job.config);
   job.parameters = network.parameters().count();
   job.multiply_adds = network.multiply_adds();
@@ -106,11 +107,13 @@ void run_job(Job& job, const Scenes& scenes, const std::filesystem::path& direct
   tell(trainer.progress().step);
   training::Observer observer;
   observer.on_step = [&](const training::StepReport&) { tell(trainer.progress().step); };
-  trainer.run(observer);
+  observer.stop = stop;
+  if (trainer.run(observer) == training::Trainer::End::stopped) return false;
   tell(options.epochs * objective->batches());
   job.seconds = trainer.progress().seconds;
   job.scores = training::score(network, trainer.values().data(), scenes.test,
                                training::MultitaskObjective::edge_weights(scenes.train), 1);
+  return true;
 }
 
 void add_job(ComparedNetwork& row, const Job& job, std::int64_t seeds) {
@@ -159,7 +162,8 @@ double ComparedScore::deviation() const {
 
 bool higher_is_better(const std::string& score) { return score.ends_with("_miou") || score.ends_with("_f1"); }
 
-std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, const ComparisonProgress& progress) {
+std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, const ComparisonProgress& progress,
+                                            const std::function<bool()>& stop) {
   const std::vector<Kind> kinds = kinds_of(comparison);
   std::vector<Job> jobs = jobs_of(comparison, kinds);
   // What a setting forbids is told before anything is rendered.
@@ -182,17 +186,23 @@ std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, c
   std::mutex mutex;
   std::int64_t done = 0;
   std::string last;
+  std::atomic<bool> stopped{false};
   parallel_for(static_cast<std::int64_t>(jobs.size()), comparison.threads, [&](std::int64_t n, int) {
     Job& job = jobs[order[static_cast<std::size_t>(n)]];
-    run_job(job, scenes, comparison.directory / job.name, [&](std::int64_t more) {
+    const auto on_steps = [&](std::int64_t more) {
       const std::lock_guard lock(mutex);
       done += more;
       if (progress) progress(done, total, last);
-    });
+    };
+    if (stopped || !run_job(job, scenes, comparison.directory / job.name, on_steps, stop)) {
+      stopped = true;
+      return;
+    }
     const std::lock_guard lock(mutex);
     last = job.name;
   });
 
+  if (stopped) return {};
   std::vector<ComparedNetwork> rows;
   for (const Kind& kind : kinds) rows.emplace_back().name = kind.name;
   for (const Job& job : jobs) add_job(rows[job.kind], job, comparison.seeds);

@@ -42,8 +42,10 @@ struct ComparedNetwork {
 // Called with the steps done, all steps, and what was finished last.
 using ComparisonProgress = std::function<void(std::int64_t, std::int64_t, const std::string&)>;
 
-// First the single networks, then the one without sharing, then those with it.
-std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, const ComparisonProgress& progress);
+// First the single networks, then the one without sharing, then those with it. Empty where stop() said so; everything is
+// saved then, and the same call goes on.
+std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, const ComparisonProgress& progress,
+                                            const std::function<bool()>& stop = {});
 
 // Whether a higher number of this score is better.
 bool higher_is_better(const std::string& score);

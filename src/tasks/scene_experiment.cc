@@ -9,7 +9,7 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-constexpr std::array<TaskInfo, 1> kTasks{{
+constexpr std::array<TaskInfo, 1> kSceneTasks{{
     {"scenes", "ray-cast pictures → classes, depth, normals, edges and reshading of every pixel"},
 }};
 
@@ -61,22 +61,21 @@ class SceneExperiment : public Experiment {
   mutable std::array<training::PixelExamples, 3> parts_;
 };
 
-std::unique_ptr<Experiment> start(std::string_view, const Settings& settings) {
+std::unique_ptr<Experiment> start_scene_run(std::string_view, const Settings& settings) {
   SceneRunConfig config = scene_defaults();
   if (!settings.file.empty()) apply_file(config, settings.file);
   apply_options(config, settings.options);
   return std::make_unique<SceneExperiment>(std::move(config));
 }
 
-std::unique_ptr<Experiment> open(const std::filesystem::path& directory,
-                                 const std::map<std::string, std::string>& options) {
+std::unique_ptr<Experiment> open_scene_run(const std::filesystem::path& directory, const Settings& settings) {
   SceneRunConfig config = read_scene_config(directory);
-  apply_options(config, options);
+  go_on(config, directory.string(), settings);
   return std::make_unique<SceneExperiment>(std::move(config));
 }
 
 }  // namespace
 
-Family scene_family() { return {kTasks, start, open}; }
+Family scene_family() { return {kSceneTasks, start_scene_run, open_scene_run}; }
 
 }  // namespace rapt::inline v1::tasks

@@ -19,6 +19,16 @@ using nlohmann::ordered_json;
 // Scenes that one thread renders at a time.
 constexpr std::int64_t kChunk = 16;
 
+ordered_json scene_sections(const SceneRunConfig& config) {
+  ordered_json whole;
+  whole["format"] = kConfigFormat;
+  whole["data"]["task"] = "scenes";
+  write_section(whole["data"], config.data);
+  write_section(whole["model"], config.model);
+  write_section(whole["training"], config.training);
+  return whole;
+}
+
 template <class T>
 void put(const Array& from, std::int64_t first, std::vector<T>& to, std::int64_t numbers) {
   const auto values = from.as<T>();
@@ -40,7 +50,7 @@ SceneRunConfig scene_defaults() {
 }
 
 void apply_file(SceneRunConfig& config, const std::filesystem::path& path) {
-  json whole = parse_config(path);
+  json whole = parse_settings(path, "scenes");
   const std::string file = path.string();
   read_section(file + ": model", take_section(file, whole, "model", false), config.model);
   read_section(file + ": training", take_section(file, whole, "training", false), config.training);
@@ -56,14 +66,16 @@ void apply_options(SceneRunConfig& config, std::map<std::string, std::string> op
   require_no_option_left(options, "the task scenes");
 }
 
+void go_on(SceneRunConfig& config, const std::string& run, const Settings& settings) {
+  SceneRunConfig asked = config;
+  if (!settings.file.empty()) apply_file(asked, settings.file);
+  apply_options(asked, settings.options);
+  require_same_settings(run, scene_sections(config), scene_sections(asked));
+  config.training = asked.training;
+}
+
 void write_config(const std::filesystem::path& directory, const SceneRunConfig& config) {
-  ordered_json whole;
-  whole["format"] = kConfigFormat;
-  whole["data"]["task"] = "scenes";
-  write_section(whole["data"], config.data);
-  write_section(whole["model"], config.model);
-  write_section(whole["training"], config.training);
-  write_file(directory / "config.json", whole.dump(2) + "\n");
+  write_file(directory / "config.json", scene_sections(config).dump(2) + "\n");
 }
 
 SceneRunConfig read_scene_config(const std::filesystem::path& directory) {

@@ -33,6 +33,8 @@ SceneRunConfig scene_defaults();
 // Changes a configuration by a file of settings, or by options as text. Both throw for what they do not know.
 void apply_file(SceneRunConfig& config, const std::filesystem::path& file);
 void apply_options(SceneRunConfig& config, std::map<std::string, std::string> options);
+// A run that goes on: settings may repeat what it has; they change only how long it trains.
+void go_on(SceneRunConfig& config, const std::string& run, const Settings& settings);
 void write_config(const std::filesystem::path& directory, const SceneRunConfig& config);
 SceneRunConfig read_scene_config(const std::filesystem::path& directory);
 

@@ -9,7 +9,7 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-constexpr std::array<TaskInfo, 3> kTasks{{
+constexpr std::array<TaskInfo, 3> kSequenceTasks{{
     {"reverse", "strings over a, b, c, d → the same backwards"},
     {"case", "\"<U> some words\" → upper case, \"<L> …\" → lower case, letter by letter"},
     {"pairs", "lines of source TAB target; data: their file"},
@@ -80,22 +80,21 @@ class SequenceExperiment : public Experiment {
   std::unique_ptr<models::SequenceModel> model_;
 };
 
-std::unique_ptr<Experiment> start(std::string_view task, const Settings& settings) {
+std::unique_ptr<Experiment> start_sequence_run(std::string_view task, const Settings& settings) {
   SequenceRunConfig config = task_defaults(task);
   if (!settings.file.empty()) apply_file(config, settings.file);
   apply_options(config, settings.options);
   return std::make_unique<SequenceExperiment>(std::move(config), true);
 }
 
-std::unique_ptr<Experiment> open(const std::filesystem::path& directory,
-                                 const std::map<std::string, std::string>& options) {
+std::unique_ptr<Experiment> open_sequence_run(const std::filesystem::path& directory, const Settings& settings) {
   SequenceRunConfig config = read_config(directory);
-  apply_options(config, options);
+  go_on(config, directory.string(), settings);
   return std::make_unique<SequenceExperiment>(std::move(config), false);
 }
 
 }  // namespace
 
-Family sequence_family() { return {kTasks, start, open}; }
+Family sequence_family() { return {kSequenceTasks, start_sequence_run, open_sequence_run}; }
 
 }  // namespace rapt::inline v1::tasks

@@ -43,6 +43,10 @@ std::vector<std::string> DataConfig::split_source(std::string_view text) const {
   return split(text, source == Source::pairs ? source_units : Units::characters);
 }
 
+std::string DataConfig::join_source(std::span<const std::string> tokens) const {
+  return join(tokens, source == Source::pairs ? source_units : Units::characters);
+}
+
 std::string DataConfig::join_target(std::span<const std::string> tokens) const {
   return join(tokens, source == Source::pairs ? target_units : Units::characters);
 }

@@ -32,6 +32,7 @@ struct DataConfig {
 
   // What the source of a line given to `decode` is made of.
   std::vector<std::string> split_source(std::string_view text) const;
+  std::string join_source(std::span<const std::string> tokens) const;
   std::string join_target(std::span<const std::string> tokens) const;
 };
 
@@ -49,6 +50,10 @@ SequenceRunConfig task_defaults(std::string_view name);
 // Changes a configuration by a file of settings, or by options as text. Both throw for what they do not know.
 void apply_file(SequenceRunConfig& config, const std::filesystem::path& file);
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options);
+
+// A run that goes on: settings may repeat what it has; they change only how long it trains.
+struct Settings;
+void go_on(SequenceRunConfig& config, const std::string& run, const Settings& settings);
 
 // The training, validation and test examples. Without files of their own, pairs are split 90/5/5 by their sources.
 TaskData load_data(DataConfig& data);

@@ -2,6 +2,7 @@
 
 #include "rapt/error.h"
 #include "tasks/config_file.h"
+#include "tasks/experiment.h"
 #include "tasks/sequence_run.h"
 #include "tensor/files.h"
 
@@ -61,7 +62,7 @@ std::vector<std::string> symbols(const std::string& file, json& whole, const cha
 }  // namespace
 
 void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
-  json whole = parse_config(path);
+  json whole = parse_settings(path, name_of(config.data.source));
   const std::string file = path.string();
   read_model_section(file, take_section(file, whole, "model", false), config.model);
   read_section(file + ": training", take_section(file, whole, "training", false), config.training);
@@ -81,6 +82,14 @@ void apply_options(SequenceRunConfig& config, std::map<std::string, std::string>
   fields(setter, config.data);
   require_no_option_left(options, "a " + std::string(name_of(config.model.kind)) + " on the task " +
                                       std::string(name_of(config.data.source)));
+}
+
+void go_on(SequenceRunConfig& config, const std::string& run, const Settings& settings) {
+  SequenceRunConfig asked = config;
+  if (!settings.file.empty()) apply_file(asked, settings.file);
+  apply_options(asked, settings.options);
+  require_same_settings(run, run_sections(config, 0), run_sections(asked, 0));
+  config.training = asked.training;
 }
 
 void write_config(const std::filesystem::path& directory, const SequenceRunConfig& config) {

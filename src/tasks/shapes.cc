@@ -28,7 +28,7 @@ struct Point {
   double x, y;
 };
 
-double between(Random& random, double low, double high) { return low + (high - low) * random.uniform(); }
+double uniform_in(Random& random, double low, double high) { return low + (high - low) * random.uniform(); }
 
 Color mix(const Color& a, const Color& b, double t) {
   return {a[0] + (b[0] - a[0]) * t, a[1] + (b[1] - a[1]) * t, a[2] + (b[2] - a[2]) * t};
@@ -46,16 +46,16 @@ constexpr Shades kDark{0, 0.4};
 constexpr Shades kMiddle{0.15, 0.6};
 constexpr Shades kLight{0.55, 1};
 
-Color random_color(Random& random, const Shades& shades = kAny) {
-  const auto channel = [&] { return between(random, shades.low, shades.high); };
+Color random_shade(Random& random, const Shades& shades = kAny) {
+  const auto channel = [&] { return uniform_in(random, shades.low, shades.high); };
   const double red = channel(), green = channel();
   return {red, green, channel()};
 }
 
 // A colour that can be told from others.
-Color random_color_unlike(Random& random, std::initializer_list<Color> others, double least, const Shades& shades) {
+Color random_shade_unlike(Random& random, std::initializer_list<Color> others, double least, const Shades& shades) {
   for (;;) {
-    const Color color = random_color(random, shades);
+    const Color color = random_shade(random, shades);
     if (std::all_of(others.begin(), others.end(), [&](const Color& o) { return distance(color, o) >= least; }))
       return color;
   }
@@ -75,7 +75,8 @@ struct Frame {
 struct Pattern {
   Pattern(Random& random, Texture kind, const Color& one, const Color& other)
       : texture(kind),
-        frame({between(random, 0, kSide), between(random, 0, kSide)}, between(random, 0, 2 * std::numbers::pi)),
+        frame({uniform_in(random, 0, kSide), uniform_in(random, 0, kSide)},
+              uniform_in(random, 0, 2 * std::numbers::pi)),
         period(period_of(random, kind)),
         first(one),
         second(other) {}
@@ -83,10 +84,10 @@ struct Pattern {
   // Dots lie further apart than stripes: how fine a texture is helps to tell what it is.
   static double period_of(Random& random, Texture kind) {
     switch (kind) {
-      case Texture::stripes: return between(random, 3, 4.5);
-      case Texture::dots: return between(random, 5.5, 7.5);
-      case Texture::checker: return between(random, 3, 7.5);
-      case Texture::gradient: return between(random, 24, 48);
+      case Texture::stripes: return uniform_in(random, 3, 4.5);
+      case Texture::dots: return uniform_in(random, 5.5, 7.5);
+      case Texture::checker: return uniform_in(random, 3, 7.5);
+      case Texture::gradient: return uniform_in(random, 24, 48);
     }
     return 1;
   }
@@ -176,12 +177,13 @@ class Picture {
         drawn_(make_figure(random, figure, background_, pattern_)) {
     const std::uint64_t blots = 1 + random.below(4);
     for (std::uint64_t n = 0; n < blots; ++n)
-      blots_.push_back({{{between(random, 0, kSide), between(random, 0, kSide)}, between(random, 0, std::numbers::pi)},
-                        between(random, 0.7, 3.5),
-                        between(random, 0.4, 1.1),
-                        random_color(random)});
+      blots_.push_back(
+          {{{uniform_in(random, 0, kSide), uniform_in(random, 0, kSide)}, uniform_in(random, 0, std::numbers::pi)},
+           uniform_in(random, 0.7, 3.5),
+           uniform_in(random, 0.4, 1.1),
+           random_shade(random)});
     over_ = random.below(2);
-    noise_ = between(random, 0.01, 0.07);
+    noise_ = uniform_in(random, 0.01, 0.07);
   }
 
   void write(Random& random, std::uint8_t* out) const {
@@ -202,25 +204,25 @@ class Picture {
 
  private:
   static Pattern make_background(Random& random) {
-    const Color base = random_color(random, kDark);
+    const Color base = random_shade(random, kDark);
     // Fainter than the figure's texture, but of the same kinds.
-    const Color other = mix(base, random_color_unlike(random, {base}, 0.25, kDark), between(random, 0.25, 0.6));
+    const Color other = mix(base, random_shade_unlike(random, {base}, 0.25, kDark), uniform_in(random, 0.25, 0.6));
     return {random, static_cast<Texture>(random.below(4)), base, other};
   }
 
   static Pattern make_pattern(Random& random, Texture texture, const Pattern& background) {
-    Color one = random_color_unlike(random, {background.first, background.second}, 0.35, kLight);
-    Color other = random_color_unlike(random, {background.first, background.second, one}, 0.35, kMiddle);
+    Color one = random_shade_unlike(random, {background.first, background.second}, 0.35, kLight);
+    Color other = random_shade_unlike(random, {background.first, background.second, one}, 0.35, kMiddle);
     if (random.below(2) == 1) std::swap(one, other);
     return {random, texture, one, other};
   }
 
   static Drawn make_figure(Random& random, Figure figure, const Pattern& background, const Pattern& pattern) {
-    const double radius = between(random, 7.5, 11), reach = std::min(1.1 * radius, 11.0);
-    const Frame frame({between(random, reach, kSide - reach), between(random, reach, kSide - reach)},
-                      between(random, 0, 2 * std::numbers::pi));
+    const double radius = uniform_in(random, 7.5, 11), reach = std::min(1.1 * radius, 11.0);
+    const Frame frame({uniform_in(random, reach, kSide - reach), uniform_in(random, reach, kSide - reach)},
+                      uniform_in(random, 0, 2 * std::numbers::pi));
     const bool outlined = random.below(2) == 1;
-    const Color color = random_color_unlike(random, {background.first, pattern.first, pattern.second}, 0.25, kLight);
+    const Color color = random_shade_unlike(random, {background.first, pattern.first, pattern.second}, 0.25, kLight);
     return {figure, frame, radius, outlined ? 1.2 / radius : 0, color};
   }
 

@@ -1,11 +1,13 @@
 #include "tensor/files.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <system_error>
 
@@ -65,6 +67,36 @@ void write_parts(const fs::path& path, const fs::path& shown, std::span<const st
   }
 }
 
+// A name that rename() must not take: there is something else than a regular file, or a link.
+bool is_written_through(const fs::path& path) {
+  if (path == "-") return true;
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(path, ignored);
+  return fs::exists(status) && !fs::is_regular_file(status);
+}
+
+// "-", or another name of the file behind the standard output: opened again it would be written from its start.
+bool is_standard_output(const fs::path& path) {
+  if (path == "-") return true;
+  struct stat named {
+  }, out{};
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &out) == 0 && named.st_dev == out.st_dev &&
+         named.st_ino == out.st_ino;
+}
+
+void write_through(const fs::path& path, std::string_view bytes) {
+  if (is_standard_output(path)) {
+    std::cout.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    if (!std::cout.flush()) throw Error("cannot write to the standard output");
+    return;
+  }
+  FilePointer file(std::fopen(path.c_str(), "wb"));
+  if (!file) throw file_error("write", path, std::strerror(errno));
+  const bool good = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+  const int reason = errno;
+  if (std::fclose(file.release()) != 0 || !good) throw file_error("write", path, std::strerror(good ? errno : reason));
+}
+
 }  // namespace
 
 std::uint64_t regular_file_size(const fs::path& path) {
@@ -93,7 +125,8 @@ std::string read_file(const fs::path& path, std::uint64_t limit) {
 
 StagedFiles::~StagedFiles() {
   std::error_code ignored;
-  for (const Entry& entry : entries_) fs::remove(entry.temporary, ignored);
+  for (const Entry& entry : entries_)
+    if (!entry.temporary.empty()) fs::remove(entry.temporary, ignored);
   // Only empty directories go: remove() refuses the others.
   for (auto path = made_directories_.rbegin(); path != made_directories_.rend(); ++path) fs::remove(*path, ignored);
 }
@@ -119,9 +152,19 @@ void StagedFiles::add(const fs::path& path, std::initializer_list<std::span<cons
 void StagedFiles::add_parts(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
   std::error_code error;
   if (fs::is_directory(path, error)) throw file_error("write", path, "it is a directory");
-  Entry entry{temporary_name(path), path};
   entries_.reserve(entries_.size() + 1);
+  if (is_written_through(path)) {
+    Entry entry{{}, path, {}};
+    for (const std::span<const std::byte> part : parts)
+      entry.bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+    entries_.push_back(std::move(entry));
+    return;
+  }
+  Entry entry{temporary_name(path), path, {}};
   write_parts(entry.temporary, path, parts);
+  // The new file may be read by those who could read the old one.
+  if (const fs::file_status old = fs::status(path, error); fs::exists(old))
+    fs::permissions(entry.temporary, old.permissions(), error);
   entries_.push_back(std::move(entry));
 }
 
@@ -131,6 +174,10 @@ void StagedFiles::add(const fs::path& path, std::string_view text) {
 
 void StagedFiles::commit() {
   for (const Entry& entry : entries_) {
+    if (entry.temporary.empty()) {
+      write_through(entry.target, entry.bytes);
+      continue;
+    }
     std::error_code error;
     fs::rename(entry.temporary, entry.target, error);
     if (error) throw file_error("write", entry.target, error.message());

@@ -21,7 +21,8 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t limit = k
 std::uint64_t regular_file_size(const std::filesystem::path& path);
 
 // Several files that appear together: each is written under a temporary name beside its place, and commit() renames
-// them all. Without a commit the temporaries, and the directories made for them, are removed.
+// them all. Without a commit the temporaries, and the directories made for them, are removed. Only regular files are
+// replaced: commit() writes to a device, a pipe or the target of a link. "-" is the standard output.
 class StagedFiles {
  public:
   StagedFiles() = default;
@@ -41,14 +42,15 @@ class StagedFiles {
 
  private:
   struct Entry {
-    std::filesystem::path temporary;
+    std::filesystem::path temporary;  // empty: the bytes are written to the target itself
     std::filesystem::path target;
+    std::string bytes;
   };
   std::vector<Entry> entries_;
   std::vector<std::filesystem::path> made_directories_;
 };
 
-// One file, written under a temporary name and renamed: readers see the old one or the new one, never a half.
+// One file, as StagedFiles writes it: readers see the old one or the new one, never a half.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace rapt::inline v1

@@ -16,7 +16,7 @@ namespace rapt::inline v1 {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr std::uint64_t kHeaderLimit = 1 << 20;
+constexpr std::uint64_t kNpyHeaderLimit = 1 << 20;
 constexpr std::size_t kMaxRank = 32;
 constexpr const char* kTakes = "takes bool, i1 i2 i4 i8, u1 u2 u4 u8, f2 f4 f8";
 
@@ -264,8 +264,9 @@ Header read_header(Reader& reader) {
   if (length > reader.left())
     throw Error("the header has " + std::to_string(length) + " bytes but only " + std::to_string(reader.left()) +
                 " are left");
-  if (length > kHeaderLimit)
-    throw Error("the header has " + std::to_string(length) + " bytes; takes at most " + std::to_string(kHeaderLimit));
+  if (length > kNpyHeaderLimit)
+    throw Error("the header has " + std::to_string(length) + " bytes; takes at most " +
+                std::to_string(kNpyHeaderLimit));
   std::string text(length, '\0');
   reader.read(text.data(), length, "header");
   return HeaderParser(text).parse();

@@ -80,7 +80,10 @@ Validation validate(const SequenceModel& model, const float* values, std::span<c
     for (const std::vector<int>& target : q.targets) examples.push_back({q.source, target});
   }
   const std::vector<std::vector<Hypothesis>> answers = translate(model, values, sources, options, threads);
-  for (std::size_t n = 0; n < questions.size(); ++n) result.scores.add(answers[n].front().tokens, questions[n].targets);
+  for (std::size_t n = 0; n < questions.size(); ++n) {
+    result.scores.add(answers[n].front().tokens, questions[n].targets);
+    result.answers.push_back(answers[n].front());
+  }
 
   std::stable_sort(examples.begin(), examples.end(),
                    [](const EncodedExample& a, const EncodedExample& b) { return a.target.size() < b.target.size(); });

@@ -31,6 +31,7 @@ struct Question {
 struct Validation {
   double loss = 0;  // nats for each token
   SequenceScores scores;
+  std::vector<Hypothesis> answers;  // the best one of each question
 };
 
 // Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers.

@@ -18,7 +18,7 @@ struct TrainOptions {
   double weight_decay = 0;
   // The weights that are kept are a running mean over about 1/(1 − average) steps; 0: the last ones.
   double average = 0;
-  double clip = 1;  // the longest gradient; 0: any
+  double clip = 1;  // norm that gradients are clipped to; 0: none
   double label_smoothing = 0;
   std::int64_t warmup = 0;  // steps of a rising rate
   std::int64_t epochs = 30;

@@ -10,6 +10,7 @@
 #include "rapt/error.h"
 #include "tensor/files.h"
 #include "tensor/random.h"
+#include "training/run_lock.h"
 
 namespace rapt::inline v1::training {
 namespace {
@@ -175,6 +176,7 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
 }
 
 Trainer::End Trainer::run(const Observer& observer) {
+  const std::shared_ptr<RunLock> lock = RunLock::acquire(directory_);
   Clock::time_point last_save = Clock::now();
   while (!is_done()) {
     objective_->start_epoch(progress_.epoch);

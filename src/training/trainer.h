@@ -51,7 +51,8 @@ class Trainer {
   void resume();
 
   enum class End { finished, stopped };
-  // At the end the values are the best ones. Throws rapt::Error where the loss is no longer a number.
+  // At the end the values are the best ones. Throws rapt::Error where the loss is no longer a number, and where another
+  // process trains in the directory.
   End run(const Observer& observer);
 
   // One step, with batch n of this epoch: what run() is made of.

@@ -35,7 +35,7 @@ TEST(ImagesOnTheCommandLine, TrainEvaluateAndPlot) {
   const CliResult evaluated = run_cli({"evaluate", dir / "run", "--json"});
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
   EXPECT_EQ(Json::parse(evaluated.out)["accuracy"], result["accuracy"]);
-  expect_refused(run_cli({"evaluate", dir / "run", "--beam", "3"}), "runs on sequences");
+  expect_refused(run_cli({"evaluate", dir / "run", "--beam", "3"}), "run on sequences");
 
   const CliResult centers = run_cli({"plot", "centers", dir / "run", "--json", "--out", dir / "centers.svg"});
   ASSERT_EQ(centers.status, 0) << centers.err;

@@ -247,7 +247,7 @@ TEST_F(Solve, EveryExampleAgreesInEveryForm) {
 TEST_F(Solve, TextHasTheDocumentsDigits) {
   const std::string out = run_cli({"solve", example("001_1_2_one_head")}).out;
   for (const char* text : {"Q = X W_Q   [4 × 2]", "-2.25   4.50", "S = Q Kᵀ / √2",
-                           "4.79433566e-05  3.22098620e-05  1.71943035e-03  9.98200416e-01", "-0.75220098  -1.50668721",
+                           "4.79433566e-05  3.22098620e-05      0.00171943      0.99820042", "-0.75220098  -1.50668721",
                            "48 of 48 printed numbers agree."})
     EXPECT_NE(out.find(text), std::string::npos) << text;
 }
@@ -278,6 +278,24 @@ TEST_F(Solve, Markdown) {
     EXPECT_NE(out.find(text), std::string::npos) << text;
   EXPECT_EQ(std::count(out.begin(), out.end(), '$') % 4, 0);
   EXPECT_EQ(out.find("}^\\top"), out.find("}}^\\top") + 1);  // LaTeX refuses K^{(1)}^\top
+}
+
+TEST_F(Solve, OneSmallNumberStaysAlone) {
+  const std::string out = run_cli({"solve", example("001_1_2_one_head")}).out;
+  // The row of the weights with the smallest ones: its large ones stay as they are read.
+  EXPECT_NE(out.find("9.06143069e-09      0.00187818"), std::string::npos) << out;
+  EXPECT_NE(out.find("0.99812178"), std::string::npos) << out;
+}
+
+TEST_F(Solve, MarkdownKeepsLabelsAndHeads) {
+  const std::string labelled = run_cli({"solve", example("002_additive"), "--markdown"}).out;
+  EXPECT_NE(labelled.find(
+                "\\begin{matrix}\n\\text{the} \\\\\n\\text{cat} \\\\\n\\text{sat}\n\\end{matrix}\n\\begin{bmatrix}"),
+            std::string::npos)
+      << labelled;
+  const std::string heads = run_cli({"solve", example("001_1_3_two_heads"), "--markdown"}).out;
+  EXPECT_NE(heads.find("P^{(2)} = \\operatorname{softmax}(S^{(2)})"), std::string::npos) << heads;
+  EXPECT_EQ(heads.find("softmax}(S)"), std::string::npos);
 }
 
 TEST_F(Solve, VectorForm) {

@@ -223,6 +223,20 @@ TEST(Bars, LengthsFollowTheNumbers) {
   EXPECT_EQ(test::marks_at_edges(test::read_png(to_png(draw(bars)))), 0u);
 }
 
+// A bar says what was measured, and all bars of a figure say it in one format.
+TEST(Bars, NumbersKeepTheirDigits) {
+  const auto values = [](std::vector<double> numbers) {
+    Bars bars;
+    bars.groups.assign(numbers.size(), "a");
+    bars.series = {{"x", std::move(numbers)}};
+    return texts(test::read_svg(draw(bars)), "value");
+  };
+  EXPECT_EQ(values({99.7, 19.8, 100}), (Texts{"99.7", "19.8", "100.0"}));
+  EXPECT_EQ(values({0.97, -0.125, 1}), (Texts{"0.970", "−0.125", "1.000"}));
+  EXPECT_EQ(values({1234.56, 7}), (Texts{"1235", "7"}));
+  EXPECT_EQ(values({1.234e-6, 123.4}), (Texts{"1.234e-06", "123.4"}));
+}
+
 TEST(Bars, RefusesWhatCannotBeDrawn) {
   EXPECT_THROW(draw(Bars{}), Error);
   Bars bars;

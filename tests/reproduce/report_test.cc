@@ -18,7 +18,7 @@ TEST(ReproduceReport, HoldsWhenEveryClaimThatMustHoldDoes) {
   const Report report = run_parts(parts, {});
   EXPECT_TRUE(report.holds());
   EXPECT_EQ(report.claims().size(), 2u);
-  EXPECT_EQ(report.summary(), "1 of 1 claims that must hold do hold; 0 of 1 informative ones.");
+  EXPECT_EQ(report.summary(), "1 of 1 required claims hold; 0 of 1 informative ones agree.");
 }
 
 TEST(ReproduceReport, OneBrokenClaimIsEnoughToFail) {

@@ -53,18 +53,18 @@ TEST(Pairs, ByteOrderMarkAndBothLineEnds) {
 }
 
 TEST(Pairs, ErrorsNameFileAndLine) {
-  EXPECT_EQ(error_of("a\tX\nb X\n"), "x.tsv:2: got no tab, takes source TAB target");
-  EXPECT_EQ(error_of("\n\na\tX\tY\tZ"), "x.tsv:3: got 3 tabs, takes source TAB target");
-  EXPECT_EQ(error_of("a\tX\n\tY\n"),
-            "x.tsv:2: got an empty source, takes at least one of its characters before the tab");
-  EXPECT_EQ(error_of("abcdefghijk\tX"), "x.tsv:1: got a source of 11 characters, takes at most 10");
-  EXPECT_EQ(error_of("a\t1 2 3 4 5 6 7 8 9 10 11"), "x.tsv:1: got a target of 11 words, takes at most 10");
+  EXPECT_EQ(error_of("a\tX\nb X\n"), "x.tsv:2: expected source TAB target, got no tab");
+  EXPECT_EQ(error_of("\n\na\tX\tY\tZ"), "x.tsv:3: expected source TAB target, got 3 tabs");
+  EXPECT_EQ(error_of("a\tX\n\tY\n"), "x.tsv:2: expected a source before the tab, got none");
+  EXPECT_EQ(error_of("abcdefghijk\tX"), "x.tsv:1: expected a source of at most 10 characters (--longest), got 11");
+  EXPECT_EQ(error_of("a\t1 2 3 4 5 6 7 8 9 10 11"),
+            "x.tsv:1: expected a target of at most 10 words (--longest), got 11");
   EXPECT_EQ(error_of(std::string_view("a\tX\nb\tY\0\n", 9)),
-            "x.tsv:2: got a NUL byte at byte 3 of the line, takes text");
-  EXPECT_EQ(error_of("a\tX\xff\n"), "x.tsv:1: got invalid UTF-8 at byte 3 of the line, takes UTF-8");
-  EXPECT_EQ(error_of("ab\xc3\tX\n"), "x.tsv:1: got invalid UTF-8 at byte 2 of the line, takes UTF-8");
+            "x.tsv:2: expected text, got a NUL byte at byte 3 of the line");
+  EXPECT_EQ(error_of("a\tX\xff\n"), "x.tsv:1: expected UTF-8, got an invalid byte at byte 3 of the line");
+  EXPECT_EQ(error_of("ab\xc3\tX\n"), "x.tsv:1: expected UTF-8, got an invalid byte at byte 2 of the line");
   for (const char* text : {"", "\n", "\r\n\n", "\xef\xbb\xbf"})
-    EXPECT_NE(error_of(text).find("x.tsv:1: got no examples"), std::string::npos) << text;
+    EXPECT_NE(error_of(text).find("x.tsv:1: expected lines of source TAB target"), std::string::npos) << text;
   EXPECT_THROW(parse_pairs(" \tX", "x", Units::words, Units::words, 10), Error);
   EXPECT_THROW(parse("a\tX", 0), Error);
   EXPECT_EQ(parse("abcdefghij\tX").examples[0].source.size(), 10U);
@@ -79,7 +79,7 @@ TEST(Pairs, Files) {
         try {
           read_pairs(path, Units::words, Units::characters, 5);
         } catch (const Error& error) {
-          EXPECT_EQ(error.what(), path + ":2: got no tab, takes source TAB target");
+          EXPECT_EQ(error.what(), path + ":2: expected source TAB target, got no tab");
           throw;
         }
       },

@@ -1,7 +1,10 @@
 #include "tensor/files.h"
 
+#include <sys/stat.h>
+
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -77,6 +80,64 @@ TEST(Files, DirectoriesThatCannotBe) {
   EXPECT_THROW(files.make_directory("/proc/none"), Error);
   files.make_directory(directory / "made/");
   EXPECT_TRUE(fs::is_directory(directory / "made"));
+}
+
+TEST(Files, OnlyRegularFilesAreReplaced) {
+  const TemporaryDirectory directory;
+  // A link stays a link, and its target gets the bytes, in place.
+  write_file(directory / "target", "a longer text than the next");
+  fs::create_hard_link(directory / "target", directory / "same_file");
+  fs::create_symlink("target", directory / "link");
+  write_file(directory / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(directory / "link"));
+  EXPECT_EQ(read_file(directory / "target"), "new");
+  EXPECT_EQ(read_file(directory / "same_file"), "new");
+  // A link to nothing makes its target.
+  fs::create_symlink("made", directory / "dangling");
+  write_file(directory / "dangling", "text");
+  EXPECT_TRUE(fs::is_symlink(directory / "dangling"));
+  EXPECT_EQ(read_file(directory / "made"), "text");
+  // A device stays a device.
+  fs::create_symlink("/dev/null", directory / "null");
+  write_file(directory / "null", "gone");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+TEST(Files, APipeIsWrittenTo) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] {
+    std::ifstream pipe(path);
+    got.assign(std::istreambuf_iterator<char>(pipe), {});
+  });
+  StagedFiles files;
+  files.add(path, "through the pipe");
+  files.commit();
+  reader.join();
+  EXPECT_EQ(got, "through the pipe");
+  EXPECT_TRUE(fs::is_fifo(path));
+}
+
+TEST(Files, WritingThroughWaitsForTheCommitToo) {
+  const TemporaryDirectory directory;
+  write_file(directory / "target", "old");
+  fs::create_symlink("target", directory / "link");
+  {
+    StagedFiles files;
+    files.add(directory / "link", "new");
+  }
+  EXPECT_EQ(read_file(directory / "target"), "old");
+  EXPECT_TRUE(fs::is_symlink(directory / "link"));
+}
+
+TEST(Files, AReplacedFileKeepsItsPermissions) {
+  const TemporaryDirectory directory;
+  write_file(directory / "secret", "old");
+  fs::permissions(directory / "secret", fs::perms::owner_read | fs::perms::owner_write);
+  write_file(directory / "secret", "new");
+  EXPECT_EQ(fs::status(directory / "secret").permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
 }  // namespace

@@ -26,14 +26,14 @@ struct HeadMoments {
 };
 
 // Some numbers of the vectors of one value set; n is a matrix of v, or a batch and head.
-struct Slice {
+struct GradientSlice {
   std::size_t set;
   std::int64_t n;
   std::int64_t first, count;
 };
 
-std::vector<Slice> slices_of(const Problem& problem, std::size_t set, std::int64_t n) {
-  std::vector<Slice> slices;
+std::vector<GradientSlice> gradient_slices(const Problem& problem, std::size_t set, std::int64_t n) {
+  std::vector<GradientSlice> slices;
   const std::int64_t width = slice_width(problem), dim = problem.v[set].dim;
   for (std::int64_t d = 0; d < dim; d += width) slices.push_back({set, n, d, std::min(width, dim - d)});
   return slices;
@@ -41,7 +41,7 @@ std::vector<Slice> slices_of(const Problem& problem, std::size_t set, std::int64
 
 // dv = Σ (Wr ⊗ Wc)ᵀ dO over the heads that share v, dO first summed over the batches that do.
 template <class T>
-void value_gradient(const Problem& problem, const Operand& grad_out, const View& target, const Slice& slice,
+void value_gradient(const Problem& problem, const Operand& grad_out, const View& target, const GradientSlice& slice,
                     const std::vector<GridWeights<T>>& weights, const Kernels<T>& kernels, GridPass<T>& pass) {
   const Layout<T> layout(problem, kernels, slice.count);
   const Operand& v = problem.v[slice.set];
@@ -80,7 +80,7 @@ double dot(const T* a, const T* b, std::int64_t count) {
 template <class T>
 class Moments {
  public:
-  void run(const Problem& problem, const Operand& grad_out, const HeadMoments<T>& head, const Slice& slice,
+  void run(const Problem& problem, const Operand& grad_out, const HeadMoments<T>& head, const GradientSlice& slice,
            const Kernels<T>& kernels, double* moments) {
     const Layout<T> layout(problem, kernels, slice.count);
     const std::int64_t b = slice.n / problem.heads, h = slice.n % problem.heads;
@@ -186,17 +186,17 @@ class Backward {
 
  private:
   void values() {
-    std::vector<Slice> slices;
+    std::vector<GradientSlice> slices;
     for (std::size_t set = 0; set < problem_.v.size() && set < gradients_.v.size(); ++set) {
       if (!gradients_.v[set]) continue;
       for (std::int64_t n = 0; n < problem_.v[set].batches * problem_.v[set].heads; ++n)
-        for (const Slice& slice : slices_of(problem_, set, n)) slices.push_back(slice);
+        for (const GradientSlice& slice : gradient_slices(problem_, set, n)) slices.push_back(slice);
     }
     std::vector<GridWeights<T>> weights;
     for (const auto& head : heads_) weights.push_back({head->row.plain, head->col.plain});
     std::vector<GridPass<T>> passes(workers());
     parallel_for(static_cast<std::int64_t>(slices.size()), problem_.threads, [&](std::int64_t n, int worker) {
-      const Slice& slice = slices[static_cast<std::size_t>(n)];
+      const GradientSlice& slice = slices[static_cast<std::size_t>(n)];
       value_gradient(problem_, grad_out_[slice.set], gradients_.v[slice.set], slice, weights, kernels_,
                      passes[static_cast<std::size_t>(worker)]);
     });
@@ -209,7 +209,7 @@ class Backward {
     parallel_for(count, problem_.threads, [&](std::int64_t n, int worker) {
       const HeadMoments<T>& head = *heads_[static_cast<std::size_t>(n % problem_.heads)];
       for (std::size_t set = 0; set < problem_.v.size() && set < grad_out_.size(); ++set)
-        for (const Slice& slice : slices_of(problem_, set, n))
+        for (const GradientSlice& slice : gradient_slices(problem_, set, n))
           workspaces[static_cast<std::size_t>(worker)].run(problem_, grad_out_[set], head, slice, kernels_,
                                                            moments.data() + n * Form::kTerms);
     });

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+namespace rapt::inline v1::training {
+
+// A run's directory belongs to one process while it trains there. The kernel releases the lock when the process ends,
+// however it ends.
+class RunLock {
+ public:
+  // Throws rapt::Error that names the process that has it. Within one process the lock is shared.
+  static std::shared_ptr<RunLock> acquire(const std::filesystem::path& directory);
+
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  RunLock(std::filesystem::path path, int file) : path_(std::move(path)), file_(file) {}
+
+  std::filesystem::path path_;
+  int file_;
+};
+
+}  // namespace rapt::inline v1::training

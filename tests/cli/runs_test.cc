@@ -1,0 +1,316 @@
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/progress.h"
+#include "tests/cli/run_cli.h"
+
+// Runs as a batch queue, a shell and an impatient user meet them.
+namespace rapt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+auto lines_in(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+// The program while it runs, with pipes for its input and output; its messages go nowhere.
+class LiveCli {
+ public:
+  explicit LiveCli(const Words& arguments) {
+    Words words{RAPT_CLI};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    int in[2], out[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::dup2(in[0], STDIN_FILENO);
+      ::dup2(out[1], STDOUT_FILENO);
+      ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    input_ = in[1];
+    output_ = out[0];
+  }
+  ~LiveCli() {
+    if (child_ > 0) {
+      ::kill(child_, SIGKILL);
+      ::waitpid(child_, nullptr, 0);
+    }
+    close_input();
+    ::close(output_);
+  }
+  LiveCli(const LiveCli&) = delete;
+  LiveCli& operator=(const LiveCli&) = delete;
+
+  pid_t process() const { return child_; }
+  void write(const std::string& text) {
+    EXPECT_EQ(::write(input_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void close_input() {
+    if (input_ >= 0) ::close(input_);
+    input_ = -1;
+  }
+  void signal(int number) const { ::kill(child_, number); }
+
+  // All output so far, once it holds `part`; a minute is too long.
+  const std::string& output_with(const std::string& part) {
+    while (!has(seen_, part)) {
+      pollfd output{output_, POLLIN, 0};
+      char bytes[4096];
+      const ssize_t got = ::poll(&output, 1, 60'000) > 0 ? ::read(output_, bytes, sizeof bytes) : 0;
+      if (got <= 0) {
+        ADD_FAILURE() << "no '" << part << "' in: " << seen_;
+        break;
+      }
+      seen_.append(bytes, static_cast<std::size_t>(got));
+    }
+    return seen_;
+  }
+
+  // Its exit status; 128 + the signal that ended it.
+  int wait() {
+    int status = 0;
+    ::waitpid(child_, &status, 0);
+    child_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string rest() {
+    for (char bytes[4096];;) {
+      const ssize_t got = ::read(output_, bytes, sizeof bytes);
+      if (got <= 0) return seen_;
+      seen_.append(bytes, static_cast<std::size_t>(got));
+    }
+  }
+
+ private:
+  pid_t child_ = -1;
+  int input_ = -1, output_ = -1;
+  std::string seen_;
+};
+
+Words small_run(const std::string& out, const Words& more = {}) {
+  const Words usual{"--train-size", "200", "--valid-size", "20", "--test-size", "20", "--min-length", "2",
+                    "--max-length", "6",   "--hidden",     "8",  "--embedding", "8",  "--epochs",     "2",
+                    "--batch",      "20",  "--out",        out};
+  Words all{"train", "reverse"};
+  for (std::size_t n = 0; n < usual.size(); n += 2)
+    if (std::find(more.begin(), more.end(), usual[n]) == more.end()) all.insert(all.end(), {usual[n], usual[n + 1]});
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+void expect_refused(const CliResult& result, const Words& parts) {
+  EXPECT_EQ(result.status, 2) << result.out;
+  for (const std::string& part : parts) EXPECT_TRUE(has(result.err, part)) << result.err;
+}
+
+TEST(Runs, OneCommandStartsARunAndGoesOnWithIt) {
+  const TemporaryDirectory dir;
+  ASSERT_EQ(run_cli(small_run(dir / "whole", {"--epochs", "4"})).status, 0);
+  // The same command again and again: it starts, goes on, and has nothing left to do.
+  ASSERT_EQ(run_cli(small_run(dir / "run", {"--resume"})).status, 0);
+  const CliResult more = run_cli(small_run(dir / "run", {"--resume", "--epochs", "4"}));
+  ASSERT_EQ(more.status, 0) << more.err;
+  EXPECT_TRUE(has(more.out, "epoch   3")) << more.out;
+  EXPECT_FALSE(has(more.out, "epoch   2 ")) << more.out;
+  ASSERT_EQ(run_cli(small_run(dir / "run", {"--resume", "--epochs", "4"})).status, 0);
+  // A setting that differs is named, with both values.
+  expect_refused(run_cli(small_run(dir / "run", {"--resume", "--hidden", "16"})),
+                 {"--hidden", "expected 8", "got 16", "keeps its settings"});
+  expect_refused(run_cli({"train", "case", "--resume", "--out", dir / "run"}), {"'reverse'", "'case'"});
+  expect_refused(run_cli({"train", "reverse", "--model", "transformer", "--resume", "--out", dir / "run"}),
+                 {"--model", "seq2seq", "transformer"});
+}
+
+TEST(Runs, ARunsConfigurationIsAFileOfSettings) {
+  const TemporaryDirectory dir;
+  std::string lines;
+  for (int n = 0; n < 60; ++n) lines += std::string(1, static_cast<char>('a' + n % 7)) + std::to_string(n) + "\tx\n";
+  std::ofstream(dir / "pairs.tsv") << lines;
+  ASSERT_EQ(run_cli({"train", "--data", dir / "pairs.tsv", "--hidden", "16", "--embedding", "4", "--epochs", "1",
+                     "--out", dir / "first"})
+                .status,
+            0);
+  const CliResult again = run_cli({"train", "--config", dir / "first/config.json", "--out", dir / "again"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(text_of(dir / "again/config.json"), text_of(dir / "first/config.json"));
+  EXPECT_EQ(text_of(dir / "again/model.safetensors"), text_of(dir / "first/model.safetensors"));
+  ASSERT_EQ(run_cli(small_run(dir / "reverse", {"--epochs", "1"})).status, 0);
+  expect_refused(run_cli({"train", "case", "--config", dir / "reverse/config.json", "--out", dir / "x"}),
+                 {"config.json", "'case'", "'reverse'"});
+}
+
+TEST(Runs, ADirectoryBelongsToOneProcess) {
+  const TemporaryDirectory dir;
+  LiveCli first(small_run(dir / "run", {"--epochs", "100000"}));
+  first.output_with("epoch   1");
+  const Words again = small_run(dir / "run", {"--resume", "--epochs", "100000"});
+  expect_refused(run_cli(again), {"--out", "process " + std::to_string(first.process())});
+  // However the other one ends.
+  first.signal(SIGKILL);
+  first.wait();
+  LiveCli second(again);
+  second.output_with("epoch ");
+  second.signal(SIGINT);
+  EXPECT_EQ(second.wait(), 130);
+  EXPECT_TRUE(has(second.rest(), "rapt train --resume --out " + dir / "run"));
+  EXPECT_EQ(run_cli({"decode", dir / "run", "abc"}).status, 0);
+}
+
+TEST(Runs, AnInterruptDuringTheTestEndsAComparison) {
+  const TemporaryDirectory dir;
+  LiveCli both(small_run(dir / "both", {"--compare", "attention=none,dot", "--epochs", "1", "--max-length", "16",
+                                        "--test-size", "30000", "--threads", "1"}));
+  both.output_with("epoch   1");
+  both.signal(SIGINT);
+  EXPECT_EQ(both.wait(), 130);
+  EXPECT_TRUE(has(both.rest(), "--resume")) << both.rest();
+  EXPECT_TRUE(fs::exists(dir / "both/none/model.safetensors"));
+  EXPECT_FALSE(fs::exists(dir / "both/dot"));
+}
+
+TEST(Runs, AnInterruptedComparisonOfImagesGoesOn) {
+  const TemporaryDirectory dir;
+  LiveCli bench({"bench", "images", "shapes", "--quick", "--out", dir / "runs"});
+  for (int n = 0; n < 600 && !fs::exists(dir / "runs/shapes/quadratic-1/config.json"); ++n) ::usleep(100'000);
+  bench.signal(SIGINT);
+  EXPECT_EQ(bench.wait(), 130);
+  EXPECT_TRUE(fs::exists(dir / "runs/shapes/quadratic-1/state.safetensors"));
+}
+
+TEST(Runs, PatienceSaysThatItEndedTheRun) {
+  const TemporaryDirectory dir;
+  const CliResult result = run_cli(small_run(dir / "run", {"--patience", "1", "--rate", "1e-9", "--epochs", "50"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, "--patience ended the run after epoch")) << result.out;
+}
+
+class Decoding : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryDirectory;
+    ASSERT_EQ(run_cli(small_run(*folder_ / "run")).status, 0);
+  }
+  static void TearDownTestSuite() { delete folder_; }
+  static std::string run() { return *folder_ / "run"; }
+
+  static TemporaryDirectory* folder_;
+};
+TemporaryDirectory* Decoding::folder_ = nullptr;
+
+TEST_F(Decoding, AnswersEachLineAsItComes) {
+  LiveCli decode({"decode", run()});
+  decode.write("abc\n");
+  EXPECT_EQ(lines_in(decode.output_with("\n")), 1);
+  decode.write("dd\nabca\n");
+  decode.close_input();
+  EXPECT_EQ(decode.wait(), 0);
+  EXPECT_EQ(lines_in(decode.rest()), 3);
+}
+
+TEST_F(Decoding, GoesOnAfterABadLine) {
+  const TemporaryDirectory dir;
+  const CliResult good = run_cli({"decode", run(), "abc", "dd"});
+  const CliResult result = run_cli({"decode", run(), "abc", "a\xff", "dd", "--align", dir / "links"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(has(result.err, "decode: line 2: ")) << result.err;
+  const std::size_t first = good.out.find('\n') + 1;
+  EXPECT_EQ(result.out, good.out.substr(0, first) + "\n" + good.out.substr(first));
+  EXPECT_EQ(lines_in(text_of(dir / "links")), 3);
+  const CliResult json = run_cli({"decode", run(), "a\xff", "dd", "--json"});
+  EXPECT_EQ(json.status, 1);
+  const Json list = Json::parse(json.out);
+  EXPECT_TRUE(list[0].contains("error"));
+  EXPECT_EQ(list[1]["hypotheses"].size(), 1U);
+}
+
+TEST_F(Decoding, AlignmentsGoToTheStandardOutputAndToWhatIsNoFile) {
+  const TemporaryDirectory dir;
+  const CliResult plain = run_cli({"decode", run(), "abc", "--align", dir / "links"});
+  const std::string both = plain.out + text_of(dir / "links");
+  EXPECT_EQ(run_cli({"decode", run(), "abc", "--align", "-"}).out, both);
+  EXPECT_FALSE(fs::exists("-"));
+  EXPECT_EQ(run_cli({"decode", run(), "abc", "--align", "/dev/stdout"}).out, both);
+  EXPECT_TRUE(fs::is_symlink("/dev/stdout"));
+  // Also where that is a file: it is not written from its start.
+  std::ofstream(dir / "both").close();
+  EXPECT_EQ(run_cli_into(dir / "both", {"decode", run(), "abc", "--align", "/dev/stdout"}).status, 0);
+  EXPECT_EQ(text_of(dir / "both"), both);
+}
+
+TEST_F(Decoding, APictureSaysWhatItShows) {
+  const TemporaryDirectory dir;
+  const CliResult result = run_cli({"decode", run(), "abc", "--plot", dir / "map.svg"});
+  EXPECT_TRUE(has(text_of(dir / "map.svg"), "attention of the decoder to the source"));
+  EXPECT_TRUE(has(result.err, "map.svg")) << result.err;
+}
+
+TEST_F(Decoding, EvaluateShowsTheMistakes) {
+  const TemporaryDirectory dir;
+  const CliResult result =
+      run_cli({"evaluate", run(), "--predictions", dir / "answers.tsv", "--worst", "3", "--by-length", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  std::istringstream lines(text_of(dir / "answers.tsv"));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "source\treference\tanswer\tscore\tright");
+  std::int64_t count = 0, right = 0;
+  while (std::getline(lines, line)) {
+    std::istringstream cells(line);
+    Words cell(5);
+    for (std::string& one : cell) std::getline(cells, one, '\t');
+    EXPECT_EQ(std::string(cell[0].rbegin(), cell[0].rend()), cell[1]);
+    EXPECT_EQ(cell[1] == cell[2], cell[4] == "yes") << line;
+    right += cell[4] == "yes" ? 1 : 0;
+    ++count;
+  }
+  EXPECT_EQ(count, json["sequences"]);
+  EXPECT_NEAR(static_cast<double>(right) / static_cast<double>(count), json["exact_match"].get<double>(), 1e-12);
+  ASSERT_EQ(json["worst"].size(), 3U);
+  EXPECT_GE(json["worst"][0]["edits"], json["worst"][2]["edits"]);
+  EXPECT_TRUE(json.contains("BLEU") && json.contains("chrF"));
+  const CliResult text = run_cli({"evaluate", run(), "--by-length"});
+  EXPECT_TRUE(has(text.out, " %")) << text.out;
+
+  ASSERT_EQ(run_cli({"evaluate", run(), "--write-split", dir / "split"}).status, 0);
+  EXPECT_EQ(lines_in(text_of(dir / "split/train.tsv")), 200);
+  EXPECT_EQ(lines_in(text_of(dir / "split/test.tsv")), 20);
+  const CliResult same = run_cli({"evaluate", run(), "--data", dir / "split/test.tsv", "--json"});
+  EXPECT_EQ(Json::parse(same.out)["exact_match"], json["exact_match"]);
+}
+
+TEST(ProgressLine, IsClippedToTheTerminal) {
+  EXPECT_EQ(cli::clipped("abcdef", 4), "abcd");
+  EXPECT_EQ(cli::clipped("abc", 4), "abc");
+  EXPECT_EQ(cli::clipped("größer", 3), "grö");
+}
+
+}  // namespace
+}  // namespace rapt::test
