@@ -8,6 +8,7 @@
 #include "training/checkpoint.h"
 #include "training/objective.h"
 #include "training/optimizer.h"
+#include "training/processes.h"
 
 namespace rapt::inline v1::training {
 
@@ -44,7 +45,7 @@ struct Observer {
 class Trainer {
  public:
   Trainer(std::shared_ptr<Objective> objective, const TrainOptions& options, std::filesystem::path directory,
-          int threads);
+          int threads, const Processes& processes = Processes());
   ~Trainer();
 
   // Goes on from the directory's state.
@@ -54,8 +55,8 @@ class Trainer {
   // At the end the values are the best ones. Throws rapt::Error where the loss is no longer a number.
   End run(const Observer& observer);
 
-  // One step, with batch n of this epoch: what run() is made of.
-  void train_batch(std::int64_t n);
+  // One step, with batch n of this epoch: what run() is made of. `stop`: this process wants to stop; true where one does.
+  bool train_batch(std::int64_t n, bool stop = false);
 
   const std::vector<float>& values() const { return values_; }
   const Progress& progress() const { return progress_; }
@@ -76,6 +77,7 @@ class Trainer {
   TrainOptions options_;
   std::filesystem::path directory_;
   int threads_;
+  Processes processes_;
   std::vector<float> values_;
   Update update_;
   Progress progress_;
