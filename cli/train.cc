@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/mpi/session.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
@@ -28,7 +29,9 @@ constexpr const char* kFooter =
     "model.safetensors (the best weights), state.safetensors (to go on from) and metrics.jsonl. The same settings "
     "give\n"
     "the same weights, on any number of threads. Ctrl-C saves; --resume goes on\n"
-    "as if nothing had happened.\n"
+    "as if nothing had happened. mpirun -n N rapt train shares the parts of every batch (--parts) among N processes, "
+    "for\n"
+    "the same weights; --resume may have another N.\n"
     "\n"
     "Examples:\n"
     "  rapt train reverse --attention dot --out runs/reverse\n"
@@ -174,20 +177,28 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
   const std::unique_ptr<tasks::Experiment> run = a.resume ? old_run(a, settings) : new_run(a, settings);
   const std::shared_ptr<training::Objective> objective = run->objective();
   const training::TrainOptions& options = run->training();
-  training::Trainer trainer(objective, options, a.out, threads);
-  if (!a.resume) {
+  // Everybody has found that the run can start before the first file is there.
+  const training::Processes processes(mpi::world());
+  processes.meet();
+  training::Trainer trainer(objective, options, a.out, threads, processes);
+  if (!processes.writes() && !a.resume) {
+    // Directories and files are process 0's.
+  } else if (!a.resume) {
     std::error_code error;
     std::filesystem::create_directories(a.out, error);
     if (error) throw Error("train: --out: cannot make " + a.out + ": " + error.message());
-  } else if (std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors")) {
-    trainer.resume();
+  } else {
+    bool has_state = std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors");
+    processes.share(&has_state, sizeof has_state);
+    if (has_state) trainer.resume();
   }
-  run->write_config(a.out);
+  if (processes.writes()) run->write_config(a.out);
   const std::int64_t per_epoch = objective->batches();
   const std::int64_t parameters = objective->parameters().count();
   if (!a.json)
     std::cout << run->about_model() << "; " << parameters << " parameters\n"
-              << run->about_data() << "; " << per_epoch << " steps an epoch, " << threads << " threads\n";
+              << run->about_data() << "; " << per_epoch << " steps an epoch, " << processes.text() << threads
+              << " threads\n";
   const Interrupt guard;
   Progress bar("training", options.epochs * per_epoch);
   const auto end = trainer.run(observer(options, std::string(objective->unit()), bar, !a.json, per_epoch));

@@ -37,8 +37,7 @@ class RAPT_API Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
- private:
-  double bandwidth_ = -1;
+  double bandwidth_ = -1;  // not measured yet
 };
 
 }  // namespace rapt::inline v1

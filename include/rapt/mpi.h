@@ -1,8 +1,12 @@
-#pragma once
-
-#include <memory>
+#ifndef RAPT_MPI_H
+#define RAPT_MPI_H
 
 #include <mpi.h>
+
+#include "rapt/c.h"
+
+#ifdef __cplusplus
+#include <memory>
 
 #include "rapt/communicator.h"
 
@@ -14,3 +18,16 @@ namespace rapt::inline v1 {
 RAPT_API std::unique_ptr<Communicator> mpi_communicator(MPI_Comm communicator);
 
 }  // namespace rapt::inline v1
+
+extern "C" {
+#endif
+
+/* The same for C. NULL where MPI does not give it; freed before MPI is finalised. */
+RAPT_API rapt_communicator* rapt_mpi_communicator(MPI_Comm communicator);
+RAPT_API void rapt_mpi_communicator_free(rapt_communicator* communicator);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RAPT_MPI_H */

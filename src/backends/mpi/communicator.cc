@@ -89,6 +89,16 @@ class MpiCommunicator final : public Communicator {
   std::vector<int> free_;
 };
 
+// No exception leaves a function of C.
+template <class F>
+std::int32_t contain(const F& f) noexcept {
+  try {
+    return static_cast<std::int32_t>(f());
+  } catch (...) {
+    return -1;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> mpi_communicator(MPI_Comm communicator) {
@@ -96,3 +106,37 @@ std::unique_ptr<Communicator> mpi_communicator(MPI_Comm communicator) {
 }
 
 }  // namespace rapt::inline v1
+
+extern "C" {
+
+rapt_communicator* rapt_mpi_communicator(MPI_Comm communicator) {
+  try {
+    auto own = rapt::mpi_communicator(communicator);
+    auto made = std::make_unique<rapt_communicator>();
+    made->struct_size = sizeof(rapt_communicator);
+    made->rank = own->rank();
+    made->size = own->size();
+    made->start_send = [](void* context, const void* data, std::size_t bytes, std::int32_t to, std::int32_t tag) {
+      return rapt::contain([&] { return static_cast<rapt::Communicator*>(context)->start_send(data, bytes, to, tag); });
+    };
+    made->start_receive = [](void* context, void* data, std::size_t bytes, std::int32_t from, std::int32_t tag) {
+      return rapt::contain(
+          [&] { return static_cast<rapt::Communicator*>(context)->start_receive(data, bytes, from, tag); });
+    };
+    made->test = [](void* context, std::int32_t message) {
+      return rapt::contain([&] { return static_cast<rapt::Communicator*>(context)->test(message) ? 1 : 0; });
+    };
+    made->context = own.release();
+    return made.release();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+void rapt_mpi_communicator_free(rapt_communicator* communicator) {
+  if (communicator == nullptr) return;
+  delete static_cast<rapt::Communicator*>(communicator->context);
+  delete communicator;
+}
+
+}  // extern "C"

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -9,7 +10,7 @@ namespace rapt::inline v1::mpi {
 int launched() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"})
     if (const char* text = std::getenv(name)) return std::max(1, std::atoi(text));
-  return 1;
+  return 0;
 }
 
 }  // namespace rapt::inline v1::mpi

@@ -1,7 +1,9 @@
 #include "backends/mpi/session.h"
 
 #include <mpi.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <thread>
 
 #include "rapt/mpi.h"
+#include "rapt/threads.h"
 
 namespace rapt::inline v1::mpi {
 namespace {
@@ -79,6 +82,17 @@ class Watch {
   std::thread thread_;
 };
 
+// Processes of one machine that are not bound to processors of their own divide them.
+void share_processors() {
+  MPI_Comm machine = MPI_COMM_NULL;
+  int here = 1;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+  MPI_Comm_size(machine, &here);
+  MPI_Comm_free(&machine);
+  const auto processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  set_default_threads(std::max(1, std::min(default_threads(), processors / here)));
+}
+
 // Where process 0 speaks for all.
 class Silence {
  public:
@@ -135,7 +149,7 @@ void wait_for_all() {
 Communicator* world() { return the_world.get(); }
 
 int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program) {
-  if (launched() <= 1) return program(argc, argv);
+  if (launched() == 0) return program(argc, argv);
   int level = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
     std::cerr << "rapt: cannot start MPI" << std::endl;
@@ -145,6 +159,12 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
   {
     the_world = mpi_communicator(MPI_COMM_WORLD);
     const int rank = the_world->rank();
+    if (the_world->size() != launched()) {
+      std::cerr << "rapt: expected " << launched() << " processes, as the launcher says, got " << the_world->size()
+                << " from MPI: it belongs to another MPI than this build's" << std::endl;
+      MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    share_processors();
     // Without threads in MPI a silent process is not noticed; one that dies still is, by mpirun.
     std::unique_ptr<Watch> watch;
     if (level >= MPI_THREAD_MULTIPLE) watch = std::make_unique<Watch>();
@@ -164,6 +184,11 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
                 << " processes ends" << std::endl;
       MPI_Abort(MPI_COMM_WORLD, status);
     }
+    // Process 0 has spoken for those that failed as it did.
+    int first = status;
+    the_world->broadcast(&first, sizeof first, 0);
+    if (rank > 0 && first == 0) std::cerr << complaint << std::flush;
+    if (rank > 0 && first != 0) status = 0;
     watch.reset();
     the_world.reset();
   }

@@ -8,7 +8,7 @@
 // A program that mpirun may have started several times.
 namespace rapt::inline v1::mpi {
 
-// The processes of this run; null: this one is alone.
+// The processes of this run; null: there was no launcher.
 Communicator* world();
 
 // Runs the program in all processes, or alone where it was not started by mpirun. Process 0 alone writes to the terminal. Where
@@ -17,7 +17,7 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
 
 inline constexpr double kSilence = 15;
 
-// How many processes the environment says were started; 1: no launcher is known.
+// How many processes the environment says were started; 0: there was no launcher.
 int launched();
 
 }  // namespace rapt::inline v1::mpi
