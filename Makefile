@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda bench bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python build \
+.PHONY: help run test test-cuda test-mpi bench bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi build \
         python-module test-python wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
@@ -28,6 +28,9 @@ bootstrap-pages:
 bootstrap-python:
 	@scripts/bootstrap --python
 
+bootstrap-mpi:
+	@scripts/bootstrap --mpi
+
 build: bootstrap
 	@cmake --preset release --log-level=WARNING -DRAPT_TARGETS=all
 	@cmake --build --preset release -j $(JOBS)
@@ -48,6 +51,9 @@ test-cuda: bootstrap  ## Run the tests of attention on a GPU
 	@cmake --preset cuda --log-level=WARNING
 	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test
 	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_attend_test --gtest_brief=1 --gtest_filter=-$(NOT_ON_A_DEVICE)
+
+test-mpi: bootstrap-mpi build  ## Test calls and training over several processes
+	@tests/mpi/run.sh $(CURDIR)/build/release/rapt $(CURDIR)/build/mpi_test
 
 # Where the module cannot be built, the tests of the Python package are listed as skipped: OFF replaces an ON of the cache.
 VENV = build/python/venv/bin/python

@@ -4,7 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/mpi/session.h"
 #include "cli/attend_job.h"
+#include "cli/attend_rows.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "rapt/error.h"
@@ -26,7 +28,8 @@ constexpr const char* kAttendFooter =
     "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --formula 'raw*scale - m*abs(j-i)' --param m=0.5,0.25 --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --normalize sparsemax --weights --out result\n"
-    "  rapt attend --q step.npy --k k.npy --v v.npy --score t5 --param table=t.npy --first-query 99 --out result\n";
+    "  rapt attend --q step.npy --k k.npy --v v.npy --score t5 --param table=t.npy --first-query 99 --out result\n"
+    "  mpirun -n 4 rapt attend --q q.npy --k k.npy --v v.npy --causal top_left --explain --out result\n";
 
 // The type that the file has.
 ElementType stored_type(const Array& array) {
@@ -41,23 +44,27 @@ void print_json(const AttendArguments& arguments, const AttendResult& result) {
   summary["isa"] = name_of(active_isa());
   summary["threads"] = result.threads;
   summary["seconds"] = result.seconds;
+  if (mpi::world()) summary["processes"] = mpi::world()->size();
+  if (arguments.explain) summary["explanation"] = result.explanation;
   summary["directory"] = arguments.out;
   summary["files"] = nlohmann::ordered_json::array();
   for (const NamedArray& array : result.arrays)
     summary["files"].push_back(
-        {{"name", array.name + ".npy"}, {"shape", array.value.shape()}, {"dtype", name_of(stored_type(array.value))}});
+        {{"name", array.name + ".npy"}, {"shape", array.shape}, {"dtype", name_of(stored_type(array.value))}});
   // A directory's name need not be UTF-8.
   std::cout << summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
 }
 
 void print_summary(const AttendArguments& arguments, const AttendResult& result) {
   std::cout << result.mechanism << ", " << result.normalizer << ", " << name_of(result.dtype) << ", "
-            << name_of(active_isa()) << ", " << result.threads << (result.threads == 1 ? " thread: " : " threads: ")
-            << format_seconds(result.seconds) << "\n";
+            << name_of(active_isa()) << ", "
+            << (mpi::world() ? std::to_string(mpi::world()->size()) + " processes of " : "") << result.threads
+            << (result.threads == 1 ? " thread: " : " threads: ") << format_seconds(result.seconds) << "\n";
+  if (arguments.explain) std::cout << result.explanation << "\n";
   std::vector<std::vector<std::string>> rows;
   for (const NamedArray& array : result.arrays)
     rows.push_back({(std::filesystem::path(arguments.out) / (array.name + ".npy")).string(),
-                    name_of(stored_type(array.value)), to_string(array.value.shape())});
+                    name_of(stored_type(array.value)), to_string(array.shape)});
   std::cout << format_table(rows);
 }
 
@@ -68,9 +75,12 @@ void run(const AttendArguments& arguments) {
     throw Error("attend: --out: '" + arguments.out + "' is a file; takes a directory");
   const AttendResult result = run_attend(arguments);
   StagedFiles files;
-  files.make_directory(arguments.out);
-  for (const NamedArray& array : result.arrays)
-    stage_npy(files, std::filesystem::path(arguments.out) / (array.name + ".npy"), array.value);
+  if (!mpi::world() || mpi::world()->rank() == 0) files.make_directory(arguments.out);
+  for (const NamedArray& array : result.arrays) {
+    const std::filesystem::path path = std::filesystem::path(arguments.out) / (array.name + ".npy");
+    if (mpi::world()) stage_share(files, path, array, *mpi::world());
+    else stage_npy(files, path, array.value);
+  }
   files.commit();
   if (arguments.json) print_json(arguments, result);
   else print_summary(arguments, result);
@@ -128,6 +138,9 @@ void add_attend(CLI::App& app) {
   option("--threads", a.threads, "Threads [all processors]", "N");
   option("--path", a.path, "generic: without specialised paths [auto]", "auto|generic");
   verb->add_flag("--reference", a.reference, "The naive path, which stores all scores; for checking");
+  option("--distribution", a.distribution, "Under mpirun: what travels between processes [auto: by a cost model]",
+         "auto|ring|heads");
+  verb->add_flag("--explain", a.explain, "Print how the call is shared among processes, and why");
   verb->add_flag("--json", a.json, "Print the summary as JSON");
   verb->footer(kAttendFooter);
   verb->callback([arguments] { run(*arguments); });

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "attend/problem.h"
+#include "backends/mpi/session.h"
 #include "cli/attend_errors.h"
 #include "cli/options.h"
+#include "rapt/distributed.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
 #include "tensor/npy.h"
@@ -55,6 +57,14 @@ Array to_boolean(const std::string& path, Array array) {
   return result;
 }
 
+void check_rank(const std::string& option, const std::string& path, const std::vector<std::int64_t>& shape, int lowest,
+                int highest) {
+  const auto rank = static_cast<int>(shape.size());
+  if (rank < lowest || rank > highest)
+    throw Error(argument(option) + " '" + path + "': expected " + std::to_string(lowest) + " to " +
+                std::to_string(highest) + " dimensions, got shape " + to_string(shape));
+}
+
 BoolView bool_view(const Array& array) {
   BoolView view;
   view.data = reinterpret_cast<const std::uint8_t*>(array.data());
@@ -73,10 +83,33 @@ Array read_input(const std::string& option, const std::string& path, int lowest_
   } catch (const Error& error) {
     throw Error(argument(option) + ": " + error.what());
   }
-  if (array.rank() < lowest_rank || array.rank() > highest_rank)
-    throw Error(argument(option) + " '" + path + "': expected " + std::to_string(lowest_rank) + " to " +
-                std::to_string(highest_rank) + " dimensions, got shape " + to_string(array.shape()));
+  check_rank(option, path, array.shape(), lowest_rank, highest_rank);
   return array;
+}
+
+Array read_share(const std::string& option, const std::string& path, int lowest_rank, bool may_be_one,
+                 std::int64_t* rows) {
+  const Communicator* world = mpi::world();
+  if (!world) {
+    Array array = read_input(option, path, lowest_rank, 4);
+    if (rows) *rows = array.shape()[static_cast<std::size_t>(array.rank() - 2)];
+    return array;
+  }
+  const auto choose = [&](const std::vector<std::int64_t>& shape) {
+    check_rank(option, path, shape, lowest_rank, 4);
+    if (shape.size() < 2) return std::vector<RowRange>{};
+    const std::int64_t all = shape[shape.size() - 2];
+    if (rows) *rows = all;
+    if (may_be_one && all == 1) return std::vector<RowRange>{{0, 1}};
+    const Share share = share_of(all, world->rank(), world->size());
+    return std::vector<RowRange>{{share.early_begin, share.early_end}, {share.late_begin, share.late_end}};
+  };
+  try {
+    return read_npy_rows(path, choose);
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    throw Error(message.starts_with("read '") ? argument(option) + ": " + message : message);
+  }
 }
 
 AttendInputs::AttendInputs(const AttendArguments& arguments) {
@@ -100,7 +133,7 @@ AttendInputs::AttendInputs(const AttendArguments& arguments) {
   options.score.settings = parameters.settings;
   options.score.grid = parameters.grid;
   if (!arguments.mask.empty()) {
-    mask = to_boolean(arguments.mask, read_input("--mask", arguments.mask, 1, 4));
+    mask = to_boolean(arguments.mask, read_share("--mask", arguments.mask, 1, true));
     options.mask.dense = bool_view(mask);
   }
   if (bias) options.bias = bias.view();
@@ -116,9 +149,9 @@ void AttendInputs::check() const {
 }
 
 void AttendInputs::read_arrays(const AttendArguments& arguments) {
-  q = read_input("--q", arguments.q, 2, 4);
-  k = read_input("--k", arguments.k, 2, 4);
-  for (const std::string& path : arguments.v) v.push_back(read_input("--v", path, 2, 4));
+  q = read_share("--q", arguments.q, 2, false, &queries_);
+  k = read_share("--k", arguments.k, 2, false, &keys_);
+  for (const std::string& path : arguments.v) v.push_back(read_share("--v", path, 2, false));
   std::vector<const Array*> arrays{&q, &k};
   for (const Array& array : v) arrays.push_back(&array);
   dtype = arguments.dtype.empty() ? default_dtype(arrays) : parse_dtype(argument("--dtype"), arguments.dtype);
@@ -129,7 +162,7 @@ void AttendInputs::read_arrays(const AttendArguments& arguments) {
   k = std::move(k).to(type);
   for (Array& array : v) array = std::move(array).to(type);
   if (arguments.bias.empty()) return;
-  bias = read_input("--bias", arguments.bias, 2, 4);
+  bias = read_share("--bias", arguments.bias, 2, true);
   if (bias.type() == ElementType::boolean)
     throw Error("attend: --bias '" + arguments.bias + "': got bool; takes numbers (true = attend goes to --mask)");
   bias = std::move(bias).to(number_type);
@@ -147,9 +180,9 @@ void AttendInputs::find_sizes() {
   }
   const Shape q_shape = std::as_const(q).view().shape;
   const Shape k_shape = std::as_const(k).view().shape;
-  sizes.queries = q_shape[2];
+  sizes.queries = queries_;
   sizes.query_dim = q_shape[3];
-  sizes.keys = k_shape[2];
+  sizes.keys = keys_;
   sizes.key_dim = k_shape[3];
   sizes.value_dim = std::as_const(v[0]).view().shape[3];
 }

@@ -15,6 +15,11 @@ namespace rapt::cli {
 // A .npy file of an option: refuses other ranks than those given.
 Array read_input(const std::string& option, const std::string& path, int lowest_rank, int highest_rank);
 
+// The same with the rows of this process's share where several attend; `rows`, where not null, becomes those of all. One row
+// that stands for all is nobody's share where `may_be_one`.
+Array read_share(const std::string& option, const std::string& path, int lowest_rank, bool may_be_one,
+                 std::int64_t* rows = nullptr);
+
 // The files and options of `rapt attend`, read. Options and views refer to the arrays of this object. Whether they go
 // together, attend() tells.
 struct AttendInputs {
@@ -33,7 +38,7 @@ struct AttendInputs {
   ElementType number_type = ElementType::f32;  // everything else
   int rank = 2;                                // the highest of q, k and v
   std::int64_t batch = 1;
-  CallSizes sizes;
+  CallSizes sizes;  // of the whole sequence, of which the arrays may hold a share
   Array q;
   Array k;
   std::vector<Array> v;
@@ -45,6 +50,7 @@ struct AttendInputs {
   std::array<std::int64_t, 2> grid{};  // of the keys, for statistics
 
  private:
+  std::int64_t queries_ = 0, keys_ = 0;  // of all processes
   void read_arrays(const AttendArguments& arguments);
   void find_sizes();
   void read_options(const AttendArguments& arguments);

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "attend/copied_call.h"
+#include "backends/mpi/session.h"
 #include "cli/attend_errors.h"
 #include "cli/attend_inputs.h"
 #include "cli/options.h"
 #include "rapt/attend.h"
+#include "rapt/distributed.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
@@ -40,6 +42,7 @@ class Job {
     // The naive path stores what the others do not.
     if (inputs_.options.path == Path::reference)
       reserve("the scores of --reference", ElementType::f64, {sizes_.queries, sizes_.keys});
+    if (mpi::world()) refuse_over_processes();
     prepare_forward();
     prepare_weights();
     if (arguments_.stats) prepare_statistics();
@@ -48,20 +51,35 @@ class Job {
     const auto started = std::chrono::steady_clock::now();
     Saved saved;
     if (!arguments_.grad.empty()) outputs_.saved = &saved;
-    attend_copied(inputs_.device, inputs_.views(), outputs_, inputs_.options);
+    std::string explanation = "one process: nothing is cut; mpirun -n N rapt attend shares the call among N";
+    const DistributedOptions how{
+        parse_choice<Distribution>(
+            "attend: --distribution", arguments_.distribution,
+            {{"auto", Distribution::automatic}, {"ring", Distribution::ring}, {"heads", Distribution::heads}}),
+        &explanation};
+    if (mpi::world()) attend(inputs_.views(), outputs_, inputs_.options, *mpi::world(), how);
+    else attend_copied(inputs_.device, inputs_.views(), outputs_, inputs_.options);
     if (!arguments_.grad.empty()) {
       const std::vector<ConstView> out(outputs_.out.begin(), outputs_.out.end());
       std::vector<ConstView> grad_out;
       for (const Array& array : grad_out_) grad_out.push_back(array.view());
-      attend_backward_copied(inputs_.device, inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options);
+      std::string backward;
+      if (mpi::world()) {
+        attend_backward(inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options, *mpi::world(),
+                        {how.distribution, &backward});
+        explanation = "forward: " + explanation + "\nbackward: " + backward;
+      } else {
+        attend_backward_copied(inputs_.device, inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options);
+      }
     }
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started;
 
     AttendResult result;
-    for (auto& [name, value, shape] : made_) {
-      value.reshape(shape);
-      result.arrays.push_back({name, std::move(value)});
+    for (auto& [name, value, shape, rows] : made_) {
+      if (rows < 0) value.reshape(shape);
+      result.arrays.push_back({name, std::move(value), shape, rows});
     }
+    result.explanation = explanation;
     result.mechanism = inputs_.options.score.mechanism->name();
     result.normalizer = arguments_.normalize;
     result.dtype = inputs_.dtype;
@@ -75,7 +93,22 @@ class Job {
     std::string name;
     Array value;
     std::vector<std::int64_t> shape;  // in the file
+    std::int64_t rows = -1;           // of all processes, where each has some
   };
+
+  void refuse_over_processes() const {
+    const auto refuse_option = [](const char* option) {
+      throw Error(std::string("attend: ") + option + ": expected none under mpirun, where no process has whole rows");
+    };
+    if (arguments_.weights || !arguments_.weights_head.empty() || !arguments_.weights_rows.empty())
+      refuse_option("--weights");
+    if (arguments_.stats) refuse_option("--stats");
+    if (inputs_.options.path == Path::reference) refuse_option("--reference");
+    if (inputs_.device.kind != Device::Kind::cpu) refuse_option("--device cuda");
+  }
+
+  // Whether this process has a share of an array with these rows.
+  static std::int64_t shared_rows(std::int64_t rows) { return mpi::world() ? rows : -1; }
 
   // Refuses what this machine cannot hold before it is allocated.
   void reserve(const std::string& name, ElementType type, const std::vector<std::int64_t>& shape) {
@@ -89,9 +122,9 @@ class Job {
 
   // An array that becomes a file. `shape` is what the library sees, `file_shape` what the file gets.
   Array& make(const std::string& name, ElementType type, std::vector<std::int64_t> shape,
-              std::vector<std::int64_t> file_shape) {
+              std::vector<std::int64_t> file_shape, std::int64_t rows = -1) {
     reserve(name + ".npy", type, shape);
-    made_.push_back({name, Array(type, std::move(shape)), std::move(file_shape)});
+    made_.push_back({name, Array(type, std::move(shape)), std::move(file_shape), rows});
     return made_.back().value;
   }
 
@@ -103,7 +136,9 @@ class Job {
       width *= size;
       file_shape.push_back(size);
     }
-    return make(name, type, {inputs_.batch, sizes_.heads, sizes_.queries, width}, std::move(file_shape));
+    const std::int64_t own = std::as_const(inputs_.q).view().shape[2];
+    return make(name, type, {inputs_.batch, sizes_.heads, own, width}, std::move(file_shape),
+                shared_rows(sizes_.queries));
   }
 
   static std::string numbered(const char* name, std::size_t n) {
@@ -163,18 +198,22 @@ class Job {
   }
 
   // A gradient in the shape of what it belongs to.
-  View make_gradient(const std::string& name, const Array& of) {
-    return make(name, of.type(), of.shape(), of.shape()).view();
+  View make_gradient(const std::string& name, const Array& of, std::int64_t rows = -1) {
+    std::vector<std::int64_t> file_shape = of.shape();
+    if (rows >= 0) file_shape[file_shape.size() - 2] = rows;
+    return make(name, of.type(), of.shape(), file_shape, rows).view();
   }
 
   void prepare_backward() {
     for (const std::string& path : arguments_.grad)
-      grad_out_.push_back(read_input("--grad", path, 2, 4).to(element_type(inputs_.dtype)));
-    gradients_.q = make_gradient("dq", inputs_.q);
-    gradients_.k = make_gradient("dk", inputs_.k);
+      grad_out_.push_back(read_share("--grad", path, 2, false).to(element_type(inputs_.dtype)));
+    gradients_.q = make_gradient("dq", inputs_.q, shared_rows(sizes_.queries));
+    gradients_.k = make_gradient("dk", inputs_.k, shared_rows(sizes_.keys));
     for (std::size_t n = 0; n < inputs_.v.size(); ++n)
-      gradients_.v.push_back(make_gradient(numbered("dv", n), inputs_.v[n]));
-    if (inputs_.bias) gradients_.bias = make_gradient("dbias", inputs_.bias);
+      gradients_.v.push_back(make_gradient(numbered("dv", n), inputs_.v[n], shared_rows(sizes_.keys)));
+    const bool one_row = inputs_.bias && std::as_const(inputs_.bias).view().shape[2] == 1;
+    if (inputs_.bias)
+      gradients_.bias = make_gradient("dbias", inputs_.bias, one_row ? -1 : shared_rows(sizes_.queries));
     for (const auto* list : {&inputs_.parameters.of_mechanism, &inputs_.parameters.of_normalizer})
       for (const Parameter& parameter : *list)
         gradients_.parameters.push_back({parameter.name, make_gradient("d_" + parameter.name, parameter.value)});

@@ -45,6 +45,8 @@ struct AttendArguments {
   bool weights = false;
   bool stats = false;
   bool reference = false;
+  bool explain = false;
+  std::string distribution = "auto";
   bool json = false;
 };
 
@@ -52,6 +54,9 @@ struct AttendArguments {
 struct NamedArray {
   std::string name;
   Array value;
+  std::vector<std::int64_t> shape;  // of the file
+  // Where several processes have rows of it: those of all; −1: this process has the whole.
+  std::int64_t rows = -1;
 };
 
 struct AttendResult {
@@ -61,6 +66,7 @@ struct AttendResult {
   Dtype dtype = Dtype::f32;
   int threads = 1;
   double seconds = 0;
+  std::string explanation;
 };
 
 // Reads the files, attends and, when asked, goes backward. Writes nothing.

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/mpi/session.h"
 #include "benchmarks/check.h"
 #include "benchmarks/growth.h"
 #include "benchmarks/memory.h"
@@ -11,6 +12,7 @@
 #include "cli/bench_calls.h"
 #include "cli/bench_images.h"
 #include "cli/bench_multitask.h"
+#include "cli/bench_processes.h"
 #include "cli/bench_shared.h"
 #include "cli/bench_train.h"
 #include "cli/options.h"
@@ -60,6 +62,7 @@ constexpr const char* kBenchFooter =
     "  rapt bench scaled_dot causal --shape 2,8,2048,64 --threads 4 --json\n"
     "  rapt bench --formula 'raw*scale - m*abs(i-j)'\n"
     "  rapt bench memory additive --shape 1,4,8192,64\n"
+    "  mpirun -n 4 rapt bench memory --shape 1,8,32768,64   (or processes: one call over all; see docs/scale.md)\n"
     "  rapt bench train small_lstm --threads 2\n"
     "  rapt bench shared --shape 1,8,1024,64\n"
     "  rapt bench multitask --seeds 3 --reference skip,depth --out runs/multitask\n"
@@ -428,8 +431,28 @@ void require_no_training(const BenchArguments& arguments) {
     if (!text->empty()) throw Error(std::string("bench: --") + name + ": only multitask and images take it");
 }
 
+// Under mpirun: `memory` is that of a process, and all else is process 0's.
+bool run_over_processes(const BenchArguments& arguments, const std::string& first) {
+  Communicator* const world = mpi::world();
+  if (!world && first == "processes")
+    throw Error("bench processes: expected several processes: mpirun -n N rapt bench processes");
+  if (!world) return false;
+  if (first != "memory" && first != "processes") return world->rank() > 0;
+  std::vector<Shape> shapes;
+  for (const std::string& text : arguments.shapes) {
+    const auto sizes = parse_integers("bench: --shape", text, "B,H,S,D: four whole numbers", 4);
+    shapes.push_back({sizes[0], sizes[1], sizes[2], sizes[3]});
+  }
+  if (shapes.empty()) shapes.push_back({1, 8, arguments.quick ? 1024 : 32768, 64});
+  const int threads =
+      arguments.threads.empty() ? default_threads() : parse_threads("bench: --threads", arguments.threads);
+  bench_processes(*world, shapes, threads, arguments.json);
+  return true;
+}
+
 void run_bench(const BenchArguments& arguments) {
   const std::string first = arguments.names.empty() ? "" : arguments.names[0];
+  if (run_over_processes(arguments, first)) return;
   const bool rows = first.empty() || std::ranges::count(bench::known_names(), first) > 0;
   if (arguments.formula.any() && !rows) throw Error("bench " + first + ": takes no --formula, --pair or --visible");
   if (first == "multitask") return run_multitask(arguments);

@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 
+#include "backends/mpi/session.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "rapt/error.h"
@@ -62,9 +63,13 @@ int fail(const std::string& message) {
   return kBadInput;
 }
 
+// What several processes share. Any other verb is process 0's alone.
+bool is_shared(const std::string& verb) { return verb == "attend" || verb == "train" || verb == "bench"; }
+
 int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
   try {
     check_verb(app, argc, argv);
+    if (mpi::world() && mpi::world()->rank() > 0 && !is_shared(argv[1])) return 0;
     app.parse(argc, argv);
     return 0;
   } catch (const ExitStatus& status) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/mpi/session.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -32,6 +33,8 @@ constexpr const char* kTrainFooter =
     "starts\n"
     "the run where there is none yet: a batch queue repeats one command.\n"
     "Values in [] are the usual defaults; a task may have its own, which RUN/config.json then shows.\n"
+    "mpirun -n N rapt train shares the parts of every batch (--parts) among N processes, for the same weights;\n"
+    "--resume may have another N.\n"
     "\n"
     "Examples:\n"
     "  rapt train reverse --attention dot --out runs/reverse\n"
@@ -182,28 +185,36 @@ std::shared_ptr<training::RunLock> lock_run(const std::string& directory) {
 Trained train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
   // With --resume a command starts the run that is not there yet: a batch queue repeats it as it is.
-  const bool goes_on = a.resume && holds_a_run(a.out);
+  const training::Processes processes(mpi::world());
+  bool goes_on = a.resume && holds_a_run(a.out);
+  processes.share(&goes_on, sizeof goes_on);
+  // Files are process 0's.
   std::shared_ptr<training::RunLock> lock;
-  if (goes_on) lock = lock_run(a.out);
+  if (goes_on && processes.writes()) lock = lock_run(a.out);
   const std::unique_ptr<tasks::Experiment> run = goes_on ? old_run(a, settings) : new_run(a, settings);
   const std::shared_ptr<training::Objective> objective = run->objective();
   const training::TrainOptions& options = run->training();
-  training::Trainer trainer(objective, options, a.out, threads);
-  if (!goes_on) {
+  // Everybody has found that the run can start before the first file is there.
+  processes.meet();
+  training::Trainer trainer(objective, options, a.out, threads, processes);
+  if (goes_on) {
+    bool has_state = std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors");
+    processes.share(&has_state, sizeof has_state);
+    if (has_state) trainer.resume();
+  } else if (processes.writes()) {
     std::error_code error;
     std::filesystem::create_directories(a.out, error);
     if (error) throw Error("train: --out: cannot make " + a.out + ": " + error.message());
     lock = lock_run(a.out);
     if (holds_a_run(a.out)) throw Error("train: --out: " + a.out + " holds a run that another process just began");
-  } else if (std::filesystem::exists(std::filesystem::path(a.out) / "state.safetensors")) {
-    trainer.resume();
   }
-  run->write_config(a.out);
+  if (processes.writes()) run->write_config(a.out);
   const std::int64_t per_epoch = objective->batches();
   const std::int64_t parameters = objective->parameters().count();
   if (!a.json)
     std::cout << run->about_model() << "; " << parameters << " parameters\n"
-              << run->about_data() << "; " << per_epoch << " steps an epoch, " << threads << " threads\n";
+              << run->about_data() << "; " << per_epoch << " steps an epoch, " << processes.text() << threads
+              << " threads\n";
   Progress bar("training", options.epochs * per_epoch);
   const auto end = trainer.run(observer(options, std::string(objective->unit()), bar, !a.json, per_epoch));
   bar.clear();

@@ -1,8 +1,8 @@
 # rapt::attend: mechanisms, normalisers, the front, the backends, and C.
 file(GLOB_RECURSE rapt_attend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/mechanisms/*.cc"
   "${PROJECT_SOURCE_DIR}/src/normalizers/*.cc" "${PROJECT_SOURCE_DIR}/src/formulas/*.cc" "${PROJECT_SOURCE_DIR}/src/attend/*.cc"
-  "${PROJECT_SOURCE_DIR}/src/backends/*.cc" "${PROJECT_SOURCE_DIR}/src/c/*.cc")
-list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|x86/(dot|tiles)\\.cc)")
+  "${PROJECT_SOURCE_DIR}/src/backends/*.cc" "${PROJECT_SOURCE_DIR}/src/distributed/*.cc" "${PROJECT_SOURCE_DIR}/src/c/*.cc")
+list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|backends/mpi/|x86/(dot|tiles)\\.cc)")
 if(rapt_cuda)
   list(FILTER rapt_attend_sources EXCLUDE REGEX "/backends/cuda/absent\\.cc$")
 endif()

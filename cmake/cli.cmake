@@ -21,11 +21,11 @@ if(rapt_cli_sources)
   target_include_directories(rapt_cli_lib PUBLIC "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(rapt_cli_lib PRIVATE RAPT_VERSION="${PROJECT_VERSION}")
   target_link_libraries(rapt_cli_lib PUBLIC rapt_train_static CLI11::CLI11 nlohmann_json::nlohmann_json
-                                     PRIVATE rapt_private rapt_pictures rapt_explorer rapt_solve rapt_reproduce rapt_bench PkgConfig::openblas PNG::PNG Threads::Threads)
+                                     PRIVATE rapt_mpi_session rapt_private rapt_pictures rapt_explorer rapt_solve rapt_reproduce rapt_bench PkgConfig::openblas PNG::PNG Threads::Threads)
 endif()
 
 if(TARGET rapt_cli_lib AND EXISTS "${rapt_cli_main}")
   add_executable(rapt_cli "${rapt_cli_main}")
   set_target_properties(rapt_cli PROPERTIES OUTPUT_NAME rapt RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
-  target_link_libraries(rapt_cli PRIVATE rapt_cli_lib rapt_options)
+  target_link_libraries(rapt_cli PRIVATE rapt_cli_lib rapt_mpi_session rapt_private)
 endif()

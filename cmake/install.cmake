@@ -19,12 +19,24 @@ function(rapt_install_package kind)
   if(NOT RAPT_BUILD_TRAIN)
     set(without PATTERN trained_model.h EXCLUDE)
   endif()
+  if(NOT rapt_mpi)
+    list(APPEND without PATTERN mpi.h EXCLUDE)
+  endif()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/rapt" "${rapt_generated}/include/rapt"
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${ARGN} FILES_MATCHING PATTERN "*.h" ${without})
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN})
   if(RAPT_BUILD_TRAIN)
     # The digits in rapt::train are by others, whose names go with it.
     install(FILES "${PROJECT_SOURCE_DIR}/data/README.md" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN} RENAME DATA.md)
+  endif()
+
+  # A package of its own within this one: who has no MPI uses the rest.
+  if(rapt_mpi)
+    install(TARGETS rapt_mpi_${kind} EXPORT rapt_mpi_${kind}
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN}
+      LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN})
+    set_target_properties(rapt_mpi_${kind} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    install(EXPORT rapt_mpi_${kind} NAMESPACE rapt:: FILE rapt_mpi_${kind}_targets.cmake DESTINATION "${package_dir}" ${ARGN})
   endif()
 
   # CMake package

@@ -138,6 +138,9 @@ add_test(NAME abi_namespace COMMAND "${PROJECT_SOURCE_DIR}/tests/install/check_n
 
 # Every public header compiles alone.
 file(GLOB rapt_public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/rapt/*.h")
+if(NOT rapt_mpi)
+  list(FILTER rapt_public_headers EXCLUDE REGEX "/mpi\\.h$")
+endif()
 set(alone_sources "")
 foreach(header IN LISTS rapt_public_headers ITEMS "${rapt_generated}/include/rapt/mechanisms.h")
   cmake_path(GET header FILENAME file)
@@ -154,6 +157,9 @@ add_library(rapt_headers_alone OBJECT EXCLUDE_FROM_ALL ${alone_sources})
 set_target_properties(rapt_headers_alone PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
 target_include_directories(rapt_headers_alone PRIVATE ${rapt_include_dirs})
 target_compile_features(rapt_headers_alone PRIVATE cxx_std_20)
+if(rapt_mpi)
+  target_link_libraries(rapt_headers_alone PRIVATE MPI::MPI_CXX)
+endif()
 target_compile_options(rapt_headers_alone PRIVATE -Wall -Wextra -Werror)
 add_test(NAME headers_compile_alone
   COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target rapt_headers_alone)

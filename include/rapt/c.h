@@ -208,6 +208,29 @@ typedef struct rapt_plan_arrays {
   size_t first_query_count;
 } rapt_plan_arrays;
 
+/* How processes that share one call reach each other: messages that do not block, as rapt/communicator.h tells. start_…
+ * give the message's number, negative where they failed; test gives 1 for done, 0 for not yet, negative for failed. */
+typedef struct rapt_communicator {
+  size_t struct_size;
+  void* context; /* for the functions */
+  int32_t rank;
+  int32_t size;
+  int32_t (*start_send)(void* context, const void* data, size_t bytes, int32_t to, int32_t tag);
+  int32_t (*start_receive)(void* context, void* data, size_t bytes, int32_t from, int32_t tag);
+  int32_t (*test)(void* context, int32_t message);
+  double bandwidth; /* bytes a second; 0: the first call measures it and writes it here */
+} rapt_communicator;
+
+/* The rows of a sequence that one process has; its arrays hold the early ones first. */
+typedef struct rapt_share {
+  int64_t early_begin;
+  int64_t early_end;
+  int64_t late_begin;
+  int64_t late_end;
+} rapt_share;
+
+enum rapt_distribution { RAPT_DISTRIBUTION_AUTOMATIC = 0, RAPT_DISTRIBUTION_RING = 1, RAPT_DISTRIBUTION_HEADS = 2 };
+
 /* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
 
 /* struct_size is sizeof the struct as the caller knows it: rapt_options_init(&options, sizeof options). */
@@ -253,6 +276,17 @@ RAPT_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* o
 RAPT_API int rapt_attend_backward_lse(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
                                       const rapt_array* grad_lse, const rapt_saved* saved,
                                       const rapt_gradients* gradients, const rapt_options* options);
+
+/* The share of a process of `length` rows. */
+RAPT_API int rapt_share_of(int64_t length, int32_t rank, int32_t size, rapt_share* share);
+/* rapt_attend_forward and rapt_attend_backward over processes: every one makes the call, with its share of the rows. */
+RAPT_API int rapt_attend_distributed(const rapt_inputs* inputs, const rapt_outputs* outputs,
+                                     const rapt_options* options, rapt_communicator* communicator,
+                                     int32_t distribution);
+RAPT_API int rapt_attend_backward_distributed(const rapt_inputs* inputs, const rapt_array* out,
+                                              const rapt_array* grad_out, const rapt_saved* saved,
+                                              const rapt_gradients* gradients, const rapt_options* options,
+                                              rapt_communicator* communicator, int32_t distribution);
 
 /* Merges parts in their order; `merged` may be one of them, and lse may be NULL. Threads 0: the default. */
 RAPT_API int rapt_merge(const rapt_partial* parts, size_t part_count, const rapt_partial* merged, const rapt_array* lse,

@@ -2,8 +2,10 @@
 
 #include "rapt/api.h"
 #include "rapt/attend.h"
+#include "rapt/communicator.h"
 #include "rapt/custom.h"
 #include "rapt/device.h"
+#include "rapt/distributed.h"
 #include "rapt/dtype.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"

@@ -7,6 +7,7 @@
 #include "c/status.h"
 #include "rapt/attend.h"
 #include "rapt/c.h"
+#include "rapt/distributed.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"
 #include "rapt/partial.h"
@@ -302,6 +303,46 @@ std::int64_t times(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
 }
 
+// The caller's functions as the library's class.
+class CallersNetwork final : public rapt::Communicator {
+ public:
+  CallersNetwork(const Reader& reader, rapt_communicator* given) : given_(given) {
+    reader.need(given, "communicator");
+    reader.sized(*given, offsetof(rapt_communicator, bandwidth) + sizeof(given->bandwidth), "communicator");
+    if (given->start_send == nullptr || given->start_receive == nullptr || given->test == nullptr)
+      throw rapt::Error("communicator: expected three functions, got NULL");
+    if (given->size < 1 || given->rank < 0 || given->rank >= given->size)
+      throw rapt::Error("communicator: rank: expected 0 to " + std::to_string(given->size - 1) + ", got " +
+                        std::to_string(given->rank));
+    if (given->bandwidth > 0) bandwidth_ = given->bandwidth;
+  }
+  ~CallersNetwork() override {
+    if (bandwidth_ > 0) given_->bandwidth = bandwidth_;
+  }
+  CallersNetwork(const CallersNetwork&) = delete;
+  CallersNetwork& operator=(const CallersNetwork&) = delete;
+
+  int rank() const override { return given_->rank; }
+  int size() const override { return given_->size; }
+  int start_send(const void* data, std::size_t bytes, int to, int tag) override {
+    return done(given_->start_send(given_->context, data, bytes, to, tag), "start_send");
+  }
+  int start_receive(void* data, std::size_t bytes, int from, int tag) override {
+    return done(given_->start_receive(given_->context, data, bytes, from, tag), "start_receive");
+  }
+  bool test(int message) override { return done(given_->test(given_->context, message), "test") != 0; }
+
+ private:
+  static int done(int status, const char* function) {
+    if (status < 0)
+      throw rapt::Error(std::string("communicator: ") + function + ": expected 0 or more, got " +
+                        std::to_string(status));
+    return status;
+  }
+
+  rapt_communicator* given_;
+};
+
 #define RAPT_TEXT(x) #x
 #define RAPT_VERSION_TEXT(major, minor, patch) RAPT_TEXT(major) "." RAPT_TEXT(minor) "." RAPT_TEXT(patch)
 
@@ -359,6 +400,39 @@ int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, 
   return guarded([&] {
     const Reader reader("rapt_attend_forward");
     rapt::attend(reader.inputs(inputs), reader.outputs(outputs), reader.options(options));
+  });
+}
+
+int rapt_share_of(int64_t length, int32_t rank, int32_t size, rapt_share* share) {
+  return guarded([&] {
+    Reader("rapt_share_of").need(share, "share");
+    const rapt::Share found = rapt::share_of(length, rank, size);
+    *share = {found.early_begin, found.early_end, found.late_begin, found.late_end};
+  });
+}
+
+int rapt_attend_distributed(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options,
+                            rapt_communicator* communicator, int32_t distribution) {
+  return guarded([&] {
+    const Reader reader("rapt_attend_distributed");
+    CallersNetwork network(reader, communicator);
+    rapt::attend(reader.inputs(inputs), reader.outputs(outputs), reader.options(options), network,
+                 {reader.choice(distribution, rapt::Distribution::heads, "distribution"), nullptr});
+  });
+}
+
+int rapt_attend_backward_distributed(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
+                                     const rapt_saved* saved, const rapt_gradients* gradients,
+                                     const rapt_options* options, rapt_communicator* communicator,
+                                     int32_t distribution) {
+  return guarded([&] {
+    const Reader reader("rapt_attend_backward_distributed");
+    const rapt::Inputs read = reader.inputs(inputs);
+    CallersNetwork network(reader, communicator);
+    rapt::attend_backward(
+        read, reader.const_views(out, read.v.size(), "out"), reader.const_views(grad_out, read.v.size(), "grad_out"),
+        saved != nullptr ? &saved->rows : nullptr, reader.gradients(gradients), reader.options(options), network,
+        {reader.choice(distribution, rapt::Distribution::heads, "distribution"), nullptr});
   });
 }
 

@@ -41,16 +41,22 @@ int flush_to_disk(std::FILE* file) {
   return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
 }
 
-void write_parts(const fs::path& path, const fs::path& shown, std::span<const std::span<const std::byte>> parts) {
+void write_streamed(const fs::path& path, const fs::path& shown,
+                    const std::function<void(const StagedFiles::Sink&)>& write) {
   // "x": never over a file that is already there.
   FilePointer file(std::fopen(path.c_str(), "wbx"));
   if (!file) throw file_error("write", shown, std::strerror(errno));
   bool good = true;
   int reason = 0;
-  for (const std::span<const std::byte> part : parts) {
-    if (!good || part.empty()) continue;
-    good = std::fwrite(part.data(), 1, part.size(), file.get()) == part.size();
-    if (!good) reason = errno;
+  try {
+    write([&](std::span<const std::byte> part) {
+      if (!good || part.empty()) return;
+      good = std::fwrite(part.data(), 1, part.size(), file.get()) == part.size();
+      if (!good) reason = errno;
+    });
+  } catch (...) {
+    std::remove(path.c_str());
+    throw;
   }
   // A full disk may show only when the last bytes are flushed.
   if (good) {
@@ -150,18 +156,25 @@ void StagedFiles::add(const fs::path& path, std::initializer_list<std::span<cons
 }
 
 void StagedFiles::add_parts(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
+  add_streamed(path, [&](const Sink& sink) {
+    for (const std::span<const std::byte> part : parts) sink(part);
+  });
+}
+
+void StagedFiles::add_streamed(const fs::path& path, const std::function<void(const Sink&)>& write) {
   std::error_code error;
   if (fs::is_directory(path, error)) throw file_error("write", path, "it is a directory");
   entries_.reserve(entries_.size() + 1);
   if (is_written_through(path)) {
     Entry entry{{}, path, {}};
-    for (const std::span<const std::byte> part : parts)
+    write([&](std::span<const std::byte> part) {
       entry.bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+    });
     entries_.push_back(std::move(entry));
     return;
   }
   Entry entry{temporary_name(path), path, {}};
-  write_parts(entry.temporary, path, parts);
+  write_streamed(entry.temporary, path, write);
   // The new file may be read by those who could read the old one.
   if (const fs::file_status old = fs::status(path, error); fs::exists(old))
     fs::permissions(entry.temporary, old.permissions(), error);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -37,6 +38,10 @@ class StagedFiles {
   void add(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> parts);
   void add(const std::filesystem::path& path, std::string_view text);
   void add_parts(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
+
+  // What `write` hands over, as it comes.
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  void add_streamed(const std::filesystem::path& path, const std::function<void(const Sink&)>& write);
 
   void commit();
 

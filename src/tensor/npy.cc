@@ -272,23 +272,68 @@ Header read_header(Reader& reader) {
   return HeaderParser(text).parse();
 }
 
-Array read_array(std::istream& in, std::uint64_t size) {
-  Reader reader(in, size);
-  const Header header = read_header(reader);
+// Checked against the file before anything of the claimed size is allocated.
+std::uint64_t data_bytes(const Header& header, const Reader& reader) {
   const std::size_t element_size = size_of(header.type);
-  const std::int64_t count = checked_count(header.shape, element_size);
-  // Checked against the file before anything of the claimed size is allocated.
-  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * element_size;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(checked_count(header.shape, element_size)) * element_size;
   if (bytes != reader.left())
     throw Error("shape " + to_string(header.shape) + " of " + name_of(header.type) + " needs " + std::to_string(bytes) +
                 " bytes of data but " + std::to_string(reader.left()) + " follow the header");
+  return bytes;
+}
+
+Array read_data(Reader& reader, const Header& header) {
+  const std::uint64_t bytes = data_bytes(header, reader);
   Array array(header.type, header.shape);
+  const std::int64_t count = array.count();
   reader.read(array.data(), bytes, "data");
   const bool native_big = std::endian::native == std::endian::big;
   if (header.big_endian != native_big) swap_bytes(array);
   if (header.type == ElementType::boolean)
     for (std::int64_t n = 0; n < count; ++n) array.data()[n] = std::byte{array.data()[n] != std::byte{0}};
   if (header.fortran_order && array.rank() > 1) return from_fortran_order(array);
+  return array;
+}
+
+Array read_array(std::istream& in, std::uint64_t size) {
+  Reader reader(in, size);
+  const Header header = read_header(reader);
+  return read_data(reader, header);
+}
+
+Array read_rows(std::istream& in, std::uint64_t size,
+                const std::function<std::vector<RowRange>(const std::vector<std::int64_t>& shape)>& choose) {
+  Reader reader(in, size);
+  const Header header = read_header(reader);
+  data_bytes(header, reader);
+  const std::vector<RowRange> ranges = choose(header.shape);
+  const std::size_t rank = header.shape.size();
+  if (rank < 2) return read_data(reader, header);
+  const std::int64_t rows = header.shape[rank - 2];
+  std::vector<std::int64_t> shape = header.shape;
+  shape[rank - 2] = 0;
+  for (const RowRange& range : ranges) shape[rank - 2] += range.end - range.begin;
+  std::int64_t matrices = 1;
+  for (std::size_t n = 0; n + 2 < rank; ++n) matrices *= shape[n];
+  const std::size_t row = static_cast<std::size_t>(shape[rank - 1]) * size_of(header.type);
+  Array array(header.type, shape);
+  std::byte* to = array.data();
+  const bool plain = header.big_endian == (std::endian::native == std::endian::big) && !header.fortran_order;
+  const Array whole = plain ? Array() : read_data(reader, header);
+  const std::streamoff start = plain ? static_cast<std::streamoff>(in.tellg()) : 0;
+  for (std::int64_t m = 0; m < matrices; ++m)
+    for (const RowRange& range : ranges) {
+      const std::size_t bytes = static_cast<std::size_t>(range.end - range.begin) * row;
+      const std::size_t from = static_cast<std::size_t>(m * rows + range.begin) * row;
+      if (bytes == 0) continue;
+      if (!plain) std::memcpy(to, whole.data() + from, bytes);
+      else if (!in.seekg(start + static_cast<std::streamoff>(from)) ||
+               !in.read(reinterpret_cast<char*>(to), static_cast<std::streamsize>(bytes)))
+        throw Error("it ends within the data");
+      to += bytes;
+    }
+  if (header.type == ElementType::boolean)
+    for (std::int64_t n = 0; n < array.count(); ++n) array.data()[n] = std::byte{array.data()[n] != std::byte{0}};
   return array;
 }
 
@@ -307,26 +352,6 @@ struct MemoryBuffer : std::streambuf {
     setg(begin, begin, begin + bytes.size());
   }
 };
-
-std::string header_text(const Array& array) {
-  std::string dict = std::string("{'descr': '") + npy_descr(array.type()) + "', 'fortran_order': False, 'shape': (";
-  for (std::size_t n = 0; n < array.shape().size(); ++n) {
-    if (n > 0) dict += ", ";
-    dict += std::to_string(array.shape()[n]);
-  }
-  dict += array.rank() == 1 ? ",), }" : "), }";
-  // The data starts at a multiple of 64 bytes.
-  const std::size_t unpadded = kMagic.size() + 4 + dict.size() + 1;
-  dict.append((64 - unpadded % 64) % 64, ' ');
-  dict += '\n';
-  if (dict.size() > 0xffff) throw Error("write npy: shape " + to_string(array.shape()) + " has too many dimensions");
-  std::string text(kMagic);
-  text += '\x01';
-  text += '\0';
-  text += static_cast<char>(dict.size() & 0xff);
-  text += static_cast<char>(dict.size() >> 8);
-  return text + dict;
-}
 
 }  // namespace
 
@@ -349,11 +374,43 @@ const char* npy_descr(ElementType type) {
   return "";
 }
 
+std::string npy_header(ElementType type, const std::vector<std::int64_t>& shape) {
+  std::string dict = std::string("{'descr': '") + npy_descr(type) + "', 'fortran_order': False, 'shape': (";
+  for (std::size_t n = 0; n < shape.size(); ++n) {
+    if (n > 0) dict += ", ";
+    dict += std::to_string(shape[n]);
+  }
+  dict += shape.size() == 1 ? ",), }" : "), }";
+  // The data starts at a multiple of 64 bytes.
+  const std::size_t unpadded = kMagic.size() + 4 + dict.size() + 1;
+  dict.append((64 - unpadded % 64) % 64, ' ');
+  dict += '\n';
+  if (dict.size() > 0xffff) throw Error("write npy: shape " + to_string(shape) + " has too many dimensions");
+  std::string text(kMagic);
+  text += '\x01';
+  text += '\0';
+  text += static_cast<char>(dict.size() & 0xff);
+  text += static_cast<char>(dict.size() >> 8);
+  return text + dict;
+}
+
 Array read_npy(const std::filesystem::path& path) {
   const std::uint64_t size = regular_file_size(path);
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error("read '" + path.string() + "': " + std::strerror(errno));
   return read_named(in, size, path.string());
+}
+
+Array read_npy_rows(const std::filesystem::path& path,
+                    const std::function<std::vector<RowRange>(const std::vector<std::int64_t>& shape)>& choose) {
+  const std::uint64_t size = regular_file_size(path);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error("read '" + path.string() + "': " + std::strerror(errno));
+  try {
+    return read_rows(in, size, choose);
+  } catch (const Error& error) {
+    throw Error("read '" + path.string() + "': " + error.what());
+  }
 }
 
 Array parse_npy(std::string_view bytes, const std::string& name) {
@@ -364,7 +421,7 @@ Array parse_npy(std::string_view bytes, const std::string& name) {
 
 void stage_npy(StagedFiles& files, const std::filesystem::path& path, const Array& array) {
   if (array.type() == ElementType::bf16) return stage_npy(files, path, array.to(ElementType::f32));
-  const std::string header = header_text(array);
+  const std::string header = npy_header(array.type(), array.shape());
   const std::span<const std::byte> header_bytes = std::as_bytes(std::span(header));
   if constexpr (std::endian::native == std::endian::big) {
     Array little = array;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tensor/array.h"
 #include "tensor/files.h"
@@ -13,7 +15,17 @@ namespace rapt::inline v1 {
 // first. Throws rapt::Error, naming the file, for anything else; nothing larger than the file is ever allocated.
 Array read_npy(const std::filesystem::path& path);
 
-// The same from memory; `name` is what errors call it.
+// Rows are the dimension before the last one.
+struct RowRange {
+  std::int64_t begin = 0, end = 0;
+};
+
+// Some rows of a file: `choose` is told the shape of all and names what is read, one range after the other. Nothing else of
+// the file is kept in memory, where it has rows first and this machine's byte order.
+Array read_npy_rows(const std::filesystem::path& path,
+                    const std::function<std::vector<RowRange>(const std::vector<std::int64_t>& shape)>& choose);
+
+// The same as read_npy() from memory; `name` is what errors call it.
 Array parse_npy(std::string_view bytes, const std::string& name);
 
 // Writes format 1.0, little endian, under a temporary name first. bf16, which .npy cannot hold, becomes f4.
@@ -21,6 +33,9 @@ void write_npy(const std::filesystem::path& path, const Array& array);
 
 // The same as one of several files that appear together.
 void stage_npy(StagedFiles& files, const std::filesystem::path& path, const Array& array);
+
+// All that stands before the numbers.
+std::string npy_header(ElementType type, const std::vector<std::int64_t>& shape);
 
 // What write_npy stores for a type: "<f4" and so on.
 const char* npy_descr(ElementType type);

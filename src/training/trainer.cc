@@ -32,11 +32,12 @@ struct Trainer::Part {
 };
 
 Trainer::Trainer(std::shared_ptr<Objective> objective, const TrainOptions& options, std::filesystem::path directory,
-                 int threads)
+                 int threads, const Processes& processes)
     : objective_(std::move(objective)),
       options_(options),
       directory_(std::move(directory)),
       threads_(threads),
+      processes_(processes),
       update_(options, objective_->parameters().size()) {
   const auto size = static_cast<std::size_t>(objective_->parameters().size());
   values_.resize(size);
@@ -60,7 +61,10 @@ bool Trainer::is_done() const {
 
 void Trainer::resume() {
   State state{&values_, &update_.mean(), &update_.square(), &update_.average(), {}};
-  load_state(directory_ / "state.safetensors", objective_->parameters(), state);
+  if (processes_.writes()) load_state(directory_ / "state.safetensors", objective_->parameters(), state);
+  for (std::vector<float>* numbers : {state.values, state.mean, state.square, state.average})
+    processes_.share(*numbers);
+  processes_.share(&state.progress, sizeof state.progress);
   progress_ = state.progress;
   if (progress_.batch > objective_->batches())
     throw Error((directory_ / "state.safetensors").string() + ": got a run of more batches than the data has");
@@ -68,6 +72,7 @@ void Trainer::resume() {
 }
 
 void Trainer::save() {
+  if (!processes_.writes()) return;
   save_state(directory_ / "state.safetensors", objective_->parameters(),
              {&values_, &update_.mean(), &update_.square(), &update_.average(), progress_});
 }
@@ -87,6 +92,7 @@ void Trainer::reload_metrics() {
 }
 
 void Trainer::write_metrics(const EpochReport& r) {
+  if (!processes_.writes()) return;
   const std::string unit(objective_->unit());
   json line{{"epoch", r.epoch}, {"step", r.step},       {"loss", r.loss}, {unit + "_accuracy", r.accuracy},
             {"rate", r.rate},   {"seconds", r.seconds}, {"best", r.best}, {unit + "s_per_second", r.units_per_second}};
@@ -102,7 +108,7 @@ void Trainer::write_metrics(const EpochReport& r) {
   write_file(directory_ / "metrics.jsonl", text);
 }
 
-void Trainer::train_batch(std::int64_t n) {
+bool Trainer::train_batch(std::int64_t n, bool stop) {
   const auto count = static_cast<std::int64_t>(parts_.size());
   std::int64_t units = 0;
   for (std::int64_t p = 0; p < count; ++p) {
@@ -114,7 +120,7 @@ void Trainer::train_batch(std::int64_t n) {
   parallel_for(count, threads_, [&](std::int64_t p, int worker) {
     Part& part = *parts_[static_cast<std::size_t>(p)];
     part.sums = {};
-    if (part.units == 0) return;
+    if (part.units == 0 || !processes_.computes(p)) return;
     // Parts of one thread share its memory, which is still near.
     Tape<float>& tape = *tapes_[static_cast<std::size_t>(worker)];
     tape.reset();
@@ -123,16 +129,23 @@ void Trainer::train_batch(std::int64_t n) {
     part.sums = objective_->loss(graph, p, weight);
     tape.backward();
   });
-  for (const auto& part : parts_) {
-    progress_.loss += part->sums.loss;
-    progress_.units += part->sums.tokens;
-    progress_.correct += part->sums.correct;
+  std::vector<LossSums> sums;
+  for (const auto& part : parts_) sums.push_back(part->sums);
+  const bool stops = processes_.share_sums(sums, stop);
+  processes_.add_gradients(gradients_, static_cast<std::int64_t>(values_.size()));
+  for (const LossSums& part : sums) {
+    progress_.loss += part.loss;
+    progress_.units += part.tokens;
+    progress_.correct += part.correct;
   }
   ++progress_.step;
-  const double norm = update_.apply(values_.data(), gradients_, rate_at(options_, progress_.step, total_steps()),
-                                    progress_.step, threads_);
+  // What several processes computed is added up already.
+  const std::vector<float*> parts(gradients_.begin(), processes_.alone() ? gradients_.end() : gradients_.begin() + 1);
+  const double norm =
+      update_.apply(values_.data(), parts, rate_at(options_, progress_.step, total_steps()), progress_.step, threads_);
   require_finite(norm + progress_.loss);
   ++progress_.batch;
+  return stops;
 }
 
 void Trainer::require_finite(double number) const {
@@ -165,7 +178,8 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
     progress_.best_score = score;
     progress_.best_loss = loss;
     progress_.best_epoch = report.epoch;
-    save_weights(directory_ / "model.safetensors", objective_->parameters(), update_.weights(values_.data()));
+    if (processes_.writes())
+      save_weights(directory_ / "model.safetensors", objective_->parameters(), update_.weights(values_.data()));
   }
   ++progress_.epoch;
   progress_.batch = 0;
@@ -176,7 +190,7 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
 }
 
 Trainer::End Trainer::run(const Observer& observer) {
-  const std::shared_ptr<RunLock> lock = RunLock::acquire(directory_);
+  const std::shared_ptr<RunLock> lock = processes_.writes() ? RunLock::acquire(directory_) : nullptr;
   Clock::time_point last_save = Clock::now();
   while (!is_done()) {
     objective_->start_epoch(progress_.epoch);
@@ -185,7 +199,10 @@ Trainer::End Trainer::run(const Observer& observer) {
     const std::int64_t units_before = progress_.units;
     double speed = 0;
     while (progress_.batch < objective_->batches()) {
-      train_batch(progress_.batch);
+      // Several processes stop together, after the step that one of them asks in.
+      const auto asked = [&] { return observer.stop && observer.stop(); };
+      bool stop = train_batch(progress_.batch, !processes_.alone() && asked());
+      stop = processes_.alone() ? asked() : stop;
       const double spent = seconds_since(start);
       progress_.seconds = seconds_before + spent;
       speed = static_cast<double>(progress_.units - units_before) / std::max(spent, 1e-9);
@@ -194,7 +211,6 @@ Trainer::End Trainer::run(const Observer& observer) {
         observer.on_step({progress_.epoch + 1, progress_.batch, objective_->batches(), progress_.loss / units,
                           static_cast<double>(progress_.correct) / units, speed});
       }
-      const bool stop = observer.stop && observer.stop();
       if (stop || (seconds_since(last_save) > kSecondsBetweenSaves && progress_.batch < objective_->batches())) {
         save();
         last_save = Clock::now();
@@ -207,7 +223,8 @@ Trainer::End Trainer::run(const Observer& observer) {
     last_save = Clock::now();
     if (observer.on_epoch) observer.on_epoch(report);
   }
-  load_weights(directory_ / "model.safetensors", objective_->parameters(), values_.data());
+  if (processes_.writes()) load_weights(directory_ / "model.safetensors", objective_->parameters(), values_.data());
+  processes_.share(values_);
   return End::finished;
 }
 

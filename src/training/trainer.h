@@ -8,6 +8,7 @@
 #include "training/checkpoint.h"
 #include "training/objective.h"
 #include "training/optimizer.h"
+#include "training/processes.h"
 
 namespace rapt::inline v1::training {
 
@@ -44,7 +45,7 @@ struct Observer {
 class Trainer {
  public:
   Trainer(std::shared_ptr<Objective> objective, const TrainOptions& options, std::filesystem::path directory,
-          int threads);
+          int threads, const Processes& processes = Processes());
   ~Trainer();
 
   // Goes on from the directory's state.
@@ -55,8 +56,8 @@ class Trainer {
   // process trains in the directory.
   End run(const Observer& observer);
 
-  // One step, with batch n of this epoch: what run() is made of.
-  void train_batch(std::int64_t n);
+  // One step, with batch n of this epoch: what run() is made of. `stop`: this process wants to stop; true where one does.
+  bool train_batch(std::int64_t n, bool stop = false);
 
   const std::vector<float>& values() const { return values_; }
   const Progress& progress() const { return progress_; }
@@ -77,6 +78,7 @@ class Trainer {
   TrainOptions options_;
   std::filesystem::path directory_;
   int threads_;
+  Processes processes_;
   std::vector<float> values_;
   Update update_;
   Progress progress_;

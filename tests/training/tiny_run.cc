@@ -66,10 +66,10 @@ std::shared_ptr<Objective> TinyRun::objective(const std::vector<EncodedExample>&
                                              options.label_smoothing);
 }
 
-std::unique_ptr<Trainer> TinyRun::trainer(const std::filesystem::path& directory) const {
+std::unique_ptr<Trainer> TinyRun::trainer(const std::filesystem::path& directory, const Processes& processes) const {
   return std::make_unique<Trainer>(
       objective(reversed_strings(examples, 1, longest), questions_of(reversed_strings(20, 2, longest))), options,
-      directory, threads);
+      directory, threads, processes);
 }
 
 Bits TinyRun::train(const std::filesystem::path& directory) const {

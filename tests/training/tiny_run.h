@@ -31,7 +31,8 @@ struct TinyRun {
   explicit TinyRun(const models::ModelConfig& c = tiny_seq2seq());
   std::shared_ptr<Objective> objective(const std::vector<EncodedExample>& train,
                                        const std::vector<Question>& valid) const;
-  std::unique_ptr<Trainer> trainer(const std::filesystem::path& directory) const;
+  std::unique_ptr<Trainer> trainer(const std::filesystem::path& directory,
+                                   const Processes& processes = Processes()) const;
   // From the start to the end.
   Bits train(const std::filesystem::path& directory) const;
 };

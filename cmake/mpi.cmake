@@ -1,0 +1,37 @@
+# rapt::mpi: one call and one training run over many processes. MPI is found at configure time, never needed.
+set(RAPT_MPI AUTO CACHE STRING "Build rapt::mpi: ON, OFF, or AUTO (where MPI is found)")
+set_property(CACHE RAPT_MPI PROPERTY STRINGS AUTO ON OFF)
+if(NOT RAPT_MPI MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "RAPT_MPI: expected ON, OFF or AUTO, got ${RAPT_MPI}")
+endif()
+
+set(rapt_mpi OFF)
+if(NOT RAPT_MPI STREQUAL "OFF")
+  set(MPI_CXX_SKIP_MPICXX ON) # the C interface alone
+  find_package(MPI COMPONENTS CXX QUIET)
+  if(MPI_CXX_FOUND)
+    set(rapt_mpi ON)
+  elseif(RAPT_MPI STREQUAL "ON")
+    message(FATAL_ERROR "RAPT_MPI=ON: expected an MPI library, found none (scripts/bootstrap --mpi installs Open MPI)")
+  endif()
+endif()
+
+# Not a part of rapt::attend, which needs no MPI: compiled here alone.
+set(rapt_mpi_folder "${PROJECT_SOURCE_DIR}/src/backends/mpi")
+set(rapt_mpi_session "${rapt_mpi_folder}/launched.cc" "${rapt_mpi_folder}/absent.cc")
+if(rapt_mpi)
+  add_library(rapt_mpi_objects OBJECT "${rapt_mpi_folder}/communicator.cc")
+  target_link_libraries(rapt_mpi_objects PRIVATE rapt_private MPI::MPI_CXX)
+  set(rapt_mpi_objects $<TARGET_OBJECTS:rapt_mpi_objects>)
+  rapt_library(mpi)
+  foreach(kind IN ITEMS static shared)
+    target_link_libraries(rapt_mpi_${kind} PUBLIC rapt_attend_${kind} MPI::MPI_CXX)
+  endforeach()
+  set(rapt_mpi_session "${rapt_mpi_folder}/launched.cc" "${rapt_mpi_folder}/session.cc")
+endif()
+# What the tool starts with.
+add_library(rapt_mpi_session STATIC EXCLUDE_FROM_ALL ${rapt_mpi_session})
+target_link_libraries(rapt_mpi_session PRIVATE rapt_private)
+if(rapt_mpi)
+  target_link_libraries(rapt_mpi_session PUBLIC rapt_mpi_static)
+endif()

@@ -1,0 +1,20 @@
+#include <iostream>
+
+#include "backends/mpi/session.h"
+
+// Stands in where the tool is built without MPI.
+namespace rapt::inline v1::mpi {
+
+Communicator* world() { return nullptr; }
+
+int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program) {
+  const int processes = launched();
+  if (processes > 1) {
+    std::cerr << "rapt: expected one process, as this build has no MPI (configure with RAPT_MPI=ON), got " << processes
+              << " from mpirun" << std::endl;
+    return 2;
+  }
+  return program(argc, argv);
+}
+
+}  // namespace rapt::inline v1::mpi

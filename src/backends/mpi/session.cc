@@ -1,0 +1,199 @@
+#include "backends/mpi/session.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "rapt/mpi.h"
+#include "rapt/threads.h"
+
+namespace rapt::inline v1::mpi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::unique_ptr<Communicator> the_world;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Every process tells the next one that it lives, and listens to the one before it. A process that was stopped, or whose
+// machine or link is gone, falls silent; MPI alone would wait for it for ever.
+class Watch {
+ public:
+  Watch() {
+    MPI_Comm_dup(MPI_COMM_WORLD, &own_);
+    MPI_Comm_rank(own_, &rank_);
+    MPI_Comm_size(own_, &size_);
+    thread_ = std::thread([this] { listen(); });
+  }
+  ~Watch() {
+    stop_ = true;
+    thread_.join();
+    MPI_Comm_free(&own_);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  void listen() {
+    const int before = (rank_ + size_ - 1) % size_, after = (rank_ + 1) % size_;
+    char in = 0, out = 0;
+    MPI_Request receiving = MPI_REQUEST_NULL, sending = MPI_REQUEST_NULL;
+    MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
+    Clock::time_point heard = Clock::now(), woke = heard;
+    while (!stop_) {
+      int done = 0;
+      MPI_Test(&sending, &done, MPI_STATUS_IGNORE);
+      if (done) MPI_Isend(&out, 1, MPI_CHAR, after, 0, own_, &sending);
+      MPI_Test(&receiving, &done, MPI_STATUS_IGNORE);
+      // A process that was asleep itself has no right to complain.
+      if (done || seconds_since(woke) > 2) heard = Clock::now();
+      if (done) MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
+      woke = Clock::now();
+      if (seconds_since(heard) > kSilence) end(before);
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    }
+    MPI_Cancel(&receiving);
+    MPI_Request_free(&receiving);
+    if (sending != MPI_REQUEST_NULL) MPI_Request_free(&sending);
+  }
+
+  void end(int silent) const {
+    std::fprintf(
+        stderr,
+        "rapt: process %d has not been heard of for %.0f seconds, so the run of %d processes ends; files that were "
+        "written are whole, and `rapt train --resume` goes on from the last saved state\n",
+        silent, kSilence, size_);
+    std::fflush(stderr);
+    MPI_Abort(MPI_COMM_WORLD, 3);
+  }
+
+  MPI_Comm own_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// Processes of one machine that are not bound to processors of their own divide them.
+void share_processors() {
+  MPI_Comm machine = MPI_COMM_NULL;
+  int here = 1;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+  MPI_Comm_size(machine, &here);
+  MPI_Comm_free(&machine);
+  const auto processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  set_default_threads(std::max(1, std::min(default_threads(), processors / here)));
+}
+
+// Where process 0 speaks for all.
+class Silence {
+ public:
+  Silence() : out_(std::cout.rdbuf(nowhere_.rdbuf())), err_(std::cerr.rdbuf(kept_.rdbuf())) {}
+  ~Silence() {
+    std::cout.rdbuf(out_);
+    std::cerr.rdbuf(err_);
+  }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+  std::string text() const { return kept_.str(); }
+
+ private:
+  // Discards, and never fails.
+  struct Nowhere : std::streambuf {
+    int overflow(int c) override { return c == traits_type::eof() ? 0 : c; }
+    std::streamsize xsputn(const char*, std::streamsize n) override { return n; }
+  };
+  struct NowhereStream {
+    Nowhere buffer;
+    std::streambuf* rdbuf() { return &buffer; }
+  };
+
+  NowhereStream nowhere_;
+  std::ostringstream kept_;
+  std::streambuf* out_;
+  std::streambuf* err_;
+};
+
+// Whether all processes come to their end too, within some seconds.
+bool all_end() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  for (const Clock::time_point start = Clock::now(); seconds_since(start) < 5;) {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+void wait_for_all() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  for (int done = 0; !done;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+Communicator* world() { return the_world.get(); }
+
+int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program) {
+  if (launched() == 0) return program(argc, argv);
+  int level = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
+    std::cerr << "rapt: cannot start MPI" << std::endl;
+    return 2;
+  }
+  int status = 0;
+  {
+    the_world = mpi_communicator(MPI_COMM_WORLD);
+    const int rank = the_world->rank();
+    if (the_world->size() != launched()) {
+      std::cerr << "rapt: expected " << launched() << " processes, as the launcher says, got " << the_world->size()
+                << " from MPI: it belongs to another MPI than this build's" << std::endl;
+      MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    share_processors();
+    // Without threads in MPI a silent process is not noticed; one that dies still is, by mpirun.
+    std::unique_ptr<Watch> watch;
+    if (level >= MPI_THREAD_MULTIPLE) watch = std::make_unique<Watch>();
+    std::string complaint;
+    if (rank == 0) {
+      status = program(argc, argv);
+    } else {
+      const Silence silence;
+      status = program(argc, argv);
+      complaint = silence.text();
+    }
+    // All fail alike, or one alone: then the others wait for messages that it will never send.
+    if (status == 0) {
+      wait_for_all();
+    } else if (!all_end()) {
+      std::cerr << complaint << "rapt: process " << rank << " failed, so the run of " << the_world->size()
+                << " processes ends" << std::endl;
+      MPI_Abort(MPI_COMM_WORLD, status);
+    }
+    // Process 0 has spoken for those that failed as it did.
+    int first = status;
+    the_world->broadcast(&first, sizeof first, 0);
+    if (rank > 0 && first == 0) std::cerr << complaint << std::flush;
+    if (rank > 0 && first != 0) status = 0;
+    watch.reset();
+    the_world.reset();
+  }
+  MPI_Finalize();
+  return status;
+}
+
+}  // namespace rapt::inline v1::mpi

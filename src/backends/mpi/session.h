@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "rapt/communicator.h"
+
+// A program that mpirun may have started several times.
+namespace rapt::inline v1::mpi {
+
+// The processes of this run; null: there was no launcher.
+Communicator* world();
+
+// Runs the program in all processes, or alone where it was not started by mpirun. Process 0 alone writes to the terminal. Where
+// a process fails by itself, dies, or is not heard of for kSilence seconds, the others end too, and a sentence says why.
+int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program);
+
+inline constexpr double kSilence = 15;
+
+// How many processes the environment says were started; 0: there was no launcher.
+int launched();
+
+}  // namespace rapt::inline v1::mpi

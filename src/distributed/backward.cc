@@ -1,0 +1,218 @@
+#include "distributed/backward.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "backends/host/storage.h"
+
+namespace rapt::inline v1::distributed {
+namespace {
+
+template <class T>
+void add_rows(const View& to, std::int64_t first, const View& from) {
+  for_each_row(from.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    T* const sum = row_at<T>(to, b, h, first + i);
+    const T* const row = row_at<T>(from, b, h, i);
+    for (std::int64_t d = 0; d < from.shape[3]; ++d) sum[d] += row[d];
+  });
+}
+
+}  // namespace
+
+Wanted::Wanted(const Call& call, const Gradients& gradients)
+    : k(gradients.k), bias_row(gradients.bias && call.shared_bias) {
+  for (std::size_t s = 0; s < call.inputs.v.size(); ++s) v.push_back(s < gradients.v.size() && gradients.v[s]);
+  for (const NamedGradient& gradient : gradients.parameters) {
+    Parameter parameter;
+    parameter.name = gradient.name;
+    parameter.shape = gradient.value.shape;
+    for (const ParameterSpec& spec : call.whole.mechanism->parameters())
+      if (spec.name == gradient.name) parameter.spec = &spec;
+    for (const ParameterSpec& spec : call.whole.normalizer->info.parameters)
+      if (!parameter.spec && spec.name == gradient.name) {
+        parameter.spec = &spec;
+        parameter.is_sink = call.is_softmax;
+      }
+    parameters.push_back(parameter);
+  }
+}
+
+Shape slot_shape(const Wanted::Parameter& parameter, const Slot& slot) {
+  return parameter_of(View{nullptr, Dtype::f64, parameter.shape, contiguous_strides(parameter.shape), {}},
+                      *parameter.spec, slot)
+      .shape;
+}
+
+template <class T>
+UnitSums<T>::UnitSums(const Call& call, const Wanted& wanted, std::int64_t unit, const Span& slots)
+    : unit_(unit), slots_(slots) {
+  std::size_t bytes = 0;
+  std::vector<std::pair<View*, std::size_t>> places;
+  const auto place = [&](View& view, Dtype dtype, const Shape& shape) {
+    view = {nullptr, dtype, shape, contiguous_strides(shape), {}};
+    places.emplace_back(&view, bytes);
+    bytes += (static_cast<std::size_t>(element_count(shape)) * size_of(dtype) + 63) / 64 * 64;
+  };
+  sums_.resize(static_cast<std::size_t>(slots.count()));
+  const std::array<Span, 2> rows{call.keys.early(unit), call.keys.late(unit)};
+  for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+    const Slot slot = call.slots->at(n);
+    Sums& sums = sums_[static_cast<std::size_t>(n - slots.begin)];
+    for (std::size_t piece = 0; piece < 2; ++piece) {
+      const auto rows_of = [&](const ConstView& view) {
+        Shape shape = slot_of(view, slot, call.whole.heads).shape;
+        shape[2] = rows[piece].count();
+        return shape;
+      };
+      ConstView k = call.inputs.k;
+      k.data = this;  // slot_of() leaves alone what has no data
+      if (wanted.k) place(sums.pieces[piece].k, dtype_of<T>(), rows_of(k));
+      sums.pieces[piece].v.resize(wanted.v.size());
+      for (std::size_t s = 0; s < wanted.v.size(); ++s) {
+        ConstView v = call.inputs.v[s];
+        v.data = this;
+        if (wanted.v[s]) place(sums.pieces[piece].v[s], dtype_of<T>(), rows_of(v));
+      }
+      if (wanted.bias_row) {
+        Shape shape = slot_of(call.options.bias, slot, call.whole.heads).shape;
+        shape[3] = rows[piece].count();
+        place(sums.pieces[piece].bias_row, dtype_of<T>(), shape);
+      }
+    }
+    sums.parameters.resize(wanted.parameters.size());
+    for (std::size_t p = 0; p < wanted.parameters.size(); ++p)
+      place(sums.parameters[p], Dtype::f64, slot_shape(wanted.parameters[p], slot));
+  }
+  bytes_.resize(bytes + 64);
+  for (const auto& [view, at] : places) view->data = bytes_.data() + at;
+}
+
+template <class T>
+void UnitSums<T>::clear() {
+  std::memset(bytes_.data(), 0, bytes_.size());
+}
+
+template <class T>
+BackwardWork<T>::BackwardWork(const Cells& cells, const Wanted& wanted, std::vector<BackwardSlot<T>> slots,
+                              std::vector<QueryPiece> pieces)
+    : cells_(cells), wanted_(wanted), slots_(std::move(slots)), pieces_(std::move(pieces)) {
+  for (const BackwardSlot<T>& slot : slots_) {
+    if (slot.dq) store_zeros(slot.dq);
+    if (slot.dbias) store_zeros(slot.dbias);  // of what is hidden
+  }
+}
+
+template <class T>
+void BackwardWork<T>::add(std::span<const KeyPieces> keys, UnitSums<T>& sums, const Tasks& tasks) {
+  while (static_cast<int>(workers_.size()) < tasks.workers()) workers_.push_back(std::make_unique<Worker>());
+  tasks.run(static_cast<std::int64_t>(slots_.size()), [&](std::int64_t n, int worker, int threads) {
+    const auto which = static_cast<std::size_t>(n);
+    const BackwardSlot<T>& slot = slots_[which];
+    const typename UnitSums<T>::Sums& to = sums.slot(slot.slot);
+    for (const QueryPiece& queries : pieces_) {
+      for (std::size_t piece = 0; piece < keys.size(); ++piece)
+        add_cell(slot, which, queries, keys[piece], to.pieces[piece], to.parameters, threads,
+                 *workers_[static_cast<std::size_t>(worker)]);
+      // The sink belongs to no key: the first unit has it.
+      for (std::size_t p = 0; p < wanted_.parameters.size() && sums.unit() == 0; ++p)
+        if (wanted_.parameters[p].is_sink) add_sink(slot, queries, to.parameters[p]);
+    }
+  });
+}
+
+template <class T>
+void BackwardWork<T>::add_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries,
+                               const KeyPieces& keys, const typename UnitSums<T>::Piece& to,
+                               const std::vector<View>& parameters, int threads, Worker& worker) const {
+  if (!cells_.describe(slot.slot, queries, keys.rows, threads, worker.workspace)) return;
+  const auto rows = [&](const auto& view) {
+    return view.data ? part_of(view, 2, queries.at, queries.rows.count()) : view;
+  };
+  std::size_t used = 0;
+  worker.numbers.resize(3 + wanted_.v.size());
+  const auto make = [&](const Shape& shape) {
+    std::vector<T>& numbers = worker.numbers[used++];
+    numbers.resize(std::max(numbers.size(), static_cast<std::size_t>(element_count(shape)) + 1));
+    return View{numbers.data(), dtype_of<T>(), shape, contiguous_strides(shape), {}};
+  };
+  Gradients cell;
+  if (slot.dq) cell.q = make(rows(slot.dq).shape);
+  if (wanted_.k) cell.k = make(to.k.shape);
+  for (std::size_t s = 0; s < wanted_.v.size(); ++s) cell.v.push_back(wanted_.v[s] ? make(to.v[s].shape) : View{});
+  if (wanted_.bias_row) cell.bias = make(to.bias_row.shape);
+  if (slot.dbias) cell.bias = part_of(rows(slot.dbias), 3, keys.rows.begin, keys.rows.count());
+  worker.parameters.resize(wanted_.parameters.size());
+  for (std::size_t p = 0; p < wanted_.parameters.size(); ++p) {
+    if (wanted_.parameters[p].is_sink) continue;
+    worker.parameters[p].resize(static_cast<std::size_t>(element_count(parameters[p].shape)));
+    View view = parameters[p];
+    view.data = worker.parameters[p].data();
+    cell.parameters.push_back({wanted_.parameters[p].name, view});
+  }
+
+  const Slot& place = cells_.slot(slot.slot);
+  const Shape shape{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
+  Saved::Rows& saved = *worker.saved.rows();
+  saved.resize(element_count(shape), std::is_same_v<T, double>);
+  std::size_t n = 0;
+  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    saved.max<T>()[n] = *row_at<T>(slot.max, b, h, queries.at + i);
+    saved.sum<T>()[n++] = *row_at<T>(slot.sum, b, h, queries.at + i);
+  });
+  std::vector<ConstView> out, grad_out;
+  for (std::size_t s = 0; s < slot.out.size(); ++s) {
+    out.push_back(rows(slot.out[s]));
+    grad_out.push_back(rows(slot.grad_out[s]));
+  }
+  attend_backward({rows(slot.q), keys.k[which], keys.v[which]}, out, grad_out, &worker.saved, cell,
+                  worker.workspace.options, rows(slot.grad_lse));
+
+  if (slot.dq) add_rows<T>(slot.dq, queries.at, cell.q);
+  if (wanted_.k) add_rows<T>(to.k, 0, cell.k);
+  for (std::size_t s = 0; s < wanted_.v.size(); ++s)
+    if (wanted_.v[s]) add_rows<T>(to.v[s], 0, cell.v[s]);
+  if (wanted_.bias_row) add_rows<T>(to.bias_row, 0, cell.bias);
+  for (std::size_t p = 0; p < wanted_.parameters.size(); ++p) {
+    if (wanted_.parameters[p].is_sink) continue;
+    auto* const sum = static_cast<double*>(parameters[p].data);
+    for (std::size_t m = 0; m < worker.parameters[p].size(); ++m) sum[m] += worker.parameters[p][m];
+  }
+}
+
+// Its weight is exp(sink − max)/sum, and no value stands behind it.
+template <class T>
+void BackwardWork<T>::add_sink(const BackwardSlot<T>& slot, const QueryPiece& queries, const View& to) const {
+  const Slot& place = cells_.slot(slot.slot);
+  const ConstView& sink = cells_.call().sink;
+  std::vector<double> out, grad;
+  const Shape shape{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
+  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t n) {
+    const std::int64_t i = queries.at + n;
+    const double max = *row_at<T>(slot.max, b, h, i), sum = *row_at<T>(slot.sum, b, h, i);
+    if (sum == 0) return;
+    double logit = 0, along = 0;
+    const ConstView one = sink.shape[3] > 1 ? part_of(sink, 3, place.heads.begin + h, 1) : sink;
+    load_row(matrix_of(one, 0, 0), 0, 1, &logit);
+    for (std::size_t s = 0; s < slot.out.size(); ++s) {
+      const std::int64_t dim = slot.out[s].shape[3];
+      out.resize(static_cast<std::size_t>(dim));
+      grad.resize(static_cast<std::size_t>(dim));
+      load_row(matrix_of(slot.out[s], b, h), i, dim, out.data());
+      load_row(matrix_of(slot.grad_out[s], b, h), i, dim, grad.data());
+      for (std::size_t d = 0; d < out.size(); ++d) along -= out[d] * grad[d];
+    }
+    if (slot.grad_lse) {
+      double lse = 0;
+      load_row(matrix_of(slot.grad_lse, b, h), i, 1, &lse);
+      along += lse;
+    }
+    static_cast<double*>(to.data)[to.shape[3] > 1 ? h : 0] += std::exp(logit - max) / sum * along;
+  });
+}
+
+template class UnitSums<float>;
+template class UnitSums<double>;
+template class BackwardWork<float>;
+template class BackwardWork<double>;
+
+}  // namespace rapt::inline v1::distributed

@@ -1,0 +1,267 @@
+#include "distributed/call.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "attend/check.h"
+#include "rapt/error.h"
+#include "rapt/tiles.h"
+
+namespace rapt::inline v1::distributed {
+namespace {
+
+// What stands for an array of the whole sequence: it has a place, but nobody reads there.
+ConstView whole_view(ConstView view, std::int64_t rows) {
+  static const double nothing = 0;
+  view.shape[2] = rows;
+  if (!view.data) view.data = &nothing;
+  return view;
+}
+
+class Fingerprint {
+ public:
+  void add(const void* data, std::size_t bytes) {
+    for (std::size_t n = 0; n < bytes; ++n)
+      value_ = (value_ ^ static_cast<const unsigned char*>(data)[n]) * 0x100000001b3ULL;
+  }
+  template <class T>
+  void add(const T& number) {
+    static_assert(std::is_arithmetic_v<T>);
+    add(&number, sizeof number);
+  }
+  void add(const std::vector<std::int64_t>& list) {
+    add(list.size());
+    for (const std::int64_t n : list) add(n);
+  }
+  void add(const ConstView& view, bool with_rows) {
+    add(static_cast<int>(view.dtype));
+    for (std::size_t n = 0; n < 4; ++n)
+      if (n != 2 || with_rows) add(view.shape[n]);
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325ULL;
+};
+
+std::uint64_t fingerprint(const Call& call, const Given& given) {
+  Fingerprint f;
+  const AttendOptions& o = *given.options;
+  f.add(given.inputs->q, false);
+  f.add(given.inputs->k, false);
+  for (const ConstView& v : given.inputs->v) f.add(v, false);
+  f.add(call.whole.mechanism->name().data(), call.whole.mechanism->name().size());
+  f.add(call.whole.mechanism->formula().data(), call.whole.mechanism->formula().size());
+  for (const double setting : call.whole.settings) f.add(setting);
+  f.add(call.whole.grid[0]);
+  f.add(call.whole.grid[1]);
+  for (const auto* list : {&o.score.parameters, &o.normalizer_parameters})
+    for (const NamedView& parameter : *list) {
+      f.add(parameter.name.data(), parameter.name.size());
+      f.add(parameter.value, true);
+    }
+  f.add(call.whole.scale);
+  f.add(call.whole.softcap);
+  f.add(static_cast<int>(o.normalizer));
+  f.add(static_cast<int>(o.mask.causal));
+  f.add(o.mask.window ? o.mask.window->left : -2);
+  f.add(o.mask.window ? o.mask.window->right : -2);
+  f.add(o.mask.key_lengths);
+  f.add(o.mask.query_starts);
+  f.add(o.mask.key_starts);
+  f.add(o.first_query);
+  f.add(o.rotary.dims);
+  f.add(o.rotary.base);
+  f.add(o.rotary.interleaved);
+  f.add(static_cast<int>(o.path));
+  f.add(static_cast<bool>(o.mask.dense));
+  f.add(static_cast<bool>(o.bias));
+  f.add(call.shared_bias);
+  if (given.outputs)
+    for (const View& out : given.outputs->out) f.add(static_cast<int>(out.dtype));
+  if (given.gradients) {
+    const Gradients& g = *given.gradients;
+    f.add(static_cast<bool>(g.bias));
+    f.add(g.parameters.size());
+    for (const NamedGradient& gradient : g.parameters) f.add(gradient.name.data(), gradient.name.size());
+    f.add(given.saved != nullptr);
+  }
+  return f.value();
+}
+
+[[noreturn]] void fail(const char* operation, const std::string& what) {
+  throw Error(std::string(operation) + ": " + what);
+}
+
+void refuse_what_has_no_parts(const Call& call, const Given& given) {
+  const char* op = call.operation;
+  const AttendOptions& o = *given.options;
+  if (o.first_key) fail(op, "first_key: expected none over several processes, which have all keys between them");
+  if (call.whole.device.kind != Device::Kind::cpu)
+    fail(op, "q: expected arrays on cpu over several processes, got one on " + to_string(call.whole.device));
+  const MechanismDefinition& mechanism = call.whole.mechanism->definition();
+  const std::string score = "score " + std::string(mechanism.name);
+  if (!mechanism.entry)
+    fail(op, score +
+                 ": expected a mechanism of the library or a formula over several processes, as hooks of a program's "
+                 "own may read how many heads and keys the call has");
+  if (mechanism.reads_call)
+    fail(op, score + ": expected none that names batch, queries or keys over several processes, which each see a part");
+  if (!given.outputs) return;
+  const Outputs& outputs = *given.outputs;
+  if (!outputs.weights.empty())
+    fail(op, "weights: expected none over several processes, as their rows are of all keys");
+  if (asks_statistics(outputs.statistics)) fail(op, "statistics: expected none over several processes");
+  if (outputs.row_max || outputs.row_sum)
+    fail(op, "row_max: expected none over several processes, which merge their parts; lse is there");
+}
+
+void check_rows(const char* op, const char* name, std::int64_t got, const Share& share, std::int64_t all) {
+  if (got != share.rows())
+    fail(op, std::string(name) + ": expected " + std::to_string(share.rows()) + " rows, the share of this process of " +
+                 std::to_string(all) + ", got " + std::to_string(got));
+}
+
+void check_arrays(const Call& call, const Given& given) {
+  Problem own = call.whole;
+  own.queries = given.inputs->q.shape[2];
+  if (given.outputs) return check_outputs(call.operation, own, *given.outputs);
+  const auto list = [&](const char* name, const std::vector<ConstView>& views) {
+    if (views.size() != own.v.size())
+      fail(call.operation, std::string(name) + ": expected " + std::to_string(own.v.size()) +
+                               " arrays, one for each value set, got " + std::to_string(views.size()));
+    for (std::size_t s = 0; s < views.size(); ++s)
+      check_view(call.operation, indexed(name, s), views[s], output_shape(own, s), own.device, Access::read);
+  };
+  list("out", *given.out);
+  list("grad_out", *given.grad_out);
+  if (given.grad_lse) {
+    if (!own.is_softmax()) fail(call.operation, "grad_lse: expected the normaliser softmax");
+    check_view(call.operation, "grad_lse", given.grad_lse, {own.batch, own.heads, own.queries, 1}, own.device,
+               Access::read);
+  }
+  check_gradients(call.operation, own, *given.inputs, *given.options, *given.gradients);
+  const bool has_rows = given.saved && given.saved->rows();
+  if (has_rows && given.saved->rows()->count != own.row_count())
+    fail(call.operation, "saved: expected the " + std::to_string(own.row_count()) +
+                             " rows of the same forward pass, got " + std::to_string(given.saved->rows()->count));
+}
+
+// The whole call, made of this process's arrays and everybody's rows.
+void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t keys) {
+  const char* op = call.operation;
+  call.inputs = *given.inputs;
+  call.queries = Cut(queries);
+  call.keys = Cut(keys);
+  const std::int64_t own_queries = given.inputs->q.shape[2], own_keys = given.inputs->k.shape[2];
+  for (std::size_t n = 0; n < given.inputs->v.size(); ++n)
+    if (given.inputs->v[n].shape[2] != own_keys)
+      fail(op, indexed("v", n) + ": expected " + std::to_string(own_keys) + " keys as in k, got " +
+                   std::to_string(given.inputs->v[n].shape[2]));
+  check_rows(op, "q", own_queries, call.queries.share(call.rank(), call.size()), queries);
+  check_rows(op, "k", own_keys, call.keys.share(call.rank(), call.size()), keys);
+  Inputs all = *given.inputs;
+  all.q = whole_view(all.q, queries);
+  all.k = whole_view(all.k, keys);
+  for (ConstView& v : all.v) v = whole_view(v, keys);
+  AttendOptions options = *given.options;
+  const auto check_pairs = [&](const char* name, Shape& shape, bool shared) {
+    if (!shared && shape[2] != own_queries)
+      fail(op, std::string(name) + ": expected 1 row, or the " + std::to_string(own_queries) +
+                   " of this process, got " + std::to_string(shape[2]));
+    shape[2] = shared ? 1 : queries;
+  };
+  if (options.bias) {
+    call.shared_bias = options.bias.shape[2] == 1 && own_queries != 1;
+    check_pairs("bias", options.bias.shape, call.shared_bias);
+  }
+  if (options.mask.dense)
+    check_pairs("mask", options.mask.dense.shape, options.mask.dense.shape[2] == 1 && own_queries != 1);
+  call.whole = make_problem(op, all, options);
+  refuse_what_has_no_parts(call, given);
+  check_arrays(call, given);
+
+  call.is_softmax = call.whole.is_softmax();
+  call.slots.emplace(call.whole, given.gradients && given.gradients->bias);
+  call.options = *given.options;
+  if (call.is_softmax && call.whole.normalizer_parameters[0].given)
+    call.sink = call.whole.normalizer_parameters[0].view;
+  call.options.scale = call.whole.mechanism->definition().uses_scale ? std::optional(call.whole.scale) : std::nullopt;
+  if (call.whole.mask.query_starts.empty()) {
+    call.options.first_query = call.whole.first_query;
+    call.options.mask.causal = call.whole.mask.causal;
+  }
+  // A default that counts the keys of the call: of the whole one.
+  for (std::size_t n = 0; n < call.whole.settings.size(); ++n) {
+    const SettingSpec& spec = call.whole.mechanism->settings()[n];
+    if (spec.name != "origin" || call.whole.settings[n] >= 0) continue;
+    if (const ParameterValue* table = call.whole.find(Role::relative_vector)) {
+      if (table->rows < keys)
+        fail(op, "score " + std::string(call.whole.mechanism->name()) +
+                     ": origin: expected the row of distance 0 where a table of " + std::to_string(table->rows) +
+                     " rows has fewer than the " + std::to_string(keys) + " keys, got none");
+      std::erase_if(call.options.score.settings,
+                    [&](const NamedNumber& given_one) { return given_one.name == spec.name; });
+      call.options.score.settings.push_back({std::string(spec.name), static_cast<double>(table->rows - keys)});
+    }
+  }
+}
+
+// What processes tell each other about a call.
+struct Card {
+  std::uint64_t fingerprint = 0;
+  std::array<char, 480> message{};
+};
+
+void compare(const Card& own, Communicator& communicator, const char* operation) {
+  const std::vector<std::byte> all = communicator.all_gather(&own, sizeof own);
+  std::vector<Card> cards(static_cast<std::size_t>(communicator.size()));
+  std::memcpy(cards.data(), all.data(), all.size());
+  for (std::size_t n = 0; n < cards.size(); ++n)
+    if (cards[n].message[0]) {
+      if (own.message[0]) throw Error(own.message.data());
+      throw Error("process " + std::to_string(n) + ": " + cards[n].message.data());
+    }
+  for (std::size_t n = 1; n < cards.size(); ++n)
+    if (cards[n].fingerprint != cards[0].fingerprint)
+      throw Error(std::string(operation) +
+                  ": expected the same options and sizes in every process, got others in process " + std::to_string(n) +
+                  " than in process 0");
+}
+
+void write_message(Card& card, const std::string& text) { text.copy(card.message.data(), card.message.size() - 1); }
+
+}  // namespace
+
+void agree_on_error(const std::string& message, Communicator& communicator) {
+  Card card;
+  write_message(card, message);
+  compare(card, communicator, "");
+}
+
+Call agree(const char* operation, const Given& given, Communicator& communicator) {
+  Call call;
+  call.operation = operation;
+  call.communicator = &communicator;
+  const std::array<std::int64_t, 2> own{given.inputs->q.shape[2], given.inputs->k.shape[2]};
+  const std::vector<std::byte> bytes = communicator.all_gather(own.data(), sizeof own);
+  std::array<std::int64_t, 2> all{};
+  for (int n = 0; n < communicator.size(); ++n) {
+    std::array<std::int64_t, 2> one{};
+    std::memcpy(one.data(), bytes.data() + static_cast<std::size_t>(n) * sizeof one, sizeof one);
+    all[0] += std::max<std::int64_t>(0, one[0]);
+    all[1] += std::max<std::int64_t>(0, one[1]);
+  }
+  Card card;
+  try {
+    describe(call, given, all[0], all[1]);
+    card.fingerprint = fingerprint(call, given);
+  } catch (const Error& error) {
+    write_message(card, error.what());
+  }
+  compare(card, communicator, operation);
+  return call;
+}
+
+}  // namespace rapt::inline v1::distributed

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/backend.h"
+#include "distributed/cut.h"
+#include "distributed/slots.h"
+#include "rapt/distributed.h"
+
+namespace rapt::inline v1::distributed {
+
+// What a process was given, forward or backward.
+struct Given {
+  const Inputs* inputs = nullptr;
+  const AttendOptions* options = nullptr;
+  const Outputs* outputs = nullptr;             // forward
+  const std::vector<ConstView>* out = nullptr;  // backward, from here on
+  const std::vector<ConstView>* grad_out = nullptr;
+  const Saved* saved = nullptr;
+  const Gradients* gradients = nullptr;
+  ConstView grad_lse{};
+};
+
+// A call that all processes agree on. Arrays are the process's own.
+struct Call {
+  const char* operation = "attend";
+  Communicator* communicator = nullptr;
+  Inputs inputs;
+  AttendOptions
+      options;    // positions are explicit: first_query is given, causal is top_left or none outside packed sequences
+  Problem whole;  // sizes and masks of the whole sequence; its arrays are not to be read
+  Cut queries{0}, keys{0};
+  std::optional<Slots> slots;
+  ConstView sink{};          // [H] or one number
+  bool shared_bias = false;  // one row for all queries
+  bool is_softmax = true;
+
+  int rank() const { return communicator->rank(); }
+  int size() const { return communicator->size(); }
+};
+
+// Checks the call in every process; where one refuses, all throw. Never returns in some processes alone.
+Call agree(const char* operation, const Given& given, Communicator& communicator);
+
+// Throws in every process where `message` is not empty in one of them.
+void agree_on_error(const std::string& message, Communicator& communicator);
+
+}  // namespace rapt::inline v1::distributed

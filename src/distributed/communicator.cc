@@ -1,0 +1,80 @@
+#include "rapt/communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace rapt::inline v1 {
+namespace {
+
+// Tags of the calls below; those of attend() are smaller.
+constexpr int kGatherTag = 30001;
+constexpr int kBroadcastTag = 30002;
+constexpr int kMeasureTag = 30003;
+
+}  // namespace
+
+Communicator::~Communicator() = default;
+
+// Processes may share processors: who waits lets others run.
+void Communicator::wait(int message) {
+  for (int tries = 0; !test(message); ++tries) {
+    if (tries < 1000) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+std::vector<std::byte> Communicator::all_gather(const void* data, std::size_t bytes) {
+  const int own = rank(), all = size();
+  std::vector<std::byte> result(bytes * static_cast<std::size_t>(all));
+  if (bytes == 0) return result;
+  std::memcpy(result.data() + bytes * static_cast<std::size_t>(own), data, bytes);
+  std::vector<int> messages;
+  for (int other = 0; other < all; ++other) {
+    if (other == own) continue;
+    messages.push_back(
+        start_receive(result.data() + bytes * static_cast<std::size_t>(other), bytes, other, kGatherTag));
+    messages.push_back(start_send(data, bytes, other, kGatherTag));
+  }
+  for (const int message : messages) wait(message);
+  return result;
+}
+
+// Along a binary tree: everybody sends to two others at most.
+void Communicator::broadcast(void* data, std::size_t bytes, int root) {
+  const int all = size();
+  if (bytes == 0 || all == 1) return;
+  const int place = (rank() - root + all) % all;
+  const auto process = [&](int at) { return (at + root) % all; };
+  if (place > 0) wait(start_receive(data, bytes, process((place - 1) / 2), kBroadcastTag));
+  std::vector<int> messages;
+  for (const int next : {2 * place + 1, 2 * place + 2})
+    if (next < all) messages.push_back(start_send(data, bytes, process(next), kBroadcastTag));
+  for (const int message : messages) wait(message);
+}
+
+// There and back between the first process and the last, the best of three.
+double Communicator::bandwidth() {
+  if (bandwidth_ >= 0) return bandwidth_;
+  bandwidth_ = 0;
+  const int last = size() - 1;
+  if (last == 0) return 0;
+  std::vector<std::byte> bytes(std::size_t{1} << 21);
+  for (int n = 0; n < 3; ++n) {
+    const auto start = std::chrono::steady_clock::now();
+    if (rank() == 0) {
+      wait(start_send(bytes.data(), bytes.size(), last, kMeasureTag));
+      wait(start_receive(bytes.data(), bytes.size(), last, kMeasureTag));
+    } else if (rank() == last) {
+      wait(start_receive(bytes.data(), bytes.size(), 0, kMeasureTag));
+      wait(start_send(bytes.data(), bytes.size(), 0, kMeasureTag));
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    bandwidth_ = std::max(bandwidth_, 2 * static_cast<double>(bytes.size()) / std::max(seconds.count(), 1e-9));
+  }
+  broadcast(&bandwidth_, sizeof bandwidth_, 0);
+  return bandwidth_;
+}
+
+}  // namespace rapt::inline v1

@@ -1,0 +1,121 @@
+#include "distributed/forward.h"
+
+#include <cmath>
+#include <limits>
+
+#include "backends/host/storage.h"
+
+namespace rapt::inline v1::distributed {
+
+template <class T>
+ForwardWork<T>::ForwardWork(const Cells& cells, std::vector<ForwardSlot<T>> slots, std::vector<QueryPiece> pieces)
+    : cells_(cells), slots_(std::move(slots)), pieces_(std::move(pieces)) {
+  for (const ForwardSlot<T>& slot : slots_)
+    for_each_row(slot.max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+      *row_at<T>(slot.max, b, h, i) = -std::numeric_limits<T>::infinity();
+      *row_at<T>(slot.sum, b, h, i) = 0;
+      for (const View& total : slot.total) std::fill_n(row_at<T>(total, b, h, i), total.shape[3], T(0));
+    });
+}
+
+template <class T>
+void ForwardWork<T>::add(std::span<const KeyPieces> keys, const Tasks& tasks) {
+  while (static_cast<int>(workers_.size()) < tasks.workers()) workers_.push_back(std::make_unique<Worker>());
+  const auto pieces = static_cast<std::int64_t>(pieces_.size());
+  tasks.run(pieces * static_cast<std::int64_t>(slots_.size()), [&](std::int64_t n, int worker, int threads) {
+    const auto which = static_cast<std::size_t>(n / pieces);
+    for (const KeyPieces& piece : keys)
+      add_cell(slots_[which], which, pieces_[static_cast<std::size_t>(n % pieces)], piece, threads,
+               *workers_[static_cast<std::size_t>(worker)]);
+  });
+}
+
+template <class T>
+void ForwardWork<T>::add_cell(const ForwardSlot<T>& slot, std::size_t which, const QueryPiece& queries,
+                              const KeyPieces& keys, int threads, Worker& worker) const {
+  if (!cells_.describe(slot.slot, queries, keys.rows, threads, worker.workspace)) return;
+  const Slot& place = cells_.slot(slot.slot);
+  const Shape rows{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
+  const auto make = [](std::vector<T>& numbers, const Shape& shape) {
+    numbers.resize(std::max(numbers.size(), static_cast<std::size_t>(element_count(shape)) + 1));
+    return View{numbers.data(), dtype_of<T>(), shape, contiguous_strides(shape), {}};
+  };
+  worker.out.resize(slot.total.size());
+  worker.part.clear();
+  for (std::size_t s = 0; s < slot.total.size(); ++s) {
+    Shape shape = rows;
+    shape[3] = slot.total[s].shape[3];
+    worker.part.push_back(make(worker.out[s], shape));
+  }
+  worker.part_max = make(worker.max, rows);
+  worker.part_sum = make(worker.sum, rows);
+  Outputs outputs;
+  outputs.out = worker.part;
+  outputs.row_max = worker.part_max;
+  outputs.row_sum = worker.part_sum;
+  const Inputs inputs{part_of(slot.q, 2, queries.at, queries.rows.count()), keys.k[which], keys.v[which]};
+  attend(inputs, outputs, worker.workspace.options);
+  merge(slot, queries, worker);
+}
+
+// What is 0 adds nothing, whatever it would be multiplied with: a weight that vanished hides an infinity.
+template <class T>
+void ForwardWork<T>::merge(const ForwardSlot<T>& slot, const QueryPiece& queries, const Worker& worker) const {
+  for_each_row(worker.part_max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    const double part_sum = *row_at<T>(worker.part_sum, b, h, i), part_max = *row_at<T>(worker.part_max, b, h, i);
+    if (part_sum == 0) return;
+    T& max = *row_at<T>(slot.max, b, h, queries.at + i);
+    T& sum = *row_at<T>(slot.sum, b, h, queries.at + i);
+    const double top = sum == 0 ? part_max : std::max<double>(max, part_max);
+    const double own = sum == 0 ? 0 : std::exp(max - top);
+    const double others = part_sum * std::exp(part_max - top);
+    max = static_cast<T>(top);
+    sum = static_cast<T>(sum * own + others);
+    const auto a = static_cast<T>(own), c = static_cast<T>(others);
+    for (std::size_t s = 0; s < worker.part.size(); ++s) {
+      T* const total = row_at<T>(slot.total[s], b, h, queries.at + i);
+      const T* const part = row_at<T>(worker.part[s], b, h, i);
+      const std::int64_t dim = worker.part[s].shape[3];
+      if (a == T(0)) std::fill_n(total, dim, T(0));
+      else if (a != T(1))
+        for (std::int64_t d = 0; d < dim; ++d) total[d] *= a;
+      if (c != T(0))
+        for (std::int64_t d = 0; d < dim; ++d) total[d] += c * part[d];
+    }
+  });
+}
+
+template <class T>
+void ForwardWork<T>::finish(const Tasks& tasks) {
+  const ConstView& sink = cells_.call().sink;
+  tasks.run(static_cast<std::int64_t>(slots_.size()), [&](std::int64_t n, int, int) {
+    const ForwardSlot<T>& slot = slots_[static_cast<std::size_t>(n)];
+    const Slot& place = cells_.slot(slot.slot);
+    for_each_row(slot.max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+      T& max = *row_at<T>(slot.max, b, h, i);
+      T& sum = *row_at<T>(slot.sum, b, h, i);
+      double shrink = 1;
+      // A row that sees nothing has no weight to share with its sink.
+      if (sink && sum != T(0)) {
+        double logit = 0;
+        ConstView one = sink;
+        if (sink.shape[3] > 1) one = part_of(sink, 3, place.heads.begin + h, 1);
+        load_row(matrix_of(one, 0, 0), 0, 1, &logit);
+        const double top = std::max<double>(max, logit);
+        shrink = std::exp(max - top);
+        sum = static_cast<T>(sum * shrink + std::exp(logit - top));
+        max = static_cast<T>(top);
+      }
+      const auto factor = static_cast<T>(sum == T(0) ? 0 : shrink / sum);
+      for (const View& total : slot.total) {
+        T* const row = row_at<T>(total, b, h, i);
+        for (std::int64_t d = 0; d < total.shape[3]; ++d) row[d] *= factor;
+      }
+    });
+  });
+}
+
+template class ForwardWork<float>;
+template class ForwardWork<double>;
+
+}  // namespace rapt::inline v1::distributed

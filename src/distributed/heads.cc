@@ -1,0 +1,244 @@
+#include <memory>
+
+#include "backends/host/storage.h"
+#include "distributed/exchange.h"
+#include "distributed/forward.h"
+#include "distributed/totals.h"
+#include "distributed/ways.h"
+
+namespace rapt::inline v1::distributed {
+namespace {
+
+std::vector<std::unique_ptr<SlotRows>> collected(const Call& call, const std::vector<ConstView>& own, const Cut& cut) {
+  std::vector<std::unique_ptr<SlotRows>> list;
+  for (const ConstView& view : own) {
+    list.push_back(std::make_unique<SlotRows>(call, view, cut));
+    list.back()->collect(view);
+  }
+  return list;
+}
+
+// What a slot says to attend() where its rows are all here and nothing is merged.
+AttendOptions whole_options(const Call& call, const Cells& cells, std::int64_t n) {
+  const Slot& slot = cells.slot(n);
+  AttendOptions o = call.options;
+  o.threads = threads_of(call);
+  for (auto* list : {&o.score.parameters, &o.normalizer_parameters})
+    for (NamedView& parameter : *list)
+      for (const auto& specs : {call.whole.mechanism->parameters(), call.whole.normalizer->info.parameters})
+        for (const ParameterSpec& spec : specs)
+          if (spec.name == parameter.name) parameter.value = parameter_of(parameter.value, spec, slot);
+  for (auto* list : {&o.first_query, &o.mask.key_lengths})
+    if (list->size() > 1) *list = {list->begin() + slot.batches.begin, list->begin() + slot.batches.end};
+  return o;
+}
+
+// Keys and values of this process's slots, unit by unit.
+class LocalKeys {
+ public:
+  explicit LocalKeys(const Call& call)
+      : call_(call), slots_(slots_of(call, call.rank())), k_(call, call.inputs.k, call.keys) {
+    k_.collect(call.inputs.k);
+    v_ = collected(call, call.inputs.v, call.keys);
+  }
+
+  std::array<KeyPieces, 2> unit(std::int64_t u) {
+    std::array<KeyPieces, 2> pieces;
+    const std::array<Span, 2> rows{call_.keys.early(u), call_.keys.late(u)};
+    for (std::size_t n = 0; n < 2; ++n) {
+      pieces[n].rows = rows[n];
+      for (std::int64_t s = slots_.begin; s < slots_.end; ++s) {
+        pieces[n].k.push_back(part_of(k_.at(s), 2, rows[n].begin, rows[n].count()));
+        std::vector<ConstView>& v = pieces[n].v.emplace_back();
+        for (const auto& set : v_) v.push_back(part_of(set->at(s), 2, rows[n].begin, rows[n].count()));
+      }
+    }
+    return pieces;
+  }
+
+  ConstView k(std::int64_t slot) { return k_.at(slot); }
+  std::vector<ConstView> v(std::int64_t slot) {
+    std::vector<ConstView> list;
+    for (const auto& set : v_) list.push_back(set->at(slot));
+    return list;
+  }
+
+ private:
+  const Call& call_;
+  Span slots_;
+  SlotRows k_;
+  std::vector<std::unique_ptr<SlotRows>> v_;
+};
+
+template <class T>
+ConstView typed(const ConstView& view) {
+  ConstView other = view;
+  other.dtype = dtype_of<T>();
+  return other;
+}
+
+Span all_units(const Cut& cut) { return {0, cut.units()}; }
+
+}  // namespace
+
+template <class T>
+void heads_forward(const Call& call, const Outputs& outputs) {
+  const Cells cells(call);
+  const Span slots = slots_of(call, call.rank());
+  const std::int64_t rows = call.inputs.q.shape[2];
+  SlotRows q(call, call.inputs.q, call.queries);
+  q.collect(call.inputs.q);
+  LocalKeys keys(call);
+  // Whole rows in the type of computation; out in its own where one call writes it.
+  std::vector<std::unique_ptr<SlotRows>> out;
+  for (const View& view : outputs.out)
+    out.push_back(std::make_unique<SlotRows>(call, call.is_softmax ? typed<T>(view) : ConstView(view), call.queries));
+  std::vector<T> own_max(static_cast<std::size_t>(call.whole.batch * call.whole.heads * rows) + 1),
+      own_sum(own_max.size()), own_lse(own_max.size());
+  const View own_max_view = rows_view(call, own_max.data(), rows), own_sum_view = rows_view(call, own_sum.data(), rows);
+  const View own_lse_view = rows_view(call, own_lse.data(), rows);
+  SlotRows max(call, own_max_view, call.queries), sum(call, own_sum_view, call.queries),
+      lse(call, own_lse_view, call.queries);
+  const Tasks tasks(threads_of(call), [] {});
+  if (call.is_softmax) {
+    std::vector<ForwardSlot<T>> work_slots;
+    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+      ForwardSlot<T> slot{n, q.at(n), {}, max.at(n), sum.at(n)};
+      for (const auto& set : out) slot.total.push_back(set->at(n));
+      work_slots.push_back(slot);
+    }
+    ForwardWork<T> work(cells, std::move(work_slots), query_pieces(call.queries, all_units(call.queries)));
+    for (std::int64_t unit = 0; unit < call.keys.units() && slots.count() > 0; ++unit) work.add(keys.unit(unit), tasks);
+    work.finish(tasks);
+    for (std::int64_t n = slots.begin; n < slots.end; ++n) store_lse<T>(lse.at(n), max.at(n), sum.at(n));
+  } else {
+    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+      Saved saved;
+      Outputs of_slot;
+      for (const auto& set : out) of_slot.out.push_back(set->at(n));
+      of_slot.lse = lse.at(n);
+      of_slot.saved = &saved;
+      attend(Inputs{q.at(n), keys.k(n), keys.v(n)}, of_slot, whole_options(call, cells, n));
+      std::copy_n(saved.rows()->max<T>(), saved.rows()->count, static_cast<T*>(max.at(n).data));
+      std::copy_n(saved.rows()->sum<T>(), saved.rows()->count, static_cast<T*>(sum.at(n).data));
+    }
+  }
+  for (std::size_t s = 0; s < out.size(); ++s) {
+    const View& to = outputs.out[s];
+    if (!call.is_softmax || to.dtype == dtype_of<T>()) {
+      out[s]->spread(to);
+      continue;
+    }
+    Block<T> own(to.shape);
+    out[s]->spread(own.view());
+    store_view<T>(own.view(), to);
+  }
+  lse.spread(own_lse_view);
+  if (outputs.lse) store_view<T>(own_lse_view, outputs.lse);
+  if (!outputs.saved) return;
+  max.spread(own_max_view);
+  sum.spread(own_sum_view);
+  Saved::Rows& saved = *outputs.saved->rows();
+  saved.resize(static_cast<std::int64_t>(own_max.size()) - 1, std::is_same_v<T, double>);
+  std::copy_n(own_max.begin(), saved.count, saved.max<T>());
+  std::copy_n(own_sum.begin(), saved.count, saved.sum<T>());
+}
+
+template <class T>
+void heads_backward(const Call& call, const Given& given, const Saved::Rows& rows) {
+  const Cells cells(call);
+  const Gradients& gradients = *given.gradients;
+  store_zeros(gradients);
+  const Wanted wanted(call, gradients);
+  const Span slots = slots_of(call, call.rank());
+  const std::int64_t own_rows = call.inputs.q.shape[2];
+  auto& saved = const_cast<Saved::Rows&>(rows);
+  const View own_max = rows_view(call, saved.max<T>(), own_rows), own_sum = rows_view(call, saved.sum<T>(), own_rows);
+  SlotRows q(call, call.inputs.q, call.queries), max(call, own_max, call.queries), sum(call, own_sum, call.queries);
+  q.collect(call.inputs.q);
+  max.collect(own_max);
+  sum.collect(own_sum);
+  LocalKeys keys(call);
+  const auto out = collected(call, *given.out, call.queries), grad_out = collected(call, *given.grad_out, call.queries);
+  const auto gradient_rows = [&](const View& view, const Cut& cut) {
+    return view ? std::make_unique<SlotRows>(call, typed<T>(view), cut) : nullptr;
+  };
+  const auto dq = gradient_rows(gradients.q, call.queries), dk = gradient_rows(gradients.k, call.keys);
+  std::vector<std::unique_ptr<SlotRows>> dv;
+  for (const View& view : gradients.v) dv.push_back(gradient_rows(view, call.keys));
+  Totals<T> totals(call, wanted);
+  const Tasks tasks(threads_of(call), [] {});
+  if (call.is_softmax) {
+    std::vector<BackwardSlot<T>> work_slots;
+    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+      BackwardSlot<T> slot;
+      slot.slot = n;
+      slot.q = q.at(n);
+      for (const auto& set : out) slot.out.push_back(set->at(n));
+      for (const auto& set : grad_out) slot.grad_out.push_back(set->at(n));
+      slot.max = max.at(n);
+      slot.sum = sum.at(n);
+      if (dq) slot.dq = dq->at(n);
+      work_slots.push_back(slot);
+    }
+    BackwardWork<T> work(cells, wanted, std::move(work_slots), query_pieces(call.queries, all_units(call.queries)));
+    for (std::int64_t unit = 0; unit < call.keys.units() && slots.count() > 0; ++unit) {
+      UnitSums<T> sums(call, wanted, unit, slots);
+      sums.clear();
+      work.add(keys.unit(unit), sums, tasks);
+      totals.add(sums, slots);
+      const std::array<Span, 2> places{call.keys.early(unit), call.keys.late(unit)};
+      for (std::int64_t n = slots.begin; n < slots.end; ++n)
+        for (std::size_t piece = 0; piece < 2; ++piece) {
+          if (places[piece].count() == 0) continue;
+          const auto& from = sums.slot(n).pieces[piece];
+          const auto target = [&](SlotRows& to) {
+            return part_of(to.at(n), 2, places[piece].begin, places[piece].count());
+          };
+          if (dk) store_view<T>(from.k, target(*dk));
+          for (std::size_t s = 0; s < dv.size(); ++s)
+            if (dv[s]) store_view<T>(from.v[s], target(*dv[s]));
+        }
+    }
+  } else {
+    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+      UnitSums<T> sums(call, wanted, 0, slots);
+      sums.clear();
+      Saved of_slot;
+      of_slot.rows()->resize(element_count(max.at(n).shape), std::is_same_v<T, double>);
+      std::copy_n(static_cast<const T*>(max.at(n).data), of_slot.rows()->count, of_slot.rows()->template max<T>());
+      std::copy_n(static_cast<const T*>(sum.at(n).data), of_slot.rows()->count, of_slot.rows()->template sum<T>());
+      Gradients wants;
+      if (dq) wants.q = dq->at(n);
+      if (dk) wants.k = dk->at(n);
+      for (const auto& set : dv) wants.v.push_back(set ? set->at(n) : View{});
+      for (std::size_t p = 0; p < wanted.parameters.size(); ++p)
+        wants.parameters.push_back({wanted.parameters[p].name, sums.slot(n).parameters[p]});
+      std::vector<ConstView> slot_out, slot_grad;
+      for (const auto& set : out) slot_out.push_back(set->at(n));
+      for (const auto& set : grad_out) slot_grad.push_back(set->at(n));
+      attend_backward({q.at(n), keys.k(n), keys.v(n)}, slot_out, slot_grad, &of_slot, wants,
+                      whole_options(call, cells, n));
+      totals.add(sums, {n, n + 1});
+    }
+  }
+  const auto spread = [&](SlotRows& from, const View& to) {
+    if (to.dtype == dtype_of<T>()) return from.spread(to);
+    Block<T> own(to.shape);
+    from.spread(own.view());
+    store_view<T>(own.view(), to);
+  };
+  if (dq) spread(*dq, gradients.q);
+  if (dk) spread(*dk, gradients.k);
+  for (std::size_t s = 0; s < dv.size(); ++s)
+    if (dv[s]) spread(*dv[s], gradients.v[s]);
+  totals.share_slots([&](std::int64_t slot) { return slot_owner(call, slot); });
+  totals.store(gradients);
+}
+
+template void heads_forward<float>(const Call&, const Outputs&);
+template void heads_forward<double>(const Call&, const Outputs&);
+template void heads_backward<float>(const Call&, const Given&, const Saved::Rows&);
+template void heads_backward<double>(const Call&, const Given&, const Saved::Rows&);
+
+}  // namespace rapt::inline v1::distributed

@@ -1,0 +1,269 @@
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+
+#include "backends/host/storage.h"
+#include "distributed/feed.h"
+#include "distributed/forward.h"
+#include "distributed/totals.h"
+#include "distributed/ways.h"
+
+namespace rapt::inline v1::distributed {
+namespace {
+
+int sums_tag(std::int64_t unit) { return 10000 + static_cast<int>(unit % 8192); }
+int result_tag(std::int64_t unit) { return 20000 + static_cast<int>(unit % 8192); }
+
+// The sums of the units on their way: from process 0, which has the first queries in the order of sums, to the last one, and
+// from there to whom the keys belong.
+template <class T>
+class Relay {
+ public:
+  Relay(const Call& call, const Wanted& wanted) : call_(call), wanted_(wanted), totals_(call, wanted) {
+    if (call.rank() == last()) return;
+    const Span own = call.keys.units_of(call.rank(), call.size());
+    for (std::int64_t u = own.begin; u < own.end; ++u) {
+      results_.push_back(make(u));
+      std::vector<std::byte>& bytes = results_.back()->bytes();
+      receiving_results_.push_back(call.communicator->start_receive(bytes.data(), bytes.size(), last(), result_tag(u)));
+    }
+  }
+
+  // As for Feed: after a failure messages keep their memory.
+  ~Relay() {
+    if (std::uncaught_exceptions() == 0) return;
+    for (auto* list : {&results_, &sent_})
+      for (auto& one : *list) [[maybe_unused]] auto* kept = one.release();
+    for (auto& [sums, message] : arriving_) [[maybe_unused]] auto* kept = sums.release();
+  }
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  // The sums of unit u so far. Units are taken in order.
+  template <class Progress>
+  std::unique_ptr<UnitSums<T>> take(std::int64_t unit, const Progress& progress) {
+    if (call_.rank() == 0) {
+      auto sums = make(unit);
+      sums->clear();
+      return sums;
+    }
+    for (; started_ < std::min(unit + 2, call_.keys.units()); ++started_) {
+      auto sums = make(started_);
+      std::vector<std::byte>& bytes = sums->bytes();
+      const int message =
+          call_.communicator->start_receive(bytes.data(), bytes.size(), call_.rank() - 1, sums_tag(started_));
+      arriving_.emplace_back(std::move(sums), message);
+    }
+    while (!call_.communicator->test(arriving_.front().second)) {
+      progress();
+      std::this_thread::yield();
+    }
+    auto sums = std::move(arriving_.front().first);
+    arriving_.erase(arriving_.begin());
+    return sums;
+  }
+
+  void pass_on(std::unique_ptr<UnitSums<T>> sums) {
+    const int own = call_.rank(), owner = call_.keys.owner(sums->unit(), call_.size());
+    if (own == last()) {
+      totals_.add(*sums, {0, call_.slots->count()});
+      if (owner == own) {
+        results_.push_back(std::move(sums));
+        return;
+      }
+    }
+    const int to = own == last() ? owner : own + 1;
+    const int tag = own == last() ? result_tag(sums->unit()) : sums_tag(sums->unit());
+    std::vector<std::byte>& bytes = sums->bytes();
+    sending_.push_back(call_.communicator->start_send(bytes.data(), bytes.size(), to, tag));
+    sent_.push_back(std::move(sums));
+    progress();
+  }
+
+  void progress() {
+    for (std::size_t n = 0; n < sending_.size();)
+      if (call_.communicator->test(sending_[n])) {
+        sending_.erase(sending_.begin() + static_cast<std::ptrdiff_t>(n));
+        sent_.erase(sent_.begin() + static_cast<std::ptrdiff_t>(n));
+      } else {
+        ++n;
+      }
+  }
+
+  // All of this process's keys, and what belongs to everybody.
+  template <class Progress>
+  void finish(const Gradients& gradients, const Progress& progress) {
+    for (const int message : receiving_results_)
+      while (!call_.communicator->test(message)) {
+        progress();
+        std::this_thread::yield();
+      }
+    while (!sending_.empty()) {
+      progress();
+      std::this_thread::yield();
+    }
+    store_keys(gradients);
+    totals_.share_all(last());
+    totals_.store(gradients);
+  }
+
+ private:
+  int last() const { return call_.size() - 1; }
+
+  std::unique_ptr<UnitSums<T>> make(std::int64_t unit) const {
+    return std::make_unique<UnitSums<T>>(call_, wanted_, unit, Span{0, call_.slots->count()});
+  }
+
+  void store_keys(const Gradients& gradients) const {
+    const Cut& cut = call_.keys;
+    const std::vector<QueryPiece> own = query_pieces(cut, cut.units_of(call_.rank(), call_.size()));
+    for (const auto& sums : results_)
+      for (std::int64_t n = 0; n < call_.slots->count(); ++n) {
+        const Slot slot = call_.slots->at(n);
+        const std::array<Span, 2> rows{cut.early(sums->unit()), cut.late(sums->unit())};
+        for (std::size_t piece = 0; piece < 2; ++piece)
+          for (const QueryPiece& place : own) {
+            if (rows[piece].count() == 0 || place.rows.begin != rows[piece].begin) continue;
+            const auto& from = sums->slot(n).pieces[piece];
+            const auto target = [&](const View& view) {
+              return part_of(slot_of(view, slot, call_.whole.heads), 2, place.at, place.rows.count());
+            };
+            if (wanted_.k) store_view<T>(from.k, target(gradients.k));
+            for (std::size_t s = 0; s < wanted_.v.size(); ++s)
+              if (wanted_.v[s]) store_view<T>(from.v[s], target(gradients.v[s]));
+          }
+      }
+  }
+
+  const Call& call_;
+  const Wanted& wanted_;
+  Totals<T> totals_;
+  std::vector<std::unique_ptr<UnitSums<T>>> results_, sent_;
+  std::vector<int> receiving_results_, sending_;
+  std::vector<std::pair<std::unique_ptr<UnitSums<T>>, int>> arriving_;
+  std::int64_t started_ = 0;
+};
+
+}  // namespace
+
+int threads_of(const Call& call) { return call.whole.threads; }
+
+template <class T>
+void store_lse(const View& lse, const View& max, const View& sum) {
+  if (!lse) return;
+  for_each_row(max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    const T s = *row_at<T>(sum, b, h, i);
+    const T value = s == T(0) ? -std::numeric_limits<T>::infinity() : *row_at<T>(max, b, h, i) + std::log(s);
+    store_row(&value, 1, matrix_of(lse, b, h), i);
+  });
+}
+
+template <class T>
+void store_view(const View& src, const View& dst) {
+  for_each_row(src.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    store_row(row_at<T>(src, b, h, i), src.shape[3], matrix_of(dst, b, h), i);
+  });
+}
+
+template <class T>
+void ring_forward(const Call& call, const Outputs& outputs) {
+  const Cells cells(call);
+  const std::int64_t rows = call.inputs.q.shape[2];
+  std::vector<Block<T>> own_totals;
+  std::vector<View> totals;
+  // Sums are made where the result goes, if its type allows.
+  own_totals.reserve(outputs.out.size());
+  for (const View& out : outputs.out) {
+    if (out.dtype == dtype_of<T>()) totals.push_back(out);
+    else totals.push_back(own_totals.emplace_back(out.shape).view());
+  }
+  std::vector<T> max(static_cast<std::size_t>(call.whole.batch * call.whole.heads * rows)), sum(max.size());
+  const View max_view = rows_view(call, max.data(), rows), sum_view = rows_view(call, sum.data(), rows);
+  std::vector<ForwardSlot<T>> slots;
+  for (std::int64_t n = 0; n < cells.slots(); ++n) {
+    const auto of = [&](const auto& view) { return slot_of(view, cells.slot(n), call.whole.heads); };
+    ForwardSlot<T> slot;
+    slot.slot = n;
+    slot.q = of(call.inputs.q);
+    for (const View& total : totals) slot.total.push_back(of(total));
+    slot.max = of(max_view);
+    slot.sum = of(sum_view);
+    if (rows > 0) slots.push_back(slot);
+  }
+  ForwardWork<T> work(cells, std::move(slots),
+                      query_pieces(call.queries, call.queries.units_of(call.rank(), call.size())));
+  Feed feed(call);
+  const Tasks tasks(threads_of(call), [&] { feed.progress(); });
+  for (std::int64_t unit = 0; unit < feed.units(); ++unit) work.add(feed.take(unit), tasks);
+  work.finish(tasks);
+  for (std::size_t s = 0; s < totals.size(); ++s)
+    if (totals[s].data != outputs.out[s].data) store_view<T>(totals[s], outputs.out[s]);
+  store_lse<T>(outputs.lse, max_view, sum_view);
+  if (!outputs.saved) return;
+  Saved::Rows& saved = *outputs.saved->rows();
+  saved.resize(static_cast<std::int64_t>(max.size()), std::is_same_v<T, double>);
+  std::copy(max.begin(), max.end(), saved.max<T>());
+  std::copy(sum.begin(), sum.end(), saved.sum<T>());
+}
+
+template <class T>
+void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows) {
+  const Cells cells(call);
+  const Gradients& gradients = *given.gradients;
+  const Wanted wanted(call, gradients);
+  const std::int64_t own_rows = call.inputs.q.shape[2];
+  store_zeros(gradients);  // of keys that nobody asks
+  auto& saved = const_cast<Saved::Rows&>(rows);
+  const View max = rows_view(call, saved.max<T>(), own_rows), sum = rows_view(call, saved.sum<T>(), own_rows);
+  Block<T> own_dq;
+  View dq = gradients.q;
+  if (dq && dq.dtype != dtype_of<T>()) {
+    own_dq = Block<T>(dq.shape);
+    dq = own_dq.view();
+  }
+  std::vector<BackwardSlot<T>> slots;
+  for (std::int64_t n = 0; n < cells.slots() && own_rows > 0; ++n) {
+    const auto of = [&](const auto& view) { return slot_of(view, cells.slot(n), call.whole.heads); };
+    BackwardSlot<T> slot;
+    slot.slot = n;
+    slot.q = of(call.inputs.q);
+    for (const ConstView& view : *given.out) slot.out.push_back(of(view));
+    for (const ConstView& view : *given.grad_out) slot.grad_out.push_back(of(view));
+    slot.grad_lse = of(given.grad_lse);
+    slot.max = of(max);
+    slot.sum = of(sum);
+    slot.dq = of(dq);
+    if (!call.shared_bias) slot.dbias = of(gradients.bias);
+    slots.push_back(slot);
+  }
+  BackwardWork<T> work(cells, wanted, std::move(slots),
+                       query_pieces(call.queries, call.queries.units_of(call.rank(), call.size())));
+  Feed feed(call);
+  Relay<T> relay(call, wanted);
+  const auto progress = [&] {
+    feed.progress();
+    relay.progress();
+  };
+  const Tasks tasks(threads_of(call), progress);
+  for (std::int64_t unit = 0; unit < feed.units(); ++unit) {
+    const std::array<KeyPieces, 2> keys = feed.take(unit);
+    auto sums = relay.take(unit, progress);
+    work.add(keys, *sums, tasks);
+    relay.pass_on(std::move(sums));
+  }
+  relay.finish(gradients, progress);
+  if (dq && dq.data != gradients.q.data) store_view<T>(dq, gradients.q);
+}
+
+template void ring_forward<float>(const Call&, const Outputs&);
+template void ring_forward<double>(const Call&, const Outputs&);
+template void ring_backward<float>(const Call&, const Given&, const Saved::Rows&);
+template void ring_backward<double>(const Call&, const Given&, const Saved::Rows&);
+template void store_lse<float>(const View&, const View&, const View&);
+template void store_lse<double>(const View&, const View&, const View&);
+template void store_view<float>(const View&, const View&);
+template void store_view<double>(const View&, const View&);
+
+}  // namespace rapt::inline v1::distributed

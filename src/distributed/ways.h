@@ -1,0 +1,37 @@
+#pragma once
+
+#include "distributed/call.h"
+
+// The two ways of a call over processes, each forward and backward. All give the same bits.
+namespace rapt::inline v1::distributed {
+
+// Keys and values travel from process to process.
+template <class T>
+void ring_forward(const Call& call, const Outputs& outputs);
+template <class T>
+void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows);
+
+// Rows of all heads are exchanged for all rows of some heads, and back.
+template <class T>
+void heads_forward(const Call& call, const Outputs& outputs);
+template <class T>
+void heads_backward(const Call& call, const Given& given, const Saved::Rows& rows);
+
+// Row maxima and row sums as arrays [B, H, rows, 1].
+template <class T>
+View rows_view(const Call& call, T* numbers, std::int64_t rows) {
+  const Shape shape{call.whole.batch, call.whole.heads, rows, 1};
+  return {numbers, dtype_of<T>(), shape, contiguous_strides(shape), {}};
+}
+
+// Stores [B, H, rows, 1] of lse where it is wanted: max + log(sum).
+template <class T>
+void store_lse(const View& lse, const View& max, const View& sum);
+
+// dst = src of the same shape, in another type or layout.
+template <class T>
+void store_view(const View& src, const View& dst);
+
+int threads_of(const Call& call);
+
+}  // namespace rapt::inline v1::distributed

@@ -1,0 +1,128 @@
+// The C functions over processes: the numbers of the C++ ones, and refusals by status.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "distributed/thread_communicator.h"
+#include "rapt/c.h"
+#include "rapt/distributed.h"
+
+namespace {
+
+constexpr std::int64_t kHeads = 2, kRows = 90, kDim = 5;
+
+rapt_communicator network_of(rapt::Communicator& communicator) {
+  rapt_communicator c = {};
+  c.struct_size = sizeof c;
+  c.context = &communicator;
+  c.rank = communicator.rank();
+  c.size = communicator.size();
+  c.start_send = [](void* context, const void* data, std::size_t bytes, std::int32_t to, std::int32_t tag) {
+    return std::int32_t{static_cast<rapt::Communicator*>(context)->start_send(data, bytes, to, tag)};
+  };
+  c.start_receive = [](void* context, void* data, std::size_t bytes, std::int32_t from, std::int32_t tag) {
+    return std::int32_t{static_cast<rapt::Communicator*>(context)->start_receive(data, bytes, from, tag)};
+  };
+  c.test = [](void* context, std::int32_t message) {
+    return std::int32_t{static_cast<rapt::Communicator*>(context)->test(message) ? 1 : 0};
+  };
+  return c;
+}
+
+// The numbers of a process: each follows from its place in the whole.
+std::vector<float> numbers(const rapt_share& share, int which) {
+  std::vector<float> list;
+  for (std::int64_t h = 0; h < kHeads; ++h)
+    for (const auto& [begin, end] :
+         {std::pair{share.early_begin, share.early_end}, std::pair{share.late_begin, share.late_end}})
+      for (std::int64_t n = begin * kDim; n < end * kDim; ++n)
+        list.push_back(std::sin(static_cast<float>((h * kRows * kDim + n) * (which + 3)) * 0.37F));
+  list.push_back(0);  // a process without rows has an array too
+  return list;
+}
+
+TEST(DistributedC, GivesWhatCppGives) {
+  const auto errors = support::run_processes(3, [](rapt::Communicator& communicator) {
+    rapt_share share;
+    ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), communicator.size(), &share), RAPT_OK);
+    const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+    std::vector<float> q = numbers(share, 0), k = numbers(share, 1), v = numbers(share, 2), grad = numbers(share, 3);
+    std::vector<float> out(q.size()), dq(q.size()), dk(q.size()), dv(q.size());
+    const auto array = [&](std::vector<float>& list) {
+      return rapt_bhsd(list.data(), RAPT_F32, 1, kHeads, rows, kDim);
+    };
+    rapt_communicator network = network_of(communicator);
+    rapt_options options;
+    rapt_options_init(&options, sizeof options);
+    options.causal = RAPT_CAUSAL_TOP_LEFT;
+    const rapt_array v_array = array(v), out_array = array(out), grad_array = array(grad), dv_array = array(dv);
+    const rapt_inputs inputs = {sizeof inputs, array(q), array(k), &v_array, 1};
+    rapt_outputs outputs;
+    rapt_outputs_init(&outputs, sizeof outputs);
+    outputs.out = &out_array;
+    outputs.out_count = 1;
+    rapt_saved* saved = rapt_saved_create();
+    outputs.saved = saved;
+    ASSERT_EQ(rapt_attend_distributed(&inputs, &outputs, &options, &network, RAPT_DISTRIBUTION_RING), RAPT_OK)
+        << rapt_last_error();
+    EXPECT_GT(network.bandwidth, 0);
+    rapt_gradients gradients;
+    rapt_gradients_init(&gradients, sizeof gradients);
+    gradients.q = array(dq);
+    gradients.k = array(dk);
+    gradients.v = &dv_array;
+    gradients.v_count = 1;
+    ASSERT_EQ(rapt_attend_backward_distributed(&inputs, &out_array, &grad_array, saved, &gradients, &options, &network,
+                                               RAPT_DISTRIBUTION_AUTOMATIC),
+              RAPT_OK)
+        << rapt_last_error();
+    rapt_saved_free(saved);
+
+    std::vector<float> cpp_out(q.size()), cpp_dq(q.size()), cpp_dk(q.size()), cpp_dv(q.size());
+    const auto view = [&](std::vector<float>& list) { return rapt::view(list.data(), {1, kHeads, rows, kDim}); };
+    rapt::AttendOptions cpp;
+    cpp.mask.causal = rapt::Causal::top_left;
+    rapt::Outputs cpp_outputs;
+    cpp_outputs.out = {view(cpp_out)};
+    const rapt::Inputs cpp_inputs{view(q), view(k), {view(v)}};
+    rapt::attend(cpp_inputs, cpp_outputs, cpp, communicator);
+    rapt::Gradients cpp_gradients;
+    cpp_gradients.q = view(cpp_dq);
+    cpp_gradients.k = view(cpp_dk);
+    cpp_gradients.v = {view(cpp_dv)};
+    rapt::attend_backward(cpp_inputs, {view(cpp_out)}, {view(grad)}, nullptr, cpp_gradients, cpp, communicator);
+    EXPECT_EQ(out, cpp_out);
+    EXPECT_EQ(dq, cpp_dq);
+    EXPECT_EQ(dk, cpp_dk);
+    EXPECT_EQ(dv, cpp_dv);
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(DistributedC, RefusesByStatus) {
+  rapt_share share;
+  EXPECT_EQ(rapt_share_of(10, 2, 2, &share), RAPT_BAD_INPUT);
+  EXPECT_STREQ(rapt_last_error(), "share_of: rank: expected 0 to 1, got 2");
+  EXPECT_EQ(rapt_share_of(10, 0, 2, nullptr), RAPT_BAD_INPUT);
+  support::run_processes(1, [](rapt::Communicator& communicator) {
+    float number = 1, out = 0;
+    const rapt_array one = rapt_bhsd(&number, RAPT_F32, 1, 1, 1, 1), out_array = rapt_bhsd(&out, RAPT_F32, 1, 1, 1, 1);
+    const rapt_inputs inputs = {sizeof inputs, one, one, &one, 1};
+    rapt_outputs outputs;
+    rapt_outputs_init(&outputs, sizeof outputs);
+    outputs.out = &out_array;
+    outputs.out_count = 1;
+    rapt_communicator network = network_of(communicator);
+    EXPECT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, 3), RAPT_BAD_INPUT);
+    EXPECT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, nullptr, 0), RAPT_BAD_INPUT);
+    network.test = nullptr;
+    EXPECT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, 0), RAPT_BAD_INPUT);
+    EXPECT_STREQ(rapt_last_error(), "communicator: expected three functions, got NULL");
+    network = network_of(communicator);
+    EXPECT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, 0), RAPT_OK) << rapt_last_error();
+    EXPECT_EQ(out, 1);
+  });
+}
+
+}  // namespace

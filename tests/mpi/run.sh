@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# run.sh RAPT FOLDER: one call and one training run over 1 to 4 processes, on this machine and between network namespaces.
+# Bits are compared with one process, values with the engine without MPI; processes are killed, stopped and cut off.
+set -euo pipefail
+
+rapt=$1 folder=$2
+here=$(cd "$(dirname "$0")" && pwd)
+arrays="$here/arrays.py"
+rm -rf "$folder"
+mkdir -p "$folder"
+cd "$folder"
+
+skip() { echo "skipped: $1"; exit 0; }
+fail() { echo "FAILED: $1" >&2; exit 1; }
+
+command -v mpirun >/dev/null || skip "mpirun was not found (scripts/bootstrap --mpi)"
+command -v python3 >/dev/null || skip "python3 was not found"
+# Open MPI starts nothing as root, and no more processes than there are cores, unless told so. Processes of one machine that
+# share its cores must not spin.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_base_warn_component_unused=0
+# Within containers one process may not read the memory of another.
+export OMPI_MCA_btl_vader_single_copy_mechanism=none
+timeout 60 mpirun -n 2 "$rapt" list >list.txt 2>list.err || skip "mpirun cannot start two processes here: $(tail -n 1 list.err)"
+[[ $(grep -c '^ *scaled_dot ' list.txt) == 1 ]] || fail "rapt list was printed by more than one process"
+
+# mpi N COMMAND...: within two minutes
+mpi() { timeout 120 mpirun -n "$1" "${@:2}"; }
+
+echo "== attend: the same bits for 1, 2, 3 and 4 processes"
+python3 "$arrays" make . 300
+# each CASE: options beyond --q --k --v
+cases=("--causal top_left" "--score alibi --param m=0.5,0.25,0.125,0.1 --causal bottom_right --key-lengths 250,300"
+       "--score bilinear --param W=map.npy --softcap 5" "--param sink=0.1,0.2,0.3,0.4 --window 40,3"
+       "--query-starts 0,100,300 --key-starts 0,100,300 --causal top_left" "--bias bias.npy --rotary 8" "--dtype f64 --causal top_left"
+       "--formula raw*scale-m*abs(j-i) --param m=0.1,0.2,0.3,0.4")
+number=0
+for options in "${cases[@]}"; do
+  number=$((number + 1))
+  read -ra list <<<"$options"
+  common=(attend --q q.npy --k k.npy --v v.npy --grad grad.npy "${list[@]}")
+  "$rapt" "${common[@]}" --out "engine$number" >/dev/null
+  for processes in 1 2 3 4; do
+    mpi "$processes" "$rapt" "${common[@]}" --distribution ring --out "ring$number.$processes" >/dev/null
+    python3 "$arrays" same "ring$number.$processes" "ring$number.1" || fail "$processes processes, $options"
+  done
+  python3 "$arrays" near "ring$number.1" "engine$number" 2e-5 || fail "$options"
+  [[ $options == *bias* ]] && continue
+  mpi 3 "$rapt" "${common[@]}" --distribution heads --out "heads$number" >/dev/null
+  python3 "$arrays" same "heads$number" "ring$number.1" || fail "heads, $options"
+done
+mpi 2 "$rapt" attend --q q.npy --k k.npy --v v.npy --grad grad.npy --normalize sparsemax --out sparse.2 >/dev/null
+mpi 1 "$rapt" attend --q q.npy --k k.npy --v v.npy --grad grad.npy --normalize sparsemax --out sparse.1 >/dev/null
+python3 "$arrays" same sparse.2 sparse.1 || fail "sparsemax"
+
+echo "== attend: refusals and explanations"
+mpi 3 "$rapt" attend --q q.npy --k k.npy --v v.npy --explain --out explained >explain.txt
+grep -q 'GB/s between processes' explain.txt || fail "no explanation"
+for options in "--weights" "--stats" "--causal nonsense" "--normalize sparsemax --bias bias.npy" "--key-lengths 400,1"; do
+  read -ra list <<<"$options"
+  if mpi 3 "$rapt" attend --q q.npy --k k.npy --v v.npy "${list[@]}" --out refused >refused.txt 2>&1; then fail "$options was not refused"; fi
+  [[ $(grep -c '^rapt: ' refused.txt) == 1 ]] || fail "$options: expected one sentence, got $(cat refused.txt)"
+  [[ ! -e refused ]] || fail "$options left files"
+done
+
+echo "== train: the weights of one process"
+python3 "$arrays" lines pairs.tsv
+train=(train --data pairs.tsv --attention dot --hidden 32 --embedding 16 --schedule constant)
+"$rapt" "${train[@]}" --epochs 3 --out alone >/dev/null
+for processes in 2 3 4; do
+  mpi "$processes" "$rapt" "${train[@]}" --epochs 3 --out "train$processes" >/dev/null
+  cmp -s alone/model.safetensors "train$processes/model.safetensors" || fail "$processes processes train other weights"
+done
+# Another number of processes goes on with what the first ones left.
+mpi 3 "$rapt" "${train[@]}" --epochs 1 --out resumed >/dev/null
+mpi 2 "$rapt" train --resume --epochs 2 --out resumed >/dev/null
+mpi 4 "$rapt" train --resume --epochs 3 --out resumed >/dev/null
+cmp -s alone/model.safetensors resumed/model.safetensors || fail "a resumed run has other weights"
+if mpi 2 "$rapt" "${train[@]}" --epochs 3 --out train2 >refused.txt 2>&1; then fail "a run was trained over"; fi
+grep -q 'holds a run already' refused.txt || fail "expected a sentence about the run, got $(cat refused.txt)"
+
+# child OF MPIRUN, by rank
+ranks_of() { pgrep -P "$1" -x rapt | sort -n; }
+
+# disturb SIGNAL RANK RUN: ends within 30 seconds, and the run goes on to the same weights
+disturb() {
+  local signal=$1 rank=$2 run=$3
+  mpirun -n 3 "$rapt" "${train[@]}" --epochs 100000 --out "$run" >"$run.log" 2>&1 &
+  local launcher=$! pids=() waited=0
+  until [[ -e $run/state.safetensors ]]; do
+    sleep 0.2
+    waited=$((waited + 1))
+    ((waited < 300)) || fail "$run did not start: $(cat "$run.log")"
+  done
+  mapfile -t pids < <(ranks_of "$launcher")
+  ((${#pids[@]} == 3)) || fail "expected three processes, got ${#pids[@]}"
+  kill "-$signal" "${pids[$rank]}"
+  local start=$SECONDS status=0
+  wait "$launcher" || status=$?
+  ((SECONDS - start <= 30)) || fail "$signal: the run ended after $((SECONDS - start)) seconds"
+  ((status != 0)) || fail "$signal: the run says that all is well"
+  sleep 1
+  for pid in "${pids[@]}"; do
+    # What is dead but not yet waited for is gone too.
+    [[ ! -e /proc/$pid ]] || grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null || fail "$signal: process $pid is still there"
+  done
+  echo "   $signal of process $rank: ended after $((SECONDS - start)) s: $(grep -aE 'rapt: process|exited on signal' "$run.log" | head -n 1)"
+}
+
+echo "== train: a process that dies, and one that is stopped"
+disturb KILL 1 killed
+disturb STOP 2 stopped
+grep -q 'rapt: process 2 has not been heard of for' stopped.log || fail "expected a sentence about process 2, got $(cat stopped.log)"
+# Two processes go on with what three left, and arrive where one arrives that was never disturbed.
+for run in killed stopped; do
+  epochs=$(($(wc -l <"$run/metrics.jsonl") + 2))
+  mpi 2 "$rapt" train --resume --epochs "$epochs" --out "$run" >/dev/null
+  "$rapt" "${train[@]}" --epochs "$epochs" --out "$run.alone" >/dev/null
+  cmp -s "$run/model.safetensors" "$run.alone/model.safetensors" || fail "$run: the resumed run has other weights"
+done
+
+echo "== two network namespaces: the same bits over a slow link, and a link that is cut"
+one=rapt$$a other=rapt$$b
+remove() {
+  ip netns del "$one" 2>/dev/null || true
+  ip netns del "$other" 2>/dev/null || true
+}
+if ((EUID != 0)) || ! command -v ip >/dev/null || ! ip netns add "$one" 2>netns.err; then
+  echo "skipped: network namespaces cannot be made here$([[ -s netns.err ]] && echo ": $(head -n 1 netns.err)")"
+  echo "== all others passed"
+  exit 0
+fi
+trap remove EXIT
+ip netns add "$other"
+ip -n "$one" link add wire type veth peer name wire netns "$other"
+for pair in "$one 1" "$other 2"; do
+  read -r name last <<<"$pair"
+  ip -n "$name" address add "10.77.0.$last/24" dev wire
+  ip -n "$name" link set lo up
+  ip -n "$name" link set wire up
+  # Two milliseconds each way, where the kernel can.
+  tc -n "$name" qdisc add dev wire root netem delay 2ms 2>/dev/null || echo "   (no delay: the kernel has no netem)"
+done
+# Stands in for ssh: the other machine is the other namespace.
+printf '#!/usr/bin/env bash\nshift\nexec ip netns exec %s bash -c "$*"\n' "$other" >agent.sh
+chmod +x agent.sh
+over_link=(ip netns exec "$one" mpirun --host 10.77.0.1:1,10.77.0.2:1 --mca plm_rsh_agent "$PWD/agent.sh" --mca btl tcp,self
+           --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24
+           --mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3 -n 2)
+timeout 120 "${over_link[@]}" "$rapt" attend --q "$PWD/q.npy" --k "$PWD/k.npy" --v "$PWD/v.npy" --grad "$PWD/grad.npy" --causal top_left \
+  --distribution ring --out "$PWD/link1" >link1.log 2>&1 || fail "over the link: $(cat link1.log)"
+python3 "$arrays" same link1 ring1.1 || fail "other bits over the link"
+"${over_link[@]}" "$rapt" "${train[@]/pairs.tsv/$PWD/pairs.tsv}" --epochs 100000 --out "$PWD/cut" >cut.log 2>&1 &
+launcher=$!
+for ((n = 0; n < 300; ++n)); do [[ ! -e cut/state.safetensors ]] || break; sleep 0.2; done
+[[ -e cut/state.safetensors ]] || fail "training did not start over the link: $(cat cut.log)"
+ip -n "$other" link set wire down
+start=$SECONDS status=0
+# What mpirun left on the other side cannot be told to end; a second one here would wait for it.
+(sleep 35 && kill -KILL "$launcher") 2>/dev/null &
+wait "$launcher" || status=$?
+((SECONDS - start <= 30 && status != 0)) || fail "cut link: ended after $((SECONDS - start)) s with $status: $(cat cut.log)"
+echo "   cut link: ended after $((SECONDS - start)) s: $(grep -aE 'rapt: process|lost|communication' cut.log | head -n 1)"
+
+echo "== all passed"
