@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/checks.h"
 #include "support/device.h"
 
@@ -56,6 +58,119 @@ TEST_P(Aligned, PositionsSinkSoftcapAndGroups) {
 TEST_P(Aligned, OneQueryAndOneKey) {
   for (const auto& [queries, keys] : {std::pair<Int, Int>{1, 1}, {1, 700}, {150, 1}})
     support::check_forward(spec(queries, keys, 64));
+}
+
+// Few queries and many keys, where a device splits the keys.
+struct Few {
+  Int queries, group, keys;
+};
+
+TEST_P(Aligned, FewQueriesAndManyKeys) {
+  for (const Few& few :
+       {Few{1, 1, 512}, {1, 16, 601}, {2, 8, 777}, {5, 3, 513}, {8, 4, 555}, {3, 16, 1030}, {1, 2, 5000}}) {
+    CaseSpec s = spec(few.queries, few.keys, 16);
+    s.heads = few.group;
+    s.key_heads = 1;
+    support::check_forward(s);
+  }
+}
+
+TEST_P(Aligned, FewQueriesOfEveryHeadDim) {
+  for (const auto& [key_dim, value_dim] :
+       {std::pair<Int, Int>{8, 8}, {80, 80}, {128, 128}, {256, 256}, {40, 136}, {136, 40}})
+    for (const Int queries : {1, 5}) {
+      CaseSpec s = spec(queries, 530, key_dim);
+      s.value_dims = {value_dim};
+      s.heads = 2;
+      s.key_heads = 1;
+      support::check_forward(s);
+    }
+}
+
+TEST_P(Aligned, FewQueriesUnderEveryMask) {
+  for (const support::MaskKind mask : support::all_masks())
+    for (const support::PositionKind positions : support::all_positions()) {
+      if (!support::combine(mask, positions)) continue;
+      CaseSpec s = spec(3, 523, 16);
+      s.batch = 2;
+      s.heads = 2;
+      s.key_heads = 1;
+      s.mask = mask;
+      s.positions = positions;
+      support::check_forward(s);
+    }
+}
+
+TEST_P(Aligned, FewQueriesWithSinkAndSoftcap) {
+  for (const double softcap : {0., 2.})
+    for (const auto& [queries, keys] : {std::pair<Int, Int>{1, 1025}, {4, 600}}) {
+      CaseSpec s = spec(queries, keys, 64);
+      s.batch = 2;
+      s.heads = 4;
+      s.key_heads = 2;
+      s.mask = support::MaskKind::top_left;
+      s.positions = support::PositionKind::last;
+      s.normalizer = support::NormalizerKind::softmax_sink;
+      s.softcap = softcap;
+      support::check_forward(s);
+      s.mask = support::MaskKind::key_lengths;
+      support::check_forward(s);
+    }
+}
+
+TEST_P(Aligned, GradientsOfFewQueriesAndManyKeys) {
+  CaseSpec s = spec(3, 650, 64);
+  s.batch = 2;
+  s.heads = 4;
+  s.key_heads = 2;
+  s.mask = support::MaskKind::bottom_right;
+  s.normalizer = support::NormalizerKind::softmax_sink;
+  support::check_backward(s);
+}
+
+// What keys and values hold past the lengths does not count, and what only the last query sees spoils that one alone.
+TEST_P(Aligned, FewQueriesAndHiddenNumbersThatAreNotFinite) {
+  CaseSpec s = spec(4, 901, 64);
+  s.batch = 3;
+  s.heads = 8;
+  s.key_heads = 2;
+  const std::vector<Int> lengths = {901, 0, 437};
+  support::Case sound = make_case(s, [&](const CaseSpec&) {
+    oracle::Mask mask;
+    mask.key_lengths = lengths;
+    return mask;
+  });
+  const auto spoil = [](oracle::Array& x, Int b, Int j, double value) {
+    for (Int h = 0; h < x.shape[1]; ++h)
+      for (Int d = 0; d < x.shape[3]; ++d) x.at(b, h, j, d) = value;
+  };
+  for (const double value : {double(NAN), HUGE_VAL, -HUGE_VAL}) {
+    support::Case spoilt = sound;
+    for (Int b = 0; b < 3; ++b)
+      for (Int j = lengths[static_cast<std::size_t>(b)]; j < 901; ++j) {
+        spoil(spoilt.problem.k, b, j, value);
+        spoil(spoilt.problem.v[0], b, j, value);
+      }
+    EXPECT_TRUE(support::Expected(sound).matches(support::Call(spoilt).forward())) << value;
+  }
+
+  s.mask = support::MaskKind::bottom_right;
+  sound = make_case(s);
+  const oracle::Forward expected = oracle::forward(sound.problem);
+  for (const double value : {double(NAN), HUGE_VAL}) {
+    support::Case spoilt = sound;
+    for (Int b = 0; b < 3; ++b) spoil(spoilt.problem.v[0], b, 900, value);
+    const support::ForwardResult got = support::Call(spoilt).forward();
+    const double allowed = support::rounding_of(s.dtype) * support::largest(expected.out[0]);
+    for (Int b = 0; b < 3; ++b)
+      for (Int h = 0; h < 8; ++h)
+        for (Int i = 0; i < 4; ++i)
+          for (Int d = 0; d < 64; ++d) {
+            const double x = got.out[0].at(b, h, i, d);
+            if (i < 3) ASSERT_NEAR(x, expected.out[0].at(b, h, i, d), allowed) << "query " << i;
+            else ASSERT_FALSE(std::isfinite(x));
+          }
+  }
 }
 
 TEST_P(Aligned, GradientsOfEveryHeadDim) {

@@ -1,12 +1,11 @@
 #pragma once
 
+#include "backends/cuda/hopper/decode.cuh"
 #include "backends/cuda/hopper/forward.cuh"
+#include "backends/cuda/hopper/tensor_map.h"
 
 // Which calls the kernels for the tensor cores take, and how they are started.
 namespace rapt::inline v1::cuda::hopper {
-
-// For copies of 64 columns × box_rows; what lies past the end reads as zeros. False: the driver refuses the array.
-bool make_map(CUtensorMap* map, const Array& array, int heads, int rows, int box_rows);
 
 // Rows that the copy engine and 16-byte stores reach.
 inline bool is_aligned(const Array& a) {
@@ -28,6 +27,11 @@ bool takes(const Call& call, const ForwardOutputs& outputs) {
 // Bytes of memory that are 0 before a launch: the counter of items and the marks of what to do again.
 inline std::int64_t memory_bytes(const Call& call) {
   return 16 + 4 * (static_cast<std::int64_t>(call.queries + 63) / 64 + 3) * call.batch * call.heads;
+}
+
+// Bytes of memory that a forward pass needs, by whichever kernel.
+inline std::int64_t forward_bytes(const Call& call) {
+  return std::max(memory_bytes(call), decodes(call) ? decode_bytes(call) : 0);
 }
 
 // Whether every query sees every key.
@@ -88,6 +92,12 @@ bool launch_forward(const Call& call, const ForwardOutputs& outputs, void* memor
   return for_kernel<M>(call, [&]<class T, class Rule>() {
     const auto sized = [&]<int D, class P>() { return launch_sized<Rule, T, D, P>(call, outputs, memory, stream); };
     const int dim = std::max(call.inner, call.v[0].dim);
+    if constexpr (decodable<Rule>())
+      if (decodes(call)) {
+        if (dim <= 64) return launch_decode<Rule, T, 64>(call, outputs, memory, stream);
+        if (dim <= 128) return launch_decode<Rule, T, 128>(call, outputs, memory, stream);
+        return launch_decode<Rule, T, 256>(call, outputs, memory, stream);
+      }
     if (dim <= 64) return sized.template operator()<64, Plan<3, 128>>();
     if (dim <= 96) return sized.template operator()<96, Plan<2, 160>>();
     if (dim <= 128) return sized.template operator()<128, Plan<2, 128>>();

@@ -123,7 +123,7 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
 }
 
 template <class M>
-inline constexpr FastPrograms kPrograms{&takes<M>,           &memory_bytes, &launch_forward<M>,
-                                        &takes_gradients<M>, &value_parts,  &launch_gradients<M>};
+inline constexpr FastPrograms kPrograms{&takes<M>,           &forward_bytes, &launch_forward<M>,
+                                        &takes_gradients<M>, &value_parts,   &launch_gradients<M>};
 
 }  // namespace rapt::inline v1::cuda::hopper

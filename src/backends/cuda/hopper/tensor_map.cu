@@ -1,4 +1,6 @@
-#include "backends/cuda/hopper/launch.cuh"
+#include "backends/cuda/hopper/tensor_map.h"
+
+#include <cuda_runtime.h>
 
 namespace rapt::inline v1::cuda::hopper {
 
