@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backends/cpu/targets.h"
+#include "formulas/unknown.h"
 #include "rapt/error.h"
 #include "rapt/mechanisms.h"
 #include "rapt/threads.h"
@@ -81,6 +82,21 @@ NodeId multiply_uniform(Graph& graph, NodeId x, NodeId u) {
       if (graph[node.children[n]].level == Level::uniform)
         return graph.binary(Op::multiply, node.children[1 - n], graph.binary(Op::multiply, node.children[n], u));
   return graph.binary(Op::multiply, x, u);
+}
+
+// (x ± u) ± v as x ± (u ± v), where u and v are of the same keys, queries or offsets: one sum for each pair. kNone: it is
+// not of that form.
+NodeId sum_lines(Graph& graph, Op op, NodeId a, NodeId b) {
+  if (op == Op::add && graph[a].level != Level::pair) std::swap(a, b);
+  const Node inner = graph[a];
+  const Level level = graph[b].level;
+  if (level == Level::pair || inner.level != Level::pair || (inner.op != Op::add && inner.op != Op::subtract))
+    return kNone;
+  NodeId x = inner.children[0], u = inner.children[1];
+  if (inner.op == Op::add && graph[u].level != level) std::swap(x, u);
+  if (graph[u].level != level || graph[x].level != Level::pair) return kNone;
+  const bool adds = (op == Op::add) == (inner.op == Op::add);
+  return graph.binary(inner.op, x, graph.binary(adds ? Op::add : Op::subtract, u, b));
 }
 
 const FormulaPrograms& of(const void* object) { return *static_cast<const FormulaPrograms*>(object); }
@@ -203,6 +219,7 @@ void Formula::place_parameters() {
 NodeId Formula::place_reads(NodeId root) {
   return graph_.import(parsed_, root, [&](NodeId id, const std::array<NodeId, 3>& children) {
     const Node& node = parsed_[id];
+    if (node.op == Op::where) return known_where(graph_, children[0], children[1], children[2]);
     if (node.op != Op::table) return kNone;
     const auto p = static_cast<std::size_t>(node.index);
     if (specs_[p].role == Role::relative_value) return graph_.leaf(Op::relative, places_[p]);
@@ -215,9 +232,17 @@ NodeId Formula::place_reads(NodeId root) {
   });
 }
 
+Formula::Condition::Condition(Graph& graph, NodeId condition) : holds(condition), open(unknown(graph, condition)) {
+  const NodeId roots[] = {holds, open};
+  evaluator = Evaluator(graph, roots);
+  bounds = IntervalEvaluator(graph, holds);
+  if (open != kNone) open_bounds = IntervalEvaluator(graph, open);
+}
+
 // Conditions that are joined by "and" can be asked one after the other; those of offsets alone are ranges of keys.
 void Formula::split_visible() {
   if (visible_ == kNone) return;
+  NodeId rest = kNone;
   std::vector<NodeId> waiting{visible_};
   while (!waiting.empty()) {
     const NodeId id = waiting.back();
@@ -228,12 +253,12 @@ void Formula::split_visible() {
       waiting.push_back(node.children[0]);
       continue;
     }
-    NodeId& part = node.level == Level::offset && node.dependencies == kOnPlaces ? by_offset_ : rest_;
+    NodeId& part = node.level == Level::offset && node.dependencies == kOnPlaces ? by_offset_ : rest;
     part = part == kNone ? id : graph_.binary(Op::logical_and, part, id);
   }
-  visible_bounds_ = IntervalEvaluator(graph_, visible_);
   if (by_offset_ != kNone) offset_bounds_ = IntervalEvaluator(graph_, by_offset_);
-  if (rest_ != kNone) rest_bounds_ = IntervalEvaluator(graph_, rest_);
+  all_ = Condition(graph_, visible_);
+  if (rest != kNone) rest_ = Condition(graph_, rest);
 }
 
 namespace {
@@ -246,7 +271,8 @@ bool is_step(Op op) {
 
 }  // namespace
 
-// Factors that are the same for all pairs are multiplied with each other first, and divisors become factors. Only where raw
+// Factors that are the same for all pairs are multiplied with each other first, and divisors become factors; what is the same
+// for a key, a query or an offset is added up first. Only where raw
 // scores are in it: arithmetic of positions, which may choose a place in a table, stays as it is written.
 NodeId Formula::for_tiles(NodeId root) {
   if (root == kNone) return kNone;
@@ -268,16 +294,14 @@ NodeId Formula::for_tiles(NodeId root) {
       return multiply_uniform(tiles_, a, tiles_.binary(Op::divide, tiles_.number(1), b));
     if (node.op == Op::multiply && is_uniform(a)) return multiply_uniform(tiles_, b, a);
     if (node.op == Op::multiply && is_uniform(b)) return multiply_uniform(tiles_, a, b);
+    if (node.op == Op::add || node.op == Op::subtract) return sum_lines(tiles_, node.op, a, b);
     return kNone;
   });
 }
 
 void Formula::compile() {
-  const auto hide = [&](NodeId condition) {
-    return tiles_.where(condition, tiles_.leaf(Op::raw), tiles_.number(-std::numeric_limits<double>::infinity()));
-  };
-  const NodeId hide_all = visible_ == kNone ? kNone : hide(for_tiles(visible_));
-  const NodeId hide_rest = rest_ == kNone ? kNone : hide(for_tiles(rest_));
+  const NodeId hide_all = visible_ == kNone ? kNone : hidden_score(tiles_, for_tiles(visible_));
+  const NodeId hide_rest = rest_.holds == kNone ? kNone : hidden_score(tiles_, for_tiles(rest_.holds));
   derivatives_ = derive(graph_, score_);
   raw_gradient_ = uses_raw_ ? graph_.number(0) : kNone;
   std::vector<NodeId> gradients;
@@ -298,8 +322,6 @@ void Formula::compile() {
   if (hide_rest != kNone) rest_program_ = CompiledProgram(tiles_, hide_rest, {}, false);
   score_evaluator_ = Evaluator(graph_, std::span(&score_, 1));
   gradient_evaluator_ = Evaluator(graph_, gradients);
-  if (visible_ != kNone) hide_evaluator_ = Evaluator(graph_, std::span(&visible_, 1));
-  if (rest_ != kNone) rest_evaluator_ = Evaluator(graph_, std::span(&rest_, 1));
   if (pair_ == kNone) return;
   pair_derivatives_ = derive(parsed_pair_, pair_);
   std::vector<NodeId> slopes;

@@ -49,7 +49,15 @@ class Formula {
   const Form& form() const { return *form_; }
 
  private:
-  struct Read;
+  // A condition of pairs, and whether it can be answered.
+  struct Condition {
+    Condition() = default;
+    Condition(Graph& graph, NodeId condition);
+
+    NodeId holds = kNone, open = kNone;
+    Evaluator evaluator;
+    IntervalEvaluator bounds, open_bounds;
+  };
 
   void parse_texts(std::string_view score, const FormulaOptions& options);
   void place_parameters();
@@ -64,22 +72,22 @@ class Formula {
 
   std::string text_;
   std::vector<NamedParameter> names_;
-  Graph parsed_, parsed_pair_;
+  Graph parsed_{kMostOperations}, parsed_pair_;
   NodeId parsed_score_ = kNone, parsed_visible_ = kNone, pair_ = kNone;
 
   Graph graph_;  // of score and visible, their parameters in place
   NodeId score_ = kNone, visible_ = kNone;
-  NodeId by_offset_ = kNone, rest_ = kNone;  // what visible says of offsets alone, and what else
-  std::vector<NodeId> index_;                // [parameters]: in parsed_, where a table is read by offset
-  std::vector<int> places_;                  // [parameters]: slot or table
-  Graph tiles_;                              // the same for tiles: what rounding allows is taken out of the pairs
+  NodeId by_offset_ = kNone;   // what visible says of offsets alone
+  Condition all_, rest_;       // visible, and what of it is not of offsets alone
+  std::vector<NodeId> index_;  // [parameters]: in parsed_, where a table is read by offset
+  std::vector<int> places_;    // [parameters]: slot or table
+  Graph tiles_;                // the same for tiles: what rounding allows is taken out of the pairs
   std::vector<Derivative> derivatives_, pair_derivatives_;
   NodeId raw_gradient_ = kNone;
   bool uses_raw_ = false;
-  Evaluator score_evaluator_, hide_evaluator_, rest_evaluator_, gradient_evaluator_, pair_evaluator_,
-      pair_gradient_evaluator_;
+  Evaluator score_evaluator_, gradient_evaluator_, pair_evaluator_, pair_gradient_evaluator_;
   std::vector<Evaluator> index_evaluators_;
-  IntervalEvaluator visible_bounds_, rest_bounds_, offset_bounds_;
+  IntervalEvaluator offset_bounds_;
 
   std::optional<Form> form_;
   std::vector<ParameterSpec> specs_;

@@ -123,6 +123,31 @@ TEST(FormulaTexts, OfAnySizeAreRefusedInBoundedTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(5));
 }
 
+// Many parts that differ: what a part needed is used again once it is summed.
+TEST(FormulaTexts, MayHaveManyParts) {
+  std::string sandwich = "raw*scale", learned = "raw*scale", keys = "raw";
+  for (int n = 0; n < 200; ++n) {
+    const std::string wave = "cos((i-j)/10000^(" + std::to_string(n) + "/200))";
+    sandwich += " + " + wave;
+    if (n < 40) learned += " + f[" + std::to_string(n) + "]*" + wave;
+    if (n < 12) keys += " + sin(j/" + std::to_string(n + 2) + ")*cos(i*" + std::to_string(n + 2) + ")";
+  }
+  EXPECT_EQ(error_of(sandwich), "");
+  EXPECT_EQ(error_of(learned), "");
+  EXPECT_EQ(error_of(keys), "");
+  // What is too much says what was counted.
+  std::string more = "raw";
+  for (int n = 0; n < 60; ++n) more += " + sin(j/" + std::to_string(n + 2) + ")*cos(i*" + std::to_string(n + 2) + ")";
+  EXPECT_NE(error_of(more).find("expected one that keeps at most 24576 numbers of a tile of pairs at a time, got one "
+                                "that keeps "),
+            std::string::npos)
+      << error_of(more);
+  std::string numbers = "raw";
+  for (int n = 0; n < 600; ++n) numbers += "*m^" + std::to_string(n + 5);
+  EXPECT_NE(error_of(numbers).find("numbers that all pairs share, derivatives included, got"), std::string::npos)
+      << error_of(numbers);
+}
+
 // Anything that a keyboard or a broken file gives is either a formula or refused with a sentence.
 TEST(FormulaTexts, OfRandomTokensNeverDoAnythingElse) {
   static const char* const kTokens[] = {"raw", "i",  "j",      "(",    ")",  "[",     "]",    ",",  "+",

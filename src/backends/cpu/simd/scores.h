@@ -410,7 +410,10 @@ class Scores {
   }
 
   void hide(T* scores) {
-    if (head_.program->hide && visible_ != Visible::all) head_.program->hide(score_tile(scores));
+    if (head_.program->hide && visible_ != Visible::all) {
+      head_.program->hide(score_tile(scores));
+      clear_padding(scores);
+    }
     if (head_.mask)
       for (int c = 0; c < count_; ++c) {
         const std::uint8_t* row = head_.mask + (first_query_ + c) * head_.mask_row + tile_first_;
