@@ -4,49 +4,20 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/cpu/targets.h"
 #include "formulas/unknown.h"
 #include "rapt/error.h"
 #include "rapt/mechanisms.h"
-#include "rapt/threads.h"
 
 namespace rapt::inline v1 {
 
-#define RAPT_DECLARE(name)                              \
-  namespace name {                                      \
-  const formulas::Interpreters& formula_interpreters(); \
-  }
-RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
-#undef RAPT_DECLARE
-
 namespace formulas {
 namespace {
-
-const Interpreters* interpreters_for(Isa isa) {
-  const std::vector<Isa> available = available_isas();
-  if (std::find(available.begin(), available.end(), isa) == available.end()) return nullptr;
-  switch (isa) {
-#define RAPT_CASE(name) \
-  case Isa::name: return &name::formula_interpreters();
-    RAPT_FOR_EACH_TARGET(RAPT_CASE)
-#undef RAPT_CASE
-    default: return nullptr;
-  }
-}
 
 bool is_product(const Graph& graph, NodeId root) {
   const Node& node = graph[root];
   if (node.op != Op::multiply) return false;
   const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
   return (a == Op::pair_q && b == Op::pair_k) || (a == Op::pair_k && b == Op::pair_q);
-}
-
-// raw*scale, which the engine does by itself.
-bool is_scaled_raw(const Graph& graph, NodeId root) {
-  const Node& node = graph[root];
-  if (node.op != Op::multiply) return false;
-  const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
-  return (a == Op::raw && b == Op::scale) || (a == Op::scale && b == Op::raw);
 }
 
 bool reads(const Graph& graph, NodeId root, Op op) {
@@ -103,6 +74,13 @@ const FormulaPrograms& of(const void* object) { return *static_cast<const Formul
 
 }  // namespace
 
+bool is_scaled_raw(const Graph& graph, NodeId root) {
+  const Node& node = graph[root];
+  if (node.op != Op::multiply) return false;
+  const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
+  return (a == Op::raw && b == Op::scale) || (a == Op::scale && b == Op::raw);
+}
+
 Formula::Formula(std::string_view score, const FormulaOptions& options) {
   parse_texts(score, options);
   place_parameters();
@@ -135,7 +113,7 @@ void Formula::parse_texts(std::string_view score, const FormulaOptions& options)
     throw Error("formula: 'w' is the weight of the pair formula; expected another name for the score's parameter");
 }
 
-// Whether the parameter is only read at places that are written as numbers, and then its sizes.
+// Whether the parameter is only read at indices that are written as numbers, and then its sizes.
 bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
   constexpr double kMost = 1 << 20;
   const NodeId roots[] = {parsed_score_, parsed_visible_};
@@ -152,7 +130,7 @@ bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
       fixed = fixed && place.op == Op::number;
       if (place.op != Op::number) continue;
       if (place.value != std::floor(place.value) || place.value < 0 || place.value >= kMost)
-        throw Error("formula: " + names_[parameter].name + "[…]: expected a place from 0, a whole number, got " +
+        throw Error("formula: " + names_[parameter].name + "[…]: expected an index from 0, a whole number, got " +
                     std::to_string(place.value));
       sizes[n] = std::max(sizes[n], static_cast<int>(place.value) + 1);
     }
@@ -160,7 +138,7 @@ bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
   return fixed;
 }
 
-// The place that a table of one dimension is read at, where that is one place and depends on the offset alone.
+// The index that a table of one dimension is read at, where that is one index and depends on the offset alone.
 NodeId Formula::read_by_offset(std::size_t parameter) const {
   NodeId found = kNone;
   const NodeId roots[] = {parsed_score_, parsed_visible_};
@@ -176,7 +154,7 @@ NodeId Formula::read_by_offset(std::size_t parameter) const {
   return found;
 }
 
-// What each parameter is: numbers in slots, a table by offset in a slot, or a table read at places of the formula's own.
+// What each parameter is: numbers in slots, a table by offset in a slot, or a table read at indices of the formula's own.
 void Formula::place_parameters() {
   int slots = 0, tables = 0;
   index_.assign(names_.size(), kNone);
@@ -189,7 +167,7 @@ void Formula::place_parameters() {
     else
       for (int n = 0; n < names_[p].rank; ++n) spec.sizes[static_cast<std::size_t>(n)] = kAny;
     const NodeId by_offset = !fixed && names_[p].rank == 1 ? read_by_offset(p) : kNone;
-    // Written places may be a million each: their product does not fit an int.
+    // Written indices may be a million each: their product does not fit an int.
     const auto count = [&](std::size_t n) { return std::int64_t{spec.sizes[n] > 0 ? spec.sizes[n] : 1}; };
     const int wanted = fixed ? static_cast<int>(std::min<std::int64_t>(count(0) * count(1), kMaxSlots + 1)) : 1;
     if (fixed && wanted <= kMaxSlots - slots) {
@@ -273,10 +251,10 @@ bool is_step(Op op) {
 
 // Factors that are the same for all pairs are multiplied with each other first, and divisors become factors; what is the same
 // for a key, a query or an offset is added up first. Only where raw
-// scores are in it: arithmetic of positions, which may choose a place in a table, stays as it is written.
+// scores are in it: arithmetic of positions, which may choose an index of a table, stays as it is written.
 NodeId Formula::for_tiles(NodeId root) {
   if (root == kNone) return kNone;
-  // A raw score that chooses (a place in a table, a side of a comparison) stays as it is written too.
+  // A raw score that chooses (an index of a table, a side of a comparison) stays as it is written too.
   const NodeId roots[] = {root};
   const std::vector<bool> needed = graph_.reachable(roots);
   bool chooses = false;
@@ -412,6 +390,9 @@ void Formula::define() {
   d.entry = &entry_;
   entry_.info = &info_;
   entry_.object = &programs_;
+  entry_.device_hooks = [](const void* object, bool offsets_seen) -> const DeviceHooks& {
+    return of(object).formula->device_hooks(offsets_seen);
+  };
   for (std::size_t isa = 0; isa < kIsas; ++isa) {
     const Interpreters* interpreters = interpreters_for(static_cast<Isa>(isa));
     if (!interpreters) continue;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <array>
-#include <deque>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,10 +12,14 @@
 #include "formulas/parser.h"
 #include "formulas/program.h"
 #include "formulas/programs.h"
+#include "mechanisms/device_hooks.h"
 #include "mechanisms/objects.h"
 #include "rapt/formula.h"
 
 namespace rapt::inline v1::formulas {
+
+// raw*scale, which engines do by themselves.
+bool is_scaled_raw(const Graph& graph, NodeId root);
 
 // A formula, parsed and compiled: the mechanism that it is, and the programs of its tiles.
 class Formula {
@@ -47,6 +51,8 @@ class Formula {
   // Whether score or visible has that leaf.
   bool reads(Op op) const;
   const Form& form() const { return *form_; }
+  // offsets_seen: what visible says of offsets alone is in the masks already.
+  const DeviceHooks& device_hooks(bool offsets_seen) const;
 
  private:
   // A condition of pairs, and whether it can be answered.
@@ -68,6 +74,7 @@ class Formula {
   NodeId for_tiles(NodeId root);
   void compile();
   void define();
+  DeviceHooks write_hooks(bool offsets_seen) const;
   Programs programs_of(const Interpreters& interpreters) const;
 
   std::string text_;
@@ -98,6 +105,9 @@ class Formula {
   RegistryEntry entry_;
   MechanismDefinition definition_;
   MechanismInfo info_{definition_};
+  // Written when they are first asked for, without and with offsets_seen.
+  mutable std::array<std::once_flag, 2> hooks_written_;
+  mutable std::array<DeviceHooks, 2> hooks_;
 };
 
 }  // namespace rapt::inline v1::formulas

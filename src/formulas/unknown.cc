@@ -34,7 +34,7 @@ class Unknown {
     const Node node = graph_[id];
     const auto [a, b, c] = node.children;
     switch (node.op) {
-      // NaN is not equal to itself. A place that is open reads NaN.
+      // NaN is not equal to itself. An index that is open reads NaN.
       case Op::table: return a == kNone ? kNone : opposite(graph_.binary(Op::equal, id, id));
       case Op::logical_and: return joined(a, b, true);
       case Op::logical_or: return joined(a, b, false);

@@ -2,7 +2,7 @@
 
 #include "formulas/graph.h"
 
-// Conditions that cannot be answered: those that read a table at a place outside of it, or a NaN in it. Such a pair is
+// Conditions that cannot be answered: those that read a table at an index outside of it, or a NaN in it. Such a pair is
 // neither seen nor hidden: its score is NaN.
 namespace rapt::inline v1::formulas {
 

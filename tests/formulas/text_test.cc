@@ -82,8 +82,8 @@ TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
   EXPECT_NE(error_of("foo(1)").find("expected a function, got 'foo'"), std::string::npos);
   EXPECT_NE(error_of("q*k").find("'q' is a name of pair formulas"), std::string::npos);
   EXPECT_NE(error_of("t + t[j]").find("expected 't' as a number as before, got it as a table"), std::string::npos);
-  EXPECT_NE(error_of("t[1.5]").find("expected a place from 0, a whole number, got 1.5"), std::string::npos);
-  EXPECT_NE(error_of("t[-1]").find("expected a place from 0"), std::string::npos);
+  EXPECT_NE(error_of("t[1.5]").find("expected an index from 0, a whole number, got 1.5"), std::string::npos);
+  EXPECT_NE(error_of("t[-1]").find("expected an index from 0"), std::string::npos);
   EXPECT_NE(error_of("1e999").find("expected a number that a double holds"), std::string::npos);
   EXPECT_NE(error_of("1.2.3").find("expected an operator after the number"), std::string::npos);
   EXPECT_NE(error_of("raw", {.visible = "i"}).find("formula: visible: expected a condition"), std::string::npos);
@@ -93,8 +93,8 @@ TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
   EXPECT_NE(error_of("raw*w", {.pair = "q*k*w"}).find("'w' is the weight of the pair"), std::string::npos);
 }
 
-// Written places whose product does not fit an int make a table, not numbers.
-TEST(FormulaTexts, MayWriteLargePlaces) {
+// Written indices whose product does not fit an int make a table, not numbers.
+TEST(FormulaTexts, MayWriteLargeIndices) {
   for (const char* text : {"t[65535,65535] + raw + m", "t[46341,46341] + raw + m"}) {
     const rapt::Score score = rapt::formula(text);
     for (const rapt::ParameterSpec& spec : score.mechanism->parameters())
