@@ -2,12 +2,11 @@
 file(GLOB_RECURSE rapt_attend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/mechanisms/*.cc"
   "${PROJECT_SOURCE_DIR}/src/normalizers/*.cc" "${PROJECT_SOURCE_DIR}/src/formulas/*.cc" "${PROJECT_SOURCE_DIR}/src/attend/*.cc"
   "${PROJECT_SOURCE_DIR}/src/backends/*.cc" "${PROJECT_SOURCE_DIR}/src/distributed/*.cc" "${PROJECT_SOURCE_DIR}/src/c/*.cc")
-list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|backends/mpi/|x86/(dot|tiles)\\.cc)")
+list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|backends/mpi/|cuda/runtime/|x86/(dot|tiles)\\.cc)")
 if(rapt_cuda)
   list(FILTER rapt_attend_sources EXCLUDE REGEX "/backends/cuda/absent\\.cc$")
 endif()
-file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc"
-  "${PROJECT_SOURCE_DIR}/src/formulas/simd/*.cc")
+file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc")
 rapt_objects(attend SOURCES ${rapt_attend_sources} ${rapt_registry_source}
                     KERNELS ${rapt_attend_kernels} ${rapt_program_sources})
 
@@ -29,12 +28,12 @@ if("avx512" IN_LIST RAPT_TARGETS)
 endif()
 
 if(rapt_cuda)
-  list(APPEND rapt_attend_objects $<TARGET_OBJECTS:rapt_cuda_objects>)
+  list(APPEND rapt_attend_objects $<TARGET_OBJECTS:rapt_cuda_objects> $<TARGET_OBJECTS:rapt_cuda_runtime>)
 endif()
 
 rapt_library(attend)
 if(rapt_cuda)
   foreach(kind IN ITEMS static shared)
-    target_link_libraries(rapt_attend_${kind} PRIVATE CUDA::cudart_static)
+    target_link_libraries(rapt_attend_${kind} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
   endforeach()
 endif()

@@ -67,6 +67,40 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/cuda_normalizers.h.in" "${
 
 include(wgmma)
 
+# Kernels of formulas are compiled when the program runs, with these headers. Needs no CUDA to build: the tests use it without.
+set(runtime_headers "")
+file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/runtime/std/*")
+foreach(header IN LISTS headers)
+  cmake_path(GET header FILENAME name)
+  list(APPEND runtime_headers "${name}=${header}")
+endforeach()
+file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/general/*.cuh"
+  "${PROJECT_SOURCE_DIR}/src/backends/cuda/hopper/*.cuh" "${PROJECT_SOURCE_DIR}/src/backends/cuda/hopper/*.h" "${PROJECT_SOURCE_DIR}/src/normalizers/*.h")
+list(FILTER headers EXCLUDE REGEX "/(launch[a-z_]*\\.cuh|definition\\.h)$")
+foreach(name IN ITEMS backends/cuda/array.h backends/cuda/call.h backends/cuda/programs.h backends/cuda/runtime/formula_hooks.cuh)
+  list(APPEND headers "${PROJECT_SOURCE_DIR}/src/${name}")
+endforeach()
+foreach(header IN LISTS headers)
+  cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/src" OUTPUT_VARIABLE name)
+  list(APPEND runtime_headers "${name}=${header}")
+endforeach()
+foreach(name IN ITEMS api dtype dual hooks numbers)
+  list(APPEND runtime_headers "rapt/${name}.h=${PROJECT_SOURCE_DIR}/include/rapt/${name}.h")
+endforeach()
+foreach(name IN ITEMS backends/cuda/normalizers.h backends/cuda/hopper/wgmma.h)
+  list(APPEND runtime_headers "${name}=${rapt_generated}/private/${name}")
+endforeach()
+list(TRANSFORM runtime_headers REPLACE "^[^=]*=" "" OUTPUT_VARIABLE runtime_header_files)
+list(JOIN runtime_headers "\n" runtime_headers)
+file(CONFIGURE OUTPUT "${rapt_generated}/kernel_headers.txt" CONTENT "@runtime_headers@\n" @ONLY)
+add_custom_command(OUTPUT "${rapt_generated}/kernel_headers.cc"
+  COMMAND "${CMAKE_COMMAND}" "-DLIST=${rapt_generated}/kernel_headers.txt" "-DOUT=${rapt_generated}/kernel_headers.cc"
+          -P "${PROJECT_SOURCE_DIR}/cmake/kernel_headers.cmake"
+  DEPENDS "${rapt_generated}/kernel_headers.txt" "${PROJECT_SOURCE_DIR}/cmake/kernel_headers.cmake" ${runtime_header_files} VERBATIM)
+file(GLOB rapt_runtime_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/runtime/*.cc")
+add_library(rapt_cuda_runtime OBJECT EXCLUDE_FROM_ALL ${rapt_runtime_sources} "${rapt_generated}/kernel_headers.cc")
+target_link_libraries(rapt_cuda_runtime PRIVATE rapt_private)
+
 if(rapt_cuda)
   file(GLOB_RECURSE rapt_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cu")
   add_library(rapt_cuda_objects OBJECT ${rapt_cuda_sources} ${rapt_cuda_programs} "${rapt_generated}/cuda_registry.cu")

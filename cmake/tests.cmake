@@ -209,6 +209,17 @@ elseif(NOT RAPT_SANITIZE)
   rapt_skipped_test(cuda_kernels "nvcc was not found")
 endif()
 
+if(NOT RAPT_SANITIZE)
+  # The kernels of formulas, by the compiler that is found when the test runs.
+  add_executable(rapt_formula_kernels "${PROJECT_SOURCE_DIR}/tests/cuda/formula_kernels.cc")
+  target_link_libraries(rapt_formula_kernels PRIVATE rapt_test_support GTest::gtest_main ${CMAKE_DL_LIBS})
+  if(NOT rapt_cuda)
+    target_sources(rapt_formula_kernels PRIVATE $<TARGET_OBJECTS:rapt_cuda_runtime>)
+  endif()
+  add_test(NAME formula_kernels COMMAND rapt_formula_kernels)
+  set_tests_properties(formula_kernels PROPERTIES TIMEOUT 1500 SKIP_REGULAR_EXPRESSION "Skipped")
+endif()
+
 # The table of mechanisms in the documentation: the build writes what the registry says, the test compares.
 if(TARGET rapt_cli)
   set(mechanism_table "${CMAKE_COMMAND}" -DRAPT=$<TARGET_FILE:rapt_cli> -DDOCUMENT=${PROJECT_SOURCE_DIR}/docs/mechanisms.md)

@@ -131,6 +131,7 @@ struct At {
   std::int64_t queries = 0;
   std::int64_t keys = 0;
   std::span<const double> settings;
+  const void* tables = nullptr;  // on a device: those that a formula's own hooks read
 
   RAPT_FN V offset() const { return delta; }
 };

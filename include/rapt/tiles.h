@@ -67,6 +67,7 @@ struct ScoreTile {
   const T* query_col = nullptr;
   const T* key_row = nullptr;  // [keys]
   const T* key_col = nullptr;
+  std::int64_t grid_cols = 1;
   TableRef<T> tables[kMaxTables];  // of the role table
   bool offsets_seen = false;       // what visible() says of offsets alone is in the ranges of keys already
 };

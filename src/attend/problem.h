@@ -54,6 +54,9 @@ struct ParameterValue {
   // A table's row for every offset, key − query: relative_rows[offset + relative_zero]. Empty: no table.
   std::vector<std::int32_t> relative_rows;
   std::int64_t relative_zero = 0;
+  // What index() says of the offsets from known_first on: a plan's next step asks for few others.
+  std::vector<std::int32_t> known_rows;
+  std::int64_t known_first = 0;
 
   std::int64_t size() const { return rows * cols; }
   template <class T>

@@ -17,6 +17,7 @@ ScoreTile<T> score_tile_of(const Problem& problem, std::int64_t b, std::int64_t 
   tile.scale = static_cast<T>(problem.scale);
   tile.settings = problem.settings;
   tile.offsets_seen = problem.offsets_seen;
+  if (problem.grid[1] > 0) tile.grid_cols = problem.grid[1];
   for (const ParameterValue& value : problem.parameters)
     if (value.table >= 0 && value.given)
       tile.tables[value.table] = {.data = value.head<T>(h), .grad = nullptr, .rows = value.rows, .cols = value.cols};

@@ -4,48 +4,20 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/cpu/targets.h"
+#include "formulas/unknown.h"
 #include "rapt/error.h"
 #include "rapt/mechanisms.h"
-#include "rapt/threads.h"
 
 namespace rapt::inline v1 {
 
-#define RAPT_DECLARE(name)                              \
-  namespace name {                                      \
-  const formulas::Interpreters& formula_interpreters(); \
-  }
-RAPT_FOR_EACH_TARGET(RAPT_DECLARE)
-#undef RAPT_DECLARE
-
 namespace formulas {
 namespace {
-
-const Interpreters* interpreters_for(Isa isa) {
-  const std::vector<Isa> available = available_isas();
-  if (std::find(available.begin(), available.end(), isa) == available.end()) return nullptr;
-  switch (isa) {
-#define RAPT_CASE(name) \
-  case Isa::name: return &name::formula_interpreters();
-    RAPT_FOR_EACH_TARGET(RAPT_CASE)
-#undef RAPT_CASE
-    default: return nullptr;
-  }
-}
 
 bool is_product(const Graph& graph, NodeId root) {
   const Node& node = graph[root];
   if (node.op != Op::multiply) return false;
   const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
   return (a == Op::pair_q && b == Op::pair_k) || (a == Op::pair_k && b == Op::pair_q);
-}
-
-// raw*scale, which the engine does by itself.
-bool is_scaled_raw(const Graph& graph, NodeId root) {
-  const Node& node = graph[root];
-  if (node.op != Op::multiply) return false;
-  const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
-  return (a == Op::raw && b == Op::scale) || (a == Op::scale && b == Op::raw);
 }
 
 bool reads(const Graph& graph, NodeId root, Op op) {
@@ -83,9 +55,31 @@ NodeId multiply_uniform(Graph& graph, NodeId x, NodeId u) {
   return graph.binary(Op::multiply, x, u);
 }
 
+// (x ± u) ± v as x ± (u ± v), where u and v are of the same keys, queries or offsets: one sum for each pair. kNone: it is
+// not of that form.
+NodeId sum_lines(Graph& graph, Op op, NodeId a, NodeId b) {
+  if (op == Op::add && graph[a].level != Level::pair) std::swap(a, b);
+  const Node inner = graph[a];
+  const Level level = graph[b].level;
+  if (level == Level::pair || inner.level != Level::pair || (inner.op != Op::add && inner.op != Op::subtract))
+    return kNone;
+  NodeId x = inner.children[0], u = inner.children[1];
+  if (inner.op == Op::add && graph[u].level != level) std::swap(x, u);
+  if (graph[u].level != level || graph[x].level != Level::pair) return kNone;
+  const bool adds = (op == Op::add) == (inner.op == Op::add);
+  return graph.binary(inner.op, x, graph.binary(adds ? Op::add : Op::subtract, u, b));
+}
+
 const FormulaPrograms& of(const void* object) { return *static_cast<const FormulaPrograms*>(object); }
 
 }  // namespace
+
+bool is_scaled_raw(const Graph& graph, NodeId root) {
+  const Node& node = graph[root];
+  if (node.op != Op::multiply) return false;
+  const Op a = graph[node.children[0]].op, b = graph[node.children[1]].op;
+  return (a == Op::raw && b == Op::scale) || (a == Op::scale && b == Op::raw);
+}
 
 Formula::Formula(std::string_view score, const FormulaOptions& options) {
   parse_texts(score, options);
@@ -119,7 +113,7 @@ void Formula::parse_texts(std::string_view score, const FormulaOptions& options)
     throw Error("formula: 'w' is the weight of the pair formula; expected another name for the score's parameter");
 }
 
-// Whether the parameter is only read at places that are written as numbers, and then its sizes.
+// Whether the parameter is only read at indices that are written as numbers, and then its sizes.
 bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
   constexpr double kMost = 1 << 20;
   const NodeId roots[] = {parsed_score_, parsed_visible_};
@@ -136,7 +130,7 @@ bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
       fixed = fixed && place.op == Op::number;
       if (place.op != Op::number) continue;
       if (place.value != std::floor(place.value) || place.value < 0 || place.value >= kMost)
-        throw Error("formula: " + names_[parameter].name + "[…]: expected a place from 0, a whole number, got " +
+        throw Error("formula: " + names_[parameter].name + "[…]: expected an index from 0, a whole number, got " +
                     std::to_string(place.value));
       sizes[n] = std::max(sizes[n], static_cast<int>(place.value) + 1);
     }
@@ -144,7 +138,7 @@ bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
   return fixed;
 }
 
-// The place that a table of one dimension is read at, where that is one place and depends on the offset alone.
+// The index that a table of one dimension is read at, where that is one index and depends on the offset alone.
 NodeId Formula::read_by_offset(std::size_t parameter) const {
   NodeId found = kNone;
   const NodeId roots[] = {parsed_score_, parsed_visible_};
@@ -160,7 +154,7 @@ NodeId Formula::read_by_offset(std::size_t parameter) const {
   return found;
 }
 
-// What each parameter is: numbers in slots, a table by offset in a slot, or a table read at places of the formula's own.
+// What each parameter is: numbers in slots, a table by offset in a slot, or a table read at indices of the formula's own.
 void Formula::place_parameters() {
   int slots = 0, tables = 0;
   index_.assign(names_.size(), kNone);
@@ -173,7 +167,7 @@ void Formula::place_parameters() {
     else
       for (int n = 0; n < names_[p].rank; ++n) spec.sizes[static_cast<std::size_t>(n)] = kAny;
     const NodeId by_offset = !fixed && names_[p].rank == 1 ? read_by_offset(p) : kNone;
-    // Written places may be a million each: their product does not fit an int.
+    // Written indices may be a million each: their product does not fit an int.
     const auto count = [&](std::size_t n) { return std::int64_t{spec.sizes[n] > 0 ? spec.sizes[n] : 1}; };
     const int wanted = fixed ? static_cast<int>(std::min<std::int64_t>(count(0) * count(1), kMaxSlots + 1)) : 1;
     if (fixed && wanted <= kMaxSlots - slots) {
@@ -203,6 +197,7 @@ void Formula::place_parameters() {
 NodeId Formula::place_reads(NodeId root) {
   return graph_.import(parsed_, root, [&](NodeId id, const std::array<NodeId, 3>& children) {
     const Node& node = parsed_[id];
+    if (node.op == Op::where) return known_where(graph_, children[0], children[1], children[2]);
     if (node.op != Op::table) return kNone;
     const auto p = static_cast<std::size_t>(node.index);
     if (specs_[p].role == Role::relative_value) return graph_.leaf(Op::relative, places_[p]);
@@ -215,9 +210,17 @@ NodeId Formula::place_reads(NodeId root) {
   });
 }
 
+Formula::Condition::Condition(Graph& graph, NodeId condition) : holds(condition), open(unknown(graph, condition)) {
+  const NodeId roots[] = {holds, open};
+  evaluator = Evaluator(graph, roots);
+  bounds = IntervalEvaluator(graph, holds);
+  if (open != kNone) open_bounds = IntervalEvaluator(graph, open);
+}
+
 // Conditions that are joined by "and" can be asked one after the other; those of offsets alone are ranges of keys.
 void Formula::split_visible() {
   if (visible_ == kNone) return;
+  NodeId rest = kNone;
   std::vector<NodeId> waiting{visible_};
   while (!waiting.empty()) {
     const NodeId id = waiting.back();
@@ -228,12 +231,12 @@ void Formula::split_visible() {
       waiting.push_back(node.children[0]);
       continue;
     }
-    NodeId& part = node.level == Level::offset && node.dependencies == kOnPlaces ? by_offset_ : rest_;
+    NodeId& part = node.level == Level::offset && node.dependencies == kOnPlaces ? by_offset_ : rest;
     part = part == kNone ? id : graph_.binary(Op::logical_and, part, id);
   }
-  visible_bounds_ = IntervalEvaluator(graph_, visible_);
   if (by_offset_ != kNone) offset_bounds_ = IntervalEvaluator(graph_, by_offset_);
-  if (rest_ != kNone) rest_bounds_ = IntervalEvaluator(graph_, rest_);
+  all_ = Condition(graph_, visible_);
+  if (rest != kNone) rest_ = Condition(graph_, rest);
 }
 
 namespace {
@@ -246,11 +249,12 @@ bool is_step(Op op) {
 
 }  // namespace
 
-// Factors that are the same for all pairs are multiplied with each other first, and divisors become factors. Only where raw
-// scores are in it: arithmetic of positions, which may choose a place in a table, stays as it is written.
+// Factors that are the same for all pairs are multiplied with each other first, and divisors become factors; what is the same
+// for a key, a query or an offset is added up first. Only where raw
+// scores are in it: arithmetic of positions, which may choose an index of a table, stays as it is written.
 NodeId Formula::for_tiles(NodeId root) {
   if (root == kNone) return kNone;
-  // A raw score that chooses (a place in a table, a side of a comparison) stays as it is written too.
+  // A raw score that chooses (an index of a table, a side of a comparison) stays as it is written too.
   const NodeId roots[] = {root};
   const std::vector<bool> needed = graph_.reachable(roots);
   bool chooses = false;
@@ -268,16 +272,14 @@ NodeId Formula::for_tiles(NodeId root) {
       return multiply_uniform(tiles_, a, tiles_.binary(Op::divide, tiles_.number(1), b));
     if (node.op == Op::multiply && is_uniform(a)) return multiply_uniform(tiles_, b, a);
     if (node.op == Op::multiply && is_uniform(b)) return multiply_uniform(tiles_, a, b);
+    if (node.op == Op::add || node.op == Op::subtract) return sum_lines(tiles_, node.op, a, b);
     return kNone;
   });
 }
 
 void Formula::compile() {
-  const auto hide = [&](NodeId condition) {
-    return tiles_.where(condition, tiles_.leaf(Op::raw), tiles_.number(-std::numeric_limits<double>::infinity()));
-  };
-  const NodeId hide_all = visible_ == kNone ? kNone : hide(for_tiles(visible_));
-  const NodeId hide_rest = rest_ == kNone ? kNone : hide(for_tiles(rest_));
+  const NodeId hide_all = visible_ == kNone ? kNone : hidden_score(tiles_, for_tiles(visible_));
+  const NodeId hide_rest = rest_.holds == kNone ? kNone : hidden_score(tiles_, for_tiles(rest_.holds));
   derivatives_ = derive(graph_, score_);
   raw_gradient_ = uses_raw_ ? graph_.number(0) : kNone;
   std::vector<NodeId> gradients;
@@ -298,8 +300,6 @@ void Formula::compile() {
   if (hide_rest != kNone) rest_program_ = CompiledProgram(tiles_, hide_rest, {}, false);
   score_evaluator_ = Evaluator(graph_, std::span(&score_, 1));
   gradient_evaluator_ = Evaluator(graph_, gradients);
-  if (visible_ != kNone) hide_evaluator_ = Evaluator(graph_, std::span(&visible_, 1));
-  if (rest_ != kNone) rest_evaluator_ = Evaluator(graph_, std::span(&rest_, 1));
   if (pair_ == kNone) return;
   pair_derivatives_ = derive(parsed_pair_, pair_);
   std::vector<NodeId> slopes;
@@ -390,6 +390,9 @@ void Formula::define() {
   d.entry = &entry_;
   entry_.info = &info_;
   entry_.object = &programs_;
+  entry_.device_hooks = [](const void* object, bool offsets_seen) -> const DeviceHooks& {
+    return of(object).formula->device_hooks(offsets_seen);
+  };
   for (std::size_t isa = 0; isa < kIsas; ++isa) {
     const Interpreters* interpreters = interpreters_for(static_cast<Isa>(isa));
     if (!interpreters) continue;

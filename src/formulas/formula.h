@@ -1,7 +1,7 @@
 #pragma once
 
 #include <array>
-#include <deque>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,10 +12,14 @@
 #include "formulas/parser.h"
 #include "formulas/program.h"
 #include "formulas/programs.h"
+#include "mechanisms/device_hooks.h"
 #include "mechanisms/objects.h"
 #include "rapt/formula.h"
 
 namespace rapt::inline v1::formulas {
+
+// raw*scale, which engines do by themselves.
+bool is_scaled_raw(const Graph& graph, NodeId root);
 
 // A formula, parsed and compiled: the mechanism that it is, and the programs of its tiles.
 class Formula {
@@ -47,9 +51,19 @@ class Formula {
   // Whether score or visible has that leaf.
   bool reads(Op op) const;
   const Form& form() const { return *form_; }
+  // offsets_seen: what visible says of offsets alone is in the masks already.
+  const DeviceHooks& device_hooks(bool offsets_seen) const;
 
  private:
-  struct Read;
+  // A condition of pairs, and whether it can be answered.
+  struct Condition {
+    Condition() = default;
+    Condition(Graph& graph, NodeId condition);
+
+    NodeId holds = kNone, open = kNone;
+    Evaluator evaluator;
+    IntervalEvaluator bounds, open_bounds;
+  };
 
   void parse_texts(std::string_view score, const FormulaOptions& options);
   void place_parameters();
@@ -60,26 +74,27 @@ class Formula {
   NodeId for_tiles(NodeId root);
   void compile();
   void define();
+  DeviceHooks write_hooks(bool offsets_seen) const;
   Programs programs_of(const Interpreters& interpreters) const;
 
   std::string text_;
   std::vector<NamedParameter> names_;
-  Graph parsed_, parsed_pair_;
+  Graph parsed_{kMostOperations}, parsed_pair_;
   NodeId parsed_score_ = kNone, parsed_visible_ = kNone, pair_ = kNone;
 
   Graph graph_;  // of score and visible, their parameters in place
   NodeId score_ = kNone, visible_ = kNone;
-  NodeId by_offset_ = kNone, rest_ = kNone;  // what visible says of offsets alone, and what else
-  std::vector<NodeId> index_;                // [parameters]: in parsed_, where a table is read by offset
-  std::vector<int> places_;                  // [parameters]: slot or table
-  Graph tiles_;                              // the same for tiles: what rounding allows is taken out of the pairs
+  NodeId by_offset_ = kNone;   // what visible says of offsets alone
+  Condition all_, rest_;       // visible, and what of it is not of offsets alone
+  std::vector<NodeId> index_;  // [parameters]: in parsed_, where a table is read by offset
+  std::vector<int> places_;    // [parameters]: slot or table
+  Graph tiles_;                // the same for tiles: what rounding allows is taken out of the pairs
   std::vector<Derivative> derivatives_, pair_derivatives_;
   NodeId raw_gradient_ = kNone;
   bool uses_raw_ = false;
-  Evaluator score_evaluator_, hide_evaluator_, rest_evaluator_, gradient_evaluator_, pair_evaluator_,
-      pair_gradient_evaluator_;
+  Evaluator score_evaluator_, gradient_evaluator_, pair_evaluator_, pair_gradient_evaluator_;
   std::vector<Evaluator> index_evaluators_;
-  IntervalEvaluator visible_bounds_, rest_bounds_, offset_bounds_;
+  IntervalEvaluator offset_bounds_;
 
   std::optional<Form> form_;
   std::vector<ParameterSpec> specs_;
@@ -90,6 +105,9 @@ class Formula {
   RegistryEntry entry_;
   MechanismDefinition definition_;
   MechanismInfo info_{definition_};
+  // Written when they are first asked for, without and with offsets_seen.
+  mutable std::array<std::once_flag, 2> hooks_written_;
+  mutable std::array<DeviceHooks, 2> hooks_;
 };
 
 }  // namespace rapt::inline v1::formulas

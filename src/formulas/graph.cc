@@ -144,7 +144,9 @@ NodeId Graph::insert(Node node) {
   std::size_t at = hash_of(node) % buckets_.size();
   for (; buckets_[at] != kNone; at = (at + 1) % buckets_.size())
     if (is_same((*this)[buckets_[at]], node)) return buckets_[at];
-  if (is_full()) throw Error("formula: expected at most " + std::to_string(kMostNodes) + " operations, got more");
+  if (nodes_.size() >= static_cast<std::size_t>(most_nodes_))
+    throw Error("formula: expected at most " + std::to_string(most_nodes_) + " operations" +
+                (most_nodes_ == kMostOperations ? "" : ", derivatives included") + ", got more");
   const auto id = static_cast<NodeId>(nodes_.size());
   buckets_[at] = id;
   Affine affine;

@@ -92,7 +92,8 @@ enum Dependency : std::uint8_t {
 
 using NodeId = std::int16_t;
 inline constexpr NodeId kNone = -1;
-inline constexpr int kMostNodes = 2000;
+inline constexpr int kMostOperations = 2000;  // of a text
+inline constexpr int kMostNodes = 10000;      // of a graph, derivatives included
 
 struct Node {
   Op op = Op::number;
@@ -112,9 +113,11 @@ struct Affine {
 
 class Graph {
  public:
+  Graph() = default;
+  explicit Graph(int most_nodes) : most_nodes_(most_nodes) {}
+
   const Node& operator[](NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
   NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
-  bool is_full() const { return nodes_.size() >= static_cast<std::size_t>(kMostNodes); }
 
   NodeId number(double value);
   NodeId condition(bool value);
@@ -147,6 +150,7 @@ class Graph {
 
   std::vector<Node> nodes_;
   std::vector<Affine> affine_;
+  int most_nodes_ = kMostNodes;
   std::vector<std::int16_t> buckets_;  // a hash table of nodes, open addressing
 };
 

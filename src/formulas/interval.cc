@@ -105,6 +105,8 @@ Interval apply_settled(const Node& node, const Interval& a, const Interval& b, c
     case Op::less:
     case Op::less_equal: return compare(a, b, node.op);
     case Op::equal:
+      // A number is equal to itself, unless it is NaN.
+      if (node.children[0] == node.children[1]) return {a.may_fail ? 0.0 : 1.0, 1, true, false};
       if (a.high < b.low || b.high < a.low) return {0, 0, true, false};
       if (a.is_point() && b.is_point() && a.whole && b.whole) return {1, 1, true, false};
       return Interval::unknown_condition();

@@ -352,21 +352,21 @@ class Parser {
   NodeId parameter(const Token& token) {
     if (is("("))
       fail_with(token.at, "expected a function, got '" + std::string(token.text) + "'; functions are " + functions());
-    std::vector<Expression> places;
+    std::vector<Expression> indices;
     if (take("[")) {
-      do places.push_back(alternatives());
-      while (places.size() < 3 && take(","));
-      if (places.size() > 2) fail_with(token.at, "expected one or two places in a table, got more");
+      do indices.push_back(alternatives());
+      while (indices.size() < 3 && take(","));
+      if (indices.size() > 2) fail_with(token.at, "expected one or two indices of a table, got more");
       expect("]", "',' or ']'");
     }
-    const int rank = static_cast<int>(places.size());
+    const int rank = static_cast<int>(indices.size());
     const auto found = std::ranges::find(parameters_, token.text, &NamedParameter::name);
     if (found == parameters_.end()) parameters_.push_back({std::string(token.text), rank});
     else if (found->rank != rank)
       fail_with(token.at, "expected '" + found->name + "' " + use(found->rank) + " as before, got it " + use(rank));
     const auto index =
         static_cast<int>(std::ranges::find(parameters_, token.text, &NamedParameter::name) - parameters_.begin());
-    return graph_.table(index, rank > 0 ? number(places[0]) : kNone, rank > 1 ? number(places[1]) : kNone);
+    return graph_.table(index, rank > 0 ? number(indices[0]) : kNone, rank > 1 ? number(indices[1]) : kNone);
   }
 
   static std::string use(int rank) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "formulas/formula.h"
@@ -61,16 +62,20 @@ void Formula::score(const ScoreTile<T>& given) const {
 
 template <class T>
 void Formula::hide(const ScoreTile<T>& tile) const {
-  const NodeId root = tile.offsets_seen ? rest_ : visible_;
-  if (root == kNone) return;
-  const Evaluator& evaluator = tile.offsets_seen ? rest_evaluator_ : hide_evaluator_;
+  const Condition& condition = tile.offsets_seen ? rest_ : all_;
+  if (condition.holds == kNone) return;
+  constexpr T kHidden = -std::numeric_limits<T>::infinity();
   double values[kMostNodes];
   for (int j = 0; j < tile.keys; ++j)
     for (int c = 0; c < tile.columns; ++c) {
-      evaluator.run(values,
-                    [&](const Node& node, double row, double col) { return leaf_of(tile, j, c, 0, node, row, col); });
-      if (values[root] == 0)
-        tile.scores[static_cast<std::ptrdiff_t>(j) * tile.stride + c] = -std::numeric_limits<T>::infinity();
+      T& score = tile.scores[static_cast<std::ptrdiff_t>(j) * tile.stride + c];
+      condition.evaluator.run(
+          values, [&](const Node& node, double row, double col) { return leaf_of(tile, j, c, 0, node, row, col); });
+      if (condition.open != kNone && values[condition.open] != 0) {
+        if (score != kHidden) score = std::numeric_limits<T>::quiet_NaN();
+      } else if (values[condition.holds] == 0) {
+        score = kHidden;
+      }
     }
 }
 
@@ -166,18 +171,30 @@ Interval bounds_of(const TableRef<T>& table, const Interval& row, const Interval
   return bounds;
 }
 
+Interval between(std::int64_t low, std::int64_t high) {
+  return Interval::of(static_cast<double>(low), static_cast<double>(high));
+}
+
+// Grid coordinates of the positions from `first` to `last`.
+Interval rows_between(std::int64_t first, std::int64_t last, std::int64_t cols) {
+  return between(first / cols, last / cols);
+}
+Interval cols_between(std::int64_t first, std::int64_t last, std::int64_t cols) {
+  return first / cols == last / cols ? between(first % cols, last % cols) : between(0, cols - 1);
+}
+
 }  // namespace
 
 template <class T>
 Visible Formula::visible_tile(const ScoreTile<T>& tile) const {
-  if (tile.offsets_seen && rest_ == kNone) return Visible::all;
-  const IntervalEvaluator& bounds = tile.offsets_seen ? rest_bounds_ : visible_bounds_;
-  if (!bounds) return Visible::some;
-  const auto between = [](std::int64_t low, std::int64_t high) {
-    return Interval::of(static_cast<double>(low), static_cast<double>(high));
-  };
+  const Condition& condition = tile.offsets_seen ? rest_ : all_;
+  if (condition.holds == kNone) return Visible::all;
+  if (!condition.bounds || (condition.open != kNone && !condition.open_bounds)) return Visible::some;
   const std::int64_t last_query = tile.first_query + tile.columns - 1, last_key = tile.first_key + tile.keys - 1;
-  const Interval seen = bounds.run([&](const Node& node, const Interval& row, const Interval& col) {
+  // On the grid a query before position 0 stands at 0, as it does in the tiles.
+  const std::int64_t first_place = std::max<std::int64_t>(0, tile.first_query),
+                     last_place = std::max<std::int64_t>(0, last_query);
+  const auto leaf = [&](const Node& node, const Interval& row, const Interval& col) {
     switch (node.op) {
       case Op::query: return between(tile.first_query, last_query);
       case Op::key: return between(tile.first_key, last_key);
@@ -190,9 +207,15 @@ Visible Formula::visible_tile(const ScoreTile<T>& tile) const {
       case Op::value:
         return Interval::of(static_cast<double>(tile.values[node.index]), static_cast<double>(tile.values[node.index]));
       case Op::table: return bounds_of(tile.tables[node.index], row, col);
+      case Op::query_row: return rows_between(first_place, last_place, tile.grid_cols);
+      case Op::query_col: return cols_between(first_place, last_place, tile.grid_cols);
+      case Op::key_row: return rows_between(tile.first_key, last_key, tile.grid_cols);
+      case Op::key_col: return cols_between(tile.first_key, last_key, tile.grid_cols);
       default: return Interval::everything();
     }
-  });
+  };
+  if (condition.open != kNone && condition.open_bounds.run(leaf).high != 0) return Visible::some;
+  const Interval seen = condition.bounds.run(leaf);
   if (seen.high == 0) return Visible::none;
   return seen.low != 0 ? Visible::all : Visible::some;
 }

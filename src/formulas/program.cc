@@ -60,9 +60,14 @@ class Compiler {
       if (leaf.children[1] != kNone) to_.outputs_.back().col = place(leaf.children[1]);
     }
     const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostColumns + kTemporaryGap);
-    if (numbers > kWorkspace || scalars_ > kMostScalars)
-      throw Error("formula: expected one that needs at most " + std::to_string(kWorkspace / kMostColumns) +
-                  " intermediate numbers a pair, got one that needs more; write it in fewer parts");
+    if (numbers > kWorkspace)
+      throw Error("formula: expected one that keeps at most " + std::to_string(kWorkspace) +
+                  " numbers of a tile of pairs at a time, got one that keeps " + std::to_string(numbers) + " (" +
+                  std::to_string(lines_) + " times one for each key, query or offset, " + std::to_string(spreads_) +
+                  " times one for each key, " + std::to_string(temporaries_) + " times one for each pair)");
+    if (scalars_ > kMostScalars)
+      throw Error("formula: expected at most " + std::to_string(kMostScalars) +
+                  " numbers that all pairs share, derivatives included, got " + std::to_string(scalars_));
   }
 
   void finish(Program& program) const {
@@ -110,13 +115,21 @@ class Compiler {
     return kNone;
   }
 
-  // A temporary lives until the last operation that reads it.
+  // A temporary lives until the last operation that reads it. So does a line that only lines read: what else reads one does
+  // so in rounds of its own.
   void find_last_uses() {
     last_use_.assign(needed_.size(), kNone);
+    held_.assign(needed_.size(), false);
+    read_later_.assign(needed_.size(), false);
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || fused_[static_cast<std::size_t>(id)]) continue;
-      for (const NodeId operand : operands(id))
-        if (operand != kNone) last_use_[static_cast<std::size_t>(operand)] = id;
+      const Node& node = graph_[id];
+      const bool is_line = node.op != Op::reduce && node.level != Level::uniform && node.level != Level::pair;
+      for (const NodeId operand : operands(id)) {
+        if (operand == kNone) continue;
+        last_use_[static_cast<std::size_t>(operand)] = id;
+        if (!is_line) held_[static_cast<std::size_t>(operand)] = true;
+      }
     }
     const auto keep = [&](NodeId id) {
       if (id != kNone) last_use_[static_cast<std::size_t>(id)] = graph_.size();
@@ -176,8 +189,9 @@ class Compiler {
       instruction.out = places_[n] = {.space = Space::scalar, .index = static_cast<std::int16_t>(scalars_++)};
       (later ? to_.scalars_after_ : to_.scalars_).push_back(instruction);
     } else if (node.level != Level::pair) {
-      instruction.out = places_[n] = new_line(node.level);
+      instruction.out = places_[n] = new_line(node.level, later);
       (later ? to_.lines_after_ : to_.lines_).push_back(instruction);
+      for (const NodeId input : inputs) release_line(input, id, later);
     } else {
       // Operands that end here give their place to the result.
       for (const NodeId input : inputs) release(input, id);
@@ -197,7 +211,7 @@ class Compiler {
     }
     // One sum of all pairs goes through sums of each query.
     instruction.level = target == Level::uniform ? Level::query : target;
-    instruction.out = places_[n] = new_line(instruction.level);
+    instruction.out = places_[n] = new_line(instruction.level, false);
     to_.blocks_.push_back(instruction);
     release(from, id);
     if (target != Level::uniform) return;
@@ -227,8 +241,23 @@ class Compiler {
     return to;
   }
 
-  Place new_line(Level level) {
-    return {.space = Space::line, .level = level, .index = static_cast<std::int16_t>(lines_++)};
+  // Lines are computed in two rounds, before the pairs and after them. A line that is free after the first round is so in
+  // the second too, and not the other way round.
+  Place new_line(Level level, bool later) {
+    std::vector<std::int16_t>& free = later && !free_lines_[1].empty() ? free_lines_[1] : free_lines_[0];
+    if (free.empty()) free.push_back(static_cast<std::int16_t>(lines_++));
+    const std::int16_t index = free.back();
+    free.pop_back();
+    return {.space = Space::line, .level = level, .index = index};
+  }
+
+  void release_line(NodeId id, NodeId by, bool later) {
+    if (id == kNone || place(id).space != Space::line) return;
+    const auto n = static_cast<std::size_t>(id);
+    read_later_[n] = read_later_[n] || later;
+    if (held_[n] || last_use_[n] != by) return;
+    last_use_[n] = kNone;
+    free_lines_[read_later_[n] ? 1 : 0].push_back(place(id).index);
   }
 
   Place new_temporary() {
@@ -251,10 +280,12 @@ class Compiler {
   bool adds_;
   CompiledProgram& to_;
   std::vector<bool> needed_, after_, fused_;
+  std::vector<bool> held_, read_later_;  // of lines: read by others than lines; read in the second round
   std::vector<int> uses_;
   std::vector<NodeId> last_use_;
   std::vector<Place> places_, spread_places_;
   std::vector<std::int16_t> free_;
+  std::array<std::vector<std::int16_t>, 2> free_lines_;
   int scalars_ = 0, lines_ = 0, spreads_ = 0, temporaries_ = 0;
 };
 

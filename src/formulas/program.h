@@ -45,14 +45,15 @@ struct ProgramOutput {
   Place row{}, col{};  // of a table
 };
 
-inline constexpr int kLineSize = 144;    // offsets of a tile: 64 keys and 64 queries, and a vector
-inline constexpr int kMostColumns = 64;  // queries of a tile
+// The largest tiles that programs run over; engines assert that theirs are within.
+inline constexpr int kMostKeys = 64, kMostColumns = 64;
+inline constexpr int kLineSize = kMostKeys + kMostColumns + 16;  // offsets of a tile, and a vector
 // Between temporaries: at distances of 4096 bytes loads would wait for stores that have nothing to do with them.
 inline constexpr int kTemporaryGap = 48;
-inline constexpr int kMostScalars = 256;
-inline constexpr int kSpreadSize = 64 * 16;  // keys of a tile, vectors of at most 16 numbers
-inline constexpr int kWorkspace = 10240;     // numbers that a program may use
-inline constexpr int kBlock = 4096;          // and those of its blocks
+inline constexpr int kMostScalars = 2048;
+inline constexpr int kSpreadSize = kMostKeys * 16;  // vectors of at most 16 numbers
+inline constexpr int kWorkspace = 24576;            // numbers that a program may keep of a tile
+inline constexpr int kBlock = 4096;                 // and those of its blocks
 
 // A list in somebody else's memory. The interpreter is compiled for several instruction sets, so nothing here may be a
 // function that others link too.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "formulas/program.h"
+#include "rapt/threads.h"
 #include "rapt/tiles.h"
 
 // What the interpreters read of a formula: the object that tiles carry.
@@ -29,5 +30,8 @@ struct Interpreters {
   Interpreter<float> f32;
   Interpreter<double> f64;
 };
+
+// Those of the engine for processors; null: not in this build, or not for this processor.
+const Interpreters* interpreters_for(Isa isa);
 
 }  // namespace rapt::inline v1::formulas

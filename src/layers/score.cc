@@ -18,7 +18,9 @@ constexpr std::int64_t kClip = 16;     // c of a table of 2c + 1 offsets
 
 Initial initial_of(const ParameterSpec& spec, const std::vector<std::int64_t>& shape) {
   const auto from_end = [&](std::size_t n) { return shape.size() > n ? shape[shape.size() - 1 - n] : 1; };
-  switch (spec.role) {
+  // Numbers of a formula that has more of them than slots are tables too, of a size that the formula says.
+  const bool numbers = spec.role == Role::table && spec.sizes[0] >= 0 && spec.sizes[1] >= 0;
+  switch (numbers ? Role::value : spec.role) {
     case Role::value:
       return {spec.rank() == 2 ? Initial::Kind::identity : Initial::Kind::normal, spec.fresh.value, spec.fresh.spread,
               spec.fresh.ratio};

@@ -12,12 +12,16 @@ namespace rapt::inline v1 {
 
 inline constexpr std::size_t kIsas = 4;
 
+struct DeviceHooks;
+
 // A mechanism of the registry.
 struct RegistryEntry {
   const MechanismInfo* info = nullptr;
   const void* object = nullptr;  // the hooks, default-constructed once
   std::array<const Programs*, kIsas>
       programs{};  // of each SIMD target; null: not in this build, or not for this processor
+  // The hooks as source, where they are text; null: they were compiled with the library.
+  const DeviceHooks& (*device_hooks)(const void* object, bool offsets_seen) = nullptr;
 };
 
 // One for each line of registry.txt, in that order. Defined in the build tree.

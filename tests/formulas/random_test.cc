@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
 
+#include "formulas/array.h"
 #include "formulas/tree.h"
 #include "rapt/attend.h"
 #include "rapt/formula.h"
@@ -227,6 +229,142 @@ TEST_P(RandomFormulas, HaveTheValuesAndSlopesOfAnEvaluationInDouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomFormulas, testing::Range(0, 40));
+
+// The library on the toy's numbers, which a storage type holds: out, dq, dk and dv.
+std::array<std::vector<double>, 4> run_stored(const Toy& toy, const Formula& f, rapt::Dtype dtype) {
+  const Sizes& s = toy.s;
+  rapt::AttendOptions options;
+  options.first_query = {s.first_query};
+  options.score = rapt::formula(trees::text(f.score), {.pair = f.pair ? trees::text(*f.pair) : "",
+                                                       .visible = f.visible ? trees::text(*f.visible) : ""});
+  std::vector<trees::Array> parameters;
+  parameters.reserve(8);
+  for (const rapt::ParameterSpec& spec : options.score.mechanism->parameters()) {
+    const std::string name(spec.name);
+    const Numbers own{{s.dim}, false, toy.w};
+    const Numbers& p = name == "w" ? own : toy.parameters.at(name);
+    rapt::Shape shape{1, 1, 1, 1};
+    std::size_t last = 3;
+    for (std::size_t n = p.sizes.size(); n-- > 0;) shape[last--] = p.sizes[n];
+    if (p.per_head) shape[last] = s.heads;
+    for (std::size_t n = 0; n < p.sizes.size() && name != "w"; ++n)
+      if (spec.sizes[n] > 0 && spec.sizes[n] != p.sizes[n]) return {};
+    parameters.emplace_back(rapt::Dtype::f32, shape, rapt::Device{}, p.data);
+    options.score.parameters.push_back({name, parameters.back().view()});
+  }
+  const rapt::Shape q{s.batch, s.heads, s.queries, s.dim}, k{s.batch, s.heads, s.keys, s.dim},
+      v{s.batch, s.heads, s.keys, s.value_dim}, o{s.batch, s.heads, s.queries, s.value_dim};
+  const auto array = [&](const rapt::Shape& shape, const std::vector<double>& x) {
+    return trees::Array(dtype, shape, {}, x);
+  };
+  trees::Array qa = array(q, toy.q), ka = array(k, toy.k), va = array(v, toy.v), ga = array(o, toy.grad_out),
+               out = array(o, {}), dq = array(q, {}), dk = array(k, {}), dv = array(v, {});
+  const rapt::Inputs inputs{qa.view(), ka.view(), {va.view()}};
+  rapt::Saved saved;
+  rapt::Outputs outputs;
+  outputs.out = {out.view()};
+  outputs.saved = &saved;
+  rapt::attend(inputs, outputs, options);
+  rapt::Gradients gradients;
+  gradients.q = dq.view();
+  gradients.k = dk.view();
+  gradients.v = {dv.view()};
+  rapt::attend_backward(inputs, {out.view()}, {ga.view()}, &saved, gradients, options);
+  return {out.read(), dq.read(), dk.read(), dv.read()};
+}
+
+// How far the scores of a row may be off, at most, in arithmetic that rounds by eps; none where a step is unsure.
+std::optional<double> score_error(const Toy& toy, const Formula& f, double eps) {
+  const Sizes& s = toy.s;
+  double most = 0;
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t h = 0; h < s.heads; ++h)
+      for (std::int64_t i = 0; i < s.queries; ++i)
+        for (std::int64_t j = 0; j < s.keys; ++j) {
+          Pair p{.scale = f.pair ? 1 : 1 / std::sqrt(static_cast<double>(s.dim)),
+                 .i = i + s.first_query,
+                 .j = j,
+                 .head = h,
+                 .batch = b,
+                 .queries = s.queries,
+                 .keys = s.keys,
+                 .parameters = &toy.parameters};
+          double raw_error = 0, size = 0;
+          bool unsure = false;
+          for (std::int64_t d = 0; d < s.dim; ++d) {
+            p.q = toy.q[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.dim + d)];
+            p.k = toy.k[static_cast<std::size_t>(((b * s.heads + h) * s.keys + j) * s.dim + d)];
+            p.w = toy.w[static_cast<std::size_t>(d)];
+            const trees::Bounded one =
+                f.pair ? trees::bounded(*f.pair, p, eps, 0) : trees::Bounded{p.q * p.k, eps * std::fabs(p.q * p.k)};
+            p.raw += one.value;
+            raw_error += one.error;
+            size += std::fabs(one.value);
+            unsure = unsure || one.unsure;
+          }
+          raw_error += eps * size * static_cast<double>(s.dim);
+          const trees::Bounded score = trees::bounded(f.score, p, eps, raw_error);
+          const trees::Bounded seen = f.visible ? trees::bounded(*f.visible, p, eps, 0) : trees::Bounded{1, 0, false};
+          if (unsure || score.unsure || seen.unsure) return std::nullopt;
+          if (seen.value != 0) most = std::fmax(most, score.error);
+        }
+  return most;
+}
+
+// f32 and bf16 against double on the same numbers. A score that is off by e moves a weight by e^2e at most, and what is
+// rounded after that by its own last places.
+class StoredFormulas : public testing::TestWithParam<int> {};
+
+TEST_P(StoredFormulas, AreWithinTheBoundsOfTheirArithmetic) {
+  int checked = 0;
+  for (int n = 0; checked < 8 && n < 200; ++n) {
+    const auto seed = static_cast<unsigned>(500000 + GetParam() * 1000 + n);
+    const rapt::Dtype dtype = n % 2 == 0 ? rapt::Dtype::f32 : rapt::Dtype::bf16;
+    Maker maker(seed, kTable, kRows, kCols);
+    Sizes sizes;
+    sizes.queries = 3 + n % 9;
+    sizes.keys = 3 + n % 11;
+    Toy toy(sizes, seed);
+    for (auto* list : {&toy.q, &toy.k, &toy.v, &toy.grad_out})
+      for (double& x : *list) x = support::round_to(dtype, x);
+    for (double& x : toy.w) x = support::round_to(rapt::Dtype::f32, x);
+    for (auto& [name, p] : toy.parameters)
+      for (double& x : p.data) x = support::round_to(rapt::Dtype::f32, x);
+    Formula f{.score = maker.score(1 + n % 4), .pair = std::nullopt, .visible = std::nullopt};
+    if (n % 3 == 1 && trees::text(f.score).find("raw") != std::string::npos) f.pair = maker.pair(1 + n % 3);
+    if (n % 5 == 1) f.visible = maker.visible(2);
+    const std::vector<double> expected = toy.attend(f);
+    constexpr double kEps = 4 * 0x1p-24;  // a function's own error included
+    const std::optional<double> error = expected.empty() ? std::nullopt : score_error(toy, f, kEps);
+    if (!error || *error > 0.05) continue;
+    const auto got = run_stored(toy, f, dtype);
+    if (got[0].empty()) continue;
+    const Result exact = run(toy, f, rapt::Path::reference, 1);
+    if (exact.out.empty()) continue;
+    ++checked;
+    double largest = 0;
+    for (const double x : toy.v) largest = std::fmax(largest, std::fabs(x));
+    const double stored = dtype == rapt::Dtype::f32 ? 0x1p-24 : 0x1p-8;  // weights may be bf16 too
+    const double weight = 2 * std::expm1(2 * *error) + 2 * stored + 100 * 0x1p-24;
+    for (std::size_t m = 0; m < expected.size(); ++m)
+      ASSERT_NEAR(got[0][m], expected[m], largest * weight + stored * std::fabs(expected[m]))
+          << m << " of " << all_text(f);
+    // Slopes have errors of their own, in proportion to the largest.
+    const auto near = [&](const std::vector<double>& a, const std::vector<double>& b, const char* what) {
+      double most = 1e-3;
+      for (const double x : b) most = std::fmax(most, std::fabs(x));
+      for (std::size_t m = 0; m < a.size(); ++m)
+        ASSERT_NEAR(a[m], b[m], most * (40 * weight)) << what << "[" << m << "] of " << all_text(f);
+    };
+    near(got[1], exact.dq, "q");
+    near(got[2], exact.dk, "k");
+    near(got[3], exact.dv, "v");
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(checked, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, StoredFormulas, testing::Range(0, 20));
 
 // Larger than a tile in both directions, on every instruction set, and the same bits on any number of threads.
 TEST(LargeFormulas, HaveTheValuesOfAnEvaluationInDoubleOnEveryTargetAndAnyThreads) {

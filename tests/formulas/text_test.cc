@@ -82,8 +82,8 @@ TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
   EXPECT_NE(error_of("foo(1)").find("expected a function, got 'foo'"), std::string::npos);
   EXPECT_NE(error_of("q*k").find("'q' is a name of pair formulas"), std::string::npos);
   EXPECT_NE(error_of("t + t[j]").find("expected 't' as a number as before, got it as a table"), std::string::npos);
-  EXPECT_NE(error_of("t[1.5]").find("expected a place from 0, a whole number, got 1.5"), std::string::npos);
-  EXPECT_NE(error_of("t[-1]").find("expected a place from 0"), std::string::npos);
+  EXPECT_NE(error_of("t[1.5]").find("expected an index from 0, a whole number, got 1.5"), std::string::npos);
+  EXPECT_NE(error_of("t[-1]").find("expected an index from 0"), std::string::npos);
   EXPECT_NE(error_of("1e999").find("expected a number that a double holds"), std::string::npos);
   EXPECT_NE(error_of("1.2.3").find("expected an operator after the number"), std::string::npos);
   EXPECT_NE(error_of("raw", {.visible = "i"}).find("formula: visible: expected a condition"), std::string::npos);
@@ -93,8 +93,8 @@ TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
   EXPECT_NE(error_of("raw*w", {.pair = "q*k*w"}).find("'w' is the weight of the pair"), std::string::npos);
 }
 
-// Written places whose product does not fit an int make a table, not numbers.
-TEST(FormulaTexts, MayWriteLargePlaces) {
+// Written indices whose product does not fit an int make a table, not numbers.
+TEST(FormulaTexts, MayWriteLargeIndices) {
   for (const char* text : {"t[65535,65535] + raw + m", "t[46341,46341] + raw + m"}) {
     const rapt::Score score = rapt::formula(text);
     for (const rapt::ParameterSpec& spec : score.mechanism->parameters())
@@ -121,6 +121,31 @@ TEST(FormulaTexts, OfAnySizeAreRefusedInBoundedTime) {
   for (int n = 0; n < 40; ++n) names += (n ? "+p" : "p") + std::to_string(n);
   EXPECT_NE(error_of(names).find("as parameters, got more at 'p16'"), std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(5));
+}
+
+// Many parts that differ: what a part needed is used again once it is summed.
+TEST(FormulaTexts, MayHaveManyParts) {
+  std::string sandwich = "raw*scale", learned = "raw*scale", keys = "raw";
+  for (int n = 0; n < 200; ++n) {
+    const std::string wave = "cos((i-j)/10000^(" + std::to_string(n) + "/200))";
+    sandwich += " + " + wave;
+    if (n < 40) learned += " + f[" + std::to_string(n) + "]*" + wave;
+    if (n < 12) keys += " + sin(j/" + std::to_string(n + 2) + ")*cos(i*" + std::to_string(n + 2) + ")";
+  }
+  EXPECT_EQ(error_of(sandwich), "");
+  EXPECT_EQ(error_of(learned), "");
+  EXPECT_EQ(error_of(keys), "");
+  // What is too much says what was counted.
+  std::string more = "raw";
+  for (int n = 0; n < 60; ++n) more += " + sin(j/" + std::to_string(n + 2) + ")*cos(i*" + std::to_string(n + 2) + ")";
+  EXPECT_NE(error_of(more).find("expected one that keeps at most 24576 numbers of a tile of pairs at a time, got one "
+                                "that keeps "),
+            std::string::npos)
+      << error_of(more);
+  std::string numbers = "raw";
+  for (int n = 0; n < 600; ++n) numbers += "*m^" + std::to_string(n + 5);
+  EXPECT_NE(error_of(numbers).find("numbers that all pairs share, derivatives included, got"), std::string::npos)
+      << error_of(numbers);
 }
 
 // Anything that a keyboard or a broken file gives is either a formula or refused with a sentence.

@@ -106,6 +106,65 @@ double evaluate(const Tree& tree, const Pair& p) {
   throw std::logic_error("no such operation: " + name);
 }
 
+namespace {
+
+// How much the result may move where the arguments move by their errors: by the extremes over them.
+template <class F>
+Bounded moved(const std::vector<Bounded>& x, double eps, const F& f) {
+  std::vector<double> at;
+  for (const Bounded& b : x) at.push_back(b.value);
+  Bounded y{.value = f(at)};
+  for (std::size_t n = 0; n < x.size(); ++n) {
+    y.unsure = y.unsure || x[n].unsure;
+    double most = 0;
+    for (const double part : {-1.0, -0.5, 0.5, 1.0}) {
+      at[n] = x[n].value + part * x[n].error;
+      most = std::fmax(most, std::fabs(f(at) - y.value));
+    }
+    at[n] = x[n].value;
+    y.error += 2 * most;
+  }
+  y.error += eps * std::fabs(y.value);
+  return y;
+}
+
+bool is_step(const std::string& name) {
+  static const char* const kSteps[] = {"<", "<=", ">", ">=", "==", "!=", "floor", "sign"};
+  for (const char* step : kSteps)
+    if (name == step) return true;
+  return false;
+}
+
+}  // namespace
+
+Bounded bounded(const Tree& tree, const Pair& p, double eps, double raw_error) {
+  if (tree.children.empty()) {
+    Bounded y{.value = evaluate(tree, p)};
+    const bool whole = y.value == std::floor(y.value);
+    y.error = tree.name == "raw" ? raw_error : (whole ? 0 : eps * std::fabs(y.value));
+    return y;
+  }
+  std::vector<Bounded> x;
+  for (const Tree& child : tree.children) x.push_back(bounded(child, p, eps, raw_error));
+  // The operation on numbers that stand for its operands.
+  const auto apply = [&](const std::vector<double>& at) {
+    Tree plain{.name = tree.name, .number = 0, .children = {}};
+    for (const double value : at) plain.children.push_back({.name = "", .number = value, .children = {}});
+    return evaluate(plain, p);
+  };
+  Bounded y = moved(x, is_step(tree.name) ? 0 : eps, apply);
+  const bool table = tree.name == "t" || tree.name == "u";
+  if ((is_step(tree.name) || table) && y.error > eps * std::fabs(y.value)) y.unsure = true;
+  if (tree.name == "floor" && x[0].error > 0 &&
+      std::floor(x[0].value + x[0].error) != std::floor(x[0].value - x[0].error))
+    y.unsure = true;
+  if (tree.name == "where") {
+    const Bounded& chosen = x[0].value != 0 ? x[1] : x[2];
+    y = {.value = chosen.value, .error = chosen.error, .unsure = x[0].unsure || chosen.unsure};
+  }
+  return y;
+}
+
 double Maker::real(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
 
 Tree Maker::leaf(Of of) {

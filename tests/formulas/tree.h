@@ -38,6 +38,14 @@ struct Tree {
 std::string text(const Tree& tree);
 double evaluate(const Tree& tree, const Pair& pair);
 
+// The same with how far arithmetic that rounds by `eps` may be from it. A step (a comparison, a place in a table) that such
+// an error may take to its other side is unsure.
+struct Bounded {
+  double value = 0, error = 0;
+  bool unsure = false;
+};
+Bounded bounded(const Tree& tree, const Pair& pair, double eps, double raw_error);
+
 // Draws trees. Their numbers stay within some units, and no division or root meets its pole.
 class Maker {
  public:

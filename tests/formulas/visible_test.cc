@@ -163,6 +163,62 @@ TEST(VisibleFormulas, CombineWithMasksAndHideEverythingWhereNothingIsSeen) {
   for (const float x : run(arrays, with("j - i > 1000"))) ASSERT_EQ(x, 0);
 }
 
+// A place outside of a table is neither seen nor hidden: its rows are NaN, and no others. What settles the condition
+// without that place, or hides the pair, leaves them as they are.
+TEST(VisibleFormulas, ThatCannotBeAnsweredMakeTheirRowsNaN) {
+  const Arrays arrays;
+  constexpr std::int64_t kShort = 250;
+  const auto nan_rows = [&](const std::string& score, const std::string& visible, rapt::Mask mask, rapt::Path path) {
+    rapt::AttendOptions options;
+    options.score = rapt::formula(score, {.visible = visible});
+    options.score.parameters = {{"doc", rapt::view(arrays.table.data(), {kShort})}};
+    options.mask = std::move(mask);
+    options.path = path;
+    const std::vector<float> out = run(arrays, options);
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < kRows; ++i)
+      if (std::isnan(out[static_cast<std::size_t>(i * kDim)])) rows.push_back(i);
+    return rows.empty() ? Range(-1, -1) : Range(rows.front(), static_cast<std::int64_t>(rows.size()));
+  };
+  rapt::Mask lengths;
+  lengths.key_lengths = {kShort};
+  for (const rapt::Path path : {rapt::Path::automatic, rapt::Path::reference}) {
+    EXPECT_EQ(nan_rows("", "doc[i] == doc[j]", {}, path), Range(0, kRows));
+    EXPECT_EQ(nan_rows("", "doc[i] == doc[j] and j <= i", {}, path), Range(kShort, kRows - kShort));
+    EXPECT_EQ(nan_rows("", "doc[i] != doc[j] or j <= i", {}, path), Range(0, kRows - 1));
+    EXPECT_EQ(nan_rows("", "not (doc[i] == doc[j])", lengths, path), Range(kShort, kRows - kShort));
+    EXPECT_EQ(nan_rows("", "j < 250 and i < 250 and doc[i] == doc[j]", {}, path), Range(-1, -1));
+    EXPECT_EQ(nan_rows("", "where(j < 250, doc[min(j, 249)], 1) >= 0", {}, path), Range(-1, -1));
+    EXPECT_EQ(nan_rows("", "where(doc[j] == 1, i < 5, j < 200) or j < 240", {}, path), Range(0, kRows));
+    // A score that chooses by such a place.
+    EXPECT_EQ(nan_rows("where(doc[j] == 1, raw, 0)", "j <= i", {}, path), Range(kShort, kRows - kShort));
+  }
+}
+
+// Tiles of 64 keys by 64 queries of a grid of 16 columns: 4 rows each.
+TEST(VisibleFormulas, OfTheGridAnswerForWholeTiles) {
+  const auto classes = [&](const std::string& visible) {
+    const rapt::Score score = rapt::formula("", {.visible = visible});
+    std::string all;
+    for (std::int64_t q = 0; q < 256; q += 64)
+      for (std::int64_t k = 0; k < 256; k += 64) {
+        rapt::ScoreTile<float> tile;
+        tile.object = score.object.get();
+        tile.keys = tile.columns = 64;
+        tile.first_query = q;
+        tile.first_key = k;
+        tile.grid_cols = 16;
+        const rapt::Visible got = score.mechanism->definition().scalar.f32.visible_tile(tile);
+        all += got == rapt::Visible::none ? '.' : (got == rapt::Visible::all ? '#' : '+');
+      }
+    return all;
+  };
+  EXPECT_EQ(classes("abs(row) <= 1"), "++..+++..+++..++");
+  EXPECT_EQ(classes("row^2 + col^2 < 25"), "++..+++..+++..++");
+  EXPECT_EQ(classes("abs(col) < 16"), "################");
+  EXPECT_EQ(classes("abs(row) < 8"), "##+.###++###.+##");
+}
+
 TEST(VisibleFormulas, TablesOfOffsetsNeedNoRowsForHiddenPairs) {
   const Arrays arrays;
   const std::vector<float> table(64, 0.5F);

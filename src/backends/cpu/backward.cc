@@ -308,7 +308,7 @@ class Backward {
     task.value_grads = value_grads;
     const std::int64_t place = number * chunks_ + item.chunk;
     if (!normalizer_parts_.empty()) task.normalizer_grads = normalizer_parts_.data() + place * kMaxSlots;
-    for (ParameterSink<T>& s : parameters_) s.bind(item.head, worker, head_task, task);
+    for (ParameterSink<T>& s : parameters_) s.bind(item.head, item.chunk, worker, head_task, task);
     task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.backward(task);
     for (ParameterSink<T>& s : parameters_) s.finish_task(item.head, item.chunk, worker, value_grads);

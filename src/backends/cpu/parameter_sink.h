@@ -15,7 +15,8 @@ namespace rapt::inline v1 {
 
 // The gradient of one parameter, added up in an order that the shapes fix. Every head of a wave has sums of its own:
 // - of large tables along positions by offset, which the tasks add to in the order of their queries;
-// - of everything else as the parameter lies; a task adds up its own part, and adds that in the order of the keys.
+// - of everything else as the parameter lies; a task adds up its own part, and adds that in the order of the keys;
+// - of a formula's large tables in place, by one task of the head after the other: no task has a copy.
 // After the wave the sums are added head by head.
 template <class T>
 class ParameterSink {
@@ -67,7 +68,7 @@ class ParameterSink {
     } else {
       tickets_ = std::make_unique<Tickets>(static_cast<std::int64_t>(wave.size()));
       const std::size_t bytes = static_cast<std::size_t>(value_.size()) * sizeof(double);
-      while (static_cast<int>(scratch_.size()) < workers) scratch_.emplace_back(bytes);
+      while (!in_turn() && static_cast<int>(scratch_.size()) < workers) scratch_.emplace_back(bytes);
     }
     const std::int64_t numbers = rows_ * value_.cols * static_cast<std::int64_t>(wave.size());
     const std::size_t bytes = static_cast<std::size_t>(numbers) * (is_vectors() ? sizeof(T) : sizeof(double));
@@ -77,8 +78,13 @@ class ParameterSink {
   }
 
   // Points a task of head n of the wave at this parameter's gradient.
-  void bind(std::size_t n, int worker, HeadTask<T>& head, BackwardTask<T>& task) {
+  void bind(std::size_t n, std::int64_t chunk, int worker, HeadTask<T>& head, BackwardTask<T>& task) {
     if (!adds() || role() == Role::value) return;
+    if (in_turn()) {
+      tickets_->wait(static_cast<std::int64_t>(n), chunk);
+      head.score_tile.tables[value_.table].grad = numbers_of(n);
+      return;
+    }
     if (role() == Role::table) {
       const Buffer& part = scratch_[static_cast<std::size_t>(worker)];
       std::memset(part.template as<char>(), 0, part.size());
@@ -109,6 +115,10 @@ class ParameterSink {
   // After the task of head n's chunk; `values` are those of its slots.
   void finish_task(std::size_t n, std::int64_t chunk, int worker, const double* values) {
     if (!adds() || by_offset_) return;
+    if (in_turn()) {
+      tickets_->done(static_cast<std::int64_t>(n));
+      return;
+    }
     const Buffer& scratch = scratch_[static_cast<std::size_t>(worker)];
     tickets_->wait(static_cast<std::int64_t>(n), chunk);
     for (std::int64_t i = 0; i < value_.size(); ++i) {
@@ -165,6 +175,9 @@ class ParameterSink {
            role == Role::relative_query_shift;
   }
   bool adds() const { return wanted() && !is_map(role()); }
+  // By the table's size alone, so that sums have one order.
+  bool in_turn() const { return role() == Role::table && value_.size() > kLargeTable; }
+  static constexpr std::int64_t kLargeTable = std::int64_t{1} << 16;
 
   // The sums of head n of the wave, [rows_][cols].
   T* vectors_of(std::size_t n) const {

@@ -7,6 +7,9 @@ namespace rapt::inline v1 {
 // Keys of a tile. Tiles begin at multiples of it, so that a row meets the same tiles whatever rows are beside it.
 inline constexpr int kTileKeys = 64;
 
+// Queries of a tile: four vectors of `lanes` numbers, so that a key read once serves them all.
+constexpr int most_columns(int lanes) { return 4 * lanes < 16 ? 16 : 4 * lanes; }
+
 // Softmax over more keys than this is done in parts of so many, which are merged in their order: by the keys' places alone, so that
 // a row has the same bits whoever computes its parts.
 inline constexpr std::int64_t kKeyPart = 16 * kTileKeys;

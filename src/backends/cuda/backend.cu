@@ -4,6 +4,7 @@
 
 #include "backends/cuda/backward.h"
 #include "backends/cuda/prepared_call.h"
+#include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
 
 namespace rapt::inline v1 {
@@ -26,12 +27,13 @@ std::string device_refusal(int index) {
   return "expected a device of compute capability 9.0, got " + std::to_string(major) + "." + std::to_string(minor);
 }
 
-std::string refusal(const Problem& problem) {
+std::string refusal(const Problem& problem, const Request& request) {
   if (problem.device.kind != Device::Kind::cuda)
     return "expected arrays on cuda, got arrays on " + to_string(problem.device);
   if (problem.path == Path::reference) return "the reference path was asked for, which runs on a cpu";
   if (problem.is_double) return "expected f32, bf16 or f16, got f64";
-  if (!programs_of(*problem.mechanism))
+  if (const std::string why = run_time_refusal(problem, request.backward); !why.empty()) return why;
+  if (!programs_of(problem))
     return "the mechanism '" + std::string(problem.mechanism->name()) + "' has no kernels for a device";
   if (problem.v.size() > kMaxValueSets)
     return "expected at most " + std::to_string(kMaxValueSets) + " value sets, got " + std::to_string(problem.v.size());
@@ -42,8 +44,8 @@ std::string refusal(const Problem& problem) {
   return device_refusal(problem.device.index);
 }
 
-bool takes(const Problem& problem, const Request&, std::string& why) {
-  why = refusal(problem);
+bool takes(const Problem& problem, const Request& request, std::string& why) {
+  why = refusal(problem, request);
   return why.empty();
 }
 
@@ -55,7 +57,7 @@ class Pass final : public ForwardPass {
     const DeviceScope scope(problem_.device.index);
     Workspace workspace(static_cast<cudaStream_t>(problem_.stream));
     PreparedCall prepared(problem_, workspace);
-    const Programs& programs = *programs_of(*problem_.mechanism);
+    const Programs& programs = *programs_of(problem_);
     ForwardOutputs to;
     for (std::size_t n = 0; n < outputs_.out.size(); ++n) to.out[n] = array_of(outputs_.out[n]);
     if (outputs_.lse) to.lse = array_of(outputs_.lse);

@@ -20,7 +20,7 @@ class Backward {
         stream_(workspace.stream()),
         prepared_(problem, workspace),
         call_(prepared_.call),
-        programs_(*programs_of(*problem.mechanism)) {}
+        programs_(*programs_of(problem)) {}
 
   void run() {
     for (std::size_t n = 0; n < problem_.v.size(); ++n) arguments_.grad_out[n] = array_of(request_.grad_out[n]);

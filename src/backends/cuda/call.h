@@ -50,6 +50,22 @@ struct Table {
 // Beyond what a tile that sticks out of a problem reads.
 inline constexpr int kOffsetPadding = 512;
 
+// A table that a formula reads at places of its own: [heads or 1][rows][cols]. Outside of it there are no numbers.
+struct FreeTable {
+  const float* numbers = nullptr;
+  std::int64_t head_stride = 0;  // 0: shared by the heads
+  std::int32_t rows = 1, cols = 1;
+
+  RAPT_DEVICE float at(std::int64_t head, float row, float col) const {
+    const bool inside = row >= 0 && row < static_cast<float>(rows) && col >= 0 && col < static_cast<float>(cols);
+    return inside ? numbers[head * head_stride + static_cast<std::int64_t>(row) * cols + static_cast<std::int64_t>(col)]
+                  : __int_as_float(0x7fffffff);
+  }
+};
+inline constexpr int kMaxFreeTables = 8;
+
+class Kernels;
+
 struct Call {
   std::int32_t batch = 1, heads = 1, queries = 1, keys = 1;
   std::int32_t inner = 1;  // length of the rows that are scored
@@ -64,6 +80,7 @@ struct Call {
   std::int64_t pair_weight_stride = 0;
   Table tables[kMaxSlots];  // by slot; numbers null where the slot is a value
   Table output_table;
+  FreeTable free_tables[kMaxFreeTables];
   Array bias, mask;
   Masks masks;
   std::int32_t first_key = 0;
@@ -77,6 +94,7 @@ struct Call {
   const float* normalizer_values = nullptr;  // [heads][kMaxSlots]; softmax: the sink, where there is one
   bool has_sink = false;
 
+  const Kernels* kernels = nullptr;  // of the host: those of a mechanism that is compiled when the program runs
   std::int32_t sets = 1;
   Array v[kMaxValueSets];
 

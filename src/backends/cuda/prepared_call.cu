@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/cuda/runtime/kernels.h"
+
 namespace rapt::inline v1::cuda {
 
 Array array_of(const Operand& o) {
@@ -75,6 +77,7 @@ PreparedCall::PreparedCall(const Problem& p, Workspace& workspace) : problem(p),
   call.grid_cols = static_cast<std::int32_t>(std::max<std::int64_t>(1, p.grid[1]));
   call.sets = static_cast<std::int32_t>(p.v.size());
   for (std::size_t n = 0; n < p.v.size(); ++n) call.v[n] = array_of(p.v[n]);
+  if (is_compiled_at_run_time(p)) call.kernels = &kernels_of(p);
   prepare_masks();
   prepare_parameters();
   prepare_tables();
@@ -92,6 +95,18 @@ void PreparedCall::prepare_masks() {
   if (mask.window) {
     m.left = static_cast<std::int32_t>(std::clamp<std::int64_t>(mask.window->left, -1, kFar));
     m.right = static_cast<std::int32_t>(std::clamp<std::int64_t>(mask.window->right, -1, kFar));
+  }
+  if (offsets_are_masks(problem)) {
+    // What a formula's visible() leaves of the offsets, where that is less than all.
+    const auto tighter = [](std::int32_t own, std::int64_t other) {
+      const auto limit = static_cast<std::int32_t>(std::min<std::int64_t>(other, kFar));
+      return own < 0 ? limit : std::min(own, limit);
+    };
+    if (problem.first_offset > 1 - problem.queries - problem.highest_shift())
+      m.left = tighter(m.left, -problem.first_offset);
+    if (problem.last_offset == 0) m.causal = true;
+    else if (problem.last_offset < problem.keys - 1 - problem.lowest_shift())
+      m.right = tighter(m.right, problem.last_offset);
   }
   m.key_length_count = static_cast<std::int32_t>(mask.key_lengths.size());
   if (m.key_length_count == 1) m.key_length = static_cast<std::int32_t>(mask.key_lengths[0]);
@@ -141,6 +156,9 @@ void PreparedCall::prepare_parameters() {
 
 void PreparedCall::prepare_tables() {
   for (const ParameterValue& value : problem.parameters) {
+    if (value.given && value.table >= 0)
+      call.free_tables[value.table] = {numbers(value), value.per_head ? value.size() : 0,
+                                       static_cast<std::int32_t>(value.rows), static_cast<std::int32_t>(value.cols)};
     if (!value.given || !is_table(value.spec->role) || value.relative_rows.empty()) continue;
     Table table;
     table.numbers = numbers(value);

@@ -1,10 +1,6 @@
 #pragma once
 
-#include "backends/cuda/general/backward_keys.cuh"
-#include "backends/cuda/general/backward_queries.cuh"
-#include "backends/cuda/general/backward_tables.cuh"
-#include "backends/cuda/general/forward.cuh"
-#include "backends/cuda/general/requested.cuh"
+#include "backends/cuda/general/launch.cuh"
 #include "backends/cuda/hopper/launch_backward.cuh"
 
 namespace rapt::inline v1::cuda {

@@ -7,6 +7,7 @@
 namespace rapt::inline v1 {
 
 class MechanismInfo;
+struct Problem;
 
 namespace cuda {
 
@@ -65,6 +66,7 @@ struct Programs {
 
 // Null: the mechanism has no kernels for a device.
 const Programs* programs_of(const MechanismInfo& mechanism);
+const Programs* programs_of(const Problem& problem);
 
 inline constexpr int kTile = 64;  // queries and keys of a tile
 

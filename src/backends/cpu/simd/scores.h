@@ -7,9 +7,9 @@
 // The scores of one tile, keys × queries, in the order: raw, score, softcap, bias, masks. Forward and backward share it.
 namespace rapt::inline v1::RAPT_TARGET {
 
-// Queries of a tile: four vectors, so that a key read once serves them all; fewer where there are fewer queries.
+// Queries of a tile; fewer where there are fewer queries.
 template <class T>
-inline constexpr int kMostColumns = 4 * kLanes<T> < 16 ? 16 : 4 * kLanes<T>;
+inline constexpr int kMostColumns = most_columns(kLanes<T>);
 template <class T>
 RAPT_FN int columns_for(std::int64_t queries) {
   return static_cast<int>(queries < kMostColumns<T> ? padded<T>(queries) : kMostColumns<T>);
@@ -410,7 +410,10 @@ class Scores {
   }
 
   void hide(T* scores) {
-    if (head_.program->hide && visible_ != Visible::all) head_.program->hide(score_tile(scores));
+    if (head_.program->hide && visible_ != Visible::all) {
+      head_.program->hide(score_tile(scores));
+      clear_padding(scores);
+    }
     if (head_.mask)
       for (int c = 0; c < count_; ++c) {
         const std::uint8_t* row = head_.mask + (first_query_ + c) * head_.mask_row + tile_first_;

@@ -93,14 +93,4 @@ struct KeyGradients {
   }
 };
 
-template <class M>
-void launch_backward_keys(const Call& call, const BackwardArguments& arguments, cudaStream_t stream) {
-  bool values = false;
-  for (int n = 0; n < call.sets; ++n) values = values || arguments.dv[n].data != nullptr;
-  const int passes = ::max(arguments.dk.data ? (call.inner + kWide - 1) / kWide : 0, values ? column_passes(call) : 0);
-  if (passes > 0)
-    launch_gradients<KeyGradients, M>(call, arguments, {call.batch * call.heads, tile_count(call.keys), passes},
-                                      stream);
-}
-
 }  // namespace rapt::inline v1::cuda

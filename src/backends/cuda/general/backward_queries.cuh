@@ -184,12 +184,4 @@ struct QueryGradients {
   }
 };
 
-template <class M>
-void launch_backward_queries(const Call& call, const BackwardArguments& arguments, cudaStream_t stream) {
-  const int columns = ::max(call.inner, arguments.dq_relative.data ? arguments.dq_relative.dim : 1);
-  const int passes = arguments.mean ? 1 : (columns + kWide - 1) / kWide;
-  launch_gradients<QueryGradients, M>(call, arguments,
-                                      {call.batch * call.heads, tile_count(call.queries), ::max(1, passes)}, stream);
-}
-
 }  // namespace rapt::inline v1::cuda

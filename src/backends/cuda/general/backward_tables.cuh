@@ -112,21 +112,4 @@ __global__ __launch_bounds__(kThreads,
   }
 }
 
-template <class M>
-void launch_backward_bias(const Call& call, const BackwardArguments& arguments, const BiasGradient& bias,
-                          cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(bias.batches * bias.heads), static_cast<unsigned>(tile_count(call.keys)),
-                  static_cast<unsigned>(tile_count(bias.rows)));
-  launch(backward_bias_kernel<M>, grid, stream, call, arguments, bias);
-}
-
-template <class M>
-void launch_backward_table(const Call& call, const BackwardArguments& arguments, const TableGradient& gradient,
-                           cudaStream_t stream) {
-  const Table& table = gradient.slot < 0 ? call.output_table : call.tables[gradient.slot];
-  const dim3 grid(static_cast<unsigned>(call.batch * call.heads), static_cast<unsigned>(tile_count(table.offsets)),
-                  static_cast<unsigned>(gradient.splits * ((table.cols + kWide - 1) / kWide)));
-  launch(backward_table_kernel<M>, grid, stream, call, arguments, gradient);
-}
-
 }  // namespace rapt::inline v1::cuda

@@ -267,25 +267,6 @@ __global__ __launch_bounds__(kThreads, 1) void forward_kernel(const __grid_const
       .run();
 }
 
-// Starts a kernel of blocks of kThreads with the shared memory of Shared.
-template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 grid, cudaStream_t stream, const A&... arguments) {
-  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(sizeof(Shared)));
-  kernel<<<grid, kThreads, sizeof(Shared), stream>>>(arguments...);
-}
-
 __host__ __device__ inline int tile_count(int rows) { return (rows + kTile - 1) / kTile; }
-inline dim3 query_grid(const Call& call, int passes) {
-  return dim3(static_cast<unsigned>(call.batch * call.heads), static_cast<unsigned>(tile_count(call.queries)),
-              static_cast<unsigned>(passes));
-}
-
-template <class M>
-void launch_forward(const Call& call, const ForwardOutputs& outputs, cudaStream_t stream) {
-  bool any = false;
-  for (int n = 0; n < call.sets; ++n) any = any || outputs.out[n].data != nullptr;
-  launch(forward_kernel<M>, query_grid(call, any ? ::max(1, column_passes(call)) : 1), stream, call, outputs);
-}
 
 }  // namespace rapt::inline v1::cuda

@@ -92,10 +92,4 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
   }
 }
 
-template <template <class> class Work, class M>
-void launch_gradients(const Call& call, const BackwardArguments& arguments, const Blocks& blocks, cudaStream_t stream) {
-  const std::int64_t count = arguments.gate ? std::min<std::int64_t>(blocks.count(), 256) : blocks.count();
-  launch(gradient_kernel<Work, M>, dim3(static_cast<unsigned>(count)), stream, call, arguments, blocks);
-}
-
 }  // namespace rapt::inline v1::cuda

@@ -198,16 +198,4 @@ __global__ __launch_bounds__(kThreads, 1) void statistics_kernel(const __grid_co
   StatisticsBlock<M>(call, rows, wanted, *reinterpret_cast<Shared*>(memory)).run();
 }
 
-template <class M>
-void launch_weights(const Call& call, const RowStatistics& rows, const RequestedWeights& wanted, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(tile_count(wanted.count)), static_cast<unsigned>(tile_count(call.keys)));
-  launch(weights_kernel<M>, grid, stream, call, rows, wanted);
-}
-
-template <class M>
-void launch_statistics(const Call& call, const RowStatistics& rows, const RequestedStatistics& wanted,
-                       cudaStream_t stream) {
-  launch(statistics_kernel<M>, query_grid(call, 1), stream, call, rows, wanted);
-}
-
 }  // namespace rapt::inline v1::cuda

@@ -177,8 +177,16 @@ RAPT_DEVICE At<Number<float>> at_head(const Call& call, int b, int h) {
   at.queries = call.queries;
   at.keys = call.keys;
   at.settings = {call.settings, static_cast<std::size_t>(call.setting_count)};
+  at.tables = call.free_tables;
   return at;
 }
+
+// Of a formula: visible() may read the parameters.
+template <class M>
+concept HasVisibleOfSlots = requires(const M& m, const At<Number<float>>& at,
+                                     const detail::SlotsOf<M, Number<float>>& p) {
+  m.visible(at, p);
+};
 
 template <class M>
 struct Scores {
@@ -192,7 +200,12 @@ struct Scores {
     return slots;
   }
   static constexpr unsigned kRelativeSlots = relative_slots();
-  static constexpr int kRelative = __builtin_popcount(kRelativeSlots);
+  static constexpr int relative_count() {
+    int count = 0;
+    for (int n = 0; n < kSlots; ++n) count += static_cast<int>(kRelativeSlots >> n & 1);
+    return count;
+  }
+  static constexpr int kRelative = relative_count();
   static constexpr bool has_vectors() {
     if constexpr (detail::HasParameters<M>)
       for (const ParameterSpec& p : M::parameters)
@@ -220,7 +233,7 @@ struct Scores {
   float logit[4][4];  // after softcap, bias and masks; −∞: hidden
 
   RAPT_DEVICE Scores(const Call& c, Shared& shared, int batch, int head) : call(c), s(shared), b(batch), h(head) {
-    if constexpr (kHasScore)
+    if constexpr (kHasScore || HasVisibleOfSlots<M>)
       for (int n = 0; n < kSlots; ++n) values[n] = is_relative(n) ? 0.f : call.values[h * kSlots + n];
   }
 
@@ -353,10 +366,11 @@ struct Scores {
       return kHidden;
     }
     float x;
-    if constexpr (kHasScore) {
-      detail::SlotsOf<M, V> p{};
+    detail::SlotsOf<M, V> p{};
+    if constexpr (kHasScore || HasVisibleOfSlots<M>)
 #pragma unroll
       for (int n = 0; n < kSlots; ++n) p.values[n] = V(slot(n, r, c));
+    if constexpr (kHasScore) {
       x = detail::evaluate<M, V>(M{}, V(raw[r][c]), p, at(r, c)).value;
     } else {
       x = raw[r][c] * call.scale;
@@ -373,6 +387,8 @@ struct Scores {
       return kHidden;
     if constexpr (detail::HasVisible<M>)
       if (!M{}.visible(at(r, c))) return kHidden;
+    if constexpr (HasVisibleOfSlots<M>)
+      if (!M{}.visible(at(r, c), p)) return kHidden;
     // Keys of infinite score share the weight: ∞ − ∞ would be NaN.
     return x > kLargest ? kLargest : x;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/cuda/general/launch.cuh"
 #include "backends/cuda/hopper/decode.cuh"
 #include "backends/cuda/hopper/forward.cuh"
 #include "backends/cuda/hopper/tensor_map.h"
@@ -43,11 +44,19 @@ inline bool is_whole(const Call& call) {
 // Keys and values that are worked on at a time; the L2 cache has 50 to 60 MB.
 inline constexpr double kCacheBytes = 32 << 20;
 
+// Template arguments as text, for kernels that are compiled when the program runs.
+inline std::string pair_name(const char* kind, int a, int b) {
+  return "rapt::cuda::hopper::" + std::string(kind) + "<" + std::to_string(a) + ", " + std::to_string(b) + ">";
+}
+template <class Rule, class T, int D>
+std::string kernel_kinds() {
+  return std::string("rapt::cuda::hopper::ScoreRule<@, ") + (Rule::kCapped ? "true" : "false") +
+         ">, rapt::cuda::" + (std::is_same_v<T, Bf16> ? "Bf16" : "F16") + ", " + std::to_string(D);
+}
+
 template <class Rule, class T, int D, class Plan>
 bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
   using Kernel = Forward<Rule, T, D, Plan>;
-  const auto kernel = forward<Rule, T, D, Plan>;
-  const auto again = redo_forward<typename Rule::Mechanism, Kernel>;
   CUtensorMap q_map, k_map, v_map;
   if (!make_map(&q_map, call.q, call.heads / call.q.group, call.queries, 64) ||
       !make_map(&k_map, call.k, call.heads / call.k.group, call.keys, Kernel::kKeys) ||
@@ -68,13 +77,21 @@ bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory,
   int device = 0, processors = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       Kernel::kSharedBytes);
   cudaMemsetAsync(memory, 0, static_cast<std::size_t>(memory_bytes(call)), stream);
   const int items = (call.queries + Kernel::kQueries - 1) / Kernel::kQueries * rows;
-  kernel<<<static_cast<unsigned>(std::min(items, processors)), Kernel::kThreads, Kernel::kSharedBytes, stream>>>(
-      q_map, k_map, v_map, call, f);
-  launch(again, dim3(static_cast<unsigned>(std::min(items, processors))), stream, call, outputs, f);
+  const dim3 grid(static_cast<unsigned>(std::min(items, processors)));
+  if constexpr (AtRunTime<typename Rule::Mechanism>) {
+    const std::string kinds = kernel_kinds<Rule, T, D>() + ", " + pair_name("Plan", Plan::kGroups, Plan::kKeys);
+    start(*call.kernels, "hopper::forward<" + kinds + ">", {grid, Kernel::kThreads, Kernel::kSharedBytes}, stream,
+          q_map, k_map, v_map, call, f);
+    launch_named("hopper::redo_forward<@, rapt::cuda::hopper::Forward<" + kinds + ">>", grid, stream, call, outputs, f);
+  } else {
+    const auto kernel = forward<Rule, T, D, Plan>;
+    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         Kernel::kSharedBytes);
+    kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(q_map, k_map, v_map, call, f);
+    launch(redo_forward<typename Rule::Mechanism, Kernel>, grid, stream, call, outputs, f);
+  }
   return true;
 }
 
@@ -92,7 +109,7 @@ bool launch_forward(const Call& call, const ForwardOutputs& outputs, void* memor
   return for_kernel<M>(call, [&]<class T, class Rule>() {
     const auto sized = [&]<int D, class P>() { return launch_sized<Rule, T, D, P>(call, outputs, memory, stream); };
     const int dim = std::max(call.inner, call.v[0].dim);
-    if constexpr (decodable<Rule>())
+    if constexpr (decodable<Rule>() && !AtRunTime<typename Rule::Mechanism>)
       if (decodes(call)) {
         if (dim <= 64) return launch_decode<Rule, T, 64>(call, outputs, memory, stream);
         if (dim <= 128) return launch_decode<Rule, T, 128>(call, outputs, memory, stream);

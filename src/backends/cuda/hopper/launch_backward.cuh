@@ -1,34 +1,10 @@
 #pragma once
 
-#include "backends/cuda/hopper/backward_keys.cuh"
-#include "backends/cuda/hopper/backward_queries.cuh"
+#include "backends/cuda/hopper/backward.cuh"
 #include "backends/cuda/hopper/launch.cuh"
 
 // Which calls the kernels of the backward pass for the tensor cores take, and how they are started.
 namespace rapt::inline v1::cuda::hopper {
-
-template <class Side, class Plan>
-__global__ __launch_bounds__(Plan::kThreads, 1) void gradients(const __grid_constant__ CUtensorMap q_map,
-                                                               const __grid_constant__ CUtensorMap k_map,
-                                                               const __grid_constant__ CUtensorMap v_map,
-                                                               const __grid_constant__ CUtensorMap dout_map,
-                                                               const __grid_constant__ Call call,
-                                                               const __grid_constant__ FastGradients f) {
-  extern __shared__ std::uint8_t bytes[];
-  auto& shared = *reinterpret_cast<typename Side::Shared*>(bytes + (1024 - shared_address(bytes) % 1024) % 1024);
-  const auto w = Side::work(call, f, static_cast<int>(blockIdx.x));
-  Side::init(shared, call, w);
-  __syncthreads();
-  const int warp = uniform(threadIdx.x / 32);
-  if (warp < 4) {
-    give_registers<Plan::kProducerRegisters>();
-    if (threadIdx.x == 0) typename Side::Producer{call, f, shared, q_map, k_map, v_map, dout_map}.run(w);
-  } else {
-    take_registers<Plan::kConsumerRegisters>();
-    typename Side::Consumer{call, f, shared, warp / 4 - 1, warp % 4, static_cast<int>(threadIdx.x % 32)}.run(
-        shared.work);
-  }
-}
 
 // A gradient has the type of its array, one for each batch; the heads that share a key are added up in the kernel.
 template <class M>
@@ -63,17 +39,24 @@ inline bool make_maps(const Call& call, const FastGradients& f, int query_rows, 
 }
 
 // `owned` rows of each of `heads` heads go to blocks, which loop over `bytes` of every head.
-template <class Side, class Plan>
-void launch_side(const GradientMaps& maps, const Call& call, FastGradients f, int owned, int heads, double bytes,
-                 cudaStream_t stream) {
+template <class Side, class Plan, class M>
+void launch_side(const std::string& side, const GradientMaps& maps, const Call& call, FastGradients f, int owned,
+                 int heads, double bytes, cudaStream_t stream) {
   const int rows = heads * call.batch, tiles = (owned + 64 * Plan::kGroups - 1) / (64 * Plan::kGroups);
   const int shares = std::max(1, static_cast<int>(bytes * rows / kCacheBytes));
   f.heads_together = is_whole(call) ? 1 : (rows + shares - 1) / shares;
-  const auto kernel = gradients<Side, Plan>;
-  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       Side::kSharedBytes);
-  kernel<<<static_cast<unsigned>(tiles * rows), Plan::kThreads, Side::kSharedBytes, stream>>>(maps.q, maps.k, maps.v,
-                                                                                              maps.grad_out, call, f);
+  const dim3 grid(static_cast<unsigned>(tiles * rows));
+  if constexpr (AtRunTime<M>) {
+    start(*call.kernels,
+          "hopper::gradients<rapt::cuda::hopper::" + side + ", " +
+              pair_name("GradientPlan", Plan::kGroups, Plan::kTile) + ">",
+          {grid, Plan::kThreads, Side::kSharedBytes}, stream, maps.q, maps.k, maps.v, maps.grad_out, call, f);
+  } else {
+    const auto kernel = gradients<Side, Plan>;
+    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         Side::kSharedBytes);
+    kernel<<<grid, Plan::kThreads, Side::kSharedBytes, stream>>>(maps.q, maps.k, maps.v, maps.grad_out, call, f);
+  }
 }
 
 template <class Rule, class T, int D, class KeyPlan, class QueryPlan>
@@ -84,8 +67,11 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
   const int key_heads = call.heads / call.k.group;
   const double query_bytes = 4.0 * D * call.queries * call.k.group, key_bytes = 4.0 * D * call.keys / call.k.group;
   const auto keys = [&]<bool kKey, bool kValue>() {
-    launch_side<KeySide<Rule, T, D, KeyPlan, kKey, kValue>, KeyPlan>(key_maps, call, f, call.keys, key_heads,
-                                                                     query_bytes, stream);
+    const std::string side = "KeySide<" + kernel_kinds<Rule, T, D>() + ", " +
+                             pair_name("GradientPlan", KeyPlan::kGroups, KeyPlan::kTile) +
+                             (kKey ? ", true" : ", false") + (kValue ? ", true>" : ", false>");
+    launch_side<KeySide<Rule, T, D, KeyPlan, kKey, kValue>, KeyPlan, typename Rule::Mechanism>(
+        side, key_maps, call, f, call.keys, key_heads, query_bytes, stream);
   };
   if constexpr (!Rule::kReadsRaw) {
     if (f.dv.data) keys.template operator()<false, true>();
@@ -96,8 +82,10 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
     if (f.dv.data) keys.template operator()<false, true>();
   }
   if ((Rule::kReadsRaw && f.dq.data) || f.value_grads)
-    launch_side<QuerySide<Rule, T, D, QueryPlan>, QueryPlan>(query_maps, call, f, call.queries, call.heads, key_bytes,
-                                                             stream);
+    launch_side<QuerySide<Rule, T, D, QueryPlan>, QueryPlan, typename Rule::Mechanism>(
+        "QuerySide<" + kernel_kinds<Rule, T, D>() + ", " +
+            pair_name("GradientPlan", QueryPlan::kGroups, QueryPlan::kTile) + ">",
+        query_maps, call, f, call.queries, call.heads, key_bytes, stream);
   return true;
 }
 

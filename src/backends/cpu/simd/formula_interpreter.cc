@@ -1,4 +1,4 @@
-#include "formulas/simd/interpreter.h"
+#include "backends/cpu/simd/formula_run.h"
 
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {

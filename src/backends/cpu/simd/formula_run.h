@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "backends/cpu/simd/lane.h"
+#include "backends/cpu/tile_size.h"
 #include "formulas/programs.h"
 
 // Runs a formula's program over one tile. Everything is in the target's own namespace.
@@ -21,6 +22,18 @@ using formulas::Space;
 
 template <class T>
 inline constexpr int kWidth = Lanes<Lane<T>>::count;
+
+// Programs are made for tiles of any instruction set.
+template <class T>
+constexpr bool programs_fit() {
+  constexpr int kColumns = most_columns(kWidth<T>);
+  static_assert(kColumns <= formulas::kMostColumns);
+  static_assert(kTileKeys + kColumns + kWidth<T> <= formulas::kLineSize);
+  static_assert(kTileKeys * kWidth<T> <= formulas::kSpreadSize);
+  static_assert(kTileKeys <= formulas::kMostKeys);
+  return true;
+}
+static_assert(programs_fit<float>() && programs_fit<double>());
 
 // What the leaves of a score read.
 template <class T>

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+namespace rapt::inline v1 {
+
+// A mechanism's hooks as source, for a device whose kernels are compiled when the program runs.
+struct DeviceHooks {
+  std::string source;      // of struct rapt::mechanisms::Formula; empty: it cannot be written
+  bool has_score = false;  // else raw·scale
+  bool is_plain = false;   // the score follows from q·k, the positions and numbers of the head, and hides nothing
+};
+
+}  // namespace rapt::inline v1
