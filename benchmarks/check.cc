@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "benchmarks/device_workload.h"
 #include "benchmarks/naive_row.h"
 #include "normalizers/definition.h"
 #include "rapt/registry.h"
@@ -48,6 +49,12 @@ double distance(std::span<const double> a, std::span<const double> b) {
   return most;
 }
 
+std::vector<Array> in_double(const Workload& workload, Direction direction) {
+  std::vector<Array> list;
+  for (const Workload::Named& result : workload.results(direction)) list.push_back(result.array->to(ElementType::f64));
+  return list;
+}
+
 std::vector<Array> results_of(Workload& workload, Direction direction, Path path) {
   if (direction == Direction::forward) {
     workload.forward(path);
@@ -55,9 +62,15 @@ std::vector<Array> results_of(Workload& workload, Direction direction, Path path
     workload.prepare_backward(path);
     workload.backward(path);
   }
-  std::vector<Array> list;
-  for (const Workload::Named& result : workload.results(direction)) list.push_back(result.array->to(ElementType::f64));
-  return list;
+  return in_double(workload, direction);
+}
+
+std::vector<Array> results_on(const Device& device, const Spec& spec, Direction direction, int threads) {
+  DeviceWorkload workload(spec, device, threads);
+  workload.prepare(direction);
+  workload.run(direction);
+  workload.download(direction);
+  return in_double(workload.host(), direction);
 }
 
 Spec smaller(const Spec& spec) {
@@ -163,9 +176,11 @@ void check_value_gradient(const Workload& workload, const Workload& twin) {
 
 }  // namespace
 
-void check_small(const Spec& spec, Direction direction, int threads) {
+void check_small(const Spec& spec, Direction direction, int threads, const Device& device) {
   Workload workload(smaller(spec), threads);
-  const std::vector<Array> got = results_of(workload, direction, spec.path);
+  const std::vector<Array> got = device.kind == Device::Kind::cpu
+                                     ? results_of(workload, direction, spec.path)
+                                     : results_on(device, workload.spec, direction, threads);
   const std::vector<Array> naive = results_of(workload, direction, Path::reference);
   Workload twin = workload.in_double();
   const std::vector<Array> exact = results_of(twin, direction, Path::reference);
@@ -176,8 +191,11 @@ void check_small(const Spec& spec, Direction direction, int threads) {
     const std::span<const double> want = exact[n].as<double>();
     const double far = distance(got[n].as<double>(), want);
     // What an empty difference of the naive path is not allowed to forbid: a few roundings of the largest number. Where all
-    // of it cancels, as with one key, what is left may be of second order.
-    const double floor = 64 * rounding(names[n].array->type()) * std::max(largest(want), 0x1p-20 * all);
+    // of it cancels, as with one key, what is left may be of second order. Gradients of parameters start from outputs of
+    // the arrays' type, whatever their own is.
+    const ElementType own = names[n].array->type();
+    const ElementType type = direction == Direction::backward ? element_type(spec.dtype) : own;
+    const double floor = 64 * std::max(rounding(own), rounding(type)) * std::max(largest(want), 0x1p-20 * all);
     const double bound = 2 * distance(naive[n].as<double>(), want) + floor;
     if (!(far <= bound))
       refuse(spec, direction,

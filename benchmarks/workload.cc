@@ -235,7 +235,7 @@ Outputs Workload::outputs() {
 
 void Workload::forward(Path path) { attend(inputs(), outputs(), options(path)); }
 
-void Workload::prepare_backward(Path path) {
+void Workload::make_gradients() {
   if (grad_out.empty()) {
     Random random(3);
     for (const Array& array : out) grad_out.push_back(random_array(array.type(), array.shape(), random));
@@ -247,6 +247,10 @@ void Workload::prepare_backward(Path path) {
     if (bias) dbias = Array(bias.type(), bias.shape());
     for (Parameter& p : parameters) p.grad = Array(p.value.type(), p.value.shape());
   }
+}
+
+void Workload::prepare_backward(Path path) {
+  make_gradients();
   Outputs wanted = outputs();
   // The factorised passes keep no row sums; asking for them would choose the other path.
   has_saved_ = path != Path::reference && !(path == Path::automatic && factorizes());
@@ -254,17 +258,21 @@ void Workload::prepare_backward(Path path) {
   attend(inputs(), wanted, options(path));
 }
 
-void Workload::backward(Path path) {
-  std::vector<ConstView> results, grads;
-  for (const Array& array : out) results.push_back(array.view());
-  for (const Array& array : grad_out) grads.push_back(array.view());
+Gradients Workload::gradients() {
   Gradients wanted;
   wanted.q = dq.view();
   wanted.k = dk.view();
   for (Array& array : dv) wanted.v.push_back(array.view());
   if (bias) wanted.bias = dbias.view();
   for (Parameter& p : parameters) wanted.parameters.push_back({p.name, p.grad.view()});
-  attend_backward(inputs(), results, grads, has_saved_ ? &saved_ : nullptr, wanted, options(path));
+  return wanted;
+}
+
+void Workload::backward(Path path) {
+  std::vector<ConstView> results, grads;
+  for (const Array& array : out) results.push_back(array.view());
+  for (const Array& array : grad_out) grads.push_back(array.view());
+  attend_backward(inputs(), results, grads, has_saved_ ? &saved_ : nullptr, gradients(), options(path));
 }
 
 bool Workload::uses_content() const { return make_problem("bench", inputs(), options(spec.path)).uses_content; }

@@ -70,9 +70,12 @@ class Workload {
   void backward(Path path);
   // Makes the gradients' arrays and runs the forward pass that backward() starts from.
   void prepare_backward(Path path);
+  void make_gradients();
 
   Inputs inputs() const;
   AttendOptions options(Path path) const;
+  Outputs outputs();
+  Gradients gradients();
   // Whether scores use q·k, and whether the specialised path of grids is taken.
   bool uses_content() const;
   bool factorizes() const;
@@ -103,7 +106,6 @@ class Workload {
  private:
   void add_parameters();
   ElementType number_type() const;
-  Outputs outputs();
 
   Saved saved_;
   bool has_saved_ = false;

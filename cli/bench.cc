@@ -10,6 +10,7 @@
 #include "benchmarks/memory.h"
 #include "benchmarks/rows.h"
 #include "cli/bench_calls.h"
+#include "cli/bench_device.h"
 #include "cli/bench_images.h"
 #include "cli/bench_multitask.h"
 #include "cli/bench_processes.h"
@@ -57,9 +58,17 @@ constexpr const char* kBenchFooter =
     "formula\n"
     "equals ÷ the formula's. extra: memory besides inputs and outputs.\n"
     "\n"
+    "With --device cuda arrays are copied to the GPU once and calls are timed by its own clock; the rows are "
+    "mechanisms,\n"
+    "normalisers, causal, odd, odd_causal, softcap, window256, bias, two_values, decode, f16 and f32, in bf16 unless\n"
+    "--dtype says otherwise. burst: a few calls after a rest; on end: calls without a pause for half a second. of "
+    "cuBLAS:\n"
+    "of a product of 8192³ in the same dtype, just before; missing where libcublas is not found.\n"
+    "\n"
     "Examples:\n"
     "  rapt bench\n"
     "  rapt bench scaled_dot causal --shape 2,8,2048,64 --threads 4 --json\n"
+    "  rapt bench scaled_dot alibi --device cuda --dtype bf16\n"
     "  rapt bench --formula 'raw*scale - m*abs(i-j)'\n"
     "  rapt bench memory additive --shape 1,4,8192,64\n"
     "  mpirun -n 4 rapt bench memory --shape 1,8,32768,64   (or processes: one call over all; see docs/scale.md)\n"
@@ -75,6 +84,7 @@ struct BenchArguments {
   std::string direction = "both";
   std::string dtype;
   std::string repeat;
+  std::string device;
   FormulaTexts formula;
   bool json = false;
   bool quick = false;
@@ -104,6 +114,14 @@ std::vector<bench::Direction> parse_direction(const std::string& text) {
                              {"both", List{Direction::forward, Direction::backward}}});
 }
 
+std::optional<int> parse_repeat(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const char* takes = "a whole number from 1 to 1000000";
+  const std::int64_t runs = parse_integers("bench: --repeat", text, takes, 1)[0];
+  if (runs < 1 || runs > 1'000'000) refuse("bench: --repeat", text, takes);
+  return static_cast<int>(runs);
+}
+
 bench::Plan make_plan(const BenchArguments& arguments) {
   bench::Plan plan;
   plan.names = arguments.names;
@@ -120,12 +138,8 @@ bench::Plan make_plan(const BenchArguments& arguments) {
     plan.effort = {.least_runs = 3, .least_seconds = 0.02, .most_seconds = 1};
     plan.naive_seconds = 0.2;
   }
-  if (!arguments.repeat.empty()) {
-    const char* takes = "a whole number from 1 to 1000000";
-    const std::int64_t runs = parse_integers("bench: --repeat", arguments.repeat, takes, 1)[0];
-    if (runs < 1 || runs > 1'000'000) refuse("bench: --repeat", arguments.repeat, takes);
-    plan.effort = {.least_runs = static_cast<int>(runs), .least_seconds = 0, .most_seconds = 1e9};
-  }
+  if (const std::optional<int> runs = parse_repeat(arguments.repeat))
+    plan.effort = {.least_runs = *runs, .least_seconds = 0, .most_seconds = 1e9};
   return plan;
 }
 
@@ -450,9 +464,20 @@ bool run_over_processes(const BenchArguments& arguments, const std::string& firs
   return true;
 }
 
+void run_on_device(const BenchArguments& arguments, Device::Kind kind) {
+  require_no_training(arguments);
+  if (arguments.formula.any()) throw Error("bench: --device cuda: takes no --formula, --pair or --visible");
+  bench_device(make_plan(arguments), kind, parse_repeat(arguments.repeat), arguments.json);
+}
+
 void run_bench(const BenchArguments& arguments) {
   const std::string first = arguments.names.empty() ? "" : arguments.names[0];
   if (run_over_processes(arguments, first)) return;
+  if (!arguments.device.empty()) {
+    const auto kind = parse_choice<Device::Kind>("bench: --device", arguments.device,
+                                                 {{"cpu", Device::Kind::cpu}, {"cuda", Device::Kind::cuda}});
+    if (kind != Device::Kind::cpu) return run_on_device(arguments, kind);
+  }
   const bool rows = first.empty() || std::ranges::count(bench::known_names(), first) > 0;
   if (arguments.formula.any() && !rows) throw Error("bench " + first + ": takes no --formula, --pair or --visible");
   if (first == "multitask") return run_multitask(arguments);
@@ -502,6 +527,7 @@ void add_bench(CLI::App& app) {
       ->type_name("WAY")
       ->check(value_given());
   verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->type_name("TYPE")->check(value_given());
+  verb->add_option("--device", a.device, "Where to compute [cpu]")->type_name("cpu|cuda")->check(value_given());
   verb->add_option("--repeat", a.repeat,
                    "Exactly so many runs; unless given, at least 5 and half a second, but not much more than 20 s")
       ->type_name("N")

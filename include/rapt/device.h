@@ -27,6 +27,8 @@ class DeviceMemory {
   // From and to ordinary memory; `bytes` at most size().
   RAPT_API void upload(const void* from, std::size_t bytes);
   RAPT_API void download(void* to, std::size_t bytes) const;
+  // From memory of the same device, in the order of a stream and without waiting; `bytes` at most the size of both.
+  RAPT_API void copy_from(const DeviceMemory& other, std::size_t bytes, void* stream = nullptr);
 
  private:
   Device device_;
@@ -36,5 +38,25 @@ class DeviceMemory {
 
 // Returns when all work started on the device is done.
 RAPT_API void synchronize(const Device& device);
+
+// The time that a device needs for what a stream was given between start() and stop(); of a cpu, the time between them.
+class DeviceTimer {
+ public:
+  RAPT_API explicit DeviceTimer(const Device& device, void* stream = nullptr);
+  RAPT_API ~DeviceTimer();
+  DeviceTimer(const DeviceTimer&) = delete;
+  DeviceTimer& operator=(const DeviceTimer&) = delete;
+
+  RAPT_API void start();
+  RAPT_API void stop();
+  // Waits until the device is done with it.
+  RAPT_API double seconds() const;
+
+ private:
+  Device device_;
+  void* stream_ = nullptr;
+  void* events_[2] = {};
+  double times_[2] = {};
+};
 
 }  // namespace rapt::inline v1

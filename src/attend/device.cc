@@ -1,5 +1,7 @@
 #include "rapt/device.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +12,8 @@ namespace rapt::inline v1 {
 namespace {
 
 bool is_cuda(const Device& device) { return device.kind == Device::Kind::cuda; }
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -54,8 +58,44 @@ void DeviceMemory::download(void* to, std::size_t bytes) const {
   else std::memcpy(to, data_, bytes);
 }
 
+void DeviceMemory::copy_from(const DeviceMemory& other, std::size_t bytes, void* stream) {
+  if (other.device_ != device_)
+    throw Error("DeviceMemory: copy_from: expected memory of " + to_string(device_) + ", got memory of " +
+                to_string(other.device_));
+  if (const std::size_t most = std::min(bytes_, other.bytes_); bytes > most)
+    throw Error("DeviceMemory: copy_from: expected at most " + std::to_string(most) + " bytes, got " +
+                std::to_string(bytes));
+  if (is_cuda(device_)) cuda::copy_within(device_.index, data_, other.data_, bytes, stream);
+  else std::memcpy(data_, other.data_, bytes);
+}
+
 void synchronize(const Device& device) {
   if (is_cuda(device)) cuda::synchronize(device.index);
+}
+
+DeviceTimer::DeviceTimer(const Device& device, void* stream) : device_(device), stream_(stream) {
+  if (!is_cuda(device)) return;
+  events_[0] = cuda::create_event(device.index);
+  events_[1] = cuda::create_event(device.index);
+}
+
+DeviceTimer::~DeviceTimer() {
+  for (void* event : events_)
+    if (event) cuda::release_event(device_.index, event);
+}
+
+void DeviceTimer::start() {
+  if (events_[0]) cuda::record_event(device_.index, events_[0], stream_);
+  else times_[0] = now();
+}
+
+void DeviceTimer::stop() {
+  if (events_[1]) cuda::record_event(device_.index, events_[1], stream_);
+  else times_[1] = now();
+}
+
+double DeviceTimer::seconds() const {
+  return events_[1] ? cuda::seconds_between(device_.index, events_[0], events_[1]) : times_[1] - times_[0];
 }
 
 }  // namespace rapt::inline v1

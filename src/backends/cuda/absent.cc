@@ -30,7 +30,12 @@ void* allocate(int, std::size_t) { refuse(); }
 void release(int, void*) {}
 void copy_to_device(int, void*, const void*, std::size_t) { refuse(); }
 void copy_to_host(int, void*, const void*, std::size_t) { refuse(); }
+void copy_within(int, void*, const void*, std::size_t, void*) { refuse(); }
 void synchronize(int) { refuse(); }
+void* create_event(int) { refuse(); }
+void release_event(int, void*) {}
+void record_event(int, void*, void*) { refuse(); }
+double seconds_between(int, void*, void*) { refuse(); }
 void release_device_memory() {}
 
 }  // namespace cuda

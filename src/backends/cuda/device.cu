@@ -42,9 +42,41 @@ void copy_to_host(int device, void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copy from the device");
 }
 
+void copy_within(int device, void* to, const void* from, std::size_t bytes, void* stream) {
+  const DeviceScope scope(device);
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+        "copy within the device");
+}
+
 void synchronize(int device) {
   const DeviceScope scope(device);
   check(cudaDeviceSynchronize(), "work on the device");
+}
+
+void* create_event(int device) {
+  const DeviceScope scope(device);
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreate(&event), "event");
+  return event;
+}
+
+void release_event(int device, void* event) {
+  const DeviceScope scope(device);
+  cudaEventDestroy(static_cast<cudaEvent_t>(event));
+}
+
+void record_event(int device, void* event, void* stream) {
+  const DeviceScope scope(device);
+  check(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)), "event");
+}
+
+double seconds_between(int device, void* first, void* second) {
+  const DeviceScope scope(device);
+  check(cudaEventSynchronize(static_cast<cudaEvent_t>(second)), "work on the device");
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(first), static_cast<cudaEvent_t>(second)),
+        "event");
+  return milliseconds / 1e3;
 }
 
 }  // namespace rapt::inline v1::cuda

@@ -12,7 +12,14 @@ void* allocate(int device, std::size_t bytes);
 void release(int device, void* data);
 void copy_to_device(int device, void* to, const void* from, std::size_t bytes);
 void copy_to_host(int device, void* to, const void* from, std::size_t bytes);
+// In the order of the stream, without waiting.
+void copy_within(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void synchronize(int device);
+// Moments of a stream.
+void* create_event(int device);
+void release_event(int device, void* event);
+void record_event(int device, void* event, void* stream);
+double seconds_between(int device, void* first, void* second);  // waits for both
 // Gives back the memory of workspaces and tables that nothing uses.
 void release_device_memory();
 

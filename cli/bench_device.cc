@@ -1,0 +1,143 @@
+#include "cli/bench_device.h"
+
+#include <array>
+#include <cstdio>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/check.h"
+#include "benchmarks/device_rows.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "rapt/device.h"
+
+namespace rapt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Table = std::vector<std::vector<std::string>>;
+
+constexpr int kProductSize = 8192;
+
+std::string text_of(double value, const char* format) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+std::string text_of(const std::optional<double>& value, const char* format) {
+  return value ? text_of(*value, format) : "–";
+}
+
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+std::optional<double> ratio(double x, const std::optional<double>& y) {
+  return y ? std::optional(x / *y) : std::nullopt;
+}
+
+std::string shape_text(const bench::Spec& spec) {
+  const auto [batch, heads, keys, dim] = spec.sizes;
+  return std::to_string(batch) + "," + std::to_string(heads) + "," + std::to_string(keys) + "," + std::to_string(dim);
+}
+
+Json row_json(const bench::DeviceMeasurement& m, const std::string& device, double copy_bandwidth) {
+  const bench::Spec& s = m.spec;
+  return {{"name", s.name},
+          {"mechanism", s.mechanism},
+          {"direction", name_of(m.direction)},
+          {"shape", {s.sizes.batch, s.sizes.heads, s.sizes.keys, s.sizes.dim}},
+          {"queries", s.query_count()},
+          {"dtype", name_of(s.dtype)},
+          {"device", device},
+          {"seconds", m.seconds},
+          {"burst_seconds", m.burst_seconds},
+          {"calls", m.calls},
+          {"tflops", m.tflops},
+          {"burst_tflops", m.tflops * m.seconds / m.burst_seconds},
+          {"product_rate", json_of(m.product_rate)},
+          {"fraction", json_of(ratio(m.tflops, m.product_rate))},
+          {"scaled_dot_ratio", json_of(m.scaled_dot_ratio)},
+          {"bandwidth", json_of(m.bandwidth)},
+          {"bandwidth_fraction", m.bandwidth ? Json(*m.bandwidth / copy_bandwidth) : Json()}};
+}
+
+std::vector<std::string> row_cells(const bench::DeviceMeasurement& m, double copy_bandwidth) {
+  std::string rate = text_of(m.tflops, "%.3g") + " TFLOP/s";
+  if (m.spec.mechanism == "additive")
+    rate = text_of(m.spec.visible_pairs() * static_cast<double>(m.spec.sizes.dim) / m.seconds / 1e9, "%.3g") +
+           " G pairs/s";
+  if (m.bandwidth)
+    rate = text_of(*m.bandwidth, "%.0f") + " GB/s, " + text_of(*m.bandwidth / copy_bandwidth, "%.2f") + " of copying";
+  return {m.spec.name,
+          name_of(m.direction),
+          shape_text(m.spec),
+          name_of(m.spec.dtype),
+          format_seconds(m.burst_seconds),
+          format_seconds(m.seconds),
+          text_of(ratio(m.tflops, m.product_rate), "%.2f"),
+          text_of(m.scaled_dot_ratio, "%.2f"),
+          rate};
+}
+
+// The device's own words, or the sentence that says why there is none.
+std::string described(const Device& device) {
+  try {
+    return describe(device);
+  } catch (const Error& error) {
+    throw Error("bench: --device " + to_string(device) + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int> repeat, bool json) {
+  const std::vector<bench::Spec> specs = device_specs(plan);
+  const Device device{kind, 0};
+  const std::string about = described(device);
+  bench::DeviceEffort effort;
+  effort.calls = repeat;
+  if (plan.quick) effort.seconds = 0.02, effort.rest = false;
+  const double copy_bandwidth = bench::device_copy_bandwidth(device, effort.seconds);
+  bench::Cublas products(device, kProductSize);
+  Progress progress("bench", static_cast<std::int64_t>(specs.size()));
+  Json rows = Json::array(), wrong = Json::array();
+  Table table{{"name", "direction", "shape", "dtype", "burst", "on end", "of cuBLAS", "scaled_dot", "rate"}};
+  std::int64_t done = 0;
+  for (const bench::Spec& spec : specs) {
+    progress.update(done++, spec.name + " " + shape_text(spec));
+    try {
+      for (const bench::DeviceMeasurement& m :
+           measure_on_device(spec, plan, device, effort, products.missing().empty() ? &products : nullptr)) {
+        rows.push_back(row_json(m, to_string(device), copy_bandwidth));
+        table.push_back(row_cells(m, copy_bandwidth));
+      }
+    } catch (const bench::WrongResult& result) {
+      // The other rows are not in doubt: they have checks of their own.
+      progress.clear();
+      std::cerr << "rapt: bench: wrong results: " << one_line(result.message) << " (shape " << shape_text(spec)
+                << ")\n";
+      wrong.push_back(result.message);
+    }
+  }
+  progress.clear();
+  if (json) {
+    std::cout << Json{{"device", about},
+                      {"copy_bandwidth", copy_bandwidth},
+                      {"cublas_size", kProductSize},
+                      {"cublas_missing", products.missing()},
+                      {"rows", rows},
+                      {"wrong", wrong}}
+                     .dump(2)
+              << "\n";
+  } else {
+    std::cout << about << "\ncopying memory " << text_of(copy_bandwidth, "%.0f") << " GB/s; ";
+    if (products.missing().empty()) std::cout << "cuBLAS " << kProductSize << "³ beside each row\n";
+    else std::cout << "no ratio to cuBLAS: " << products.missing() << "\n";
+    std::cout << "\n" << format_table(table);
+  }
+  if (!wrong.empty()) throw ExitStatus{1};
+}
+
+}  // namespace rapt::cli

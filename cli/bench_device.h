@@ -1,0 +1,11 @@
+#pragma once
+
+#include "benchmarks/rows.h"
+#include "rapt/view.h"
+
+namespace rapt::cli {
+
+// rapt bench --device cuda: attention on a device's own memory. `repeat`: exactly so many calls on end.
+void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int> repeat, bool json);
+
+}  // namespace rapt::cli
