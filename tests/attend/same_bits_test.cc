@@ -1,0 +1,158 @@
+// The same bits in every run: a thousand times on a device, for each kind of kernel; on a cpu a few times, over counts of
+// threads.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "rapt/device.h"
+#include "rapt/rapt.h"
+#include "support/device.h"
+
+namespace {
+
+using rapt::Dtype;
+using Int = std::int64_t;
+using Bytes = std::vector<std::byte>;
+
+struct Kernel {
+  std::string name;
+  Dtype dtype = Dtype::bf16;
+  std::string mechanism = "scaled_dot";
+  std::string parameter{};  // one number for each head
+  rapt::Causal causal = rapt::Causal::none;
+  rapt::Path path = rapt::Path::automatic;
+  double softcap = 0;
+  Int key_heads = 4;
+  Int dim = 128;
+};
+
+constexpr Int kBatch = 2, kHeads = 4, kQueries = 261, kKeys = 389;  // many tiles, the last of them not full
+
+std::size_t bytes_of(Dtype dtype, const rapt::Shape& shape) {
+  return static_cast<std::size_t>(rapt::element_count(shape)) * rapt::size_of(dtype);
+}
+
+Bytes numbers(Dtype dtype, const rapt::Shape& shape, std::uint64_t seed) {
+  Bytes list(bytes_of(dtype, shape));
+  for (std::size_t n = 0; n * rapt::size_of(dtype) < list.size(); ++n) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    const auto x = static_cast<float>(static_cast<double>(seed >> 11) * 0x1p-52 - 1);
+    std::byte* to = list.data() + n * rapt::size_of(dtype);
+    const auto put = [&](auto number) { std::memcpy(to, &number, sizeof(number)); };
+    if (dtype == Dtype::bf16) put(rapt::to_bfloat16(x));
+    else if (dtype == Dtype::f16) put(rapt::to_float16(x));
+    else put(x);
+  }
+  return list;
+}
+
+// A call with all its arrays on the device under test, made once: a run only starts kernels and copies results back.
+class Repeated {
+ public:
+  explicit Repeated(const Kernel& kernel) {
+    const rapt::Shape q{kBatch, kHeads, kQueries, kernel.dim}, k{kBatch, kernel.key_heads, kKeys, kernel.dim};
+    inputs_ = {given(kernel.dtype, q, 1), given(kernel.dtype, k, 2), {given(kernel.dtype, k, 3)}};
+    grad_out_ = {given(kernel.dtype, q, 4)};
+    outputs_.out = {written(kernel.dtype, q)};
+    outputs_.lse = written(Dtype::f32, {kBatch, kHeads, kQueries, 1});
+    outputs_.saved = &saved_;
+    gradients_.q = written(kernel.dtype, q);
+    gradients_.k = written(kernel.dtype, k);
+    gradients_.v = {written(kernel.dtype, k)};
+    options.score.mechanism = &rapt::mechanism(kernel.mechanism);
+    options.mask.causal = kernel.causal;
+    options.softcap = kernel.softcap;
+    options.path = kernel.path;
+    if (!kernel.parameter.empty()) {
+      const rapt::Shape heads{1, 1, 1, kHeads};
+      options.score.parameters = {{kernel.parameter, given(Dtype::f32, heads, 5)}};
+      gradients_.parameters = {{kernel.parameter, written(Dtype::f32, heads)}};
+    }
+  }
+
+  // All outputs and gradients, after arrays that hold something else.
+  Bytes run() {
+    Bytes all;
+    for (rapt::DeviceMemory* memory : results_) {
+      const Bytes other(memory->size(), std::byte{0x5a});
+      memory->upload(other.data(), other.size());
+    }
+    rapt::attend(inputs_, outputs_, options);
+    rapt::attend_backward(inputs_, {outputs_.out[0]}, grad_out_, &saved_, gradients_, options);
+    rapt::synchronize(support::test_device());
+    for (const rapt::DeviceMemory* memory : results_) {
+      const std::size_t end = all.size();
+      all.resize(end + memory->size());
+      memory->download(all.data() + end, memory->size());
+    }
+    return all;
+  }
+
+  rapt::AttendOptions options;
+
+ private:
+  rapt::View made(Dtype dtype, const rapt::Shape& shape) {
+    memories_.emplace_back(support::test_device(), bytes_of(dtype, shape));
+    return {memories_.back().data(), dtype, shape, rapt::contiguous_strides(shape), support::test_device()};
+  }
+  rapt::View written(Dtype dtype, const rapt::Shape& shape) {
+    const rapt::View view = made(dtype, shape);
+    results_.push_back(&memories_.back());
+    return view;
+  }
+  rapt::ConstView given(Dtype dtype, const rapt::Shape& shape, std::uint64_t seed) {
+    const rapt::View view = made(dtype, shape);
+    memories_.back().upload(numbers(dtype, shape, seed).data(), memories_.back().size());
+    return view;
+  }
+
+  std::list<rapt::DeviceMemory> memories_;
+  std::vector<rapt::DeviceMemory*> results_;
+  rapt::Inputs inputs_;
+  rapt::Outputs outputs_;
+  rapt::Gradients gradients_;
+  std::vector<rapt::ConstView> grad_out_;
+  rapt::Saved saved_;
+};
+
+class SameBits : public testing::TestWithParam<Kernel> {};
+
+TEST_P(SameBits, InEveryRun) {
+  const int repetitions = support::on_cpu() ? 6 : 1000;
+  Repeated call(GetParam());
+  const Bytes first = call.run();
+  for (int n = 1; n < repetitions; ++n) {
+    if (support::on_cpu()) call.options.threads = 1 + n % 5;
+    ASSERT_TRUE(call.run() == first) << "run " << n << " of " << repetitions;
+  }
+}
+
+std::vector<Kernel> kernels() {
+  using rapt::Causal;
+  return {
+      {.name = "Bf16Full"},
+      {.name = "Bf16Causal", .causal = Causal::bottom_right},
+      {.name = "Bf16Dim64Causal", .causal = Causal::top_left, .dim = 64},
+      {.name = "Bf16Dim256", .dim = 256},
+      {.name = "F16SharedKeysSoftcap", .dtype = Dtype::f16, .softcap = 5, .key_heads = 2},
+      {.name = "Bf16Alibi", .mechanism = "alibi", .parameter = "m", .causal = Causal::bottom_right},
+      {.name = "GeneralBf16", .path = rapt::Path::generic},
+      {.name = "GeneralF32", .dtype = Dtype::f32, .dim = 72},
+      {.name = "GeneralF32Alibi",
+       .dtype = Dtype::f32,
+       .mechanism = "alibi",
+       .parameter = "m",
+       .causal = Causal::bottom_right,
+       .dim = 40},
+      {.name = "GeneralDistance", .mechanism = "distance", .parameter = "gamma", .dim = 40},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, SameBits, testing::ValuesIn(kernels()),
+                         [](const testing::TestParamInfo<Kernel>& kernel) { return kernel.param.name; });
+
+}  // namespace
