@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda test-mpi bench bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi build \
+.PHONY: help run test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi build \
         python-module test-python wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
@@ -83,6 +83,15 @@ bench: build  ## Measure every mechanism against this machine's matrix-multiply 
 
 bench-peers: build  ## Measure PyTorch beside Rapt, in a virtual environment of its own
 	@benchmarks/peers/run
+
+bench-cuda: bootstrap  ## Measure a GPU, with PyTorch's attention beside, and write the GPU tables of docs/speed.md
+	@benchmarks/peers/run_cuda check
+	@cmake --preset cuda --log-level=WARNING
+	@cmake --build --preset cuda -j $(JOBS) --target rapt_cli rapt_attend_shared
+	@mkdir -p build/peers
+	@build/cuda/rapt bench --device cuda --json > build/peers/bench_cuda.json
+	@benchmarks/peers/run_cuda
+	@python3 benchmarks/speed_tables.py docs/speed.md --cuda-bench build/peers/bench_cuda.json --cuda-peers build/peers/cuda.json
 
 speed-docs: build  ## Measure Rapt and its peers, and write the tables of docs/speed.md and README.md
 	@build/release/rapt bench --json > build/bench.json

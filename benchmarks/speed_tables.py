@@ -1,6 +1,7 @@
-"""Writes the measured tables of docs/speed.md: speed_tables.py DOC --bench BENCH.json [--peers RESULTS.json].
+"""Writes the measured tables of docs/speed.md: speed_tables.py DOC [--bench BENCH.json] [--peers RESULTS.json]
+[--cuda-bench BENCH.json] [--cuda-peers RESULTS.json].
 
-BENCH.json comes from `rapt bench --json`, RESULTS.json from `make bench-peers`. A table stands between the lines
+BENCH.json comes from `rapt bench --json` (with --device cuda), RESULTS.json from `make bench-peers` (`make bench-cuda`). A table stands between the lines
 `<!-- NAME -->` and `<!-- end NAME -->`; everything else in the document stays as it is.
 """
 
@@ -66,6 +67,66 @@ def peers_table(report):
     return f"{about}\n\n{table(['', 'direction', 'B,H,S,D', 'Rapt ms', 'of sgemm', 'best'] + peers, rows)}"
 
 
+def shape_text(row):
+    return " ".join(f"{letter}{size}" for letter, size in zip("BHSD", row["shape"]))
+
+
+def cuda_bench_table(report):
+    """`rapt bench --device cuda`: one line for each name and shape, forward and backward side by side."""
+    lines = {}
+    for row in report["rows"]:
+        lines.setdefault((row["name"], shape_text(row), row["dtype"]), {})[row["direction"]] = row
+    rows = []
+    for (name, shape, dtype), ways in lines.items():
+        cells = [name, shape, dtype]
+        for direction in ("forward", "backward"):
+            row = ways.get(direction)
+            if row is None:
+                cells += [""] * 4
+                continue
+            rate = f"{row['burst_tflops']:.3g}, {row['tflops']:.3g}"
+            if row["bandwidth"]:
+                rate = f"{row['bandwidth']:.0f} GB/s"
+            share = row["bandwidth_fraction"] or row["fraction"]
+            ratio = row["scaled_dot_ratio"]
+            cells += [milliseconds(row["seconds"]), rate, f"{share:.2f}" if share else "", f"{ratio:.2f}" if ratio else ""]
+        rows.append(cells)
+    about = (f"{report['device']}; copying memory {report['copy_bandwidth']:.0f} GB/s. TFLOP/s in a burst and on end; \"of\": on end, of cuBLAS "
+             f"{report['cublas_size']}³ just before, or of copying memory for one query.")
+    if report["cublas_missing"]:
+        about += f" No ratio to cuBLAS: {report['cublas_missing']}."
+    for wrong in report["wrong"]:
+        about += f"\n\n**Wrong, and not timed:** {wrong}."
+    way = ["ms", "TFLOP/s", "of", "scaled_dot ÷"]
+    return f"{about}\n\n{table(['', 'shape', 'dtype', 'forward ' + way[0], *way[1:], 'backward ' + way[0], *way[1:]], rows)}"
+
+
+def cuda_peers_table(report):
+    """One line for each case and direction: rates, and every peer's time ÷ Rapt's, in a burst and on end."""
+    peers = []
+    for row in report["rows"]:
+        peers += [p for p in row["ratios"] if p not in peers]
+    rows = []
+    for row in report["rows"]:
+        name = row["name"] + (" causal" if row["causal"] and "causal" not in row["name"] else "")
+        rate = ", ".join(f"{x:.3g}" for x in row["rapt_tflops"])
+        matrix = f"{row['cublas_tflops'][1]:.0f}"
+        if "bandwidth" in row:
+            rate = f"{row['bandwidth'][1]:.0f} GB/s, {row['bandwidth'][1] / report['copy_bandwidth']:.2f} of copying"
+        cells = [name, row["direction"], shape_text(row), row["dtype"], milliseconds(row["rapt_seconds"][1]), rate, matrix]
+        for peer in peers:
+            ratios = row["ratios"].get(peer)
+            text = "" if ratios is None else ", ".join(f"{x:.2f}" for x in ratios)
+            cells.append(f"**{text}**" if ratios and min(ratios) < 1 else text)
+        rows.append(cells)
+    about = (f"{report['device']}, PyTorch {report['torch']}, cuDNN {report['cudnn']}; copying memory {report['copy_bandwidth']:.0f} GB/s. "
+             "Rates and ratios in a burst and on end; a ratio is the peer's time ÷ Rapt's.")
+    for failed in report["failures"]:
+        about += f"\n\n**Disagrees:** {failed}."
+    head = ["", "direction", "shape", "dtype", "Rapt ms", "Rapt TFLOP/s", "cuBLAS"] + peers
+    return f"{about}\n\n{table(head, rows)}"
+
+
 def replace(text, name, content):
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
     if not pattern.search(text):
@@ -78,12 +139,14 @@ def main():
     parser.add_argument("document", type=Path)
     parser.add_argument("--bench", type=Path)
     parser.add_argument("--peers", type=Path)
+    parser.add_argument("--cuda-bench", type=Path)
+    parser.add_argument("--cuda-peers", type=Path)
     options = parser.parse_args()
     text = options.document.read_text(encoding="utf-8")
-    if options.bench:
-        text = replace(text, "bench", bench_table(json.loads(options.bench.read_text(encoding="utf-8"))))
-    if options.peers:
-        text = replace(text, "peers", peers_table(json.loads(options.peers.read_text(encoding="utf-8"))))
+    writers = {"bench": bench_table, "peers": peers_table, "cuda_bench": cuda_bench_table, "cuda_peers": cuda_peers_table}
+    for name, write in writers.items():
+        if path := getattr(options, name):
+            text = replace(text, name.replace("_", "-"), write(json.loads(path.read_text(encoding="utf-8"))))
     options.document.write_text(text, encoding="utf-8")
 
 

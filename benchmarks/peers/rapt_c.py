@@ -48,6 +48,16 @@ class Options(Structure):
         ("start_count", c_size_t),
         ("threads", c_int32),
         ("path", c_int32),
+        ("normalizer_parameters", POINTER(Parameter)),
+        ("normalizer_parameter_count", c_size_t),
+        ("first_query", POINTER(c_int64)),
+        ("first_query_count", c_size_t),
+        ("first_key", c_int64),
+        ("has_first_key", c_int32),
+        ("rotary_interleaved", c_int32),
+        ("rotary_dims", c_int64),
+        ("rotary_base", c_double),
+        ("stream", c_void_p),
     ]
 
 
@@ -92,7 +102,8 @@ def array_of(tensor):
     missing = 4 - tensor.dim()
     shape = [1] * missing + list(tensor.shape)
     strides = [0] * missing + list(tensor.stride())
-    return Array(tensor.data_ptr(), DTYPES[tensor.dtype], 0, 0, (c_int64 * 4)(*shape), (c_int64 * 4)(*strides))
+    kind, index = (1, tensor.device.index or 0) if tensor.is_cuda else (0, 0)
+    return Array(tensor.data_ptr(), DTYPES[tensor.dtype], kind, index, (c_int64 * 4)(*shape), (c_int64 * 4)(*strides))
 
 
 class Library:
@@ -128,15 +139,20 @@ class Library:
 class Attention:
     """One call, its arguments built once: forward() and backward() only cross the border."""
 
-    def __init__(self, library, q, k, v, *, threads, score=None, parameters=None, grid=None, softcap=0.0, bias=None,
-                 causal=None, window=None, normalizer="softmax", gradients=True):
+    def __init__(self, library, q, k, v, *, threads=0, score=None, parameters=None, grid=None, softcap=0.0, bias=None,
+                 causal=None, window=None, normalizer="softmax", gradients=True, stream=None, starts=None):
         self.library = library
-        self.out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=q.dtype)
+        self.out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=q.dtype, device=q.device)
         parameters = parameters or {}
         self.kept = [q, k, v, bias, parameters]
         options = library.made(Options, "options")
         options.score = score.encode() if score else None
         options.threads = threads
+        options.stream = stream
+        if starts:
+            self.starts = (c_int64 * len(starts))(*starts)
+            options.query_starts = options.key_starts = self.starts
+            options.start_count = len(starts)
         options.softcap = softcap
         options.normalizer = NORMALIZERS[normalizer]
         options.causal = CAUSAL[causal]
