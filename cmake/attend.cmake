@@ -32,6 +32,20 @@ if(rapt_cuda)
 endif()
 
 rapt_library(attend)
+
+# rapt::cuda: rapt::attend with the headers of its kernels, for mechanisms of a program's own (rapt/cuda/mechanism.cuh).
+foreach(kind IN ITEMS static shared)
+  add_library(rapt_cuda_${kind} INTERFACE)
+  set_target_properties(rapt_cuda_${kind} PROPERTIES EXPORT_NAME cuda)
+  target_include_directories(rapt_cuda_${kind} INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${rapt_generated}/private>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/rapt/cuda>)
+  # CMake 3.25 does not know that nvcc has C++20.
+  target_compile_options(rapt_cuda_${kind} INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>
+                                                     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+  target_link_libraries(rapt_cuda_${kind} INTERFACE rapt_attend_${kind})
+endforeach()
+add_library(rapt::cuda ALIAS rapt_cuda_${rapt_kind})
 if(rapt_cuda)
   foreach(kind IN ITEMS static shared)
     target_link_libraries(rapt_attend_${kind} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})

@@ -10,7 +10,7 @@ function(rapt_install_package kind)
   set(files "${PROJECT_BINARY_DIR}/package/${kind}")
   set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/rapt")
   list(TRANSFORM rapt_libraries REPLACE "(.+)" "rapt_\\1_${kind}" OUTPUT_VARIABLE targets)
-  install(TARGETS ${targets} EXPORT rapt_${kind}
+  install(TARGETS ${targets} rapt_cuda_${kind} EXPORT rapt_${kind}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN})
   # Shared libraries find each other wherever the prefix is moved to.
@@ -24,6 +24,18 @@ function(rapt_install_package kind)
   endif()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/rapt" "${rapt_generated}/include/rapt"
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${ARGN} FILES_MATCHING PATTERN "*.h" ${without})
+  # The headers of the CUDA kernels, for mechanisms of a program's own. They name each other from rapt/cuda on.
+  set(cuda_headers "${CMAKE_INSTALL_INCLUDEDIR}/rapt/cuda")
+  install(FILES "${PROJECT_SOURCE_DIR}/include/rapt/cuda/mechanism.cuh" DESTINATION "${cuda_headers}" ${ARGN})
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/backends/cuda" "${rapt_generated}/private/backends/cuda"
+    DESTINATION "${cuda_headers}/backends" ${ARGN}
+    FILES_MATCHING PATTERN "*.cuh" PATTERN "array.h" PATTERN "call.h" PATTERN "programs.h" PATTERN "programs_layout.h" PATTERN "added.h"
+                   PATTERN "normalizers.h" PATTERN "sm90.h" PATTERN "mma.h" PATTERN "wgmma.h"
+                   PATTERN "tensor_map.h" PATTERN "decode_parts.h" PATTERN "kernels.h" PATTERN "decode_merge.cu"
+                   PATTERN "tensor_map.cu")
+  list(TRANSFORM rapt_normalizers REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/normalizers/\\1.h" OUTPUT_VARIABLE normalizer_headers)
+  install(FILES "${PROJECT_SOURCE_DIR}/src/normalizers/contract.h" ${normalizer_headers}
+    DESTINATION "${cuda_headers}/normalizers" ${ARGN})
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN})
   if(RAPT_BUILD_TRAIN)
     # The digits in rapt::train are by others, whose names go with it.

@@ -110,7 +110,15 @@ file(GLOB example_projects CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*/C
 foreach(example IN LISTS example_projects)
   cmake_path(GET example PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
+  if(name STREQUAL "cuda_mechanism" AND NOT RAPT_NVCC)
+    rapt_skipped_test(example_${name} "nvcc was not found")
+    continue()
+  endif()
   rapt_project_test(example_${name} "${folder}")
 endforeach()
+if(RAPT_NVCC)
+  # The kernels of one mechanism take a core minutes.
+  set_tests_properties(example_cuda_mechanism PROPERTIES TIMEOUT 1500 ENVIRONMENT "CUDACXX=${RAPT_NVCC};CUDAHOSTCXX=${CMAKE_CXX_COMPILER}")
+endif()
 # The code in README.md and docs/.
 rapt_project_test(docs_code "${PROJECT_SOURCE_DIR}/tests/docs")

@@ -1,3 +1,4 @@
+#include "backends/cuda/added.h"
 #include "backends/cuda/backend.h"
 #include "backends/cuda/device.h"
 #include "rapt/error.h"
@@ -37,6 +38,7 @@ void release_event(int, void*) {}
 void record_event(int, void*, void*) { refuse(); }
 double seconds_between(int, void*, void*) { refuse(); }
 void release_device_memory() {}
+void add_programs(const MechanismInfo&, const Programs&, std::uint64_t) { refuse(); }
 
 }  // namespace cuda
 }  // namespace rapt::inline v1

@@ -1,0 +1,6 @@
+// The kernels of a mechanism of one's own: all that nvcc compiles.
+#include <rapt/cuda/mechanism.cuh>
+
+#include "../new_mechanism/kerple.h"
+
+void add_kerple_kernels() { rapt::cuda::add_kernels<rapt::mechanisms::Kerple>(); }
