@@ -109,8 +109,7 @@ T rounded(T x, int digits) {
 
 // Hidden keys and keys without weight add nothing, whatever their values are. Rows of a table belong to the first values.
 template <class T>
-T weighted_sum(const Row<T>& row, const Formula<T>& formula, const Matrix<T>& v, bool first, Int i, Int d,
-               int digits) {
+T weighted_sum(const Row<T>& row, const Formula<T>& formula, const Matrix<T>& v, bool first, Int i, Int d, int digits) {
   T sum(0);
   for (Int j = 0; j < v.rows; ++j) {
     const T w = row.weights[std::size_t(j)];
@@ -274,8 +273,7 @@ Forward forward(const Problem& problem, Precision precision) {
 Gradients backward(const Problem& problem, const std::vector<Array>& grad_out, Precision precision,
                    const std::vector<Array>* stored_out, const Array* grad_lse) {
   if (precision == Precision::exact) return run_backward<double>(problem, grad_out, stored_out, grad_lse);
-  return run_backward<float>(problem, grad_out, stored_out, grad_lse, Terms::signed_values,
-                             weight_digits(precision));
+  return run_backward<float>(problem, grad_out, stored_out, grad_lse, Terms::signed_values, weight_digits(precision));
 }
 
 Gradients gradient_sizes(const Problem& problem, const std::vector<Array>& grad_out, const Array* grad_lse) {

@@ -45,6 +45,8 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   // Its error is one of weights relative to their row; other normalisers would show it whole.
   fast_ = problem.path == Path::automatic && problem.is_softmax() && problem.mechanism->definition().fast_limit > 0 &&
           programs_ != nullptr;
+  // Gradients of small numbers want the exact formula. A forward pass keeps to one, whatever rows it is given at a time.
+  if (backward) fast_least_ = problem.mechanism->definition().fast_least;
   const bool unit = problem.mechanism->unit_rows();
   if (problem.uses_content) {
     maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);
@@ -278,7 +280,7 @@ void HeadWaves<T>::prepare_fast(std::span<Head<T>> heads) const {
   const std::int64_t q_count = problem_.queries * inner_pad_;
   const std::int64_t k_count = problem_.keys * inner_pad_;
   const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
-  const T least = static_cast<T>(problem_.mechanism->definition().fast_least);
+  const T least = static_cast<T>(fast_least_);
   parallel_for(static_cast<std::int64_t>(heads.size()), problem_.threads, [&](std::int64_t n, int) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
     const auto inside = [&](const T* values, std::int64_t count, T bound) {
@@ -287,7 +289,7 @@ void HeadWaves<T>::prepare_fast(std::span<Head<T>> heads) const {
       return all;
     };
     head.task.fast = inside(head.mapped_q, q_count, limit) && inside(head.mapped_k, k_count, limit) &&
-                     !(inside(head.mapped_q, q_count, least) && inside(head.mapped_k, k_count, least));
+                     !(least > 0 && inside(head.mapped_q, q_count, least) && inside(head.mapped_k, k_count, least));
     if (!head.task.fast) return;
     head.task.program->fast_prepare(head.mapped_q, q_count);
     head.task.program->fast_prepare(head.mapped_k, k_count);

@@ -71,6 +71,7 @@ class HeadWaves {
   bool converts_values_ = false, transposes_values_ = false;
   const Bf16Kernels* bf16_ = nullptr;
   bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;
+  double fast_least_ = 0;
   std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
   std::int64_t wave_size_ = 0;
   Buffer mapped_;

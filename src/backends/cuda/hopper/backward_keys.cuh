@@ -199,11 +199,12 @@ struct KeySide {
       wgmma_wait<0>(s);
       if constexpr (kKey) wgmma_wait<0>(dp);
       if (n > 0) release(kKey ? &shared.q_empty[stage(n - 1)] : &shared.dout_empty[stage(n - 1)]);
-      if constexpr (!kKey) release(&shared.q_empty[stage(n)]);
       const bool cut = tile < w.full || tile >= w.cut;
       if (cut) hide(tile);
       if constexpr (kScaleOnly) plain_gradients(n);
       else formula_gradients(w, n, tile, cut);
+      // Not before: the row sums came with the queries.
+      if constexpr (!kKey) release(&shared.q_empty[stage(n)]);
       await_turn();
       if constexpr (kValue) start_sum<T>(dv, p, shared.dout[stage(n)]);
       if constexpr (kKey) start_sum<T>(dk, ds, shared.q[stage(n)]);
