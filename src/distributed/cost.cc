@@ -70,7 +70,8 @@ bool heads_can(const Call& call, const Given& given) {
 Cost ring_cost(const Call& call, bool backward, double compute, double bandwidth) {
   const int n = call.size();
   const auto units = static_cast<double>(call.queries.units());
-  const double most = static_cast<double>((call.queries.units() + n - 1) / n);
+  const std::int64_t most_units = (call.queries.units() + n - 1) / n;
+  const auto most = static_cast<double>(most_units);
   Cost cost;
   cost.compute = work_of(call, backward) * most / units / compute;
   cost.bytes = n == 1 ? 0 : key_bytes(call);
@@ -93,7 +94,8 @@ Cost ring_cost(const Call& call, bool backward, double compute, double bandwidth
 Cost heads_cost(const Call& call, bool backward, double compute, double bandwidth) {
   const int n = call.size();
   const auto slots = static_cast<double>(std::max<std::int64_t>(1, call.slots->count()));
-  const double most = static_cast<double>((call.slots->count() + n - 1) / n);
+  const std::int64_t most_slots = (call.slots->count() + n - 1) / n;
+  const auto most = static_cast<double>(most_slots);
   Cost cost;
   cost.compute = work_of(call, backward) * most / slots / compute;
   double out = 0;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <exception>
+#include <new>
 
 namespace rapt::inline v1::distributed {
 namespace {
@@ -46,7 +47,7 @@ Feed::~Feed() {
     failed = true;
   }
   if (failed) [[maybe_unused]]
-    auto* kept = new std::array<Buffer, kBuffers>(std::move(buffers_));
+    auto* kept = new (std::nothrow) std::array<Buffer, kBuffers>(std::move(buffers_));
 }
 
 std::size_t Feed::bytes_of(std::int64_t unit) const {

@@ -79,7 +79,7 @@ class Writer {
   // Empty: not written.
   std::string value_of(NodeId id) const {
     const Node& node = graph_[id];
-    if (const std::string difference = grid_difference(node); !difference.empty()) return difference;
+    if (std::string difference = grid_difference(node); !difference.empty()) return difference;
     for (const NodeId c : node.children)
       if (c != kNone && is_grid(graph_[c].op)) return {};
     if (is_leaf(node.op)) return leaf(node);
