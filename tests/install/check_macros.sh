@@ -6,7 +6,8 @@ set -euo pipefail
 include=$1
 shift
 
-headers=("$include"/rapt/*.h)
+# That for MPI needs MPI's.
+mapfile -t headers < <(find "$include/rapt" -maxdepth 1 -name '*.h' -not -name mpi.h | sort)
 [[ " $* " == *" -x c "* ]] && headers=("$include/rapt/c.h" "$include/rapt/api.h")
 output=$(printf '#include "%s"\n' "${headers[@]}" | "$@" -E -dD -I "$include" -)
 awk -v folder="$include/rapt/" '

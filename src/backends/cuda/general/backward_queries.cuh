@@ -14,8 +14,7 @@ struct QueryGradients {
   const BackwardArguments& arguments;
   Shared& s;
   TileGradients<M> tile;
-  const std::int64_t part;  // of the sums over queries
-  const int column;         // the first of up to 128 columns of dq
+  const int column;  // the first of up to 128 columns of dq
   float dq[4][8] = {};
   float dq_relative[Tile::kVectors ? 4 : 1][8] = {};
   float values[Tile::kSlots + 1] = {};
@@ -27,7 +26,6 @@ struct QueryGradients {
         arguments(a),
         s(shared),
         tile(c, a, shared, block.x / c.heads, block.x % c.heads),
-        part(static_cast<std::int64_t>(block.x) * tile_count(c.queries) + block.y),
         column(block.z * kWide) {
     tile.set_queries(block.y * kTile);
   }
@@ -166,8 +164,15 @@ struct QueryGradients {
       if (arguments.pair_weight_grads) store_pair_weights();
     if (column != 0) return;
     if (arguments.value_grads && Tile::kSlots > 0)
-      sum_block(s, values, Tile::kSlots, arguments.value_grads + part * Tile::kSlots);
-    if (arguments.normalizer_grads) sum_block(s, normalizer, kMaxSlots, arguments.normalizer_grads + part * kMaxSlots);
+      sum_block(s, values, Tile::kSlots, arguments.value_grads + part() * Tile::kSlots);
+    if (arguments.normalizer_grads)
+      sum_block(s, normalizer, kMaxSlots, arguments.normalizer_grads + part() * kMaxSlots);
+  }
+
+  // The block among those of all batches and heads.
+  RAPT_DEVICE std::int64_t part() const {
+    const Scores<M>& scores = tile.scores;
+    return static_cast<std::int64_t>(scores.b * call.heads + scores.h) * tile_count(call.queries) + scores.i / kTile;
   }
 
   // Over the 16 threads of each column, in order.
@@ -180,7 +185,7 @@ struct QueryGradients {
     if (d >= kWide || column + d >= call.inner) return;
     float sum = 0;
     for (int n = 0; n < 16; ++n) sum += s.wide[n][d];
-    arguments.pair_weight_grads[part * call.inner + column + d] = sum;
+    arguments.pair_weight_grads[part() * call.inner + column + d] = sum;
   }
 };
 

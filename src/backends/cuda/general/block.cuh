@@ -27,10 +27,8 @@ struct Block {
 struct Blocks {
   int x = 1, y = 1, z = 1;
 
-  __host__ __device__ std::int64_t count() const { return static_cast<std::int64_t>(x) * y * z; }
-  RAPT_DEVICE Block at(std::int64_t n) const {
-    return {static_cast<int>(n % x), static_cast<int>(n / x % y), static_cast<int>(n / x / y)};
-  }
+  __host__ __device__ int count() const { return x * y * z; }
+  RAPT_DEVICE Block at(int n) const { return {n % x, n / x % y, n / x / y}; }
 };
 
 RAPT_DEVICE int thread_row() { return static_cast<int>(threadIdx.x) / 16 * 4; }

@@ -84,11 +84,16 @@ __global__ __launch_bounds__(kThreads, 1) void gradient_kernel(const __grid_cons
                                                                const __grid_constant__ BackwardArguments arguments,
                                                                const __grid_constant__ Blocks blocks) {
   extern __shared__ float4 memory[];
-  if (arguments.gate && *arguments.gate == 0) return;
+  const auto run = [&](int n) { Work<M>(call, arguments, *reinterpret_cast<Shared*>(memory), blocks.at(n)).run(); };
+  if constexpr (detail::HasPair<M>) {
+    run(static_cast<int>(blockIdx.x));  // never behind a gate, and short of registers
+  } else {
+    if (arguments.gate && *arguments.gate == 0) return;
 #pragma unroll 1
-  for (std::int64_t n = blockIdx.x; n < blocks.count(); n += gridDim.x) {
-    Work<M>(call, arguments, *reinterpret_cast<Shared*>(memory), blocks.at(n)).run();
-    __syncthreads();
+    for (int n = static_cast<int>(blockIdx.x); n < blocks.count(); n += static_cast<int>(gridDim.x)) {
+      run(n);
+      __syncthreads();
+    }
   }
 }
 
