@@ -20,8 +20,11 @@ void RowMeans<T>::prepare() {
   delta_.assign(static_cast<std::size_t>(total * p_.queries), T(0));
   if (p_.normalizer->threshold != Threshold::exponential) return;
   add_products();
-  sums_.assign(delta_.size(), 0.0);
-  sizes_.assign(delta_.size(), 0.0);
+  // Gradients of a part of the keys have no sum that is known beforehand.
+  if (!p_.is_part) {
+    sums_.assign(delta_.size(), 0.0);
+    sizes_.assign(delta_.size(), 0.0);
+  }
   if (!request_.grad_lse) return;
   for (std::int64_t n = 0; n < total; ++n)
     for (std::int64_t i = 0; i < p_.queries; ++i) {
