@@ -31,7 +31,7 @@ void unpack(const View& view, std::int64_t first, std::int64_t count, const std:
   });
 }
 
-std::size_t bytes_of(const ConstView& slot, std::int64_t rows) {
+std::size_t slot_bytes(const ConstView& slot, std::int64_t rows) {
   return static_cast<std::size_t>(slot.shape[0] * slot.shape[1] * slot.shape[3] * rows) * size_of(slot.dtype);
 }
 
@@ -48,7 +48,7 @@ SlotRows::SlotRows(const Call& call, const ConstView& own, const Cut& cut)
     shape[2] = cut.length();
     views_.push_back({nullptr, own.dtype, shape, contiguous_strides(shape), {}});
     places.push_back(bytes);
-    bytes += (bytes_of(views_.back(), shape[2]) + 63) / 64 * 64;
+    bytes += (slot_bytes(views_.back(), shape[2]) + 63) / 64 * 64;
   }
   bytes_.resize(bytes + 64);
   for (std::size_t n = 0; n < views_.size(); ++n) views_[n].data = bytes_.data() + places[n];
@@ -64,13 +64,13 @@ void SlotRows::collect(const ConstView& own) {
     const auto place = static_cast<std::size_t>(other);
     const Share share = cut_->share(other, size);
     std::size_t expected = 0, sent = 0;
-    for (const View& view : views_) expected += bytes_of(view, share.rows());
+    for (const View& view : views_) expected += slot_bytes(view, share.rows());
     in[place].resize(expected);
     if (expected > 0 && other != rank)
       messages.push_back(call_->communicator->start_receive(in[place].data(), expected, other, kCollectTag));
     const Span theirs = slots_of(*call_, other);
     if (own_rows == 0) continue;
-    for (std::int64_t n = theirs.begin; n < theirs.end; ++n) sent += bytes_of(own_slot(n), own_rows);
+    for (std::int64_t n = theirs.begin; n < theirs.end; ++n) sent += slot_bytes(own_slot(n), own_rows);
     out[place].resize(sent);
     std::byte* to = out[place].data();
     for (std::int64_t n = theirs.begin; n < theirs.end; ++n) pack(own_slot(n), 0, own_rows, to);
@@ -106,11 +106,11 @@ void SlotRows::spread(const View& own) {
     const Span theirs = slots_of(*call_, other);
     std::size_t expected = 0, sent = 0;
     for (std::int64_t n = theirs.begin; n < theirs.end && own_rows > 0; ++n)
-      expected += bytes_of(own_slot(n), own_rows);
+      expected += slot_bytes(own_slot(n), own_rows);
     in[place].resize(expected);
     if (expected > 0 && other != rank)
       messages.push_back(call_->communicator->start_receive(in[place].data(), expected, other, kSpreadTag));
-    for (const View& view : views_) sent += bytes_of(view, share.rows());
+    for (const View& view : views_) sent += slot_bytes(view, share.rows());
     out[place].resize(sent);
     std::byte* to = out[place].data();
     for (const View& view : views_)
