@@ -7,7 +7,7 @@ folder=$1
 shift
 for source in "$folder"/*.cu; do
   log=$("$@" -Xptxas -v -c "$source" -o "${source%.cu}.o" 2>&1) || { echo "$log"; exit 1; }
-  spilled=$(grep -E '[1-9][0-9]* bytes spill' <<<"$log" || true)
+  spilled=$(grep -B 1 -E '[1-9][0-9]* bytes spill' <<<"$log" || true)
   serial=$(grep -E 'C75(04|08|09|10|11|12|14|15)' <<<"$log" || true)
   if [[ -n $spilled || -n $serial ]]; then
     echo "$source: expected no spills and no serialised products, got"
