@@ -106,7 +106,9 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
     if (dim <= 192)
       return sized
           .template operator()<192, GradientPlan<2, Rule::kHeavy ? 32 : 64>, GradientPlan<2, Rule::kHeavy ? 32 : 64>>();
-    return sized.template operator()<256, GradientPlan<2, kPlain ? 48 : 32>, GradientPlan<2, kPlain ? 48 : 32>>();
+    // The numbers of a capped formula do not fit the registers beside 256 columns: the general kernels take it.
+    if constexpr (Rule::kCapped && Rule::kSlots > 0) return false;
+    else return sized.template operator()<256, GradientPlan<2, kPlain ? 48 : 32>, GradientPlan<2, kPlain ? 48 : 32>>();
   });
 }
 
