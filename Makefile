@@ -10,8 +10,8 @@ SHELL := bash
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
 SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
-# Tests of the cpu's own memory, threads and plans, and those that compare a call of their own with one of the device.
-NOT_ON_A_DEVICE = 'Memory*:*Threads*:Plan*:*PlanOf*:OptionErrors*:*Properties.WeightsOfSomeRows*:FewQueries*:DecodingPieces*:Exactness.GradientsOfCertainRows*:Processes*:Outputs.SeveralWeight*:Outputs.PlainCall*'
+# Tests of the cpu's own memory, threads, processes (CUDA does not survive a fork) and plans, and those that compare a call of their own with one of the device.
+NOT_ON_A_DEVICE = 'Memory*:*Threads*:Plan*:*PlanOf*:OptionErrors*:*Properties.WeightsOfSomeRows*:FewQueries*:Processes*:Outputs.SeveralWeight*:Outputs.PlainCall*'
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

@@ -191,11 +191,8 @@ void check_small(const Spec& spec, Direction direction, int threads, const Devic
     const std::span<const double> want = exact[n].as<double>();
     const double far = distance(got[n].as<double>(), want);
     // What an empty difference of the naive path is not allowed to forbid: a few roundings of the largest number. Where all
-    // of it cancels, as with one key, what is left may be of second order. Gradients of parameters start from outputs of
-    // the arrays' type, whatever their own is.
-    const ElementType own = names[n].array->type();
-    const ElementType type = direction == Direction::backward ? element_type(spec.dtype) : own;
-    const double floor = 64 * std::max(rounding(own), rounding(type)) * std::max(largest(want), 0x1p-20 * all);
+    // of it cancels, as with one key, what is left may be of second order.
+    const double floor = 64 * rounding(names[n].array->type()) * std::max(largest(want), 0x1p-20 * all);
     const double bound = 2 * distance(naive[n].as<double>(), want) + floor;
     if (!(far <= bound))
       refuse(spec, direction,

@@ -113,6 +113,9 @@ TEST(TrainVerb, LearnsFromAFile) {
   ASSERT_EQ(decoded.status, 0) << decoded.err;
   EXPECT_EQ(std::count(decoded.out.begin(), decoded.out.end(), '\n'), 3);
   EXPECT_NE(decoded.err.find("line 3"), std::string::npos);
+  const CliResult bad = run_cli({"decode", dir / "run", std::string("a\xff\xfe")});
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_NE(bad.err.find("decode: line 1"), std::string::npos) << bad.err;
   // The run remembers its data.
   write(dir / "pairs.tsv", "a\tb\nc\td\n");
   expect_refused(run_cli({"train", "--resume", "--epochs", "5", "--out", dir / "run"}), {"pairs.tsv", "began with"});

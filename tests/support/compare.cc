@@ -131,12 +131,13 @@ Expected::Expected(const Case& c, bool with_backward) : case_(c) {
 
 bool Expected::may_round_weights() const {
   const rapt::Dtype dtype = case_.spec.dtype;
-  if (!on_cpu()) return dtype == rapt::Dtype::bf16 || dtype == rapt::Dtype::f16;
+  // Only aligned arrays reach a device's tensor cores.
+  if (!on_cpu()) return dtype != rapt::Dtype::f32 && dtype != rapt::Dtype::f64 && case_.spec.layout == Layout::aligned;
   return dtype == rapt::Dtype::bf16 && rapt::available_bf16().count > 0;
 }
 
 bool Expected::rounds_weights() const {
-  return may_round_weights() && (!on_cpu() || rapt::active_bf16(rapt::active_isa()));
+  return !in_f32_ && may_round_weights() && (!on_cpu() || rapt::active_bf16(rapt::active_isa()));
 }
 
 AssertionResult Expected::matches(const ForwardResult& got) const {

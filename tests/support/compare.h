@@ -32,6 +32,9 @@ class Expected {
  public:
   explicit Expected(const Case& c, bool with_backward = false);
 
+  // What follows was computed by kernels that round nothing on the way.
+  void hold_to_f32() { in_f32_ = true; }
+
   // Outputs, lse and, where they were asked for, weights and statistics.
   testing::AssertionResult matches(const ForwardResult& got) const;
   testing::AssertionResult matches(const BackwardResult& got) const;
@@ -47,6 +50,7 @@ class Expected {
   bool rounds_weights() const;
 
   Case case_;
+  bool in_f32_ = false;
   oracle::Forward exact_, naive_;
   oracle::Forward rounding_;
   oracle::Gradients exact_gradients_, naive_gradients_, rounding_gradients_, gradient_sizes_;
