@@ -28,35 +28,42 @@ class Aligned : public testing::TestWithParam<std::tuple<std::string, rapt::Dtyp
     s.value_dims = {dim};
     return s;
   }
+
+  using Check = void (*)(const CaseSpec&);
+
+  void under_every_mask(Check check) const {
+    for (const support::MaskKind mask : support::all_masks())
+      for (const auto& [queries, keys] : {std::pair<Int, Int>{200, 333}, {333, 200}}) {
+        CaseSpec s = spec(sized(queries), sized(keys), 64);
+        s.batch = mask == support::MaskKind::none ? 1 : 2;
+        s.mask = mask;
+        check(s);
+      }
+  }
+
+  void with_positions_sink_and_groups(Check check) const {
+    for (const support::PositionKind positions : support::all_positions())
+      for (const double softcap : {2.0, 0.0}) {
+        CaseSpec s = spec(sized(65), sized(300), 128);
+        s.batch = 2;
+        s.heads = 4;
+        s.key_heads = 2;
+        s.positions = positions;
+        s.mask = support::MaskKind::top_left;
+        s.normalizer = support::NormalizerKind::softmax_sink;
+        s.softcap = softcap;
+        check(s);
+      }
+  }
 };
 
 TEST_P(Aligned, EveryHeadDim) {
   for (const Int dim : {8, 64, 80, 128, 192, 256}) support::check_forward(spec(70, 150, dim));
 }
 
-TEST_P(Aligned, EveryMask) {
-  for (const support::MaskKind mask : support::all_masks())
-    for (const auto& [queries, keys] : {std::pair<Int, Int>{200, 333}, {333, 200}}) {
-      CaseSpec s = spec(sized(queries), sized(keys), 64);
-      s.batch = mask == support::MaskKind::none ? 1 : 2;
-      s.mask = mask;
-      support::check_forward(s);
-    }
-}
+TEST_P(Aligned, EveryMask) { under_every_mask(support::check_forward); }
 
-TEST_P(Aligned, PositionsSinkSoftcapAndGroups) {
-  for (const support::PositionKind positions : support::all_positions()) {
-    CaseSpec s = spec(sized(65), sized(300), 128);
-    s.batch = 2;
-    s.heads = 4;
-    s.key_heads = 2;
-    s.positions = positions;
-    s.mask = support::MaskKind::top_left;
-    s.normalizer = support::NormalizerKind::softmax_sink;
-    s.softcap = 2;
-    support::check_forward(s);
-  }
-}
+TEST_P(Aligned, PositionsSinkSoftcapAndGroups) { with_positions_sink_and_groups(support::check_forward); }
 
 TEST_P(Aligned, OneQueryAndOneKey) {
   for (const auto& [queries, keys] : {std::pair<Int, Int>{1, 1}, {1, 700}, {150, 1}})
@@ -185,31 +192,9 @@ TEST_P(Aligned, GradientsOfEveryHeadDim) {
   }
 }
 
-TEST_P(Aligned, GradientsUnderEveryMask) {
-  for (const support::MaskKind mask : support::all_masks())
-    for (const auto& [queries, keys] : {std::pair<Int, Int>{200, 333}, {333, 200}}) {
-      CaseSpec s = spec(sized(queries), sized(keys), 64);
-      s.batch = mask == support::MaskKind::none ? 1 : 2;
-      s.mask = mask;
-      support::check_backward(s);
-    }
-}
+TEST_P(Aligned, GradientsUnderEveryMask) { under_every_mask(support::check_backward); }
 
-TEST_P(Aligned, GradientsWithPositionsSinkSoftcapAndGroups) {
-  for (const support::PositionKind positions : support::all_positions()) {
-    CaseSpec s = spec(sized(65), sized(300), 128);
-    s.batch = 2;
-    s.heads = 4;
-    s.key_heads = 2;
-    s.positions = positions;
-    s.mask = support::MaskKind::top_left;
-    s.normalizer = support::NormalizerKind::softmax_sink;
-    s.softcap = 2;
-    support::check_backward(s);
-    s.softcap = 0;
-    support::check_backward(s);
-  }
-}
+TEST_P(Aligned, GradientsWithPositionsSinkSoftcapAndGroups) { with_positions_sink_and_groups(support::check_backward); }
 
 TEST_P(Aligned, GradientsOfOneQueryAndOneKey) {
   for (const auto& [queries, keys] : {std::pair<Int, Int>{1, 1}, {1, 700}, {150, 1}})
