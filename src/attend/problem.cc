@@ -488,6 +488,7 @@ Problem make_problem(const char* operation, const Inputs& inputs, const AttendOp
 void Saved::Rows::resize(std::int64_t rows, bool as_double, const Device& where) {
   if (where != device) device_memory.reset();
   has_wide_out = false;
+  of_more_keys = false;
   count = rows;
   is_double = as_double;
   device = where;

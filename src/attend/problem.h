@@ -150,6 +150,7 @@ struct Saved::Rows {
   std::size_t device_bytes = 0;
   // Numbers a row of what rounding took from the first output, which a device keeps for δ; 0: not kept.
   std::int64_t remainder_dim = 0;
+  bool of_more_keys = false;  // than the call has: its weights of a row do not sum to one
   std::vector<double> max_f64, sum_f64;
   std::vector<float> max_f32, sum_f32;
   // Outputs before they were rounded to 16 bits, [sets]: [rows][dim], empty where they were not; false: they are not kept.

@@ -154,6 +154,7 @@ void BackwardWork<T>::add_cell(const BackwardSlot<T>& slot, std::size_t which, c
   const Shape shape{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
   Saved::Rows& saved = *worker.saved.rows();
   saved.resize(element_count(shape), std::is_same_v<T, double>);
+  saved.of_more_keys = true;
   std::size_t n = 0;
   for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     saved.max<T>()[n] = *row_at<T>(slot.max, b, h, queries.at + i);

@@ -20,8 +20,8 @@ void RowMeans<T>::prepare() {
   delta_.assign(static_cast<std::size_t>(total * p_.queries), T(0));
   if (p_.normalizer->threshold != Threshold::exponential) return;
   add_products();
-  // Gradients of a part of the keys have no sum that is known beforehand.
-  if (!p_.is_part) {
+  // Gradients of some of a row's keys have no sum that is known beforehand.
+  if (!rows_.of_more_keys) {
     sums_.assign(delta_.size(), 0.0);
     sizes_.assign(delta_.size(), 0.0);
   }
