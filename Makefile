@@ -108,9 +108,9 @@ format-check: bootstrap-lint  ## Fail where `make format` would change something
 # Its own folder, configured and never built: there every source has a command of its own.
 lint: bootstrap-lint bootstrap-python  ## Run clang-tidy over the library, the tool and the Python module
 	@scripts/python_env
-	@if [[ -f build/python/ready ]]; then cmake --preset release --log-level=WARNING -B build/lint -DRAPT_UNITY=OFF -DRAPT_BUILD_PYTHON=ON \
+	@if [[ -f build/python/ready ]]; then cmake --preset release --log-level=WARNING -B build/lint -DRAPT_UNITY=ON -DRAPT_BUILD_PYTHON=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV) -Dnanobind_DIR=$$(cat build/python/ready); \
-	else cmake --preset release --log-level=WARNING -B build/lint -DRAPT_UNITY=OFF -DRAPT_BUILD_PYTHON=OFF; fi
+	else cmake --preset release --log-level=WARNING -B build/lint -DRAPT_UNITY=ON -DRAPT_BUILD_PYTHON=OFF; fi
 	@scripts/lint build/lint $(JOBS)
 
 sanitize: bootstrap  ## Run the tests under the address, undefined and thread sanitizers
