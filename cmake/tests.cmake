@@ -195,7 +195,8 @@ if(RAPT_NVCC AND NOT RAPT_SANITIZE)
             -c "${rapt_generated}/hooks.cu" -o "${PROJECT_BINARY_DIR}/hooks.o")
   set_tests_properties(cuda_hooks PROPERTIES TIMEOUT 600)
   # The kernels of three mechanisms: without a score, with a table, with pairs of its own.
-  foreach(name IN ITEMS scaled_dot t5 additive)
+  configure_file("${PROJECT_SOURCE_DIR}/src/backends/cuda/plain.cu" "${rapt_generated}/cuda_checked/plain.cu" COPYONLY)
+  foreach(name IN ITEMS t5 additive)
     configure_file("${rapt_generated}/cuda/${name}.cu" "${rapt_generated}/cuda_checked/${name}.cu" COPYONLY)
   endforeach()
   add_test(NAME cuda_kernels

@@ -14,4 +14,25 @@ constexpr Programs make_programs() {
   return programs;
 }
 
+// Nothing but a factor, which the call has: all such mechanisms have the kernels of one.
+struct Plain {};
+template <class M>
+constexpr bool is_plain() {
+  return !detail::HasParameters<M> && !detail::HasSettings<M> && !detail::HasScore<M> && !detail::HasForm<M> &&
+         !detail::HasPair<M> && !detail::HasVisible<M> && !detail::HasVisibleTile<M> && !hopper::has_unit_rows<M>();
+}
+const Programs& plain_programs();
+
+template <class M>
+const Programs& programs_with_kernels() {
+  static constexpr Programs programs = make_programs<M>();
+  return programs;
+}
+
+template <class M>
+const Programs& shared_programs() {
+  if constexpr (is_plain<M>()) return plain_programs();
+  else return programs_with_kernels<M>();
+}
+
 }  // namespace rapt::inline v1::cuda

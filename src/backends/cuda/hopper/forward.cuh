@@ -22,6 +22,7 @@ struct ForwardArguments {
   unsigned* next_item;  // 0 before a launch and 0 again after it; launches that may run at once need one each
   int* redo;            // [items]: set where a row is not finite, which the general kernel then computes again
   int heads_together;   // batches and heads whose keys are worked on at a time
+  int groups;           // of 64 queries in an item
 };
 
 // Tile sizes of a kernel.
@@ -462,12 +463,13 @@ __global__ __launch_bounds__(128 * (Plan::kGroups + 1), 1) void forward(const __
 }
 
 // Computes again what the fast kernel could not: rows that are not finite, or that a hidden value which is not has spoilt.
-template <class M, class Fast>
+template <class M>
 __global__ __launch_bounds__(kThreads, 1) void redo_forward(const __grid_constant__ Call call,
                                                             const __grid_constant__ ForwardOutputs outputs,
                                                             const __grid_constant__ ForwardArguments f) {
   extern __shared__ float4 memory[];
-  const int passes = column_passes(call), count = Fast::items(call) * Fast::kGroups;
+  const int tiles = (call.queries + 64 * f.groups - 1) / (64 * f.groups), passes = column_passes(call);
+  const int count = tiles * f.groups * call.heads * call.batch;
   // One look at many marks: nearly always there is none.
   for (int base = static_cast<int>(blockIdx.x) * kThreads; base < count;
        base += static_cast<int>(gridDim.x) * kThreads) {
@@ -475,12 +477,11 @@ __global__ __launch_bounds__(kThreads, 1) void redo_forward(const __grid_constan
     if (!__syncthreads_or(own < count && f.redo[own] != 0)) continue;
     for (int n = base; n < ::min(base + kThreads, count); ++n) {
       if (f.redo[n] == 0) continue;
-      const auto work = Fast::work(call, f, n / Fast::kGroups);
-      const int first = work.first_query + n % Fast::kGroups * 64;
+      const OwnedTile at = owned_tile(n / f.groups, tiles, call.heads, call.batch, f.heads_together, true);
+      const int first = (at.tile * f.groups + n % f.groups) * 64;
       if (first >= call.queries) continue;
       for (int pass = 0; pass < passes; ++pass)
-        ForwardBlock<M>(call, outputs, *reinterpret_cast<cuda::Shared*>(memory), work.batch, work.head, first, pass)
-            .run();
+        ForwardBlock<M>(call, outputs, *reinterpret_cast<cuda::Shared*>(memory), at.batch, at.head, first, pass).run();
     }
   }
 }

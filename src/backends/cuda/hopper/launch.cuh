@@ -69,6 +69,7 @@ bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory,
   f.remainder = outputs.remainder;
   f.next_item = static_cast<unsigned*>(memory);
   f.redo = static_cast<int*>(memory) + 4;
+  f.groups = Kernel::kGroups;
   // Without a mask all items are alike, and a head at a time is best. Under one, the heads are dealt out evenly, since
   // a small last share would leave its long items for the end.
   const int rows = call.heads * call.batch;
@@ -84,13 +85,13 @@ bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory,
     const std::string kinds = kernel_kinds<Rule, T, D>() + ", " + pair_name("Plan", Plan::kGroups, Plan::kKeys);
     start(*call.kernels, "hopper::forward<" + kinds + ">", {grid, Kernel::kThreads, Kernel::kSharedBytes}, stream,
           q_map, k_map, v_map, call, f);
-    launch_named("hopper::redo_forward<@, rapt::cuda::hopper::Forward<" + kinds + ">>", grid, stream, call, outputs, f);
+    launch_named("hopper::redo_forward<@>", grid, stream, call, outputs, f);
   } else {
     const auto kernel = forward<Rule, T, D, Plan>;
     cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                          Kernel::kSharedBytes);
     kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(q_map, k_map, v_map, call, f);
-    launch(redo_forward<typename Rule::Mechanism, Kernel>, grid, stream, call, outputs, f);
+    launch(redo_forward<typename Rule::Mechanism>, grid, stream, call, outputs, f);
   }
   return true;
 }
