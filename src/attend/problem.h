@@ -93,7 +93,8 @@ struct Problem {
   std::vector<ParameterValue> normalizer_parameters;  // in the order of the normaliser's specs
   std::vector<std::int64_t> first_query;              // one, or one for each batch
   std::int64_t first_key = 0;
-  bool is_part = false;  // of a longer sequence of keys
+  bool is_part = false;       // of a longer sequence of keys
+  bool one_position = false;  // all queries stand where query 0 does: they are one query of several heads
   // The offsets, key − query, that the mechanism's own visible() leaves, where it says that of offsets alone.
   bool offsets_seen = false;
   std::int64_t first_offset = 0, last_offset = 0;

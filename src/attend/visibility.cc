@@ -35,7 +35,8 @@ void Visibility::ranges(std::int64_t b, std::int64_t first, int count, std::int6
       keys = mask.key_starts[sequence + 1] - key_start;
     }
     // Where the query stands, counted from the sequence's first key. bottom_right is of packed sequences alone.
-    const std::int64_t diagonal = i - query_start + (mask.causal == Causal::bottom_right ? keys - queries : shift);
+    const std::int64_t row = problem_.one_position ? 0 : i - query_start;
+    const std::int64_t diagonal = row + (mask.causal == Causal::bottom_right ? keys - queries : shift);
     std::int64_t low = 0, high = keys;
     if (mask.causal != Causal::none) high = std::min(high, diagonal + 1);
     if (left >= 0 && left < diagonal) low = diagonal - left;

@@ -247,13 +247,13 @@ TEST(FewQueries, HaveTheBitsOfMany) {
           CaseSpec s;
           s.mechanism = "scaled_dot";
           s.dtype = dtype;
-          s.queries = 5;
+          s.queries = 20;
           s.keys = keys;
           s.query_dim = s.key_dim = dim;
           s.value_dims = {dim + 2};
           Call call(make_case(s));
           const support::ForwardResult all = call.forward();
-          for (const Int count : {1, 2}) {
+          for (const Int count : {1, 2, 3, 4, 5, 7, 8}) {
             rapt::Inputs part = call.inputs;
             part.q.shape[2] = count;
             rapt::Shape shape{part.q.shape[0], part.q.shape[1], count, dim + 2};

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backends/cpu/engine.h"
+#include "backends/cpu/grouped_heads.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/short_heads.h"
@@ -71,10 +72,10 @@ class OutputArrays {
 
 // Few queries against many keys leave threads without work unless tasks share the keys. Who computes a part changes no bit.
 bool shares_keys(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
-  constexpr std::int64_t kFewTasks = 32;
+  const std::int64_t few_tasks = std::max(32, 4 * p.threads);
   const bool softmax = p.is_softmax() && !p.normalizer_parameters[0].given;
   return asks_plain(outputs) && softmax && !p.find(Role::relative_output) && p.threads > 1 && p.keys > kKeyPart &&
-         tasks < kFewTasks;
+         tasks < few_tasks;
 }
 
 // How many blocks of queries a task takes: several where keys and values do not stay in the L2 cache, as long as every thread has
@@ -329,6 +330,7 @@ bool all_narrow(const Outputs& outputs) {
 }
 
 std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs, bool narrow) {
+  if (groups_heads(problem, outputs)) return grouped_forward(problem, outputs, narrow);
   if (problem.is_double) return std::make_unique<Forward<double>>(problem, outputs, narrow);
   return std::make_unique<Forward<float>>(problem, outputs, narrow);
 }

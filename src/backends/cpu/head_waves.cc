@@ -54,7 +54,8 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   }
   maps_relative_ = has_vectors_ && problem.find(Role::relative_query_shift);
   if (narrow && takes_bf16()) bf16_ = active_bf16(problem.isa);
-  transposes_values_ = bf16_ && !backward;
+  // A tile of values that one block alone reads is transposed by its task.
+  transposes_values_ = bf16_ && !backward && problem.queries > kernels.forward_rows;
   // Keys and values of a smaller type are read again by every block of queries: with several blocks they are converted once.
   if (!backward && !bf16_ && problem.queries > 2 * kernels.forward_rows) {
     maps_k_ = maps_k_ || (problem.uses_content && problem.k.dtype != dtype_of<T>());

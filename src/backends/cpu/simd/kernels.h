@@ -106,7 +106,7 @@ struct HeadTask {
   bool grid = false;
   std::int64_t grid_rows = 0, grid_cols = 0;
 
-  // Set where q, k and v are bf16 and go through bf16 products; transposed_v is the forward pass's.
+  // Set where q, k and v are bf16 and go through bf16 products; transposed_v is the forward pass's, or null.
   const Bf16Kernels* bf16 = nullptr;
   const std::uint16_t* const* transposed_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kTileKeys keys]
 

@@ -60,6 +60,11 @@ class KeyTiles {
       scores_.tile(first, keys, nullptr, 0, to, bf16_rows(first, keys));
       return;
     }
+    if (scores_.reads_bf16()) {
+      const auto* rows = static_cast<const std::uint16_t*>(head_.k.data) + first * head_.k.stride;
+      scores_.tile(first, keys, nullptr, 0, to, {rows, head_.k.stride * 2});
+      return;
+    }
     std::ptrdiff_t stride = 0;
     const T* rows = key_tile_;
     if (head_.content) rows = rows_at(head_.k, first, keys, head_.dim, key_tile_, scores_.dim_pad(), stride);

@@ -19,7 +19,8 @@ RAPT_FN int columns_for(std::int64_t queries) {
 template <class T>
 inline constexpr int kStrip = 2 * kLanes<T>;
 
-// Rows of keys for bf16 products, padded to kTileKeys rows and to 16 words of two numbers; data null: there are none.
+// Rows of bf16 keys: for bf16 products padded to kTileKeys rows and to 16 words of two numbers, for few queries as they lie;
+// data null: there are none.
 struct Bf16Rows {
   const void* data = nullptr;
   std::ptrdiff_t row_bytes = 0;
@@ -71,6 +72,11 @@ class Scores {
 
   // The plain product with the scale folded into the queries: no hook touches the scores.
   bool folds_scale() const { return !head_.program->score && !head_.program->raw; }
+  // Keys of 16 bits are read where they lie.
+  bool reads_bf16() const {
+    return std::is_same_v<T, float> && !head_.bf16 && head_.content && !head_.program->raw &&
+           head_.queries <= kNarrow && head_.k.dtype == Dtype::bf16;
+  }
   bool needs_raw_copy() const { return head_.program->score != nullptr; }
   bool has_relative_vectors() const {
     for (int s = 0; s < head_.slots; ++s)
@@ -197,10 +203,10 @@ class Scores {
       PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
       pairs.scores = scores;
       (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
-    } else if (bf16_rows.data) {
+    } else if (head_.bf16 && bf16_rows.data) {
       bf16_scores(keys, bf16_rows, scores);
     } else if (head_.queries <= kNarrow) {
-      few_dots<T>({q_rows_, dim_pad_, count_, head_.dim}, key_rows, key_stride, keys, few_rows_, scores, columns_);
+      few_scores(keys, key_rows, key_stride, bf16_rows, scores);
     } else {
       for (int c = 0; c < columns_; c += kStrip<T>) {
         const Strip strip = strip_at(c);
@@ -328,6 +334,16 @@ class Scores {
       return exact ? factor : T(1);
     }
     return factor;
+  }
+
+  void few_scores(int keys, const T* rows, std::ptrdiff_t stride, const Bf16Rows& bf16_rows, T* scores) const {
+    const FewQueries<T> queries{q_rows_, dim_pad_, count_, columns_, head_.dim};
+    if constexpr (std::is_same_v<T, float>)
+      if (bf16_rows.data)
+        return few_dots<T, true>(queries, static_cast<const Bf16Bits*>(bf16_rows.data), bf16_rows.row_bytes / 2, keys,
+                                 reinterpret_cast<Bf16Bits*>(few_rows_), scores, columns_);
+    if (head_.k.dtype == dtype_of<T>()) few_dots<T, true>(queries, rows, stride, keys, few_rows_, scores, columns_);
+    else few_dots<T, false>(queries, rows, stride, keys, few_rows_, scores, columns_);
   }
 
   void bf16_scores(int keys, const Bf16Rows& rows, T* scores) const {

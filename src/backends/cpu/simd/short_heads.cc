@@ -9,6 +9,9 @@
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
+// Queries that are as many lanes of keys; more are lanes themselves.
+constexpr int kFewOfShort = 2;
+
 RAPT_FN MatrixRef matrix_of(const ShortArray& array, std::int64_t b, std::int64_t h) {
   MatrixRef matrix = array.first;
   const std::int64_t own = array.group == 1 ? h : h / array.group;
@@ -20,7 +23,7 @@ template <class T>
 class ShortHead {
  public:
   ShortHead(Arena& arena, const ShortTask<T>& task)
-      : task_(task), narrow_(task.queries <= kNarrow), columns_(columns_for<T>(task.queries)) {
+      : task_(task), narrow_(task.queries <= kFewOfShort), columns_(columns_for<T>(task.queries)) {
     dim_pad_ = padded<T>(task.dim);
     std::int64_t widest = 1;
     for (int s = 0; s < task.sets; ++s) widest = task.v[s].dim > widest ? task.v[s].dim : widest;
@@ -184,14 +187,15 @@ class ShortHead {
     const int lanes = static_cast<int>(padded<T>(keys));
     for (int c = 0; c < count; ++c) {
       T* const line = weights_ + c * kTileKeys;
-      few_dots<T, false>({q_rows_ + c * dim_pad_, dim_pad_, 1, task_.dim}, key_rows, key_stride, keys, nullptr, line,
-                         1);
+      few_dots<T, false>({q_rows_ + c * dim_pad_, dim_pad_, 1, 1, task_.dim}, key_rows, key_stride, keys,
+                         static_cast<T*>(nullptr), line, 1);
       for (int j = keys; j < lanes; ++j) line[j] = -kInfinity<T>;
       if (task_.visibility)
         for (int j = 0; j < keys; ++j) line[j] = j >= begin_[c] && j < end_[c] ? line[j] : -kInfinity<T>;
       max_[c] = -kInfinity<T>;
       sum_[c] = 0;
-      few_weights<T>(line, keys, lanes, kSlack<T>, max_[c], sum_[c]);
+      const T correction = few_weights<T>(line, lanes, kSlack<T>, max_[c]);
+      few_sums<T>(line, 0, 1, keys, &correction, sum_ + c);
     }
     for (int c = count; c < columns_; ++c) sum_[c] = 0;
   }
@@ -251,7 +255,7 @@ class ShortHead {
       for (int c = 0; c < count; ++c) {
         T* const sum = sums_ + (s * columns_ + c) * value_pad_;
         for (std::int64_t d = 0; d < pad; d += kLanes<T>) hn::StoreU(hn::Zero(tag), tag, sum + d);
-        few_values<T>(sum, rows, stride, dim, weights + c * kTileKeys, 1, keys, false, line_);
+        few_values<T>({sum, pad, weights + c * kTileKeys, 1, 0}, 1, rows, stride, dim, keys, false, false, line_);
         if (!all_finite(sum, pad)) return false;
       }
     }

@@ -190,16 +190,13 @@ class SoftmaxBlock {
         }
     }
     bool moved = false;
-    for (int c = 0; c < columns_; ++c) {
-      correction_[c] = 1;
-      if (c >= task_.count) continue;
+    for (int c = 0; c < columns_; ++c) correction_[c] = 1;
+    for (int c = 0; c < task_.count; ++c) {
       const T before = part_.max[c];
-      correction_[c] =
-          few_weights(few_weights_ + c * kTileKeys, keys, kTileKeys, slack_[c], part_.max[c], part_.sum[c]);
-
-      if (part_.max[c] != before) moved = true;
-      else correction_[c] = 1;
+      correction_[c] = few_weights(few_weights_ + c * kTileKeys, kTileKeys, slack_[c], part_.max[c]);
+      moved = moved || part_.max[c] != before;
     }
+    few_sums(few_weights_, kTileKeys, static_cast<int>(task_.count), keys, correction_, part_.sum);
     if (moved) part_.values.rescale(correction_);
   }
 

@@ -33,6 +33,8 @@ class ValueSums {
     }
     line_ = arena.take<T>(widest + kLanes<T>);
     if (head_.bf16) weight_bf16_ = arena.take<std::uint32_t>(kTileKeys / 2 * columns_);
+    if (head_.bf16 && !head_.transposed_v)
+      own_transposed_ = arena.take<std::uint16_t>(kTileKeys * round_up(widest, 16));
     value_tile_ = arena.take<T>(kTileKeys * padded<T>(widest));
   }
 
@@ -193,10 +195,14 @@ class ValueSums {
     T* sum = sums_[set];
     if constexpr (std::is_same_v<T, float>)
       if (head_.bf16 && !careful) {
-        head_.bf16->product({.m = round_up(dim, 16),
+        const std::int64_t width = round_up(dim, 16);
+        if (!head_.transposed_v)
+          transpose_rows(static_cast<const std::uint16_t*>(head_.v[set].data) + first * head_.v[set].stride,
+                         head_.v[set].stride, keys, dim, width, own_transposed_);
+        head_.bf16->product({.m = width,
                              .n = columns_,
                              .k = kTileKeys / 2,
-                             .a = head_.transposed_v[set] + first * round_up(dim, 16),
+                             .a = head_.transposed_v ? head_.transposed_v[set] + first * width : own_transposed_,
                              .a_row = kTileKeys * 2,
                              .b = weight_bf16_,
                              .b_row = columns_,
@@ -205,12 +211,18 @@ class ValueSums {
                              .accumulate = true});
         return;
       }
+    const MatrixRef& v = head_.v[set];
+    const FewSums<T> few{sum, padded<T>(dim), tile.weights, tile.key_step, tile.column_step};
+    if constexpr (std::is_same_v<T, float>)
+      if (narrow_ && v.dtype == Dtype::bf16) {
+        const auto* rows = static_cast<const Bf16Bits*>(v.data) + first * v.stride;
+        few_values<T>(few, count_, rows, v.stride, dim, keys, careful, true, line_);
+        return;
+      }
     std::ptrdiff_t stride = 0;
-    const T* rows = rows_at(head_.v[set], first, keys, dim, value_tile_, padded<T>(dim), stride);
+    const T* rows = rows_at(v, first, keys, dim, value_tile_, padded<T>(dim), stride);
     if (narrow_) {
-      for (int c = 0; c < count_; ++c)
-        few_values(sum + c * padded<T>(dim), rows, stride, dim, tile.weights + c * tile.column_step, tile.key_step,
-                   keys, careful, line_);
+      few_values<T>(few, count_, rows, stride, dim, keys, careful, v.dtype == dtype_of<T>(), line_);
       return;
     }
     if (careful) {
@@ -242,7 +254,8 @@ class ValueSums {
   OutputTableSums<T> table_;
   T** sums_ = nullptr;  // [sets]
   T* line_ = nullptr;
-  std::uint32_t* weight_bf16_ = nullptr;  // [kTileKeys / 2][columns]
+  std::uint32_t* weight_bf16_ = nullptr;     // [kTileKeys / 2][columns]
+  std::uint16_t* own_transposed_ = nullptr;  // [value_dim, padded to 16][kTileKeys], where the values were not before
   T* value_tile_ = nullptr;
 };
 

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "attend/backend.h"
+
+// One query of many heads that share their keys and values, as when a cache is decoded from: the heads of a group become the
+// rows of one head, and each key and value is read once for all of them. No bit of the result depends on it.
+namespace rapt::inline v1 {
+
+bool groups_heads(const Problem& problem, const Outputs& outputs);
+std::unique_ptr<ForwardPass> grouped_forward(const Problem& problem, const Outputs& outputs, bool narrow);
+
+}  // namespace rapt::inline v1
