@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -98,6 +99,27 @@ TEST(ParallelThreads, TurnsKeepTheOrder) {
       for (std::size_t n = 0; n < places.size(); ++n) ASSERT_EQ(places[n], static_cast<std::int64_t>(n));
     }
   }
+}
+
+// Whoever waits for the last task of a call sleeps: processor time of the process, not of the clock on the wall.
+TEST(ParallelThreads, WaitingCostsNoProcessor) {
+  const auto processor_seconds = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  expect_each_once(16, 2);
+  const double before = processor_seconds();
+  std::atomic<bool> taken{false};
+  rapt::parallel_for(2, 2, [&](std::int64_t, int worker) {
+    if (worker == 0) {  // the caller, which would take the long one too
+      while (!taken) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    taken = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  });
+  EXPECT_LT(processor_seconds() - before, 0.1);
 }
 
 // Lends threads of its own, one fewer than was asked for: a host may have less.
