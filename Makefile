@@ -96,7 +96,7 @@ bench-cuda: bootstrap  ## Measure a GPU, with PyTorch's attention beside, and wr
 speed-docs: build  ## Measure Rapt and its peers, and write the tables of docs/speed.md and README.md
 	@build/release/rapt bench --json > build/bench.json
 	@benchmarks/peers/run
-	@python3 benchmarks/speed_tables.py docs/speed.md --bench build/bench.json --peers build/peers/results.json
+	@python3 benchmarks/speed_tables.py docs/speed.md --bench build/bench.json --peers build/peers/results.json --random build/peers/random.json
 	@scripts/readme_tables build/release/rapt
 
 format: bootstrap-lint  ## Rewrite the sources in the project's format

@@ -78,7 +78,11 @@ Spec smaller(const Spec& spec) {
   constexpr std::int64_t kLength = 209;
   Spec small = spec;
   small.sizes.batch = std::min<std::int64_t>(spec.sizes.batch, 2);
-  small.sizes.heads = std::min<std::int64_t>(spec.sizes.heads, 2);
+  // A group stays as large as it is.
+  const std::int64_t group = spec.sizes.heads / spec.key_head_count(),
+                     kept = std::min<std::int64_t>(spec.key_head_count(), 2);
+  small.sizes.heads = group * kept;
+  if (spec.key_heads > 0) small.key_heads = kept;
   small.sizes.keys = std::min(spec.sizes.keys, kLength);
   small.queries = std::min(spec.query_count(), small.sizes.keys);
   if (small.window && small.window->left > 0) small.window->left = std::min<std::int64_t>(small.window->left, 64);

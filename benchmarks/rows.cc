@@ -220,7 +220,7 @@ Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sg
   m.peak_bytes = peak_growth([&] { runner(); });
   std::optional<Runner> plain;
   std::vector<std::function<void()>> works{[&] { runner(); }};
-  if (has_plain(row.spec)) {
+  if (plan.beside && has_plain(row.spec)) {
     plain.emplace(plain_of(row.spec), row.direction, plan.threads);
     works.emplace_back([&] { (*plain)(); });
   }

@@ -25,6 +25,7 @@ struct Plan {
   std::optional<Dtype> dtype;
   std::vector<Direction> directions{Direction::forward, Direction::backward};
   int threads = 1;
+  bool beside = true;  // scaled_dot of the same shape is measured in turn where that says something
   bool naive = true;
   double naive_seconds = 4;  // the naive path is not run where it would take longer
   Effort effort;

@@ -1,5 +1,5 @@
 """Writes the measured tables of docs/speed.md: speed_tables.py DOC [--bench BENCH.json] [--peers RESULTS.json]
-[--cuda-bench BENCH.json] [--cuda-peers RESULTS.json].
+[--random RANDOM.json] [--cuda-bench BENCH.json] [--cuda-peers RESULTS.json].
 
 BENCH.json comes from `rapt bench --json` (with --device cuda), RESULTS.json from `make bench-peers` (`make bench-cuda`). A table stands between the lines
 `<!-- NAME -->` and `<!-- end NAME -->`; everything else in the document stays as it is.
@@ -65,6 +65,56 @@ def peers_table(report):
                     + [f"{row['ratios'][p]:.2f}" if p in row["ratios"] else "" for p in peers])
     about = f"PyTorch {report['torch']}, {report['threads']} threads, {report['isa']}; each number is the peer's time ÷ Rapt's."
     return f"{about}\n\n{table(['', 'direction', 'B,H,S,D', 'Rapt ms', 'of sgemm', 'best'] + peers, rows)}"
+
+
+def ratio_text(ratio):
+    return f"**{ratio:.2f}**" if ratio < 1 else f"{ratio:.2f}"
+
+
+def quantile(numbers, share):
+    """Of a sorted list, between its neighbours."""
+    place = share * (len(numbers) - 1)
+    low = int(place)
+    high = min(low + 1, len(numbers) - 1)
+    return numbers[low] + (numbers[high] - numbers[low]) * (place - low)
+
+
+def random_summary(rows, keys, head):
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row[key]) for key in keys), []).append(row)
+    lines = []
+    for values, members in groups.items():
+        ratios = sorted(row["ratio"] for row in members)
+        turns = sorted(row["alternating"]["ratio"] for row in members if "alternating" in row)
+        slower = sorted(row["alternating"]["slowdown"] for row in members if "alternating" in row)
+        lines.append([*values, str(len(ratios)), *[ratio_text(quantile(ratios, share)) for share in (0, 0.1, 0.5, 0.9, 1)],
+                      str(sum(r < 1 for r in ratios)), ratio_text(quantile(turns, 0.5)) if turns else "",
+                      f"{quantile(slower, 0.5):.2f}" if slower else ""])
+    return table([*head, "rows", "lowest", "10 %", "median", "90 %", "highest", "behind", "alternating", "slowdown"], lines)
+
+
+def random_tables(report):
+    """`make bench-peers` on random shapes: the distribution by dtype, pass and threads, and by kind, and then every row."""
+    rows = report["rows"]
+    about = (f"{report['shapes']} shapes of seed {report['seed']}, {len(rows)} rows; Rapt {report['isa']}, PyTorch {report['torch']}, "
+             f"{report['clock']} time. PyTorch's best path ÷ Rapt: above 1, Rapt is faster.")
+    if report["threads_left_out"]:
+        about += f" Left out, as the machine has fewer: {', '.join(map(str, report['threads_left_out']))} threads."
+    for failed in report["failures"]:
+        about += f"\n\n**Disagrees:** {failed}."
+    kinds = "\n".join(f"- `{name}`: {work}" for name, work in report["kinds"].items())
+    lines = []
+    for row in rows:
+        heads = str(row["heads"]) if row["heads"] == row["key_heads"] else f"{row['heads']}/{row['key_heads']}"
+        shape = f"B{row['batch']} H{heads} {row['queries']}×{row['keys']} D{row['dim']}"
+        lines.append([row["kind"], shape, row["dtype"], row["direction"], str(row["threads"]), milliseconds(row["rapt_seconds"]),
+                      ratio_text(row["ratio"]), row["best_peer"]])
+    whole = table(["", "shape", "dtype", "", "threads", "Rapt ms", "PyTorch ÷ Rapt", "its best path"], lines)
+    return "\n\n".join([
+        about, kinds, random_summary(rows, ("dtype", "direction", "threads"), ["dtype", "", "threads"]),
+        random_summary(rows, ("kind", "dtype", "direction", "threads"), ["", "dtype", "", "threads"]),
+        f"<details><summary>Every row</summary>\n\n{whole}\n\n</details>"])
 
 
 def shape_text(row):
@@ -139,11 +189,12 @@ def main():
     parser.add_argument("document", type=Path)
     parser.add_argument("--bench", type=Path)
     parser.add_argument("--peers", type=Path)
+    parser.add_argument("--random", type=Path)
     parser.add_argument("--cuda-bench", type=Path)
     parser.add_argument("--cuda-peers", type=Path)
     options = parser.parse_args()
     text = options.document.read_text(encoding="utf-8")
-    writers = {"bench": bench_table, "peers": peers_table, "cuda_bench": cuda_bench_table, "cuda_peers": cuda_peers_table}
+    writers = {"bench": bench_table, "peers": peers_table, "random": random_tables, "cuda_bench": cuda_bench_table, "cuda_peers": cuda_peers_table}
     for name, write in writers.items():
         if path := getattr(options, name):
             text = replace(text, name.replace("_", "-"), write(json.loads(path.read_text(encoding="utf-8"))))

@@ -118,9 +118,9 @@ Workload::Workload(const Spec& what, int thread_count) : spec(what), threads(thr
   const ElementType type = element_type(spec.dtype);
   const std::int64_t queries = spec.query_count();
   q = random_array(type, {batch, heads, queries, dim}, random);
-  k = random_array(type, {batch, heads, keys, dim}, random);
+  k = random_array(type, {batch, spec.key_head_count(), keys, dim}, random);
   for (int n = 0; n < spec.value_sets; ++n) {
-    v.push_back(random_array(type, {batch, heads, keys, dim}, random));
+    v.push_back(random_array(type, {batch, spec.key_head_count(), keys, dim}, random));
     out.emplace_back(type, std::vector{batch, heads, queries, dim});
   }
   if (spec.bias) bias = random_array(number_type(), {1, heads, queries, keys}, random);
@@ -170,6 +170,7 @@ Workload Workload::in_double() const {
         Spec tiny = spec;
         tiny.sizes = {1, 1, 1, 1};
         tiny.queries = 1;
+        tiny.key_heads = 0;
         return tiny;
       }(),
       threads);

@@ -27,7 +27,8 @@ struct Spec {
   std::string mechanism = "scaled_dot";
   std::optional<Score> formula;  // in place of the mechanism
   Sizes sizes;
-  std::int64_t queries = 0;  // 0: as many as keys
+  std::int64_t queries = 0;    // 0: as many as keys
+  std::int64_t key_heads = 0;  // of k and v, each for a group of heads; 0: as many as heads
   Dtype dtype = Dtype::f32;
   Causal causal = Causal::none;
   std::optional<Window> window;
@@ -42,6 +43,7 @@ struct Spec {
   bool axis_aligned = false;  // of a 2×2 matrix only the diagonal: such a score factorises
 
   std::int64_t query_count() const { return queries > 0 ? queries : sizes.keys; }
+  std::int64_t key_head_count() const { return key_heads > 0 ? key_heads : sizes.heads; }
   const MechanismInfo& info() const;
   // The offsets, key − query, that a formula's own condition leaves, where it is one of offsets.
   std::optional<Window> formula_window() const;

@@ -14,6 +14,8 @@
 #include "cli/bench_images.h"
 #include "cli/bench_multitask.h"
 #include "cli/bench_processes.h"
+#include "cli/bench_random.h"
+#include "cli/bench_report.h"
 #include "cli/bench_shared.h"
 #include "cli/bench_train.h"
 #include "cli/options.h"
@@ -26,9 +28,6 @@
 
 namespace rapt::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
-using Table = std::vector<std::vector<std::string>>;
 
 constexpr const char* kBenchFooter =
     "NAME is a mechanism or a normaliser (see rapt list), or a variant: causal, window256, short, decode, softcap, "
@@ -53,6 +52,14 @@ constexpr const char* kBenchFooter =
     "           follow, and prints test accuracy, parameters, multiply-adds of an image and the time of an epoch;\n"
     "           --seeds, --seed, --epochs, --out\n"
     "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
+    "\n"
+    "--random N draws N shapes from ranges, for kinds of work in turn (short, vit, cross, grouped, bert, one_head, "
+    "long, "
+    "causal),\n"
+    "the same for a --seed on every machine, and measures them in each --dtype and on each number of --threads; then "
+    "come\n"
+    "lowest and median, by kind and over all. --dry-run prints the shapes alone.\n"
+    "\n"
     "GFLOP/s count the products of visible pairs: two forward, five backward. of sgemm: of OpenBLAS in the same run.\n"
     "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. compiled: the time of the mechanism that a "
     "formula\n"
@@ -69,6 +76,8 @@ constexpr const char* kBenchFooter =
     "  rapt bench\n"
     "  rapt bench scaled_dot causal --shape 2,8,2048,64 --threads 4 --json\n"
     "  rapt bench scaled_dot alibi --device cuda --dtype bf16\n"
+    "  rapt bench --random 40 --seed 7 --dtype f32,bf16 --threads 1,2,all\n"
+    "  rapt bench --random 200 --dry-run --json\n"
     "  rapt bench --formula 'raw*scale - m*abs(i-j)'\n"
     "  rapt bench memory additive --shape 1,4,8192,64\n"
     "  mpirun -n 4 rapt bench memory --shape 1,8,32768,64   (or processes: one call over all; see docs/scale.md)\n"
@@ -89,6 +98,8 @@ struct BenchArguments {
   bool json = false;
   bool quick = false;
   bool no_naive = false;
+  bool dry_run = false;
+  std::string random;
   BenchMultitaskArguments multitask;
 };
 
@@ -103,23 +114,6 @@ bench::Sizes parse_shape(const std::string& text) {
   if (const auto memory = static_cast<double>(available_memory()); bytes > memory)
     refuse("bench: --shape", text, "arrays that fit the " + format_bytes(memory) + " of memory left");
   return {sizes[0], sizes[1], sizes[2], sizes[3]};
-}
-
-std::vector<bench::Direction> parse_direction(const std::string& text) {
-  using bench::Direction;
-  using List = std::vector<Direction>;
-  return parse_choice<List>("bench: --direction", text,
-                            {{"forward", List{Direction::forward}},
-                             {"backward", List{Direction::backward}},
-                             {"both", List{Direction::forward, Direction::backward}}});
-}
-
-std::optional<int> parse_repeat(const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  const char* takes = "a whole number from 1 to 1000000";
-  const std::int64_t runs = parse_integers("bench: --repeat", text, takes, 1)[0];
-  if (runs < 1 || runs > 1'000'000) refuse("bench: --repeat", text, takes);
-  return static_cast<int>(runs);
 }
 
 bench::Plan make_plan(const BenchArguments& arguments) {
@@ -143,90 +137,18 @@ bench::Plan make_plan(const BenchArguments& arguments) {
   return plan;
 }
 
-std::string text_of(const std::optional<double>& value, const char* format = "%.3g") {
-  return value ? format_as(*value, format) : "–";
-}
-
-template <class T>
-Json json_of(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-std::string shape_text(const bench::Spec& spec) {
-  const auto [batch, heads, keys, dim] = spec.sizes;
-  std::string text;
-  for (const std::int64_t size : {batch, heads, keys, dim}) text += (text.empty() ? "" : ",") + std::to_string(size);
-  return text;
-}
-
-Json shape_json(const bench::Spec& spec) {
-  return {spec.sizes.batch, spec.sizes.heads, spec.sizes.keys, spec.sizes.dim};
-}
-
-Json roofs_json(const bench::Roofs& roofs) {
-  return {{"fma_peak", roofs.fma_peak},
-          {"kernel_rate", roofs.kernel_rate},
-          {"sgemm_rate", roofs.sgemm_rate},
-          {"sgemm_size", roofs.sgemm_size},
-          {"copy_bandwidth", roofs.copy_bandwidth},
-          {"read_bandwidth", roofs.read_bandwidth}};
-}
-
-Json row_json(const bench::Measurement& m, const bench::Roofs& roofs, int threads) {
-  const bench::Spec& spec = m.row.spec;
-  return {{"name", spec.name},
-          {"mechanism", spec.mechanism},
-          {"direction", name_of(m.row.direction)},
-          {"shape", shape_json(spec)},
-          {"threads", threads},
-          {"isa", name_of(active_isa())},
-          {"seconds", m.seconds.median},
-          {"rate", m.rate},
-          {"sgemm_rate", m.sgemm_rate},
-          {"fraction", m.fraction},
-          {"naive_ratio", json_of(m.naive_ratio)},
-          {"peak_bytes", json_of(m.peak_bytes)},
-          {"unit", m.unit},
-          {"gflops", m.gflops},
-          {"spread", {m.seconds.low, m.seconds.high}},
-          {"runs", m.seconds.runs},
-          {"queries", spec.query_count()},
-          {"dtype", name_of(spec.dtype)},
-          {"kernel_rate", roofs.kernel_rate},
-          {"compiled_ratio", json_of(m.compiled_ratio)},
-          {"scaled_dot_ratio", json_of(m.scaled_dot_ratio)},
-          {"bandwidth", json_of(m.bandwidth)},
-          {"bandwidth_fraction", m.bandwidth ? Json(*m.bandwidth / roofs.read_bandwidth) : Json()}};
-}
-
-void print_roofs(const bench::Roofs& roofs, int threads) {
-  std::cout << name_of(active_isa()) << ", " << threads << (threads == 1 ? " thread" : " threads") << "\n";
-  const auto rate = [](double x) { return format_as(x, "%.1f") + " GFLOP/s"; };
-  const auto bytes = [](double x) { return format_as(x, "%.1f") + " GB/s"; };
-  const std::string size = std::to_string(roofs.sgemm_size);
-  std::cout << format_table({{"multiply-adds in registers", rate(roofs.fma_peak)},
-                             {"the engine's product in the first cache", rate(roofs.kernel_rate)},
-                             {"sgemm " + size + "³ of OpenBLAS", rate(roofs.sgemm_rate)},
-                             {"reading memory", bytes(roofs.read_bandwidth)},
-                             {"copying memory", bytes(roofs.copy_bandwidth)}})
-            << "\n";
-}
-
 std::vector<std::string> row_cells(const bench::Measurement& m, const bench::Roofs& roofs) {
-  const bench::Spread& s = m.seconds;
-  std::string rate = format_as(m.rate, "%.1f") + " " + m.unit;
-  if (m.bandwidth) rate += ", " + format_as(*m.bandwidth / roofs.read_bandwidth, "%.2f") + " of reading memory";
   return {m.row.spec.name,
           name_of(m.row.direction),
           shape_text(m.row.spec),
-          format_seconds(s.median),
-          "±" + format_as(50 * (s.high - s.low) / s.median, "%.0f") + "%",
-          text_of(m.fraction, "%.2f"),
-          text_of(m.naive_ratio),
-          text_of(m.scaled_dot_ratio, "%.2f"),
-          text_of(m.compiled_ratio, "%.2f"),
+          format_seconds(m.seconds.median),
+          quarters_text(m.seconds),
+          optional_text(m.fraction, "%.2f"),
+          optional_text(m.naive_ratio),
+          optional_text(m.scaled_dot_ratio, "%.2f"),
+          optional_text(m.compiled_ratio, "%.2f"),
           m.peak_bytes ? format_bytes(static_cast<double>(*m.peak_bytes)) : "–",
-          rate};
+          rate_text(m, roofs)};
 }
 
 void run_rows(const BenchArguments& arguments) {
@@ -242,7 +164,7 @@ void run_rows(const BenchArguments& arguments) {
     progress.update(static_cast<std::int64_t>(n), rows[n].spec.name + " " + name_of(rows[n].direction));
     try {
       const bench::Measurement m = measure_row(rows[n], plan, roofs, sgemm);
-      if (arguments.json) json.push_back(row_json(m, roofs, plan.threads));
+      if (arguments.json) json.push_back(measurement_json(m, roofs, plan.threads));
       else table.push_back(row_cells(m, roofs));
     } catch (const bench::WrongResult& wrong) {
       progress.clear();
@@ -370,10 +292,10 @@ void run_growth(const BenchArguments& arguments) {
                         {"isa", name_of(active_isa())},
                         {"seconds", point.seconds.median},
                         {"spread", {point.seconds.low, point.seconds.high}},
-                        {"growth", json_of(growth)},
-                        {"exponent", json_of(exponent)}});
+                        {"growth", optional_json(growth)},
+                        {"exponent", optional_json(exponent)}});
         table.push_back({spec.name, name_of(direction), shape_text(at), format_seconds(point.seconds.median),
-                         text_of(growth, "%.2f"), text_of(exponent, "%.2f")});
+                         optional_text(growth, "%.2f"), optional_text(exponent, "%.2f")});
       }
     }
   progress.clear();
@@ -442,7 +364,9 @@ void require_no_training(const BenchArguments& arguments) {
                                    {"reference", &a.reference},
                                    {"config", &a.config},
                                    {"out", &a.out}})
-    if (!text->empty()) throw Error(std::string("bench: --") + name + ": only multitask and images take it");
+    if (!text->empty())
+      throw Error(std::string("bench: --") + name + ": only multitask and images take it" +
+                  (std::string_view(name) == "seed" ? ", and --random" : ""));
 }
 
 // Under mpirun: `memory` is that of a process, and all else is process 0's.
@@ -470,9 +394,28 @@ void run_on_device(const BenchArguments& arguments, Device::Kind kind) {
   bench_device(make_plan(arguments), kind, parse_repeat(arguments.repeat), arguments.json);
 }
 
+// Shapes, dtypes and numbers of threads are lists of their own; the rest of the plan is that of other rows.
+void run_random(const BenchArguments& arguments) {
+  if (!arguments.names.empty() || !arguments.shapes.empty() || arguments.formula.any())
+    throw Error("bench: --random: takes no names, --shape or formula: the shapes are drawn, for scaled_dot");
+  if (!arguments.device.empty() && arguments.device != "cpu")
+    throw Error("bench: --random: --device: expected cpu, got '" + arguments.device + "'");
+  BenchArguments rest = arguments;
+  rest.threads = rest.dtype = rest.multitask.seed = "";
+  require_no_training(rest);
+  bench::Plan plan = make_plan(rest);
+  plan.beside = false;
+  if (arguments.repeat.empty() && !plan.quick) plan.effort.least_seconds = 0.2, plan.naive_seconds = 1;
+  bench_random({arguments.random, arguments.multitask.seed, arguments.threads, arguments.dtype, arguments.json,
+                arguments.dry_run},
+               plan);
+}
+
 void run_bench(const BenchArguments& arguments) {
   const std::string first = arguments.names.empty() ? "" : arguments.names[0];
   if (run_over_processes(arguments, first)) return;
+  if (!arguments.random.empty()) return run_random(arguments);
+  if (arguments.dry_run) throw Error("bench: --dry-run: expected --random N with it, got none");
   if (!arguments.device.empty()) {
     const auto kind = parse_choice<Device::Kind>("bench: --device", arguments.device,
                                                  {{"cpu", Device::Kind::cpu}, {"cuda", Device::Kind::cuda}});
@@ -520,23 +463,28 @@ void add_bench(CLI::App& app) {
              "A score as text, beside the mechanism that it equals; see docs/formulas.md");
   expression("--pair", a.formula.pair, "Of the formula");
   expression("--visible", a.formula.visible, "Of the formula");
-  verb->add_option("--threads", a.threads, "How many threads work; unless given, all processors")
+  verb->add_option("--threads", a.threads,
+                   "How many threads work; unless given, all processors. With --random a list [1,2,8,all]")
       ->type_name("N")
       ->check(value_given());
   verb->add_option("--direction", a.direction, "forward, backward or both; after train: train, decode or both")
       ->type_name("WAY")
       ->check(value_given());
-  verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16")->type_name("TYPE")->check(value_given());
+  verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16; with --random a list [f32,bf16]")
+      ->type_name("TYPE")
+      ->check(value_given());
   verb->add_option("--device", a.device, "Where to compute [cpu]")->type_name("cpu|cuda")->check(value_given());
   verb->add_option("--repeat", a.repeat,
                    "Exactly so many runs; unless given, at least 5 and half a second, but not much more than 20 s")
       ->type_name("N")
       ->check(value_given());
+  verb->add_option("--random", a.random, "Draw N shapes from ranges; see below")->type_name("N")->check(value_given());
+  verb->add_flag("--dry-run", a.dry_run, "With --random: print the shapes, measure nothing");
   const auto trained = [&](const char* name, std::string& text, const char* help, const char* type) {
     verb->add_option(name, text, help)->type_name(type)->check(value_given())->group("multitask and images");
   };
   trained("--seeds", a.multitask.seeds, "How many trainings of each network [3]", "N");
-  trained("--seed", a.multitask.seed, "The first of them [1]", "N");
+  trained("--seed", a.multitask.seed, "The first of them, or that of --random [1]", "N");
   trained("--epochs", a.multitask.epochs, "Of each training", "N");
   trained("--reference", a.multitask.reference, "What shared maps are made from: skip, or tasks [skip]", "NAME,...");
   trained("--config", a.multitask.config, "A JSON file of settings, as rapt train takes it", "FILE");

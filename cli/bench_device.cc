@@ -1,13 +1,10 @@
 #include "cli/bench_device.h"
 
-#include <array>
-#include <cstdio>
 #include <iostream>
-
-#include <nlohmann/json.hpp>
 
 #include "benchmarks/check.h"
 #include "benchmarks/device_rows.h"
+#include "cli/bench_report.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
@@ -16,33 +13,13 @@
 namespace rapt::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-using Table = std::vector<std::vector<std::string>>;
-
 constexpr int kProductSize = 8192;
-
-std::string text_of(double value, const char* format) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
-std::string text_of(const std::optional<double>& value, const char* format) {
-  return value ? text_of(*value, format) : "–";
-}
-
-Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::optional<double> ratio(double x, const std::optional<double>& y) {
   return y ? std::optional(x / *y) : std::nullopt;
 }
 
-std::string shape_text(const bench::Spec& spec) {
-  const auto [batch, heads, keys, dim] = spec.sizes;
-  return std::to_string(batch) + "," + std::to_string(heads) + "," + std::to_string(keys) + "," + std::to_string(dim);
-}
-
-Json row_json(const bench::DeviceMeasurement& m, const std::string& device, double copy_bandwidth) {
+Json device_row_json(const bench::DeviceMeasurement& m, const std::string& device, double copy_bandwidth) {
   const bench::Spec& s = m.spec;
   return {{"name", s.name},
           {"mechanism", s.mechanism},
@@ -56,28 +33,29 @@ Json row_json(const bench::DeviceMeasurement& m, const std::string& device, doub
           {"calls", m.calls},
           {"tflops", m.tflops},
           {"burst_tflops", m.tflops * m.seconds / m.burst_seconds},
-          {"product_rate", json_of(m.product_rate)},
-          {"fraction", json_of(ratio(m.tflops, m.product_rate))},
-          {"scaled_dot_ratio", json_of(m.scaled_dot_ratio)},
-          {"bandwidth", json_of(m.bandwidth)},
+          {"product_rate", optional_json(m.product_rate)},
+          {"fraction", optional_json(ratio(m.tflops, m.product_rate))},
+          {"scaled_dot_ratio", optional_json(m.scaled_dot_ratio)},
+          {"bandwidth", optional_json(m.bandwidth)},
           {"bandwidth_fraction", m.bandwidth ? Json(*m.bandwidth / copy_bandwidth) : Json()}};
 }
 
-std::vector<std::string> row_cells(const bench::DeviceMeasurement& m, double copy_bandwidth) {
-  std::string rate = text_of(m.tflops, "%.3g") + " TFLOP/s";
+std::vector<std::string> device_row_cells(const bench::DeviceMeasurement& m, double copy_bandwidth) {
+  std::string rate = optional_text(m.tflops, "%.3g") + " TFLOP/s";
   if (m.spec.mechanism == "additive")
-    rate = text_of(m.spec.visible_pairs() * static_cast<double>(m.spec.sizes.dim) / m.seconds / 1e9, "%.3g") +
+    rate = optional_text(m.spec.visible_pairs() * static_cast<double>(m.spec.sizes.dim) / m.seconds / 1e9, "%.3g") +
            " G pairs/s";
   if (m.bandwidth)
-    rate = text_of(*m.bandwidth, "%.0f") + " GB/s, " + text_of(*m.bandwidth / copy_bandwidth, "%.2f") + " of copying";
+    rate = optional_text(*m.bandwidth, "%.0f") + " GB/s, " + optional_text(*m.bandwidth / copy_bandwidth, "%.2f") +
+           " of copying";
   return {m.spec.name,
           name_of(m.direction),
           shape_text(m.spec),
           name_of(m.spec.dtype),
           format_seconds(m.burst_seconds),
           format_seconds(m.seconds),
-          text_of(ratio(m.tflops, m.product_rate), "%.2f"),
-          text_of(m.scaled_dot_ratio, "%.2f"),
+          optional_text(ratio(m.tflops, m.product_rate), "%.2f"),
+          optional_text(m.scaled_dot_ratio, "%.2f"),
           rate};
 }
 
@@ -110,8 +88,8 @@ void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int>
     try {
       for (const bench::DeviceMeasurement& m :
            measure_on_device(spec, plan, device, effort, products.missing().empty() ? &products : nullptr)) {
-        rows.push_back(row_json(m, to_string(device), copy_bandwidth));
-        table.push_back(row_cells(m, copy_bandwidth));
+        rows.push_back(device_row_json(m, to_string(device), copy_bandwidth));
+        table.push_back(device_row_cells(m, copy_bandwidth));
       }
     } catch (const bench::WrongResult& result) {
       // The other rows are not in doubt: they have checks of their own.
@@ -132,7 +110,7 @@ void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int>
                      .dump(2)
               << "\n";
   } else {
-    std::cout << about << "\ncopying memory " << text_of(copy_bandwidth, "%.0f") << " GB/s; ";
+    std::cout << about << "\ncopying memory " << optional_text(copy_bandwidth, "%.0f") << " GB/s; ";
     if (products.missing().empty()) std::cout << "cuBLAS " << kProductSize << "³ beside each row\n";
     else std::cout << "no ratio to cuBLAS: " << products.missing() << "\n";
     std::cout << "\n" << format_table(table);

@@ -126,6 +126,15 @@ class Library:
     def version(self):
         return self.c.rapt_version().decode()
 
+    def use_openmp_threads(self, folder):
+        """Works on the threads of the OpenMP runtime that is loaded, first of all one from `folder`. Whether there is one."""
+        if not hasattr(self.c, "rapt_use_openmp_threads"):
+            return False
+        return self.c.rapt_use_openmp_threads(folder.encode()) == 1
+
+    def use_own_threads(self):
+        self.c.rapt_use_host_threads(None)
+
     def made(self, kind, name):
         struct = kind()
         getattr(self.c, f"rapt_{name}_init")(byref(struct), ctypes.sizeof(struct))

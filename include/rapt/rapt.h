@@ -13,6 +13,7 @@
 #include "rapt/mechanism.h"
 #include "rapt/mechanisms.h"
 #include "rapt/normalizer.h"
+#include "rapt/openmp.h"
 #include "rapt/partial.h"
 #include "rapt/plan.h"
 #include "rapt/registry.h"

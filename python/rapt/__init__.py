@@ -20,6 +20,8 @@ from ._attend import (
     set_threads,
     statistics,
     threads,
+    use_host_threads,
+    use_openmp_threads,
     weights,
 )
 from .formulas import Formula, formula
@@ -30,7 +32,7 @@ _ELSEWHERE = {"show": ".notebook", "explore": ".explorer", "TrainedModel": ".tra
 
 __all__ = [
     "Formula", "Partial", "Plan", "Statistics", "TrainedModel", "attend", "explore", "formula", "gradients", "mechanisms", "merge", "normalizers", "partial",
-    "set_threads", "show", "statistics", "threads", "weights",
+    "set_threads", "show", "statistics", "threads", "use_host_threads", "use_openmp_threads", "weights",
 ]  # fmt: skip
 
 

@@ -383,5 +383,28 @@ def set_threads(threads: int) -> None:
     _core.set_default_threads(threads.__index__())
 
 
+def use_host_threads(run: int | None) -> None:
+    """Lends a program's own threads to every call. None: Rapt's own threads again.
+
+    `run` is the address of a C function `void run(int workers, void (*work)(void *job, int worker), void *job)` that calls work(job, worker)
+    once for each worker in [0, workers), at the same time or one after the other, and then returns (ctypes.cast(f, ctypes.c_void_p).value).
+    It is called without Python's lock and has to stay there until other threads are lent.
+    """
+    if run is None:
+        _core.use_own_threads()
+    elif isinstance(run, int) and run > 0:
+        _core.use_host_threads(run)
+    else:
+        raise TypeError(f"use_host_threads: expected the address of a C function or None, got {run!r}")
+
+
+def use_openmp_threads(folder: str = "") -> bool:
+    """Lends the threads of an OpenMP runtime that the process has loaded, first of all one from `folder`. False: there is none.
+
+    Importing rapt.torch does this with PyTorch's runtime.
+    """
+    return _core.use_openmp_threads(folder)
+
+
 def threads() -> int:
     return _core.lent_threads() or _core.default_threads()

@@ -13,6 +13,7 @@
 #include "rapt/device.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"
+#include "rapt/openmp.h"
 #include "rapt/partial.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
@@ -354,6 +355,9 @@ void bind_module(nb::module_& m) {
   m.def("normalizers", &list_normalizers);
   m.def("use_openmp", &use_openmp);
   m.def("use_own_threads", &use_own_threads);
+  m.def("use_openmp_threads", [](const std::string& folder) { return rapt::use_openmp_threads(folder); });
+  // The address of a rapt::HostThreads, which works without Python's lock.
+  m.def("use_host_threads", [](std::uintptr_t run) { rapt::use_host_threads(reinterpret_cast<HostThreads>(run)); });
   m.def("lent_threads", &lent_threads);
   m.def("default_threads", &rapt::default_threads);
   m.def("set_default_threads", &rapt::set_default_threads);

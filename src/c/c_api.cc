@@ -10,6 +10,7 @@
 #include "rapt/distributed.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"
+#include "rapt/openmp.h"
 #include "rapt/partial.h"
 #include "rapt/plan.h"
 #include "rapt/registry.h"
@@ -520,6 +521,16 @@ const char* rapt_isa(void) {
 
 int rapt_set_threads(int32_t threads) {
   return guarded([&] { rapt::set_default_threads(threads); });
+}
+
+void rapt_use_host_threads(rapt_host_threads run) {
+  contained([&] { rapt::use_host_threads(run); });
+}
+
+int32_t rapt_use_openmp_threads(const char* folder) {
+  int32_t found = 0;
+  contained([&] { found = rapt::use_openmp_threads(folder == nullptr ? "" : folder) ? 1 : 0; });
+  return found;
 }
 
 void rapt_release_workspace(void) {

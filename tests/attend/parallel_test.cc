@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -98,6 +100,36 @@ TEST(ParallelThreads, TurnsKeepTheOrder) {
       for (std::size_t n = 0; n < places.size(); ++n) ASSERT_EQ(places[n], static_cast<std::int64_t>(n));
     }
   }
+}
+
+// Of a thread of this process, as the system sees it: R runs or would like to, S sleeps.
+char state_of(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= line.size() ? '?' : line[name_end + 2];
+}
+
+// Who waits for the last task of a call sleeps after a while.
+TEST(ParallelThreads, ACallerSleepsThroughALongLastTask) {
+  if (state_of(gettid()) == '?') GTEST_SKIP() << "there is no /proc here";
+  const pid_t caller = gettid();
+  std::atomic<bool> taken{false}, left{false}, slept{false};
+  rapt::parallel_for(2, 2, [&](std::int64_t, int worker) {
+    if (worker == 0) {  // the caller, which would take the long one too
+      while (!taken) std::this_thread::yield();
+      left = true;
+      return;
+    }
+    taken = true;
+    while (!left) std::this_thread::yield();
+    for (int tries = 0; tries < 3000 && !slept; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      slept = state_of(caller) == 'S';
+    }
+  });
+  EXPECT_TRUE(slept);
 }
 
 // Lends threads of its own, one fewer than was asked for: a host may have less.

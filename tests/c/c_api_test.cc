@@ -281,6 +281,35 @@ TEST(CApiArrays, PlainCallIsScaledDot) {
   EXPECT_EQ(got, expected);
 }
 
+int lent_calls = 0;
+
+// Alone, one worker after the other: a host need not have more.
+void lend_one_thread(int32_t workers, void (*work)(void*, int), void* job) {
+  ++lent_calls;
+  for (int32_t worker = 0; worker < workers; ++worker) work(job, worker);
+}
+
+TEST(CApiThreads, AHostLendsItsThreads) {
+  constexpr int64_t kHeads = 8, kLength = 96, kDim = 32;
+  std::vector<float> q(kHeads * kLength * kDim), expected(q.size()), got(q.size());
+  for (std::size_t n = 0; n < q.size(); ++n) q[n] = static_cast<float>(n % 17) / 8 - 1;
+  const auto array = [&](std::vector<float>& x) { return rapt_bhsd(x.data(), RAPT_F32, 1, kHeads, kLength, kDim); };
+  const rapt_array in = array(q), first = array(expected), second = array(got);
+  rapt_options options;
+  rapt_options_init(&options, sizeof options);
+  options.threads = 2;
+  ASSERT_EQ(rapt_attend(&in, &in, &in, &first, &options), RAPT_OK) << rapt_last_error();
+  EXPECT_EQ(lent_calls, 0);
+  rapt_use_host_threads(lend_one_thread);
+  ASSERT_EQ(rapt_attend(&in, &in, &in, &second, &options), RAPT_OK) << rapt_last_error();
+  rapt_use_host_threads(nullptr);
+  const int calls = lent_calls;
+  EXPECT_GT(calls, 0);
+  EXPECT_EQ(got, expected);
+  ASSERT_EQ(rapt_attend(&in, &in, &in, &second, &options), RAPT_OK) << rapt_last_error();
+  EXPECT_EQ(lent_calls, calls);
+}
+
 TEST(CApiInfo, NamesMechanismsVersionAndThreads) {
   const auto all = rapt::all_mechanisms();
   ASSERT_EQ(rapt_mechanism_count(), all.size());

@@ -288,6 +288,44 @@ def test_threads_by_default():
     assert result.stdout.splitlines() == ["3", "set_default_threads: expected 1 or more, got 0"], result
 
 
+def test_a_host_lends_its_threads():
+    """A function of C, here one that ctypes makes from Python; in a process of its own, as the threads are everybody's."""
+    result = run_python(
+        """
+        import ctypes, threading, numpy as np, rapt
+        Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+        calls = []
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_int, Work, ctypes.c_void_p)
+        def run(workers, work, job):
+            calls.append(workers)
+            threads = [threading.Thread(target=work, args=(job, worker)) for worker in range(workers)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        q = np.random.default_rng(1).standard_normal((1, 8, 96, 32), np.float32)
+        expected = rapt.attend(q, q, q, threads=2)
+        rapt.use_host_threads(ctypes.cast(run, ctypes.c_void_p).value)
+        lent = rapt.attend(q, q, q, threads=2)
+        rapt.use_host_threads(None)
+        own = rapt.attend(q, q, q, threads=2)
+        print(calls[:1], len(calls) > 0, (lent == expected).all(), (own == expected).all())
+        for wrong in (run, "run", 0):
+            try:
+                rapt.use_host_threads(wrong)
+            except TypeError as error:
+                print(str(error)[:71])
+        print(rapt.use_openmp_threads("/nowhere") in (True, False))
+        """
+    )
+    wrong = "use_host_threads: expected the address of a C function or None, got"
+    lines = result.stdout.splitlines()
+    assert lines[0] == "[2] True True True" and lines[-1] == "True", result
+    assert [line[: len(wrong)] for line in lines[1:4]] == [wrong] * 3, result
+
+
 def test_daemon_threads_at_the_end_of_the_process():
     """They compute while the interpreter goes: the process ends without a crash, and says nothing."""
     program = """

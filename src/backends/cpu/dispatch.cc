@@ -3,18 +3,14 @@
 #include <cstdlib>
 #include <span>
 #include <string>
-#include <thread>
 
+#include "backends/cpu/processors.h"
 #include "backends/cpu/simd/kernels.h"
 #include "backends/cpu/targets.h"
 #include "backends/cpu/x86/processor.h"
 #include "normalizers/list.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 namespace rapt::inline v1 {
 
@@ -82,13 +78,7 @@ std::atomic<int>& chosen_isa() {
 }
 
 std::atomic<int>& chosen_threads() {
-  static std::atomic<int> threads{[] {
-#if defined(__linux__)
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }()};
+  static std::atomic<int> threads{usable_processors()};
   return threads;
 }
 

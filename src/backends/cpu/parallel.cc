@@ -87,9 +87,11 @@ class Pool {
     // Sequentially consistent on both sides: a worker adds itself to inside_ before it loads job_, and here job_ is cleared
     // before inside_ is loaded. Either the worker sees null, or it is counted below and waited for.
     job_.store(nullptr);
-    for (int spins = 0; inside_.load() != 0; ++spins) {
+    for (int spins = 0;; ++spins) {
+      const int inside = inside_.load();
+      if (inside == 0) break;
       if (spins < 2000) pause_processor();
-      else std::this_thread::yield();
+      else inside_.wait(inside);  // a long last task: the processor is for others
     }
   }
 
@@ -102,7 +104,7 @@ class Pool {
       if (Job* job = job_.load())
         if (const int worker = joined_.fetch_add(1, std::memory_order_relaxed) + 1; worker <= wanted_)
           job->work(worker);
-      inside_.fetch_sub(1);
+      if (inside_.fetch_sub(1) == 1) inside_.notify_one();
     }
   }
 

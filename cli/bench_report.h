@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/rows.h"
+#include "cli/options.h"
+
+// What the kinds of `rapt bench` share: reading some arguments, and writing rows down.
+namespace rapt::cli {
+
+using Json = nlohmann::ordered_json;
+using Table = std::vector<std::vector<std::string>>;
+
+std::vector<bench::Direction> parse_direction(const std::string& text);
+// None where the text is empty.
+std::optional<int> parse_repeat(const std::string& text);
+
+inline std::string optional_text(const std::optional<double>& value, const char* format = "%.3g") {
+  return value ? format_as(*value, format) : "–";
+}
+
+template <class T>
+Json optional_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+// "B,H,S,D".
+std::string shape_text(const bench::Spec& spec);
+Json shape_json(const bench::Spec& spec);
+
+Json roofs_json(const bench::Roofs& roofs);
+void print_roofs(const bench::Roofs& roofs, int threads);
+
+Json measurement_json(const bench::Measurement& m, const bench::Roofs& roofs, int threads);
+// "±3%": half the distance between the quarters.
+std::string quarters_text(const bench::Spread& seconds);
+// With its unit; for one query also of reading memory.
+std::string rate_text(const bench::Measurement& m, const bench::Roofs& roofs);
+
+}  // namespace rapt::cli
