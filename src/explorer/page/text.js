@@ -9,10 +9,11 @@ function isolated(text) {
 }
 
 // White space and nothing must be seen too, and what turns the direction of writing must not turn the text around it.
+// Joiners within a token belong to its letters.
 function shown(token) {
   if (token === "") return "∅";
   return token.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥")
-    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, "·");
+    .replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]|^[\u200c\u200d]+$/g, "·");
 }
 
 function short(token, most) {
