@@ -70,8 +70,8 @@ std::string centers_view(const pictures::HeadCenters& centers) {
   const std::int64_t first = (centers.epochs - 1) * centers.layers * centers.heads;
   for (std::int64_t n = 0; n < centers.layers * centers.heads; ++n) {
     const auto at = static_cast<std::size_t>(2 * (first + n));
-    rows.push_back({std::to_string(n / centers.heads), std::to_string(n % centers.heads),
-                    rounded(centers.centers[at]), rounded(centers.centers[at + 1])});
+    rows.push_back({std::to_string(n / centers.heads), std::to_string(n % centers.heads), rounded(centers.centers[at]),
+                    rounded(centers.centers[at + 1])});
   }
   return format_table(rows);
 }

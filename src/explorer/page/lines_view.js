@@ -209,7 +209,7 @@ class LinesView {
     }
     const { queryTokens, keyTokens, keys } = this.layer();
     const { tokens } = this.app.store.exhibit;
-    let text = `${focus.side} ${focus.place} “${short(tokens[focus.side === "query" ? queryTokens : keyTokens][focus.place], 40)}”`;
+    let text = `${focus.side} ${numbered(focus.place, tokens[focus.side === "query" ? queryTokens : keyTokens][focus.place])}`;
     const r = this.rows;
     if (focus.side === "query" && r && r.layer === this.app.layer && focus.place >= r.first && focus.place < r.last) {
       const best = [];

@@ -208,7 +208,12 @@ class MapView {
     const { theme } = this.app;
     const { queryTokens, keyTokens, queries, keys } = this.layer();
     const { tokens } = this.app.store.exhibit;
-    const every = (scale) => Math.max(1, Math.ceil(10 / scale));
+    // 1, 2, 5, 10, 20 …: so many places lie between labels that need some pixels.
+    const every = (scale, pixels = 10) => {
+      if (scale >= 10) return 1;
+      const ten = 10 ** Math.floor(Math.log10(pixels / scale));
+      return Math.max(1, ten * [1, 2, 5, 10].find((n) => n * ten * scale >= pixels));
+    };
     const size = (scale) => Math.max(8, Math.min(12, scale * 0.9));
     const room = (pixels) => (p.saving ? Infinity : pixels);
     const label = (list, n, scale, pixels) =>
@@ -218,10 +223,11 @@ class MapView {
     for (let i = Math.ceil(view.y / stepY) * stepY; i + 0.5 < Math.min(queries, view.y + plot.h / view.sy); i += stepY)
       p.text(plot.x - 5, plot.y + (i + 0.5 - view.y) * view.sy, label(tokens[queryTokens], i, view.sy, plot.x - 8),
         { fill: pointed("query", i), size: size(view.sy), align: "right" });
-    const stepX = every(view.sx);
+    // Numbers lie beside each other.
+    const stepX = every(view.sx, textWidth(String(keys), 9) + 8);
     for (let j = Math.ceil(view.x / stepX) * stepX; j + 0.5 < Math.min(keys, view.x + plot.w / view.sx); j += stepX) {
       const text = label(tokens[keyTokens], j, view.sx, plot.y - 8);
-      const upright = stepX > 1 ? textWidth(text, 9) + 4 <= stepX * view.sx : plot.upright || isLetter(tokens[keyTokens][j]);
+      const upright = stepX > 1 || plot.upright || isLetter(tokens[keyTokens][j]);
       const place = { fill: pointed("key", j), size: stepX > 1 ? 9 : size(view.sx) };
       const x = plot.x + (j + 0.5 - view.x) * view.sx;
       if (upright) p.text(x, plot.y - 10, text, { ...place, align: "center" });
@@ -269,8 +275,8 @@ class MapView {
     const { queryTokens, keyTokens } = this.layer();
     const { tokens } = this.app.store.exhibit;
     const found = this.valueAt(query, key);
-    this.app.say(`query ${query} “${short(tokens[queryTokens][query], 40)}” → key ${key} ` +
-      `“${short(tokens[keyTokens][key], 40)}”: ${weightText(found.weight)}${found.exact ? "" : ", the largest near it"}`, at);
+    this.app.say(`query ${numbered(query, tokens[queryTokens][query])} → ` +
+      `key ${numbered(key, tokens[keyTokens][key])}: ${weightText(found.weight)}${found.exact ? "" : ", the largest near it"}`, at);
   }
 
   leave() {

@@ -49,6 +49,11 @@ function fitted(token, size, pixels, most = 24) {
   return text;
 }
 
+// A place and its token; where that is the number again, once is enough.
+function numbered(n, token) {
+  return token === String(n) ? token : `${n} “${short(token, 40)}”`;
+}
+
 function weightText(w) {
   if (w === 0) return "0";
   if (w >= 0.001) return w.toFixed(4);
