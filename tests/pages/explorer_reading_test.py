@@ -145,6 +145,15 @@ class Reading(PageTest):
                 self.page.pointer(kind, frame[2] / 2, 250, pointerType="touch")
             self.assertRegex(self.page.text("#tip"), "query . .* → key . ")
             self.assertFalse(self.page.run("return document.querySelector('#tip').hidden"))
+            # Two of them come closer.
+            self.assertEqual(len(set(LONG) & set(self.words())), len(LONG))
+            self.page.pointer("pointerdown", 180, 250, pointerId=1, pointerType="touch")
+            self.page.pointer("pointerdown", 220, 250, pointerId=2, pointerType="touch")
+            self.page.pointer("pointermove", 300, 250, pointerId=2, pointerType="touch")
+            for finger in (1, 2):
+                self.page.pointer("pointerup", 200, 250, pointerId=finger, pointerType="touch")
+            self.settle()
+            self.assertIn(len(set(LONG) & set(self.words())), range(1, len(LONG)))
         finally:
             self.page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -6,6 +6,7 @@ class App {
     this.contrast = "root";
     this.row = 0;
     this.heads = new Set();
+    this.size = [0, 0];  // of the canvas when it was drawn last
     this.palette = bytesOf(data.palette);
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.overview = new Overview(this);
@@ -227,13 +228,15 @@ class App {
     tip.hidden = !text || !at;
     if (tip.hidden) return;
     tip.textContent = text;
-    const { clientWidth: width, clientHeight: height } = this.frame;
+    // Towards the middle, so that nothing has to be measured while the pointer moves; a finger hides what is below it.
     const [x, y] = at;
-    const [w, h] = [tip.offsetWidth, tip.offsetHeight];
-    // A finger hides what is below it.
-    const below = !this.touched && y + 18 + h <= height;
-    tip.style.left = `${Math.max(0, Math.min(width - w, x + 14 + w <= width ? x + 14 : x - w - 10))}px`;
-    tip.style.top = `${Math.max(0, below ? y + 18 : y - h - (this.touched ? 24 : 10))}px`;
+    const [width, height] = this.size;
+    const right = x < width / 2;
+    const below = this.touched ? y < 60 : y < height / 2;
+    tip.style.left = right ? `${x + 14}px` : "auto";
+    tip.style.right = right ? "auto" : `${width - x + 10}px`;
+    tip.style.top = below ? `${y + (this.touched ? 30 : 18)}px` : "auto";
+    tip.style.bottom = below ? "auto" : `${height - y + (this.touched ? 24 : 10)}px`;
   }
 
   fail(error) {
@@ -263,6 +266,7 @@ class App {
   draw() {
     if (!this.store) return;
     const { clientWidth: width, clientHeight: height } = this.frame;
+    this.size = [width, height];
     const ratio = devicePixelRatio || 1;
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
       this.canvas.width = Math.round(width * ratio);

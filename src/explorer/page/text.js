@@ -36,9 +36,18 @@ function isLetter(token) {
 
 const fontFamily = "'DejaVu Sans', Verdana, sans-serif";
 const ruler = document.createElement("canvas").getContext("2d");
+const widths = new Map();
+// Measured once: a text of another size is as many times as long.
 function textWidth(text, size, bold = false) {
-  ruler.font = `${bold ? "bold " : ""}${size}px ${fontFamily}`;
-  return ruler.measureText(text).width;
+  const key = bold ? `b${text}` : `n${text}`;
+  let width = widths.get(key);
+  if (width === undefined) {
+    if (widths.size > 65536) widths.clear();
+    ruler.font = `${bold ? "bold " : ""}32px ${fontFamily}`;
+    width = ruler.measureText(text).width / 32;
+    widths.set(key, width);
+  }
+  return width * size;
 }
 
 // As much of a token as the pixels hold.
