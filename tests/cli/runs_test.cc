@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -229,7 +230,7 @@ class SilentClient {
 // Ended on purpose: nothing was interrupted, so the status is 0.
 TEST(Runs, AnInterruptEndsTheExplorerWhateverItDoes) {
   const TemporaryDirectory dir;
-  for (const char* name : {"q.npy", "k.npy"}) save_f4(dir / name, {1, 4, 8192, 8}, pseudo_random(4 * 8192 * 8, 3));
+  for (const char* name : {"q.npy", "k.npy"}) save_f4(dir / name, {1, 8, 16384, 8}, pseudo_random(8 * 16384 * 8, 3));
   for (const int signal : {SIGINT, SIGTERM}) {
     LiveCli explorer({"explore", dir.path().string(), "--serve"});
     const std::string said = explorer.output_with("(Ctrl-C ends it)");
@@ -240,10 +241,13 @@ TEST(Runs, AnInterruptEndsTheExplorerWhateverItDoes) {
     std::vector<std::unique_ptr<SilentClient>> waiting;
     for (int n = 0; n < 8; ++n)
       waiting.push_back(
-          std::make_unique<SilentClient>(port, "GET /api/head?id=1&layer=0&head=" + std::to_string(n % 4) + host));
+          std::make_unique<SilentClient>(port, "GET /api/head?id=1&layer=0&head=" + std::to_string(n) + host));
     ::usleep(100'000);
+    const auto start = std::chrono::steady_clock::now();
     explorer.signal(signal);
     EXPECT_EQ(explorer.wait(), 0);
+    // All that they wait for would take several times as long.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
     EXPECT_EQ(lines_in(explorer.rest()), 1);
   }
 }
