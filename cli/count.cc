@@ -156,7 +156,7 @@ void print_layer(const solve::Layer& layer, const solve::LayerCount& counted) {
 void print_model(const Model& model, const std::vector<solve::LayerCount>& counts, const Totals& totals) {
   if (!model.title.empty()) std::cout << model.title << "\n\n";
   for (std::size_t n = 0; n < counts.size(); ++n) {
-    std::cout << (n ? "\n\n" : "") << layer_title(model.layers[n], n + 1) << "\n";
+    std::cout << (n ? "\n\n" : "") << layer_title(model.layers[n], n) << "\n";
     print_layer(model.layers[n], counts[n]);
   }
   if (totals.layers == 1) return;

@@ -83,10 +83,8 @@ class Decoding {
       line.error = e.what();
     }
     line.ids = source_.encode(line.tokens);
-    for (std::size_t n = 0; n < line.ids.size(); ++n)
-      if (line.ids[n] == tasks::kUnknown)
-        std::cerr << "rapt: decode: line " << count_ << ": '" << one_line(line.tokens[n])
-                  << "' was not in the training data; it is read as unknown" << std::endl;
+    for (const std::string& note : tasks::unknown_notes(line.tokens, line.ids))
+      std::cerr << "rapt: decode: line " << count_ << ": " << one_line(note) << std::endl;
     lines_.push_back(std::move(line));
     if (lines_.size() == kAtOnce) flush();
   }

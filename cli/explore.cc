@@ -12,9 +12,11 @@
 #include "cli/verbs.h"
 #include "explorer/image_subject.h"
 #include "explorer/page.h"
+#include "explorer/scene_subject.h"
 #include "explorer/sequence_subject.h"
 #include "explorer/server.h"
 #include "rapt/error.h"
+#include "rapt/threads.h"
 #include "tasks/experiment.h"
 #include "tensor/files.h"
 
@@ -25,7 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kExploreFooter =
     "RUN is what `rapt train --out` made: the page shows every attention layer of the model for one text, and how the\n"
-    "answer was decoded; or, for a run on images, where every head looks from a pixel.\n"
+    "answer was decoded; or, for a run on images or scenes, where every head looks from a pixel. Layers and heads are\n"
+    "numbered from 0.\n"
     "DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers, heads, S, D], which "
     "are\n"
     "scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or queries.txt and keys.txt), "
@@ -33,6 +36,7 @@ constexpr const char* kExploreFooter =
     "token a line, and for a grid image.npy.\n"
     "Without --serve one self-contained page is written, which needs no network. With --serve the page is served on\n"
     "this machine only; rows are computed when they are looked at, so that long inputs work, and texts can be typed.\n"
+    "Ctrl-C ends the server, whoever is connected, with exit status 0.\n"
     "\n"
     "Examples:\n"
     "  rapt explore runs/case --text '<U> hello' --out hello.html\n"
@@ -47,6 +51,14 @@ struct ExploreArguments {
   AttendArguments attend;
 };
 
+// A subject that is asked for one of its test images.
+template <class Subject>
+explorer::Served shown_by_number(const fs::path& directory, const std::string& image) {
+  const auto subject = std::make_shared<Subject>(directory);
+  return {subject->show(image),
+          [subject](const std::string& number, const std::string&) { return subject->show(number); }};
+}
+
 explorer::Served subject_of(const ExploreArguments& a) {
   const fs::path directory = a.directory;
   if (!fs::is_directory(directory))
@@ -59,17 +71,15 @@ explorer::Served subject_of(const ExploreArguments& a) {
       throw Error("explore: --text, --target and --image are for runs; " + a.directory + " holds arrays");
     return {exhibit_of_arrays(directory, a.attend), nullptr};
   }
-  if (explorer::is_image_run(directory)) {
+  const bool scenes = tasks::task_of_run(directory) == "scenes";
+  if (scenes || explorer::is_image_run(directory)) {
     if (!a.text.empty() || !a.target.empty())
       throw Error("explore: --text and --target are for runs on sequences; " + a.directory +
                   " is about images, takes --image N");
-    const auto subject = std::make_shared<explorer::ImageSubject>(directory);
-    return {subject->show(a.image.empty() ? "0" : a.image),
-            [subject](const std::string& image, const std::string&) { return subject->show(image); }};
+    const std::string image = a.image.empty() ? "0" : a.image;
+    return scenes ? shown_by_number<explorer::SceneSubject>(directory, image)
+                  : shown_by_number<explorer::ImageSubject>(directory, image);
   }
-  if (tasks::task_of_run(directory) == "scenes")
-    throw Error("explore: " + a.directory +
-                " is about scenes, whose attention is not shown here; takes a run on sequences or classes of images");
   if (!a.image.empty()) throw Error("explore: --image is for runs on images; " + a.directory + " takes --text TEXT");
   const auto subject = std::make_shared<explorer::SequenceSubject>(directory);
   if (a.text.empty() && !a.target.empty()) throw Error("explore: --target is given without --text; takes both");
@@ -88,6 +98,10 @@ void serve(explorer::Served served, int port) {
       ended = true;
       std::signal(number, SIG_DFL);
     });
+  // What is being computed for a client is given up too.
+  set_task_hook([] {
+    if (ended) throw Error("explore: the server ends");
+  });
   std::cout << server.address() << "  (Ctrl-C ends it)" << std::endl;
   // A handler may not stop the server itself.
   std::thread watching([&] {
@@ -97,6 +111,7 @@ void serve(explorer::Served served, int port) {
   server.run();
   ended = true;
   watching.join();
+  set_task_hook(nullptr);
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
 }
 
@@ -119,11 +134,13 @@ void explore(const ExploreArguments& a) {
   if (a.serve && !a.out.empty()) throw Error("explore: --serve and --out exclude each other");
   if (!a.serve && !a.port.empty()) throw Error("explore: --port is given without --serve; takes both");
   const int port = port_of(a.port);
+  explorer::Served served = subject_of(a);
+  for (const std::string& warning : served.first.warnings)
+    std::cerr << "rapt: explore: " << one_line(warning) << std::endl;
   if (a.serve) {
-    serve(subject_of(a), port);
+    serve(std::move(served), port);
     return;
   }
-  explorer::Served served = subject_of(a);
   const fs::path out = a.out.empty() ? "explorer.html" : a.out;
   std::int64_t heads = 0;
   for (const explorer::Layer& layer : served.first.layers) heads += layer.weights->heads();
@@ -132,8 +149,9 @@ void explore(const ExploreArguments& a) {
       explorer::static_page(served.first, [&](std::int64_t done, std::int64_t) { progress.update(done); });
   progress.clear();
   write_file(out, page);
-  std::cout << out.string() << ": " << served.first.layers.size() << " layers, " << heads << " heads, "
-            << format_bytes(static_cast<double>(page.size())) << "\n";
+  const auto layers = static_cast<std::int64_t>(served.first.layers.size());
+  std::cout << out.string() << ": " << layers << (layers == 1 ? " layer, " : " layers, ") << heads
+            << (heads == 1 ? " head, " : " heads, ") << format_bytes(static_cast<double>(page.size())) << "\n";
 }
 
 }  // namespace
@@ -151,7 +169,7 @@ void add_explore(CLI::App& app) {
   verb->add_option("RUN|DIR", a.directory, "The directory of a run, or of arrays")->required();
   option("--text", a.text, "What the model reads [an example of its own data]", "TEXT");
   option("--target", a.target, "The answer to show [the model's own]", "TEXT");
-  option("--image", a.image, "For a run on images: the number of a test image [0]", "N");
+  option("--image", a.image, "For a run on images or scenes: the number of a test image [0]", "N");
   option("--out", a.out, "The page to write [explorer.html]", "FILE.html");
   verb->add_flag("--serve", a.serve, "Serve the page on this machine, and compute rows on request");
   option("--port", a.port, "With --serve: the port [any that is free]", "N");

@@ -49,7 +49,7 @@ Json report_of(const std::string& run, const tasks::HeadHistory& history) {
               {"epochs", history.epochs.size()},
               {"heads", history.last().heads}};
   for (std::int64_t l = 0; l < history.last().layers; ++l) {
-    Json layer{{"layer", l + 1}};
+    Json layer{{"layer", l}};
     for (const tasks::HeadPlaces& places : history.epochs) {
       layer["distance"].push_back(tasks::mean_distance(places, l));
       layer["spread"].push_back(tasks::mean_spread(places, l));
@@ -70,8 +70,8 @@ std::string centers_view(const pictures::HeadCenters& centers) {
   const std::int64_t first = (centers.epochs - 1) * centers.layers * centers.heads;
   for (std::int64_t n = 0; n < centers.layers * centers.heads; ++n) {
     const auto at = static_cast<std::size_t>(2 * (first + n));
-    rows.push_back({std::to_string(n / centers.heads + 1), std::to_string(n % centers.heads + 1),
-                    rounded(centers.centers[at]), rounded(centers.centers[at + 1])});
+    rows.push_back({std::to_string(n / centers.heads), std::to_string(n % centers.heads), rounded(centers.centers[at]),
+                    rounded(centers.centers[at + 1])});
   }
   return format_table(rows);
 }
@@ -132,7 +132,7 @@ pictures::HeatMapGrid maps_of(const std::vector<layers::AttentionRecord>& record
       map.rows = grid[0];
       map.cols = grid[1];
       map.values.assign(weights.begin(), weights.end());
-      map.title = std::to_string(l + 1) + "." + std::to_string(h + 1);
+      map.title = std::to_string(l) + "." + std::to_string(h);
       map.numbers = pictures::CellNumbers::never;
       ends.push_back(*std::max_element(map.values.begin(), map.values.end()));
       result.maps.push_back(std::move(map));

@@ -19,7 +19,7 @@ _MOST_CELLS = 1 << 25  # of a page: docs/explorer.md
 _INLINE_CELLS = 1 << 22  # a page with more would make the notebook's file large: a server shows it
 _AT_ONCE = 1 << 22  # weights in memory
 _THUMBNAIL = 48
-_SCRIPTS = ("store", "painter", "overview", "map_view", "lines_view", "steps_view", "image_view", "app")
+_SCRIPTS = ("text", "store", "painter", "saving", "overview", "map_view", "lines_view", "steps_view", "image_view", "app")
 _GROUPS = {"attention": "Attention", "encoder": "Encoder", "decoder": "Decoder", "cross": "Decoder → source"}
 
 

@@ -57,7 +57,8 @@ struct Exhibit {
   Input input = Input::text;
   std::string text;  // what went in, and what came out
   std::string target;
-  std::string note;  // one more line under the title
+  std::string note;                   // one more line under the title
+  std::vector<std::string> warnings;  // what was taken otherwise than it was written
   std::vector<std::vector<std::string>> tokens;
   std::vector<Layer> layers;
   std::vector<Step> steps;  // row t of the groups decoder and cross belongs to steps[t]

@@ -149,11 +149,9 @@ Json describe(const HeadSummary& s) {
 }
 
 Json describe(const Exhibit& exhibit) {
-  Json json{{"title", exhibit.title},
-            {"input", exhibit.input == Input::image ? "image" : "text"},
-            {"text", exhibit.text},
-            {"target", exhibit.target},
-            {"note", exhibit.note}};
+  Json json{{"title", exhibit.title}, {"input", exhibit.input == Input::image ? "image" : "text"},
+            {"text", exhibit.text},   {"target", exhibit.target},
+            {"note", exhibit.note},   {"warnings", exhibit.warnings}};
   json["tokens"] = exhibit.tokens;
   json["layers"] = Json::array();
   for (const Layer& layer : exhibit.layers) {

@@ -80,6 +80,7 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
   };
   check("text", source.size());
   training::EncodedExample example{source_.encode(source), {}};
+  exhibit.warnings = tasks::unknown_notes(source, example.source);
   std::vector<std::string> answer;
   if (target.empty()) {
     const auto found =
@@ -91,6 +92,8 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
     answer = tasks::split(target, target_units(data));
     check("target", answer.size());
     example.target = target_.encode(answer);
+    for (const std::string& warning : tasks::unknown_notes(answer, example.target))
+      exhibit.warnings.push_back("target: " + warning);
     exhibit.note = "The target was given; the probabilities are those of its tokens.";
   }
   exhibit.target = data.join_target(answer);

@@ -120,7 +120,7 @@ void add_head(Group& group, const HeadCenters& c, const Panel& panel, std::int64
         {Ellipse{"start", start, 2.2, 2.2, 0, {.fill = Role::page, .stroke = Stroke{look.color, 1.25}}}});
   }
   group.items.push_back(marker("center", at, 4.2, look,
-                               "head " + std::to_string(head + 1) + ": " + short_number(center.y) + " rows, " +
+                               "head " + std::to_string(head) + ": " + short_number(center.y) + " rows, " +
                                    short_number(center.x) + " columns"));
 }
 
@@ -154,7 +154,7 @@ void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::
   if (c.layers > 1)
     drawing.add(Text{.kind = "panel-title",
                      .at = {box.x, box.y - 7},
-                     .content = "layer " + std::to_string(layer + 1),
+                     .content = "layer " + std::to_string(layer),
                      .color = Role::muted});
 }
 
@@ -173,7 +173,7 @@ Drawing draw(const HeadCenters& c) {
 
   std::vector<LegendEntry> legend;
   for (std::int64_t head = 0; head < c.heads; ++head)
-    legend.push_back({"head " + std::to_string(head + 1), look_of(static_cast<std::size_t>(head)), LegendMark::point});
+    legend.push_back({"head " + std::to_string(head), look_of(static_cast<std::size_t>(head)), LegendMark::point});
   std::string note = "+ the query";
   if (!c.covariances.empty()) note += "; ellipses hold 50 % and 90 % of the weight";
   if (c.epochs > 1)

@@ -67,7 +67,7 @@ void add_centers(const Trained& run, Section& section) {
   std::int64_t better = 0;
   const std::int64_t layers = history.last().layers;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    pictures::Series series{"layer " + std::to_string(layer + 1), {}, {}};
+    pictures::Series series{"layer " + std::to_string(layer), {}, {}};
     for (std::size_t n = 0; n < history.epochs.size(); ++n) {
       series.x.push_back(static_cast<double>(history.first_epoch) + static_cast<double>(n));
       series.y.push_back(tasks::mean_distance(history.epochs[n], layer));
@@ -78,7 +78,7 @@ void add_centers(const Trained& run, Section& section) {
     const tasks::GridFit last = tasks::fit_to_grid(history.last(), layer);
     nearest = std::min(nearest, last.distance);
     better += last.distance < last.random_distance ? 1 : 0;
-    table.rows.push_back({std::to_string(layer + 1), fixed(series.y.front(), 2), fixed(series.y.back(), 2),
+    table.rows.push_back({std::to_string(layer), fixed(series.y.front(), 2), fixed(series.y.back(), 2),
                           std::to_string(last.side), fixed(first.distance, 2), fixed(last.distance, 2),
                           fixed(last.random_distance, 2), of(last.pixels, last.side * last.side)});
     distances.push_back(std::move(series));

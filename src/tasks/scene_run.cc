@@ -93,9 +93,13 @@ SceneRunConfig read_scene_config(const std::filesystem::path& directory) {
   return config;
 }
 
-training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, int threads) {
+namespace {
+
+// Scenes first … first + count − 1.
+training::PixelExamples render_examples(const SceneDataConfig& data, Split split, std::int64_t first_scene,
+                                        std::int64_t count, int threads) {
   training::PixelExamples all;
-  all.count = split == Split::train ? data.train : split == Split::valid ? data.valid : data.test;
+  all.count = count;
   all.size = data.size;
   const std::int64_t pixels = data.size * data.size;
   const auto numbers = static_cast<std::size_t>(all.count * pixels);
@@ -108,7 +112,8 @@ training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, in
   const SceneOptions options{data.seed, data.size, static_cast<int>(data.samples)};
   parallel_for((all.count + kChunk - 1) / kChunk, threads, [&](std::int64_t chunk, int) {
     const std::int64_t first = chunk * kChunk;
-    const SceneData part = render_scenes(options, static_cast<int>(split), first, std::min(kChunk, all.count - first));
+    const SceneData part =
+        render_scenes(options, static_cast<int>(split), first_scene + first, std::min(kChunk, all.count - first));
     put(part.rgb, first, all.rgb, 3 * pixels);
     put(part.segmentation, first, all.segmentation, pixels);
     put(part.depth, first, all.depth, pixels);
@@ -121,6 +126,17 @@ training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, in
     if (all.segmentation[n] == static_cast<std::uint8_t>(SceneClass::sky))
       all.depth[n] = std::numeric_limits<float>::quiet_NaN();
   return all;
+}
+
+}  // namespace
+
+training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, int threads) {
+  const std::int64_t count = split == Split::train ? data.train : split == Split::valid ? data.valid : data.test;
+  return render_examples(data, split, 0, count, threads);
+}
+
+training::PixelExamples load_scene(const SceneDataConfig& data, Split split, std::int64_t n) {
+  return render_examples(data, split, n, 1, 1);
 }
 
 models::MultitaskNetwork make_network(const SceneRunConfig& config) {

@@ -40,6 +40,8 @@ SceneRunConfig read_scene_config(const std::filesystem::path& directory);
 
 // The scenes of one part, rendered: the same ones for any number of threads.
 training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, int threads);
+// Scene n of a part alone.
+training::PixelExamples load_scene(const SceneDataConfig& data, Split split, std::int64_t n);
 
 models::MultitaskNetwork make_network(const SceneRunConfig& config);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
 #include "rapt/error.h"
@@ -69,6 +70,15 @@ std::vector<std::string> Vocabulary::decode(std::span<const int> ids) const {
     if (id != kPad && id != kBegin) tokens.push_back(symbol(id));
   }
   return tokens;
+}
+
+std::vector<std::string> unknown_notes(std::span<const std::string> tokens, std::span<const int> ids) {
+  std::vector<std::string> notes;
+  std::unordered_set<std::string_view> seen;
+  for (std::size_t n = 0; n < ids.size(); ++n)
+    if (ids[n] == kUnknown && seen.insert(tokens[n]).second)
+      notes.push_back("'" + tokens[n] + "' was not in the training data; it is read as unknown");
+  return notes;
 }
 
 }  // namespace rapt::inline v1::tasks

@@ -59,4 +59,7 @@ class Vocabulary {
   std::unordered_map<std::string, int, Hash, std::equal_to<>> ids_;
 };
 
+// A sentence for every token that is read as unknown, each token once.
+std::vector<std::string> unknown_notes(std::span<const std::string> tokens, std::span<const int> ids);
+
 }  // namespace rapt::inline v1::tasks

@@ -139,13 +139,15 @@ std::vector<float> in_units(PixelTask task, const Tensor<float>& x) {
 }  // namespace
 
 std::vector<std::vector<float>> predict(const MultitaskNetwork& network, const float* values,
-                                        const PixelExamples& examples, std::int64_t n) {
+                                        const PixelExamples& examples, std::int64_t n,
+                                        layers::AttentionObserver<float>* observer) {
   if (n < 0 || n >= examples.count)
     throw Error("predict: got picture " + std::to_string(n) + ", takes 0 to " + std::to_string(examples.count - 1));
   PixelExamples one;
   lay_out(examples, {&n, 1}, one);
   Tape<float> tape(false);
   layers::Graph<float> graph(tape, network.parameters(), values, nullptr);
+  if (observer) graph.observe(*observer);
   const std::vector<Tensor<float>> x = network(graph, input_of(tape, one));
   std::vector<std::vector<float>> result;
   for (std::size_t t = 0; t < x.size(); ++t) result.push_back(in_units(network.tasks()[t], x[t]));

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "layers/observer.h"
 #include "models/multitask.h"
 #include "tensor/losses.h"
 #include "training/objective.h"
@@ -24,9 +25,10 @@ struct PixelExamples {
 };
 
 // What a network says about one picture, in the units of the truth: classes, depth, unit normals, probabilities of edges,
-// reshading. [size², channels of the truth] each, in the order of the network's tasks.
+// reshading. [size², channels of the truth] each, in the order of the network's tasks. `observer` is told of every attention.
 std::vector<std::vector<float>> predict(const models::MultitaskNetwork& network, const float* values,
-                                        const PixelExamples& examples, std::int64_t n);
+                                        const PixelExamples& examples, std::int64_t n,
+                                        layers::AttentionObserver<float>* observer = nullptr);
 
 // Loss and scores, the same for any number of threads. `edges`: see MultitaskObjective.
 Scores score(const models::MultitaskNetwork& network, const float* values, const PixelExamples& examples,

@@ -162,7 +162,7 @@ TEST_F(CountFile, TotalsOfAModel) {
   EXPECT_EQ(total["parameters"], 3 * (3 * 6 + 2 * 3 + 3) + (2 * 3 * 15 + 2 * 5 * 3 + 3));
   const std::string out = run(model).out;
   EXPECT_NE(out.find("two kinds"), std::string::npos);
-  EXPECT_NE(out.find("layer 1, 3 times"), std::string::npos);
+  EXPECT_NE(out.find("layer 0, 3 times"), std::string::npos);
   EXPECT_NE(out.find("last: absolute"), std::string::npos);
   EXPECT_NE(out.find("total of 4 layers"), std::string::npos);
 }

@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -202,6 +206,50 @@ TEST(Runs, AnInterruptedComparisonOfImagesGoesOn) {
   bench.signal(SIGINT);
   EXPECT_EQ(bench.wait(), 130);
   EXPECT_TRUE(fs::exists(dir / "runs/shapes/quadratic-1/state.safetensors"));
+}
+
+// A client of the explorer that says something and never reads.
+class SilentClient {
+ public:
+  SilentClient(int port, const std::string& says) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<std::uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    EXPECT_EQ(::send(socket_, says.data(), says.size(), MSG_NOSIGNAL), static_cast<ssize_t>(says.size()));
+  }
+  ~SilentClient() { ::close(socket_); }
+  SilentClient(const SilentClient&) = delete;
+  SilentClient& operator=(const SilentClient&) = delete;
+
+ private:
+  int socket_;
+};
+
+// Ended on purpose: nothing was interrupted, so the status is 0.
+TEST(Runs, AnInterruptEndsTheExplorerWhateverItDoes) {
+  const TemporaryDirectory dir;
+  for (const char* name : {"q.npy", "k.npy"}) save_f4(dir / name, {1, 8, 16384, 8}, pseudo_random(8 * 16384 * 8, 3));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    LiveCli explorer({"explore", dir.path().string(), "--serve"});
+    const std::string said = explorer.output_with("(Ctrl-C ends it)");
+    const int port = std::stoi(said.substr(said.find("127.0.0.1:") + 10));
+    const std::string host = " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port) + "\r\n\r\n";
+    // One has not finished asking, and eight wait for all of a map that takes long.
+    const SilentClient slow(port, "GET / HT");
+    std::vector<std::unique_ptr<SilentClient>> waiting;
+    for (int n = 0; n < 8; ++n)
+      waiting.push_back(
+          std::make_unique<SilentClient>(port, "GET /api/head?id=1&layer=0&head=" + std::to_string(n) + host));
+    ::usleep(100'000);
+    const auto start = std::chrono::steady_clock::now();
+    explorer.signal(signal);
+    EXPECT_EQ(explorer.wait(), 0);
+    // All that they wait for would take several times as long.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+    EXPECT_EQ(lines_in(explorer.rest()), 1);
+  }
 }
 
 TEST(Runs, PatienceSaysThatItEndedTheRun) {

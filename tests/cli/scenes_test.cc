@@ -65,6 +65,12 @@ TEST(Scenes, LeavesARunThatIsEvaluatedAndShown) {
   for (std::size_t at = svg.find("class=\"tile\""); at != std::string::npos; at = svg.find("class=\"tile\"", at + 1))
     ++tiles;
   EXPECT_EQ(tiles, 2U * (1 + 5 + 5));
+
+  const CliResult explored = run_cli({"explore", dir / "run", "--image", "7", "--out", dir / "page.html"});
+  ASSERT_EQ(explored.status, 0) << explored.err;
+  EXPECT_NE(text_of(dir / "page.html").find("\"decoder.0.shared\""), std::string::npos);
+  expect_refused(run_cli({"explore", dir / "run", "--image", "8", "--out", dir / "no.html"}), {"--image", "0 to 7"});
+  expect_refused(run_cli({"explore", dir / "run", "--text", "a", "--out", dir / "no.html"}), {"--image N"});
   expect_refused(run_cli({"plot", "scenes", dir / "run", "8", "--out", dir / "no.svg"}), {"got 8", "0 to 7"});
   EXPECT_FALSE(std::filesystem::exists(dir / "no.svg"));
 }

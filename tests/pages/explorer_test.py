@@ -1,90 +1,9 @@
 #!/usr/bin/env python3
 """The explorer page, driven in headless Chromium: explorer_test.py RAPT"""
 
-import pathlib
-import struct
-import subprocess
-import sys
-import tempfile
-import unittest
-import xml.etree.ElementTree
-import zlib
-
 import arrays
-from browser import Browser, require
-
-RAPT = None
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def rapt(*arguments):
-    return subprocess.run([RAPT, *map(str, arguments)], check=True, capture_output=True, text=True, timeout=120).stdout
-
-
-def png_size(content):
-    """Width and height of a PNG whose parts are all sound."""
-    assert content[:8] == b"\x89PNG\r\n\x1a\n"
-    at, parts, size = 8, [], None
-    while at < len(content):
-        length, kind = struct.unpack(">I4s", content[at:at + 8])
-        body = content[at + 8:at + 8 + length]
-        assert zlib.crc32(kind + body) == struct.unpack(">I", content[at + 8 + length:at + 12 + length])[0]
-        if kind == b"IHDR":
-            size = struct.unpack(">II", body[:8])
-        parts.append(kind)
-        at += 12 + length
-    assert parts[-1] == b"IEND" and b"IDAT" in parts
-    return size
-
-
-class PageTest(unittest.TestCase):
-    """One browser for all tests; a test opens its own page."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = pathlib.Path(cls.folder.name)
-        downloads = cls.path / "downloads"
-        downloads.mkdir()
-        cls.page = Browser(downloads=downloads)
-        cls.prepare()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-        cls.folder.cleanup()
-
-    @classmethod
-    def prepare(cls):
-        pass
-
-    def tearDown(self):
-        self.assertEqual(self.page.errors(), [], "the console complained")
-        self.page.messages.clear()
-
-    def open(self, target):
-        self.page.open(target)
-        self.page.wait("document.body.dataset.ready === 'true'")
-        self.settle()
-
-    def settle(self):
-        """Until everything asked for is drawn."""
-        self.page.driver.execute_async_script(
-            "const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 60);")
-
-    def pixels(self):
-        """A fingerprint of what the canvas shows."""
-        return self.page.run("""const c = document.querySelector("#canvas");
-            const copy = document.createElement("canvas");
-            copy.width = c.width; copy.height = c.height;
-            const to = copy.getContext("2d", {willReadFrequently: true});
-            to.drawImage(c, 0, 0);
-            const d = to.getImageData(0, 0, c.width, c.height).data;
-            let h = 0; for (let n = 0; n < d.length; n += 4) h = (h * 31 + d[n] + 3 * d[n + 1] + 7 * d[n + 2]) | 0; return h;""")
-
-    def saved_svg(self, selector="[data-export=view-svg]"):
-        self.page.click(selector)
-        return xml.etree.ElementTree.fromstring(self.page.downloaded(".svg")[1])
+from browser import Browser
+from explorer_page import SVG, PageTest, end, main, rapt, serve
 
 
 class Arrays(PageTest):
@@ -110,7 +29,7 @@ class Arrays(PageTest):
         rows = [t for t in drawing.iter(f"{SVG}text") if t.text == "t5"]
         self.assertEqual(len(rows), 2)
         row = next(t for t in rows if t.get("text-anchor") == "end")
-        column = next(t for t in rows if t.get("text-anchor") == "start")
+        column = next(t for t in rows if t is not row)
         self.assertTrue(place)
         self.page.pointer("pointermove", float(column.get("x")), float(row.get("y")))
         self.assertEqual(self.page.text("#readout"), "query 5 “t5” → key 5 “t5”: 0.9082")
@@ -200,7 +119,6 @@ class Arrays(PageTest):
 
     def test_exports_are_valid(self):
         self.open(self.path / "plain.html")
-        size = self.page.run("const f = document.querySelector('#frame'); return [f.clientWidth, f.clientHeight]")
         for view in ("map", "lines"):
             self.page.click(f"#views button[data-view={view}]")
             self.settle()
@@ -209,15 +127,10 @@ class Arrays(PageTest):
             words = [t.text for t in drawing.iter(f"{SVG}text")]
             for n in range(12):
                 self.assertEqual(words.count(f"t{n}"), 2, view)
-            self.page.click("[data-export=view-png]")
-            name, content = self.page.downloaded(".png")
-            self.assertIn(view, name)
-            size = self.page.run("const f = document.querySelector('#frame'); return [f.clientWidth, f.clientHeight]")
-            self.assertEqual(png_size(content), (2 * size[0], 2 * size[1]))
+            self.assertTrue(self.png()[0].startswith(view))
         drawing = self.saved_svg("[data-export=overview-svg]")
         self.assertEqual(len(list(drawing.iter(f"{SVG}image"))), 6)
-        self.page.click("[data-export=overview-png]")
-        self.assertTrue(png_size(self.page.downloaded(".png")[1]))
+        self.assertTrue(self.png("[data-export=overview-png]")[0].startswith("heads"))
 
     def test_hostile_tokens_are_inert(self):
         self.open(self.path / "hostile.html")
@@ -274,15 +187,11 @@ class Run(PageTest):
              "--epochs", 1, "--train-size", 60, "--valid-size", 5, "--test-size", 5, "--max-length", 6, "--batch", 16,
              "--out", cls.path / "run")
         rapt("explore", cls.path / "run", "--text", "abcd", "--target", "dcba", "--out", cls.path / "run.html")
-        cls.server = subprocess.Popen([RAPT, "explore", str(cls.path / "run"), "--text", "abcd", "--serve"],
-                                      stdout=subprocess.PIPE, text=True)
-        cls.address = cls.server.stdout.readline().split()[0]
+        cls.server, cls.address = serve(cls.path / "run", "--text", "abcd")
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.terminate()
-        status = cls.server.wait(timeout=20)
-        cls.server.stdout.close()
+        status = end(cls.server)
         super().tearDownClass()
         assert status == 0, status
 
@@ -358,8 +267,4 @@ class Run(PageTest):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("takes the path of rapt")
-    RAPT = sys.argv.pop(1)
-    require()
-    unittest.main(verbosity=1)
+    main()

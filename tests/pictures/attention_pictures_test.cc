@@ -82,7 +82,7 @@ TEST(HeadCenters, RowsGoDownAndColumnsRight) {
   EXPECT_GT(center.number("cx"), x);
   EXPECT_GT(center.number("cy"), y);
   EXPECT_NEAR(center.number("cx") - x, 2 * (center.number("cy") - y), 0.05);
-  EXPECT_EQ(center.tip(), "head 1: 1 rows, 2 columns");
+  EXPECT_EQ(center.tip(), "head 0: 1 rows, 2 columns");
   EXPECT_EQ(of_class(svg, "ellipse-90").size(), 0u);
   test::expect_texts_fit(svg, "one head");
 }

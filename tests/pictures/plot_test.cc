@@ -220,6 +220,7 @@ TEST_F(Plot, Centers) {
   EXPECT_EQ(plot({"centers", centers, "--out", out_}), "");
   EXPECT_EQ(of_class(svg(), "trajectory").size(), 8u);
   EXPECT_EQ(of_class(svg(), "ellipse-50").size(), 0u);
+  EXPECT_EQ(texts(svg(), "panel-title"), (Words{"layer 0", "layer 1"}));
   const std::string covariances = array("covariances", {3, 2, 4, 2, 2}, matrices);
   EXPECT_EQ(plot({"centers", centers, covariances, "--out", out_}), "");
   EXPECT_EQ(of_class(svg(), "ellipse-50").size(), 16u);  // area and outline

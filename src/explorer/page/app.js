@@ -6,8 +6,9 @@ class App {
     this.contrast = "root";
     this.row = 0;
     this.heads = new Set();
+    this.size = [0, 0];  // of the canvas when it was drawn last
+    this.palette = bytesOf(data.palette);
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    this.theme = new Theme(bytesOf(data.palette));
     this.overview = new Overview(this);
     this.views = [new MapView(this), new LinesView(this), new StepsView(this), new ImageView(this)];
     this.canvas = document.getElementById("canvas");
@@ -26,13 +27,12 @@ class App {
     this.row = 0;
     document.title = `${exhibit.title} – attention`;
     document.getElementById("title").textContent = exhibit.title;
-    const line = [];
-    if (exhibit.text && exhibit.input === "text") line.push(`${shown(exhibit.text)} → ${shown(exhibit.target)}`);
-    if (exhibit.note) line.push(exhibit.note);
-    document.getElementById("subtitle").textContent = line.join("   ");
+    this.makeSubtitle(exhibit);
+    this.warn(exhibit.warnings || []);
     document.getElementById("live").hidden = !this.data.live;
     document.getElementById("live-text").value = exhibit.text;
     document.getElementById("live-label").textContent = exhibit.input === "image" ? "Test image" : "Text";
+    document.body.classList.toggle("by-number", exhibit.input === "image");
     document.getElementById("live-goal").hidden = exhibit.input === "image";
     const groups = [...new Set(exhibit.layers.map((layer) => layer.group))];
     // Where the answer looks in the source says most.
@@ -40,6 +40,72 @@ class App {
     this.makeGroups(groups);
     this.makeViews();
     this.openGroup();
+  }
+
+  // Each text keeps its own direction of writing; what was asked stands before what was answered.
+  makeSubtitle(exhibit) {
+    const box = document.getElementById("subtitle");
+    box.replaceChildren();
+    const add = (name, text) => {
+      const element = document.createElement(name);
+      element.textContent = text;
+      box.append(element);
+    };
+    if (exhibit.text && exhibit.input === "text") {
+      add("bdi", shown(exhibit.text));
+      box.append(" → ");
+      add("bdi", shown(exhibit.target));
+    }
+    if (exhibit.text && exhibit.input === "text" && exhibit.note) box.append("   ");
+    if (exhibit.note) add("bdi", exhibit.note);
+    box.title = box.textContent;
+  }
+
+  // What was taken otherwise than it was written.
+  warn(lines) {
+    const box = document.getElementById("warnings");
+    box.hidden = lines.length === 0;
+    box.replaceChildren(...lines.map((line) => {
+      const p = document.createElement("p");
+      p.textContent = isolated(line);
+      return p;
+    }));
+  }
+
+  // The grid with the most places: a layer may see an image more coarsely than another.
+  finest() {
+    if (this.finestOf !== this.store) {
+      const grids = this.store.exhibit.layers.filter((layer) => layer.grid).map((layer) => layer.grid);
+      this.finestGrid = grids.reduce((best, grid) => (best && best[0] * best[1] >= grid[0] * grid[1] ? best : grid), null);
+      this.finestOf = this.store;
+    }
+    return this.finestGrid;
+  }
+
+  // The chosen row as a query of a layer: the cell that holds the place of the finest grid.
+  queryOf(layer) {
+    const { grid, queries } = this.store.exhibit.layers[layer];
+    const fine = this.finest();
+    if (!grid || !fine) return Math.min(this.row, queries - 1);
+    const [r, c] = [Math.floor(this.row / fine[1]), this.row % fine[1]];
+    return Math.floor((r * grid[0]) / fine[0]) * grid[1] + Math.floor((c * grid[1]) / fine[1]);
+  }
+
+  // A query of the chosen layer becomes the chosen row.
+  chooseQuery(query) {
+    const { grid } = this.store.exhibit.layers[this.layer];
+    const fine = this.finest();
+    if (!grid || !fine) {
+      this.setRow(query);
+      return;
+    }
+    const [r, c] = [Math.floor(query / grid[1]), query % grid[1]];
+    this.setRow(Math.floor(((r + 0.5) * fine[0]) / grid[0]) * fine[1] + Math.floor(((c + 0.5) * fine[1]) / grid[1]));
+  }
+
+  rows() {
+    const fine = this.finest();
+    return fine ? fine[0] * fine[1] : this.store.exhibit.layers[this.layer].queries;
   }
 
   makeGroups(groups) {
@@ -68,7 +134,7 @@ class App {
     this.layer = layers[depth];
     this.head = Math.min(this.head || 0, this.store.exhibit.layers[this.layer].heads - 1);
     this.heads = new Set([this.head]);
-    this.row = Math.min(this.row, this.store.exhibit.layers[this.layer].queries - 1);
+    this.row = Math.min(this.row, this.rows() - 1);
     this.overview.build();
     this.changed();
   }
@@ -121,8 +187,7 @@ class App {
   }
 
   setRow(row) {
-    const { queries } = this.store.exhibit.layers[this.layer];
-    this.row = Math.max(0, Math.min(queries - 1, row));
+    this.row = Math.max(0, Math.min(this.rows() - 1, row));
     if (this.view.key === "image") this.load();
     this.invalidate();
   }
@@ -156,8 +221,22 @@ class App {
     document.body.dataset.ready = "true";
   }
 
-  say(text) {
+  // at: where the pointer is, [x, y] on the canvas; the text is shown there too.
+  say(text, at = null) {
     document.getElementById("readout").textContent = text;
+    const tip = document.getElementById("tip");
+    tip.hidden = !text || !at;
+    if (tip.hidden) return;
+    tip.textContent = text;
+    // Towards the middle, so that nothing has to be measured while the pointer moves; a finger hides what is below it.
+    const [x, y] = at;
+    const [width, height] = this.size;
+    const right = x < width / 2;
+    const below = this.touched ? y < 60 : y < height / 2;
+    tip.style.left = right ? `${x + 14}px` : "auto";
+    tip.style.right = right ? "auto" : `${width - x + 10}px`;
+    tip.style.top = below ? `${y + (this.touched ? 30 : 18)}px` : "auto";
+    tip.style.bottom = below ? "auto" : `${height - y + (this.touched ? 24 : 10)}px`;
   }
 
   fail(error) {
@@ -172,7 +251,7 @@ class App {
 
   setTheme(name) {
     document.documentElement.dataset.theme = name;
-    if (this.theme) this.theme.refresh();
+    this.theme = new Theme(this.palette, name);
   }
 
   invalidate() {
@@ -187,6 +266,7 @@ class App {
   draw() {
     if (!this.store) return;
     const { clientWidth: width, clientHeight: height } = this.frame;
+    this.size = [width, height];
     const ratio = devicePixelRatio || 1;
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
       this.canvas.width = Math.round(width * ratio);
@@ -202,29 +282,21 @@ class App {
   // what: "view" or "overview"; as: "svg" or "png".
   async save(what, as) {
     const thing = what === "view" ? this.view : this.overview;
-    const [width, height] = what === "view" ? [this.frame.clientWidth, this.frame.clientHeight] : this.overview.size();
-    const layer = this.store.exhibit.layers[this.layer];
-    const name = what === "view" ? `${this.view.key}-${layer.name}-head-${this.head}` : `heads-${this.group}`;
-    let blob;
-    if (as === "svg") {
-      const p = new SvgPainter(width, height);
-      p.rect(0, 0, width, height, { fill: this.theme.paper });
-      thing.draw(p, width, height);
-      blob = new Blob([p.finish()], { type: "image/svg+xml" });
-    } else {
-      const canvas = document.createElement("canvas");
-      canvas.width = 2 * width;
-      canvas.height = 2 * height;
-      const context = canvas.getContext("2d");
-      context.scale(2, 2);
-      context.fillStyle = this.theme.paper;
-      context.fillRect(0, 0, width, height);
-      thing.draw(new CanvasPainter(context), width, height);
-      blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-    }
+    const name = thing.name();
+    const theme = new Theme(this.palette, document.getElementById("paper").value);
+    const own = this.theme;
+    const draw = (p) => {
+      this.theme = theme;
+      try {
+        thing.draw(p, this.frame.clientWidth, this.frame.clientHeight);
+      } finally {
+        this.theme = own;
+      }
+    };
+    const blob = await pictureOf(draw, theme, as);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = `${name.replace(/[^A-Za-z0-9.-]+/g, "-")}.${as}`;
+    link.download = `${fileName(name)}.${as}`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
@@ -250,17 +322,36 @@ class App {
       return [event.clientX - box.left, event.clientY - box.top];
     };
     let drag = null;
+    // Two fingers come closer by their distance.
+    const fingers = new Map();
+    const spread = () => {
+      const [[x1, y1], [x2, y2]] = [...fingers.values()];
+      return { x: (x1 + x2) / 2, y: (y1 + y2) / 2, apart: Math.max(1, Math.hypot(x1 - x2, y1 - y2)) };
+    };
+    const lift = (event) => {
+      fingers.delete(event.pointerId);
+      drag = null;
+    };
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
-      drag = { at: place(event), moved: false };
+      this.touched = event.pointerType === "touch";
+      fingers.set(event.pointerId, place(event));
+      drag = { at: place(event), moved: fingers.size > 1 };
     });
     canvas.addEventListener("pointermove", (event) => {
       const [x, y] = place(event);
-      if (drag) {
+      if (fingers.size === 2 && fingers.has(event.pointerId)) {
+        const before = spread();
+        fingers.set(event.pointerId, [x, y]);
+        const now = spread();
+        if (this.view.zoomAt) this.view.zoomAt(now.x, now.y, now.apart / before.apart);
+        this.view.drag(now.x - before.x, now.y - before.y);
+      } else if (drag) {
         const [dx, dy] = [x - drag.at[0], y - drag.at[1]];
         if (drag.moved || Math.hypot(dx, dy) > 3) {
           drag.moved = true;
           drag.at = [x, y];
+          this.say("");
           this.view.drag(dx, dy);
         }
       } else {
@@ -268,11 +359,17 @@ class App {
       }
     });
     canvas.addEventListener("pointerup", (event) => {
-      if (drag && !drag.moved) this.view.click(...place(event));
-      drag = null;
+      if (drag && !drag.moved) {
+        this.view.click(...place(event));
+        // A finger has no other way to ask.
+        if (this.touched) this.view.move(...place(event));
+      }
+      lift(event);
     });
-    canvas.addEventListener("pointercancel", () => { drag = null; });
-    canvas.addEventListener("pointerleave", () => this.view.leave());
+    canvas.addEventListener("pointercancel", lift);
+    canvas.addEventListener("pointerleave", (event) => {
+      if (event.pointerType !== "touch") this.view.leave();
+    });
     canvas.addEventListener("dblclick", () => this.view.key === "map" && this.view.reset());
     canvas.addEventListener("wheel", (event) => {
       event.preventDefault();

@@ -14,12 +14,23 @@ class ImageView {
     return this.app.store.exhibit.layers.some((layer) => layer.grid);
   }
 
+  // Of the chosen kind; all where that has no grid.
   layers() {
-    return this.app.store.exhibit.layers.map((layer, n) => ({ layer, n })).filter(({ layer }) => layer.grid);
+    const all = this.app.store.exhibit.layers.map((layer, n) => ({ layer, n })).filter(({ layer }) => layer.grid);
+    const own = all.filter(({ layer }) => layer.group === this.app.group);
+    return own.length ? own : all;
   }
 
+  // Places are chosen on the finest grid.
   grid() {
-    return this.layers()[0].layer.grid;
+    return this.app.finest();
+  }
+
+  name() {
+    const [, cols] = this.grid();
+    const { exhibit } = this.app.store;
+    const which = exhibit.input === "image" ? `-${exhibit.text}` : "";
+    return `image${which}-row-${Math.floor(this.app.row / cols)}-column-${this.app.row % cols}`;
   }
 
   controls(box) {
@@ -58,9 +69,12 @@ class ImageView {
     if (this.app.row >= rows * cols) this.app.row = 0;
     const { row } = this.app;
     const layers = this.layers();
-    const answers = await Promise.all(layers.map(({ n }) => store.row(n, row)));
-    if (store !== this.app.store || row !== this.app.row) return;
-    this.maps = layers.map(({ layer, n }, place) => ({ layer, n, row, numbers: answers[place] }));
+    const { group } = this.app;
+    const queries = layers.map(({ n }) => this.app.queryOf(n));
+    const answers = await Promise.all(layers.map(({ n }, place) => store.row(n, queries[place])));
+    if (store !== this.app.store || row !== this.app.row || group !== this.app.group) return;
+    this.maps = layers.map(({ layer, n }, place) => ({ layer, n, query: queries[place], numbers: answers[place] }));
+    this.mapsOf = { store, group };
     this.pictures = null;
     this.app.invalidate();
   }
@@ -69,8 +83,8 @@ class ImageView {
   bitmaps() {
     const id = this.app.contrast;
     if (this.pictures && this.pictures.id === id) return this.pictures.list;
-    const [rows, cols] = this.grid();
     const list = this.maps.map(({ layer, numbers }) => {
+      const [rows, cols] = layer.grid;
       const heads = [];
       for (let h = 0; h < layer.heads; ++h) {
         const cells = numbers.cells.subarray(h * rows * cols, (h + 1) * rows * cols);
@@ -108,7 +122,9 @@ class ImageView {
     const [rows, cols] = this.grid();
     const row = Math.floor(this.app.row / cols);
     const col = this.app.row % cols;
-    const big = Math.min(width * 0.36, height - 40, 420);
+    // A tall screen has the heads below the image.
+    const tall = width < 0.8 * height;
+    const big = tall ? Math.min(width - 20, height * 0.4) : Math.min(width * 0.36, height - 40, 420);
     const scale = Math.min(big / cols, big / rows);
     const g = { x: 10, y: 26, scale, w: cols * scale, h: rows * scale };
     this.last = g;
@@ -121,19 +137,17 @@ class ImageView {
         if (n <= cols) p.line(g.x + n * scale, g.y, g.x + n * scale, g.y + g.h, { stroke: theme.rule, opacity: 0.5 });
         if (n <= rows) p.line(g.x, g.y + n * scale, g.x + g.w, g.y + n * scale, { stroke: theme.rule, opacity: 0.5 });
       }
-    if (this.hover !== null)
+    if (this.hover !== null && !p.saving)
       p.rect(g.x + (this.hover % cols) * scale, g.y + Math.floor(this.hover / cols) * scale, scale, scale, { stroke: theme.faint, width: 1.5 });
     p.rect(g.x + col * scale, g.y + row * scale, scale, scale, { stroke: "#ff2d55", width: 2.5 });
-    if (!this.maps) {
-      p.text(g.x + g.w + 30, g.y + 20, "computing …", { fill: theme.faint });
-      return;
-    }
-    this.drawHeads(p, g.x + g.w + 24, 8, width - g.w - 44, height - 16, row, col);
+    const ready = this.maps && this.mapsOf.store === this.app.store && this.mapsOf.group === this.app.group;
+    const [x, y] = tall ? [g.x, g.y + g.h + 12] : [g.x + g.w + 24, 8];
+    if (ready) this.drawHeads(p, x, y, width - x - 10, height - y - 8);
+    else p.text(x, y + 20, "computing …", { fill: theme.faint });
   }
 
-  drawHeads(p, x0, y0, width, height, row, col) {
+  drawHeads(p, x0, y0, width, height) {
     const { theme } = this.app;
-    const [rows, cols] = this.grid();
     const bitmaps = this.bitmaps();
     const most = Math.max(...this.maps.map(({ layer }) => layer.heads));
     // Heads of a layer may wrap: the widest way that fits.
@@ -145,10 +159,12 @@ class ImageView {
     }
     const { side, perLine } = best;
     if (side < 6) return;
-    const scale = side / Math.max(rows, cols);
-    this.panels = [];
+    const panels = [];
     let y = y0;
-    this.maps.forEach(({ layer, n }, place) => {
+    this.maps.forEach(({ layer, n, query }, place) => {
+      const [rows, cols] = layer.grid;
+      const scale = side / Math.max(rows, cols);
+      const [row, col] = [Math.floor(query / cols), query % cols];
       p.text(x0, y + 8, `${layer.name}${layer.mechanism ? ` — ${layer.mechanism}` : ""}`, { fill: theme.ink, size: 11 });
       y += 18;
       bitmaps[place].forEach((canvas, h) => {
@@ -159,10 +175,11 @@ class ImageView {
         const chosen = n === this.app.layer && h === this.app.head;
         p.rect(x, top, cols * scale, rows * scale, { stroke: chosen ? theme.accent : theme.rule, width: chosen ? 2.5 : 1 });
         this.drawCenter(p, place, h, x + (col + 0.5) * scale, top + (row + 0.5) * scale, scale, { x, y: top, w: cols * scale, h: rows * scale });
-        this.panels.push({ x, y: top, w: cols * scale, h: rows * scale, scale, layer: n, head: h, place });
+        panels.push({ x, y: top, scale, layer: n, head: h, place, grid: layer.grid });
       });
       y += Math.ceil(layer.heads / perLine) * (side + 6);
     });
+    if (!p.saving) this.panels = panels;
   }
 
   // Where the head's centre was until this epoch, and the ellipses that hold half and nine tenths of its weight.
@@ -195,18 +212,17 @@ class ImageView {
 
   // The place under the pointer, in the picture or in a head's map.
   find(x, y) {
-    const [rows, cols] = this.grid();
-    const within = (box, scale) => {
+    const within = (box, scale, [rows, cols]) => {
       const c = Math.floor((x - box.x) / scale);
       const r = Math.floor((y - box.y) / scale);
       return c >= 0 && r >= 0 && c < cols && r < rows ? r * cols + c : null;
     };
     if (this.last) {
-      const place = within(this.last, this.last.scale);
+      const place = within(this.last, this.last.scale, this.grid());
       if (place !== null) return { place };
     }
     for (const panel of this.panels || []) {
-      const place = within(panel, panel.scale);
+      const place = within(panel, panel.scale, panel.grid);
       if (place !== null) return { place, panel };
     }
     return null;
@@ -215,14 +231,16 @@ class ImageView {
   move(x, y) {
     const found = this.find(x, y);
     this.hover = found && !found.panel ? found.place : null;
-    const [, cols] = this.grid();
+    const where = (place, [, cols]) => `row ${Math.floor(place / cols)}, column ${place % cols}`;
+    let text = "";
     if (found && found.panel) {
-      const { numbers } = this.maps[found.panel.place];
+      const { numbers, layer } = this.maps[found.panel.place];
       const w = numbers.cells[found.panel.head * numbers.cols + found.place];
-      this.app.say(`${this.maps[found.panel.place].layer.name}, head ${found.panel.head}: row ${Math.floor(found.place / cols)}, column ${found.place % cols}: ${weightText(w)}`);
-    } else {
-      this.app.say(found ? `row ${Math.floor(found.place / cols)}, column ${found.place % cols}: click to look from here` : "");
+      text = `${layer.name}, head ${found.panel.head}: ${where(found.place, layer.grid)}: ${weightText(w)}`;
+    } else if (found) {
+      text = `${where(found.place, this.grid())}: click to look from here`;
     }
+    this.app.say(text, [x, y]);
     this.app.invalidate();
   }
 

@@ -21,6 +21,11 @@ class LinesView {
     return this.app.store.exhibit.layers[this.app.layer];
   }
 
+  name() {
+    const heads = [...this.app.heads].sort((a, b) => a - b);
+    return `lines-${this.layer().name}-head${heads.length > 1 ? "s" : ""}-${heads.join("-")}`;
+  }
+
   controls(box) {
     const label = document.createElement("label");
     label.textContent = "From weight ";
@@ -130,16 +135,19 @@ class LinesView {
     this.scroll = Math.max(0, Math.min(this.scroll, g.most));
     const { queries, keys, queryTokens, keyTokens } = this.layer();
     const { tokens } = this.app.store.exhibit;
-    const first = Math.max(0, Math.floor(this.scroll / g.row));
-    const count = Math.ceil((height - 24) / g.row) + 1;
+    // A saved picture has whole rows.
+    const scroll = p.saving ? Math.ceil(this.scroll / g.row) * g.row : this.scroll;
+    const first = Math.max(0, Math.floor(scroll / g.row));
+    const count = p.saving ? Math.floor((height - g.top) / g.row) : Math.ceil((height - g.top) / g.row) + 1;
     // Whole blocks, so that scrolling seldom asks for more.
     const from = Math.min(Math.max(0, queries - 1), Math.floor(first / 64) * 64);
     const to = Math.min(queries, Math.ceil((first + count) / 64) * 64);
     if (to > from) this.fetch(from, to);
     p.text(g.left - 8, 10, "queries", { fill: theme.faint, size: 11, align: "right" });
     p.text(g.right + 8, 10, "keys", { fill: theme.faint, size: 11 });
-    p.clip(0, g.top - 2, width, height - g.top + 2);
-    const y = (n) => g.top + (n + 0.5) * g.row - this.scroll;
+    if (p.saving) p.clip(-1e6, g.top - 2, 2e6, Math.min(count, Math.max(queries, keys) - first) * g.row + 4);
+    else p.clip(0, g.top - 2, width, height - g.top + 2);
+    const y = (n) => g.top + (n + 0.5) * g.row - scroll;
     const received = new Map();
     const of = contrasts[this.app.contrast].of;
     const ready = this.rows && this.rows.store === this.app.store && this.rows.layer === this.app.layer;
@@ -154,15 +162,15 @@ class LinesView {
     }
     const size = Math.min(13, g.row - 3);
     const column = (side, list, total, x, align) => {
-      const letters = Math.max(3, Math.floor((g.left - 40) / (size * 0.62)));
+      const room = p.saving ? Infinity : g.left - 12;
       for (let n = first; n < Math.min(total, first + count); ++n) {
         const share = received.get(side[0] + n) || 0;
         if (share) {
           const box = Math.min(g.left - 12, 180);
           p.rect(align === "right" ? x - box : x, y(n) - g.row / 2, box, g.row, { fill: theme.accent, opacity: 0.7 * of(Math.min(1, share)) });
         }
-        const focus = [this.hover, this.pinned].some((f) => f && f.side === side && f.place === n);
-        const text = short(list[n], letters);
+        const focus = [p.saving ? null : this.hover, this.pinned].some((f) => f && f.side === side && f.place === n);
+        const text = fitted(list[n], size, room, p.saving ? 200 : 60);
         p.text(align === "right" ? x - 6 : x + 6, y(n), text, { fill: focus ? theme.accent : theme.ink, size, align, bold: focus });
       }
     };
@@ -170,7 +178,7 @@ class LinesView {
     column("key", tokens[keyTokens], keys, g.right, "left");
     p.unclip();
     if (!ready) p.text(width / 2, 40, "computing …", { fill: theme.faint, align: "center" });
-    if (g.most > 0) {
+    if (g.most > 0 && !p.saving) {
       const high = (height - g.top) ** 2 / (height - g.top + g.most);
       const at = g.top + (this.scroll / g.most) * (height - g.top - high);
       p.rect(width - 6, at, 4, Math.max(12, high), { fill: theme.faint, opacity: 0.6 });
@@ -189,11 +197,11 @@ class LinesView {
 
   move(x, y) {
     this.hover = this.at(x, y);
-    this.say();
+    this.say([x, y]);
     this.app.invalidate();
   }
 
-  say() {
+  say(at) {
     const focus = this.hover;
     if (!focus) {
       this.app.say("");
@@ -201,7 +209,7 @@ class LinesView {
     }
     const { queryTokens, keyTokens, keys } = this.layer();
     const { tokens } = this.app.store.exhibit;
-    let text = `${focus.side} ${focus.place} “${short(tokens[focus.side === "query" ? queryTokens : keyTokens][focus.place], 40)}”`;
+    let text = `${focus.side} ${numbered(focus.place, tokens[focus.side === "query" ? queryTokens : keyTokens][focus.place])}`;
     const r = this.rows;
     if (focus.side === "query" && r && r.layer === this.app.layer && focus.place >= r.first && focus.place < r.last) {
       const best = [];
@@ -214,7 +222,7 @@ class LinesView {
       });
       text += ` looks most at ${best.join("; ")}`;
     }
-    this.app.say(text);
+    this.app.say(text, at);
   }
 
   leave() {
@@ -227,7 +235,7 @@ class LinesView {
     const place = this.at(x, y);
     const same = place && this.pinned && place.side === this.pinned.side && place.place === this.pinned.place;
     this.pinned = same ? null : place;
-    if (place && place.side === "query") this.app.setRow(place.place);
+    if (place && place.side === "query") this.app.chooseQuery(place.place);
     this.app.invalidate();
   }
 
@@ -250,9 +258,9 @@ class LinesView {
   }
 
   step(by) {
-    const place = Math.max(0, Math.min(this.layer().queries - 1, (this.pinned && this.pinned.side === "query" ? this.pinned.place : this.app.row - by) + by));
+    const place = Math.max(0, Math.min(this.layer().queries - 1, (this.pinned && this.pinned.side === "query" ? this.pinned.place : this.app.queryOf(this.app.layer) - by) + by));
     this.pinned = { side: "query", place };
-    this.app.setRow(place);
+    this.app.chooseQuery(place);
     const g = this.last;
     if (g) this.scroll = Math.max(Math.min(this.scroll, place * g.row), (place + 2) * g.row - (g.h - g.top));
     this.app.invalidate();

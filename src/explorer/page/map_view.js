@@ -19,11 +19,31 @@ class MapView {
 
   controls() {}
 
-  // The pixels that the map itself may use.
+  name() {
+    return `map-${this.layer().name}-head-${this.app.head}`;
+  }
+
+  // How wide the labels of a list are, measured once. Those far down are as long as the others.
+  longest(list) {
+    this.widths = this.widths || new WeakMap();
+    if (!this.widths.has(list)) {
+      const some = [...new Set(list.slice(0, 4096))];
+      this.widths.set(list, { width: Math.max(...some.map((token) => textWidth(short(token, 24), 12))),
+        letters: some.every(isLetter) });
+    }
+    return this.widths.get(list);
+  }
+
+  // The pixels that the map itself may use, beside labels as long as they are.
   plot(width, height) {
-    const left = 112;
-    const top = 86;
-    return { x: left, y: top, w: Math.max(40, width - left - 70), h: Math.max(40, height - top - 8) };
+    const { queryTokens, keyTokens, queries, keys } = this.layer();
+    const { tokens } = this.app.store.exhibit;
+    const above = this.longest(tokens[keyTokens]);
+    const x = Math.round(Math.max(56, Math.min(this.longest(tokens[queryTokens]).width + 12, width * 0.3, 190)));
+    const w = Math.max(40, width - x - 60);
+    const upright = above.letters || Math.min(48, w / keys, (height - 40) / queries) >= above.width + 8;
+    const y = Math.round(upright ? 32 : Math.max(40, Math.min(above.width + 16, height * 0.35, 190)));
+    return { x, y, w, h: Math.max(40, height - y - 8), upright };
   }
 
   // Scales and the token in the upper left corner; made anew for another size of map.
@@ -157,7 +177,7 @@ class MapView {
     this.drawTile(p, this.base, view, plot);
     if (this.detail) this.drawTile(p, this.detail, view, plot);
     this.drawValues(p, view, plot);
-    if (this.hover) {
+    if (this.hover && !p.saving) {
       const x = plot.x + (this.hover.key - view.x) * view.sx;
       const y = plot.y + (this.hover.query - view.y) * view.sy;
       p.rect(plot.x, y, shownWidth, view.sy, { fill: "#ffffff", opacity: 0.12 });
@@ -188,18 +208,33 @@ class MapView {
     const { theme } = this.app;
     const { queryTokens, keyTokens, queries, keys } = this.layer();
     const { tokens } = this.app.store.exhibit;
-    const every = (scale) => Math.max(1, Math.ceil(10 / scale));
-    const label = (list, n, scale) => (every(scale) > 1 ? String(n) : short(list[n], 14));
+    // 1, 2, 5, 10, 20 …: so many places lie between labels that need some pixels.
+    const every = (scale, pixels = 10) => {
+      if (scale >= 10) return 1;
+      const ten = 10 ** Math.floor(Math.log10(pixels / scale));
+      return Math.max(1, ten * [1, 2, 5, 10].find((n) => n * ten * scale >= pixels));
+    };
     const size = (scale) => Math.max(8, Math.min(12, scale * 0.9));
+    const room = (pixels) => (p.saving ? Infinity : pixels);
+    const label = (list, n, scale, pixels) =>
+      (every(scale) > 1 ? String(n) : fitted(list[n], size(scale), room(pixels), p.saving ? 200 : 24));
+    const pointed = (side, n) => (!p.saving && this.hover && this.hover[side] === n ? theme.accent : theme.ink);
     const stepY = every(view.sy);
-    for (let i = Math.ceil(view.y / stepY) * stepY; i < Math.min(queries, view.y + plot.h / view.sy); i += stepY)
-      p.text(plot.x - 5, plot.y + (i + 0.5 - view.y) * view.sy, label(tokens[queryTokens], i, view.sy),
-        { fill: this.hover && this.hover.query === i ? theme.accent : theme.ink, size: size(view.sy), align: "right" });
-    const stepX = every(view.sx);
-    for (let j = Math.ceil(view.x / stepX) * stepX; j < Math.min(keys, view.x + plot.w / view.sx); j += stepX)
-      p.text(plot.x + (j + 0.5 - view.x) * view.sx, plot.y - 6, label(tokens[keyTokens], j, view.sx),
-        { fill: this.hover && this.hover.key === j ? theme.accent : theme.ink, size: size(view.sx), turned: true });
-    p.text(plot.x - 5, plot.y - 10, "query ↓  key →", { fill: theme.faint, size: 10, align: "right" });
+    for (let i = Math.ceil(view.y / stepY) * stepY; i + 0.5 < Math.min(queries, view.y + plot.h / view.sy); i += stepY)
+      p.text(plot.x - 5, plot.y + (i + 0.5 - view.y) * view.sy, label(tokens[queryTokens], i, view.sy, plot.x - 8),
+        { fill: pointed("query", i), size: size(view.sy), align: "right" });
+    // Numbers lie beside each other.
+    const stepX = every(view.sx, textWidth(String(keys), 9) + 8);
+    for (let j = Math.ceil(view.x / stepX) * stepX; j + 0.5 < Math.min(keys, view.x + plot.w / view.sx); j += stepX) {
+      const text = label(tokens[keyTokens], j, view.sx, plot.y - 8);
+      const upright = stepX > 1 || plot.upright || isLetter(tokens[keyTokens][j]);
+      const place = { fill: pointed("key", j), size: stepX > 1 ? 9 : size(view.sx) };
+      const x = plot.x + (j + 0.5 - view.x) * view.sx;
+      if (upright) p.text(x, plot.y - 10, text, { ...place, align: "center" });
+      else p.text(x, plot.y - 6, text, { ...place, turned: true });
+    }
+    p.text(plot.x - 5, plot.y - 22, "key →", { fill: theme.faint, size: 10, align: "right" });
+    p.text(plot.x - 5, plot.y - 9, "query ↓", { fill: theme.faint, size: 10, align: "right" });
   }
 
   // The weight of a pair, or the largest of the cell that it falls into.
@@ -227,11 +262,11 @@ class MapView {
 
   move(x, y) {
     this.hover = this.at(x, y);
-    this.say();
+    this.say([x, y]);
     this.app.invalidate();
   }
 
-  say() {
+  say(at) {
     if (!this.hover) {
       this.app.say("");
       return;
@@ -240,8 +275,8 @@ class MapView {
     const { queryTokens, keyTokens } = this.layer();
     const { tokens } = this.app.store.exhibit;
     const found = this.valueAt(query, key);
-    this.app.say(`query ${query} “${short(tokens[queryTokens][query], 40)}” → key ${key} ` +
-      `“${short(tokens[keyTokens][key], 40)}”: ${weightText(found.weight)}${found.exact ? "" : ", the largest near it"}`);
+    this.app.say(`query ${numbered(query, tokens[queryTokens][query])} → ` +
+      `key ${numbered(key, tokens[keyTokens][key])}: ${weightText(found.weight)}${found.exact ? "" : ", the largest near it"}`, at);
   }
 
   leave() {
@@ -252,7 +287,7 @@ class MapView {
 
   click(x, y) {
     const place = this.at(x, y);
-    if (place) this.app.setRow(place.query);
+    if (place) this.app.chooseQuery(place.query);
   }
 
   drag(dx, dy) {
@@ -283,7 +318,7 @@ class MapView {
   wheel(x, y, amount) {
     this.zoomAt(x, y, Math.exp(-amount / 400));
     this.hover = this.at(x, y);
-    this.say();
+    this.say([x, y]);
   }
 
   zoom(factor) {
@@ -297,7 +332,7 @@ class MapView {
   }
 
   step(by) {
-    this.app.setRow(this.app.row + by);
+    this.app.chooseQuery(this.app.queryOf(this.app.layer) + by);
   }
 }
 

@@ -6,6 +6,14 @@ const statistics = [
   { key: "largest", title: "Largest", unit: "" },
 ];
 
+// How far a head looks means something where queries and keys are the same places.
+function hasDistance(exhibit, layer) {
+  if (layer.grid) return true;
+  if (layer.group === "cross" || layer.queries !== layer.keys) return false;
+  const [queries, keys] = [exhibit.tokens[layer.queryTokens], exhibit.tokens[layer.keyTokens]];
+  return queries === keys || queries.every((token, n) => token === keys[n]);
+}
+
 class Overview {
   constructor(app) {
     this.app = app;
@@ -27,9 +35,29 @@ class Overview {
       .filter(({ layer }) => layer.group === this.app.group).map(({ n }) => n);
   }
 
+  // What heads of the chosen kind can be told apart by.
+  measures() {
+    const { store, group } = this.app;
+    if (!this.measured || this.measured.store !== store || this.measured.group !== group) {
+      const { exhibit } = store;
+      const offered = this.layers().every((l) => hasDistance(exhibit, exhibit.layers[l]));
+      this.measured = { store, group, list: statistics.filter(({ key }) => key !== "distance" || offered) };
+    }
+    return this.measured.list;
+  }
+
+  unit({ key, unit }) {
+    return key === "distance" && this.app.store.exhibit.layers[this.layers()[0]].grid ? "cells" : unit;
+  }
+
+  name() {
+    return `heads-${this.app.group}`;
+  }
+
   build() {
     const { store } = this.app;
     const layers = this.layers();
+    const names = distinct(layers.map((l) => store.exhibit.layers[l].name));
     const most = Math.max(...layers.map((l) => store.exhibit.layers[l].heads));
     this.box.replaceChildren();
     this.box.style.gridTemplateColumns = `max-content repeat(${most}, minmax(26px, 64px))`;
@@ -44,10 +72,10 @@ class Overview {
     };
     label("", "layer");
     for (let h = 0; h < most; ++h) label(String(h), "column");
-    for (const l of layers) {
+    document.getElementById("filters").hidden = layers.reduce((sum, l) => sum + store.exhibit.layers[l].heads, 0) < 2;
+    for (const [place, l] of layers.entries()) {
       const layer = store.exhibit.layers[l];
-      const number = layer.name.match(/\d+/);
-      label(number ? number[0] : layer.name, "layer", layer.name);
+      label(names[place], "layer", layer.name);
       for (let h = 0; h < most; ++h) {
         if (h >= layer.heads) {
           label("", "column");
@@ -108,7 +136,7 @@ class Overview {
     cell.canvas.height = summary.rows;
     cell.canvas.getContext("2d").drawImage(small, 0, 0);
     const layer = this.app.store.exhibit.layers[l];
-    const facts = statistics.map(({ key, title }) => `${title.toLowerCase()} ${summary[key].toFixed(2)}`).join(", ");
+    const facts = this.measures().map(({ key, title }) => `${title.toLowerCase()} ${summary[key].toFixed(2)}`).join(", ");
     cell.button.setAttribute("aria-label", `${layer.name}, head ${h}: ${facts}`);
     cell.button.title = `${layer.name}, head ${h}\n${facts}`;
     if (l === this.app.layer && h === this.app.head) this.showFacts();
@@ -133,7 +161,8 @@ class Overview {
     facts.push(["Size", `${layer.queries} queries × ${layer.keys} keys`]);
     if (summary) {
       facts.push(["Entropy", `${summary.entropy.toFixed(3)} nats, mean of the rows`]);
-      facts.push(["Distance", `${summary.distance.toFixed(2)} places, mean`]);
+      const distance = this.measures().find(({ key }) => key === "distance");
+      if (distance) facts.push(["Distance", `${summary.distance.toFixed(2)} ${this.unit(distance)}, mean`]);
       facts.push(["Largest", `${summary.largest.toFixed(3)}, mean of the rows`]);
     }
     box.replaceChildren();
@@ -149,7 +178,7 @@ class Overview {
   makeFilters() {
     const all = [...this.summaries.values()];
     this.filterBox.replaceChildren();
-    for (const { key, title, unit } of statistics) {
+    for (const { key, title, unit } of this.measures().map((one) => ({ ...one, unit: this.unit(one) }))) {
       const values = all.map((s) => s[key]);
       const low = values.length ? Math.min(...values) : 0;
       const high = values.length ? Math.max(...values) : 1;
@@ -192,7 +221,8 @@ class Overview {
   passes(l, h) {
     const summary = this.summaries.get(`${l}-${h}`);
     if (!summary) return true;
-    return statistics.every(({ key }) => {
+    return this.measures().every(({ key }) => {
+      if (!this.limits[key]) return true;
       const [a, b] = this.range(key);
       const slack = 1e-9 + 1e-6 * Math.abs(b);
       return summary[key] >= a - slack && summary[key] <= b + slack;
@@ -228,12 +258,6 @@ class Overview {
     }
   }
 
-  size() {
-    const layers = this.layers();
-    const most = Math.max(...layers.map((l) => this.app.store.exhibit.layers[l].heads));
-    return [110 + most * 70, 40 + layers.length * 70];
-  }
-
   draw(p) {
     const { theme } = this.app;
     const layers = this.layers();
@@ -242,7 +266,7 @@ class Overview {
       p.text(100 + h * 70 + 32, 20, `head ${h}`, { fill: theme.faint, size: 11, align: "center" });
     layers.forEach((l, row) => {
       const layer = this.app.store.exhibit.layers[l];
-      p.text(92, 32 + row * 70 + 32, short(layer.name, 14), { fill: theme.ink, size: 11, align: "right" });
+      p.text(92, 32 + row * 70 + 32, short(layer.name, 200), { fill: theme.ink, size: 11, align: "right" });
       for (let h = 0; h < layer.heads; ++h) {
         if (!this.passes(l, h)) continue;
         p.image(this.cells.get(`${l}-${h}`).canvas, 100 + h * 70, 32 + row * 70, 64, 64);

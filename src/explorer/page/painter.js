@@ -1,14 +1,19 @@
 // One way to draw, two things to draw on: the canvas of the page, and an SVG file.
 
 class Theme {
-  constructor(palette) {
+  constructor(palette, name) {
     this.palette = palette;
-    this.refresh();
+    this.read(name);
   }
-  refresh() {
-    const style = getComputedStyle(document.documentElement);
-    for (const name of ["paper", "panel", "ink", "faint", "rule", "accent", "missing"])
-      this[name] = style.getPropertyValue(`--${name}`).trim();
+  // The colours of a theme, whichever the page has.
+  read(name) {
+    const root = document.documentElement;
+    const own = root.dataset.theme;
+    root.dataset.theme = name;
+    const style = getComputedStyle(root);
+    for (const color of ["paper", "panel", "ink", "faint", "rule", "accent", "missing"])
+      this[color] = style.getPropertyValue(`--${color}`).trim();
+    root.dataset.theme = own;
   }
   // t from 0 to 1 → [red, green, blue]
   rgb(t) {
@@ -72,12 +77,11 @@ function bitmap(theme, rows, cols, cells, peakOf, contrast) {
   return canvas;
 }
 
-const fontFamily = "'DejaVu Sans', Verdana, sans-serif";
-
+// saving: for a file, which shows whole labels and no pointer.
 class CanvasPainter {
-  constructor(context) {
+  constructor(context, saving = false) {
     this.context = context;
-    this.depth = 0;
+    this.saving = saving;
   }
   rect(x, y, w, h, { fill, stroke, width = 1, opacity = 1 }) {
     const c = this.context;
@@ -154,9 +158,9 @@ class CanvasPainter {
 }
 
 class SvgPainter {
-  constructor(width, height) {
-    this.width = width;
-    this.height = height;
+  constructor(box) {
+    this.box = box;
+    this.saving = true;
     this.parts = [];
     this.clips = 0;
   }
@@ -215,8 +219,8 @@ class SvgPainter {
     this.parts.push("</g>");
   }
   finish() {
-    return `<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="${this.width}" ` +
-      `height="${this.height}" viewBox="0 0 ${this.width} ${this.height}">\n${this.parts.join("\n")}\n</svg>\n`;
+    return `<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="${this.box.w}" ` +
+      `height="${this.box.h}" viewBox="${this.box.x} ${this.box.y} ${this.box.w} ${this.box.h}">\n${this.parts.join("\n")}\n</svg>\n`;
   }
 }
 
@@ -225,9 +229,20 @@ function drawScale(p, theme, x, y, height, largest, contrast) {
   const peak = contrasts[contrast].alone ? 1 : largest;
   for (let n = 0; n < 64; ++n)
     p.rect(x, y + height - ((n + 1) * height) / 64, 12, height / 64 + 0.5, { fill: theme.color((n + 0.5) / 64) });
-  for (const place of [0, 0.25, 0.5, 0.75, 1]) {
-    const w = peak * contrasts[contrast].back(place);
-    p.text(x + 17, y + height * (1 - place), w === 0 ? "0" : +w.toPrecision(2) + "", { fill: theme.faint, size: 10 });
-  }
+  for (const place of [0, 0.25, 0.5, 0.75, 1])
+    p.text(x + 17, y + height * (1 - place), scaleText(peak * contrasts[contrast].back(place)), { fill: theme.faint, size: 10 });
   if (contrasts[contrast].alone) p.text(x, y + height + 14, "of its row", { fill: theme.faint, size: 10 });
 }
+
+// The same, lying.
+function drawScaleAcross(p, theme, x, y, width, largest, contrast) {
+  for (let n = 0; n < 64; ++n)
+    p.rect(x + (n * width) / 64, y, width / 64 + 0.5, 8, { fill: theme.color((n + 0.5) / 64) });
+  for (const place of [0, 0.5, 1])
+    p.text(x + place * width, y + 16, scaleText(largest * contrasts[contrast].back(place)), { fill: theme.faint, size: 10, align: "center" });
+}
+
+function scaleText(w) {
+  return w === 0 ? "0" : String(+w.toPrecision(2));
+}
+

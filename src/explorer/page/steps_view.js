@@ -14,6 +14,17 @@ class StepsView {
     return this.app.store.exhibit.steps.length > 0;
   }
 
+  name() {
+    const look = this.looks && (this.looks.source || this.looks.self);
+    const from = look ? `-${this.app.store.exhibit.layers[look.layer].name}-${look.head === null ? "mean" : `head-${look.head}`}` : "";
+    return `steps-${this.at}${from}`;
+  }
+
+  // A mean of one head says no more than the head.
+  severalHeads() {
+    return this.app.store.exhibit.layers.some((layer) => layer.group !== "encoder" && layer.heads > 1);
+  }
+
   controls(box) {
     const { steps } = this.app.store.exhibit;
     const button = (text, id, title, action) => {
@@ -38,6 +49,8 @@ class StepsView {
     box.append(slider);
     button("▶", "step-next", "Next step (.)", () => this.step(1));
     this.playButton = button("Play", "step-play", "Play (space)", () => this.play());
+    this.slider = slider;
+    if (!this.severalHeads()) return;
     const label = document.createElement("label");
     const check = document.createElement("input");
     check.type = "checkbox";
@@ -49,7 +62,6 @@ class StepsView {
     });
     label.append(check, " mean of the layer's heads");
     box.append(label);
-    this.slider = slider;
   }
 
   // The layers of the other kinds at the same depth as the chosen one.
@@ -68,10 +80,11 @@ class StepsView {
     const row = await this.app.store.row(layer, this.at);
     const weights = new Float32Array(keys);
     const chosen = Math.min(this.app.head, heads - 1);
+    const mean = this.mean && heads > 1;
     for (let h = 0; h < heads; ++h)
-      if (this.mean || h === chosen)
-        for (let j = 0; j < keys; ++j) weights[j] += row.cells[h * keys + j] / (this.mean ? heads : 1);
-    return { layer, weights, head: this.mean ? null : chosen };
+      if (mean || h === chosen)
+        for (let j = 0; j < keys; ++j) weights[j] += row.cells[h * keys + j] / (mean ? heads : 1);
+    return { layer, weights, head: mean ? null : chosen };
   }
 
   async load() {
@@ -86,18 +99,19 @@ class StepsView {
     this.app.invalidate();
   }
 
-  // Tokens as boxes that wrap; returns where the next line may begin.
-  boxes(p, list, x0, y0, width, style) {
+  // Tokens as boxes that wrap; returns where the next line may begin. tell(n): what the pointer is told of one.
+  boxes(p, list, x0, y0, width, style, tell) {
     let x = x0;
     let y = y0;
     list.forEach((token, n) => {
-      const text = short(token, 24);
-      const w = Math.max(22, Array.from(text).length * 8.2 + 12);
+      const text = fitted(token, 13, width - 12);
+      const w = Math.max(22, textWidth(text, 13) + 12);
       if (x > x0 && x + w > x0 + width) {
         x = x0;
         y += 28;
       }
       style(p, n, x, y, w, text);
+      if (!p.saving) this.hits.push({ x, y, w, h: 24, text: () => tell(n) });
       x += w + 4;
     });
     return y + 28;
@@ -110,54 +124,79 @@ class StepsView {
     p.text(x + width / 2, y + 12, text, { fill: t === null ? theme.faint : theme.inkOn(t), size: 13, align: "center" });
   }
 
+  // A line, or two where it is too long.
+  heading(p, y, width, title, more) {
+    const style = { fill: this.app.theme.faint, size: 12 };
+    const whole = more ? `${title} ${more}` : title;
+    if (textWidth(whole, 12) <= width || !more) {
+      p.text(20, y, whole, style);
+      return y + 14;
+    }
+    p.text(20, y, title, style);
+    p.text(20, y + 16, more, style);
+    return y + 30;
+  }
+
+  // Tokens in the colours of a step's weights, and what the colours stand for.
+  drawLook(p, y, width, list, look) {
+    const { theme, contrast } = this.app;
+    const weights = look && look.weights;
+    const peak = weights ? weights.reduce((a, b) => Math.max(a, b), 1e-9) : 1;
+    const { of } = contrasts[contrast];
+    const below = this.boxes(p, list, 20, y, width,
+      (q, n, x, top, w, text) => this.box(q, weights && n < weights.length ? of(weights[n] / peak) : null, x, top, w, text),
+      (n) => `key ${n} “${short(list[n], 40)}”: ${weights && n < weights.length ? weightText(weights[n]) : "computing …"}`);
+    drawScaleAcross(p, theme, 28, below + 2, Math.min(180, width - 16), peak, contrast);
+    return below + 42;
+  }
+
   draw(p, width, height) {
     const { theme } = this.app;
     const { exhibit } = this.app.store;
     const { steps } = exhibit;
     const step = steps[this.at];
     const looks = this.looks || {};
-    const of = contrasts[this.app.contrast].of;
     const inner = width - 40;
-    let y = 16 - this.scroll;
+    // A saved picture shows all of it.
+    const scroll = p.saving ? 0 : this.scroll;
+    let y = 16 - scroll;
+    if (!p.saving) {
+      this.hits = [];
+      p.clip(0, 0, width, height);
+    }
     const from = (look) => (look ? `${exhibit.layers[look.layer].name}, ${look.head === null ? "mean of its heads" : `head ${look.head}`}` : "");
-    p.clip(0, 0, width, height);
-    const shaded = (weights, until) => {
-      const peak = weights ? weights.reduce((a, b) => Math.max(a, b), 1e-9) : 1;
-      return (q, n, x, top, w, text) => this.box(q, weights && n < weights.length && n < until ? of(weights[n] / peak) : null, x, top, w, text);
-    };
-    p.text(20, y, `Source — where step ${this.at} looks: ${from(looks.source)}`, { fill: theme.faint, size: 12 });
+    const keysOf = (layer) => exhibit.tokens[exhibit.layers[layer].keyTokens];
     const crossLayer = this.beside("cross");
     if (crossLayer >= 0) {
-      const list = exhibit.tokens[exhibit.layers[crossLayer].keyTokens];
-      y = this.boxes(p, list, 20, y + 14, inner, shaded(looks.source && looks.source.weights, Infinity));
+      y = this.heading(p, y, inner, `Source — where step ${this.at} looks:`, from(looks.source));
+      y = this.drawLook(p, y, inner, keysOf(crossLayer), looks.source);
     }
-    y += 18;
     const selfLayer = this.beside("decoder");
     if (selfLayer >= 0) {
-      p.text(20, y, `What it has read so far — ${from(looks.self)}`, { fill: theme.faint, size: 12 });
-      const list = exhibit.tokens[exhibit.layers[selfLayer].keyTokens].slice(0, this.at + 1);
-      y = this.boxes(p, list, 20, y + 14, inner, shaded(looks.self && looks.self.weights, this.at + 1)) + 18;
+      y = this.heading(p, y, inner, "What it has read so far —", from(looks.self));
+      y = this.drawLook(p, y, inner, keysOf(selfLayer).slice(0, this.at + 1), looks.self);
     }
-    p.text(20, y, "Produced so far", { fill: theme.faint, size: 12 });
-    y = this.boxes(p, steps.slice(0, this.at + 1).map((s) => s.chosen[0]), 20, y + 14, inner, (q, n, x, top, w, text) => {
+    y = this.heading(p, y, inner, "Produced so far");
+    y = this.boxes(p, steps.slice(0, this.at + 1).map((s) => s.chosen[0]), 20, y, inner, (q, n, x, top, w, text) => {
       const now = n === this.at;
       q.rect(x, top, w, 24, { fill: now ? theme.accent : theme.panel, stroke: theme.rule });
       q.text(x + w / 2, top + 12, text, { fill: now ? theme.paper : theme.ink, size: 13, align: "center" });
-    });
-    y += 18;
-    p.text(20, y, `Step ${this.at}: what was likely`, { fill: theme.faint, size: 12 });
-    y += 14;
+    }, (n) => this.about(n)) + 18;
+    y = this.heading(p, y, inner, `Step ${this.at}: what was likely`);
     const bars = step.others.some(([token]) => token === step.chosen[0]) ? step.others : [...step.others, step.chosen];
-    const longest = Math.min(420, inner - 230);
+    const names = Math.min(width * 0.3, Math.max(...bars.map(([token]) => textWidth(short(token, p.saving ? 200 : 24), 12, true))));
+    const longest = Math.min(420, inner - names - 70);
     for (const [token, probability] of bars) {
       const chosen = token === step.chosen[0];
-      p.text(120, y + 10, short(token, 12), { fill: theme.ink, size: 12, align: "right", bold: chosen });
-      p.rect(130, y + 2, Math.max(1, probability * longest), 16, { fill: chosen ? theme.accent : theme.faint });
-      p.text(138 + Math.max(1, probability * longest), y + 10, weightText(probability), { fill: theme.ink, size: 11 });
+      const text = p.saving ? short(token, 200) : fitted(token, 12, names);
+      p.text(20 + names, y + 10, text, { fill: theme.ink, size: 12, align: "right", bold: chosen });
+      p.rect(30 + names, y + 2, Math.max(1, probability * longest), 16, { fill: chosen ? theme.accent : theme.faint });
+      p.text(38 + names + Math.max(1, probability * longest), y + 10, weightText(probability), { fill: theme.ink, size: 11 });
       y += 22;
     }
+    if (p.saving) return;
     p.unclip();
-    this.most = Math.max(0, y + this.scroll + 10 - height);
+    this.most = Math.max(0, y + scroll + 10 - height);
   }
 
   go(n) {
@@ -189,13 +228,23 @@ class StepsView {
     if (this.playButton) this.playButton.textContent = "Play";
   }
 
-  say() {
-    const step = this.app.store.exhibit.steps[this.at];
-    this.app.say(`step ${this.at}: “${short(step.chosen[0], 40)}” with probability ${weightText(step.chosen[1])}`);
+  about(n) {
+    const [token, probability] = this.app.store.exhibit.steps[n].chosen;
+    return `step ${n}: “${short(token, 40)}” with probability ${weightText(probability)}`;
   }
 
-  move() {}
-  leave() {}
+  say() {
+    this.app.say(this.about(this.at));
+  }
+
+  move(x, y) {
+    const hit = (this.hits || []).find((one) => x >= one.x && x < one.x + one.w && y >= one.y && y < one.y + one.h);
+    if (hit) this.app.say(hit.text(), [x, y]);
+    else this.say();
+  }
+  leave() {
+    this.say();
+  }
   click() {}
   drag(dx, dy) {
     this.wheel(0, 0, -dy);

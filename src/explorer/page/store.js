@@ -149,22 +149,3 @@ class ServedStore {
   }
 }
 
-// Tokens as they are shown: white space and nothing must be seen too, and what turns the direction of writing must not
-// turn the text around it.
-function shown(token) {
-  if (token === "") return "∅";
-  return token.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥")
-    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, "·");
-}
-
-function short(token, most) {
-  const text = shown(token);
-  const letters = Array.from(text.length > 4 * most ? text.slice(0, 4 * most) : text);
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
-}
-
-function weightText(w) {
-  if (w === 0) return "0";
-  if (w >= 0.001) return w.toFixed(4);
-  return w.toExponential(2);
-}
