@@ -269,7 +269,7 @@ void add_decode(CLI::App& app) {
   verb->add_option("--nbest", a->nbest, "answers printed for each input");
   verb->add_option("--length-penalty", a->length_penalty, "divide scores by ((5 + length)/6)^X");
   verb->add_option("--align", a->align, "write alignments to this file")->check(value_given());
-  verb->add_option("--plot", a->plot, "draw the first input's attention, .png or .svg")->check(value_given());
+  verb->add_option("--plot", a->plot, "draw the first input's attention, .svg, .png or .pdf")->check(value_given());
   verb->add_option("--threads", a->threads, "threads; the result does not depend on it");
   verb->add_flag("--json", a->json, "print the results as JSON");
   verb->callback([a] { decode(*a); });

@@ -13,7 +13,8 @@ constexpr const char* kPlotFooter =
     "\n"
     "Examples:\n"
     "  rapt plot heatmap result/weights.npy --head 0,3 --out head.svg\n"
-    "  rapt plot curves run/metrics.jsonl --y loss,accuracy --out curves.png\n";
+    "  rapt plot curves run/metrics.jsonl --y loss,accuracy --out curves.png\n"
+    "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --font-size 8 --no-title --out loss.pdf\n";
 
 // Adds the options of one kind; `arguments` lives as long as the callback that holds it.
 template <class Arguments>
@@ -33,10 +34,18 @@ struct Kind {
 
   void add_output() {
     Output& output = arguments->output;
-    option("--out", output.out, "The picture; without it the terminal shows it", "FILE.svg|FILE.png");
+    option("--out", output.out, "The picture; without it the terminal shows it", "FILE.svg|FILE.png|FILE.pdf");
     option("--title", output.title, "A line above the picture", "TEXT");
+    app->add_flag("--no-title", output.no_title, "No line above it, where the caption says all");
+    option("--width", output.width, "Of the whole figure, as in 8.5cm or 3.3in [as wide as it needs]", "LENGTH");
+    option("--font-size", output.font_size, "Of labels, in points; ticks are a little smaller [9]", "PT");
     option("--theme", output.theme, "auto: an SVG that follows the reader's system [light]", "light|dark|auto");
-    option("--scale", output.scale, "Pixels of a PNG for each unit of the drawing [2]", "X");
+    option("--scale", output.scale, "Pixels of a PNG for a 96th of an inch [2, that is 192 dpi]", "X");
+  }
+
+  void add_axes(const char* x, const char* y) {
+    option("--xlabel", arguments->output.xlabel, x, "TEXT");
+    option("--ylabel", arguments->output.ylabel, y, "TEXT");
   }
 
   void add_labels(const char* words, const char* file, LabelArguments& labels, const char* help) {
@@ -48,8 +57,9 @@ struct Kind {
 void add_heat_map(CLI::App& verb) {
   Kind<HeatMapArguments> kind(
       verb, "heatmap", "An array as a map of colours, or a grid of them",
-      "The array is [R,C], [H,R,C] or [B,H,R,C]; several heads make a grid. Above 1280 rows or\n"
-      "columns each cell is the largest of a block.\n"
+      "The array is [R,C], [H,R,C] or [B,H,R,C]; several heads make a grid. Numbers below 0 are\n"
+      "blue and those above it orange where there are both. Above 1280 rows or columns each cell is\n"
+      "the largest of a block, or the farthest from 0.\n"
       "\n"
       "Example:\n"
       "  rapt plot heatmap weights.npy --head 0,1 --rows \"I saw a cat\" --cols \"I saw a cat\" "
@@ -58,25 +68,33 @@ void add_heat_map(CLI::App& verb) {
   HeatMapArguments& a = *kind.arguments;
   kind.option("file", a.file, "The array", "A.npy")->required();
   kind.add_output();
+  kind.add_axes("What the columns are", "What the rows are");
   kind.add_labels("--rows", "--row-labels", a.rows, "Labels of the rows");
   kind.add_labels("--cols", "--col-labels", a.cols, "Labels of the columns");
   kind.option("--head", a.head, "One map, counted from 0", "B,H|H");
-  kind.option("--range", a.range, "The numbers at the ends of the colours [0 and the largest]", "LOW,HIGH");
+  kind.option("--range", a.range,
+              "The numbers at the ends of the colours [0 or the smallest below it, and the largest]", "LOW,HIGH");
   kind.app->add_flag("--values", a.values, "Write the numbers into the cells, up to 40 x 40");
 }
 
 void add_curves(CLI::App& verb) {
   Kind<CurvesArguments> kind(
       verb, "curves", "Lines over steps: losses, accuracies",
-      "The file has a JSON object on each line, or is a run's directory with metrics.jsonl, or an\n"
-      "array [N] or [N,S] of S series. null and NaN leave a gap.\n"
+      "A file has a JSON object on each line, or is a run's directory with metrics.jsonl, or an\n"
+      "array [N] or [N,S] of S series. null and NaN leave a gap. Lines of several files are named\n"
+      "after them.\n"
       "\n"
-      "Example:\n"
-      "  rapt plot curves run/metrics.jsonl --x step --y loss,valid_loss --log --out loss.svg",
+      "Examples:\n"
+      "  rapt plot curves run/metrics.jsonl --x step --y loss,valid_loss --log --out loss.svg\n"
+      "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --no-title --out loss.pdf",
       plot_curves);
   CurvesArguments& a = *kind.arguments;
-  kind.option("file", a.curves.file, "Metrics, a run, or an array", "metrics.jsonl|RUN|A.npy")->required();
+  kind.app->add_option("files", a.curves.files, "Metrics, runs, or arrays")
+      ->type_name("metrics.jsonl|RUN|A.npy...")
+      ->required()
+      ->check(value_given());
   kind.add_output();
+  kind.add_axes("Name of the x axis [the field]", "Name of the y axis [the field, where there is one]");
   kind.option("--x", a.curves.x, "Field along the axis [step, else epoch, else the line]", "NAME");
   kind.option("--y", a.curves.y, "Fields to draw [the losses, else all]; for an array their names", "NAME,...");
   kind.app->add_flag("--log", a.curves.log, "Logarithmic y axis");
@@ -111,6 +129,7 @@ void add_bars(CLI::App& verb) {
   TableArguments& a = *kind.arguments;
   kind.option("file", a.file, "The numbers", "FILE.json")->required();
   kind.add_output();
+  kind.add_axes("Name of the axis of numbers [of the file]", "What the groups are");
   kind.option("--y", a.field, "Of a benchmark: the number to show [seconds]", "NAME");
 }
 
@@ -126,6 +145,7 @@ void add_scaling(CLI::App& verb) {
   TableArguments& a = *kind.arguments;
   kind.option("file", a.file, "The numbers", "FILE.json")->required();
   kind.add_output();
+  kind.add_axes("Name of the x axis [of the file]", "Name of the y axis [of the file]");
   kind.option("--y", a.field, "Of a benchmark: the number to show [seconds]", "NAME");
 }
 
@@ -148,6 +168,7 @@ void add_centers(CLI::App& verb) {
       ->required()
       ->check(value_given());
   kind.add_output();
+  kind.add_axes("Name of the x axis", "Name of the y axis");
   kind.app->add_flag("--json", a.json, "Of a run: print what the centres did, as JSON");
 }
 
@@ -165,6 +186,7 @@ void add_maps(CLI::App& verb) {
   kind.option("run", a.run, "The directory of a run on images", "RUN")->required();
   kind.option("image", a.image, "Which image", "N|FILE.png|FILE.npy")->required();
   kind.add_output();
+  kind.add_axes("What the columns are", "What the rows are");
   kind.option("--pixel", a.pixel, "The query [the middle of the image]", "ROW,COLUMN");
 }
 
@@ -187,7 +209,7 @@ void add_scenes(CLI::App& verb) {
 }  // namespace
 
 void add_plot(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("plot", "Pictures of arrays, runs and measurements, as SVG or PNG");
+  CLI::App* verb = app.add_subcommand("plot", "Pictures of arrays, runs and measurements, as SVG, PNG or PDF");
   verb->require_subcommand(0, 1);
   verb->get_formatter()->label("SUBCOMMAND", "KIND");
   add_heat_map(*verb);

@@ -153,9 +153,11 @@ void plot_centers(const CentersArguments& a) {
   check_output("plot centers", a.output);
   pictures::HeadCenters centers =
       is_run(a.files) ? centers_of(tasks::read_head_history(a.files[0])) : read_centers(a.files);
-  centers.title = a.output.title;
+  centers.title = a.output.title_or("");
+  centers.x_title = a.output.xlabel_or(centers.x_title);
+  centers.y_title = a.output.ylabel_or(centers.y_title);
   deliver(
-      "plot centers", a.output, [&] { return draw(centers); },
+      "plot centers", a.output, [&](double width) { return draw_with(centers, width); },
       [&](const TerminalStyle&) { return centers_view(centers); });
 }
 
@@ -177,12 +179,14 @@ void plot_maps(const MapsArguments& a) {
   const Tensor<float> logits = model.logits<float>(graph, shown.pixels.data(), 1);
   const auto best = std::max_element(logits.data, logits.data + logits.count()) - logits.data;
   pictures::HeatMapGrid grid = maps_of(log.records(), model.attention()->grid(), query);
-  grid.title = a.output.title;
-  if (grid.title.empty())
-    grid.title = shown.name + ", seen as " + run->data().train.classes[static_cast<std::size_t>(best)] +
-                 "; layer.head, query at patch " + std::to_string(query[0]) + "," + std::to_string(query[1]);
+  grid.title =
+      a.output.title_or(shown.name + ", seen as " + run->data().train.classes[static_cast<std::size_t>(best)] +
+                        "; layer.head, query at patch " + std::to_string(query[0]) + "," + std::to_string(query[1]));
+  grid.row_title = a.output.ylabel;
+  grid.col_title = a.output.xlabel;
   deliver(
-      "plot maps", a.output, [&] { return draw(grid); }, [&](const TerminalStyle& s) { return grid_view(grid, s); });
+      "plot maps", a.output, [&](double width) { return draw_with(grid, width); },
+      [&](const TerminalStyle& s) { return grid_view(grid, s); });
 }
 
 }  // namespace rapt::cli

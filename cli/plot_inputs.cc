@@ -78,6 +78,12 @@ std::vector<std::string> read_labels(const std::string& option, const LabelArgum
   return labels;
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 Array read_plot_array(const std::string& verb, const std::string& file) {
   const std::uint64_t size = regular_file_size(file), available = available_memory();
   if (size > available / 2)

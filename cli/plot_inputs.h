@@ -25,6 +25,9 @@ struct LabelArguments {
 // Empty where neither is given. `option` names it in errors: "plot heatmap: --rows".
 std::vector<std::string> read_labels(const std::string& option, const LabelArguments& arguments);
 
+// "a, b, c", for errors.
+std::string joined(const std::vector<std::string>& names);
+
 // An .npy file that fits into memory along with a copy.
 Array read_plot_array(const std::string& verb, const std::string& file);
 
@@ -48,14 +51,14 @@ void require_finite(const std::string& verb, const std::string& file, const std:
                     const MapPlace& place);
 
 struct CurveArguments {
-  std::string file;
+  std::vector<std::string> files;
   std::string x;
   std::string y;
   bool log = false;
   bool log_x = false;
 };
 
-// metrics.jsonl, a run's directory, or an array [N] or [N, S].
+// metrics.jsonl, runs' directories, or arrays [N] or [N, S]; lines of several are named after them.
 pictures::Curves read_curves(const CurveArguments& arguments);
 
 // {"groups": […], "series": [{"name": …, "values": […]}]}, or what `rapt bench --json` prints; `field` is of the latter.

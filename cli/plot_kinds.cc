@@ -71,29 +71,35 @@ void plot_heat_map(const HeatMapArguments& a) {
   const auto [low, high] = range_of(a, maps);
   if (maps.size() == 1) {
     pictures::HeatMap& map = maps[0];
-    if (!a.output.title.empty()) map.title = a.output.title;
+    map.title = a.output.title_or(map.title);
+    map.row_title = a.output.ylabel;
+    map.col_title = a.output.xlabel;
     map.low = low;
     map.high = high;
     if (a.values) map.numbers = pictures::CellNumbers::always;
     deliver(
-        verb, a.output, [&] { return draw(map); }, [&](const TerminalStyle& s) { return terminal_view(map, s); });
+        verb, a.output, [&](double width) { return draw_with(map, width); },
+        [&](const TerminalStyle& s) { return terminal_view(map, s); });
     return;
   }
   pictures::HeatMapGrid grid;
-  grid.title = a.output.title;
+  grid.title = a.output.title_or("");
+  grid.row_title = a.output.ylabel;
+  grid.col_title = a.output.xlabel;
   grid.low = low;
   grid.high = high;
   if (array.rank() == 4 && array.shape()[0] > 1) grid.cols = array.shape()[1];
   grid.maps = std::move(maps);
   deliver(
-      verb, a.output, [&] { return draw(grid); }, [&](const TerminalStyle& s) { return grid_view(grid, s); });
+      verb, a.output, [&](double width) { return draw_with(grid, width); },
+      [&](const TerminalStyle& s) { return grid_view(grid, s); });
 }
 
 void plot_alignment(const AlignmentArguments& a) {
   const std::string verb = "plot alignment";
   check_output(verb, a.output);
   pictures::Alignment alignment;
-  alignment.title = a.output.title;
+  alignment.title = a.output.title_or("");
   alignment.source = read_labels(verb + ": --source", a.source);
   alignment.target = read_labels(verb + ": --target", a.target);
   const Array array = read_plot_array(verb, a.file);
@@ -113,7 +119,7 @@ void plot_alignment(const AlignmentArguments& a) {
   pictures::HeatMap map = map_at(verb, a.file, array, place);
   alignment.weights = map.values;
   deliver(
-      verb, a.output, [&] { return draw(alignment); },
+      verb, a.output, [&](double width) { return draw_with(alignment, width); },
       [&](const TerminalStyle& s) {
         draw(alignment);  // the same demands on the weights
         map.title = alignment.title;
@@ -127,27 +133,33 @@ void plot_alignment(const AlignmentArguments& a) {
 void plot_curves(const CurvesArguments& a) {
   check_output("plot curves", a.output);
   pictures::Curves curves = read_curves(a.curves);
-  curves.title = a.output.title;
+  curves.title = a.output.title_or("");
+  curves.x_title = a.output.xlabel_or(curves.x_title);
+  curves.y_title = a.output.ylabel_or(curves.y_title);
   deliver(
-      "plot curves", a.output, [&] { return draw(curves); },
+      "plot curves", a.output, [&](double width) { return draw_with(curves, width); },
       [&](const TerminalStyle& s) { return terminal_view(curves, s); });
 }
 
 void plot_bars(const TableArguments& a) {
   check_output("plot bars", a.output);
   pictures::Bars bars = read_bars(a.file, a.field);
-  if (!a.output.title.empty()) bars.title = a.output.title;
+  bars.title = a.output.title_or(bars.title);
+  bars.value_title = a.output.xlabel_or(bars.value_title);
+  bars.group_title = a.output.ylabel;
   deliver(
-      "plot bars", a.output, [&] { return draw(bars); },
+      "plot bars", a.output, [&](double width) { return draw_with(bars, width); },
       [&](const TerminalStyle& s) { return terminal_view(bars, s); });
 }
 
 void plot_scaling(const TableArguments& a) {
   check_output("plot scaling", a.output);
   pictures::Scaling scaling = read_scaling(a.file, a.field);
-  if (!a.output.title.empty()) scaling.title = a.output.title;
+  scaling.title = a.output.title_or(scaling.title);
+  scaling.x_title = a.output.xlabel_or(scaling.x_title);
+  scaling.y_title = a.output.ylabel_or(scaling.y_title);
   deliver(
-      "plot scaling", a.output, [&] { return draw(scaling); },
+      "plot scaling", a.output, [&](double width) { return draw_with(scaling, width); },
       [&](const TerminalStyle& s) {
         draw(scaling);  // the same demands on the data
         return terminal_view(

@@ -4,17 +4,66 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
 #include "cli/options.h"
 #include "pictures/picture_file.h"
+#include "pictures/text.h"
 
 namespace rapt::cli {
 namespace {
 
 using pictures::Drawing;
 using pictures::TerminalStyle;
+
+constexpr double kUsualPoints = 9;  // a label of 12 units, 96 of them to the inch
+constexpr double kInch = 96;
+
+[[noreturn]] void expected(const std::string& option, const std::string& what, const std::string& got) {
+  throw Error(option + ": expected " + what + ", got '" + got + "'");
+}
+
+// In 96ths of an inch; 0 where it is not given.
+double width_of(const std::string& verb, const std::string& text) {
+  if (text.empty()) return 0;
+  const std::string what = "a length from 2cm to 100cm with its unit, such as 8.5cm or 3.3in";
+  double unit = 0;
+  for (const auto& [name, size] : {std::pair{"cm", kInch / 2.54}, {"mm", kInch / 25.4}, {"in", kInch}})
+    if (text.ends_with(name)) unit = size;
+  const auto value = unit == 0 ? std::nullopt : try_numbers(text.substr(0, text.size() - 2));
+  if (!value || value->size() != 1) expected(verb + ": --width", what, text);
+  const double width = unit * (*value)[0], centimeters = width / kInch * 2.54;
+  if (!(centimeters >= 2 - 1e-9 && centimeters <= 100 + 1e-9)) expected(verb + ": --width", what, text);
+  return width;
+}
+
+double points_of(const std::string& verb, const std::string& text) {
+  if (text.empty()) return kUsualPoints;
+  const auto value = try_numbers(text);
+  if (!value || value->size() != 1 || !((*value)[0] >= 4 && (*value)[0] <= 40))
+    expected(verb + ": --font-size", "points from 4 to 40", text);
+  return (*value)[0];
+}
+
+std::string centimeters(double width) { return pictures::number(std::ceil(width / kInch * 25.4) / 10, 1) + "cm"; }
+
+// The drawing in the size that is asked for: labels are --font-size points high, and the whole is --width wide.
+Drawing sized(const std::string& verb, const Output& output, const std::function<Drawing(double)>& drawing,
+              pictures::PictureOptions& options) {
+  if (output.width.empty() && output.font_size.empty()) return drawing(0);
+  options.unit = points_of(verb, output.font_size) / kUsualPoints;
+  // Without --width as wide as it would be with the usual letters.
+  const double asked = width_of(verb, output.width);
+  const double width = (asked > 0 ? asked : drawing(0).width) / options.unit;
+  Drawing result = drawing(width);
+  if (result.width <= width + 0.1) return result;
+  const std::string least = "at least " + centimeters(result.width * options.unit) + " for these labels at " +
+                            pictures::number(points_of(verb, output.font_size)) + " points";
+  if (asked > 0) expected(verb + ": --width", least, output.width);
+  expected(verb + ": --font-size", "a size that leaves room for the picture, or --width of " + least, output.font_size);
+}
 
 pictures::PictureOptions options_of(const std::string& verb, const Output& output) {
   using pictures::Theme;
@@ -52,19 +101,27 @@ TerminalStyle terminal_style() {
 
 void check_output(const std::string& verb, const Output& output) {
   options_of(verb, output);
+  width_of(verb, output.width);
+  points_of(verb, output.font_size);
+  if (output.no_title && !output.title.empty()) throw Error(verb + ": expected --title or --no-title, got both");
+  for (const auto& [option, text] : {std::pair{": --xlabel", output.xlabel}, {": --ylabel", output.ylabel}})
+    if (text.size() > 10000 || !pictures::is_utf8(text))
+      throw Error(verb + option + ": expected at most 10000 bytes of UTF-8");
   if (!output.out.empty()) pictures::picture_format(output.out);
   else if (::isatty(STDOUT_FILENO) == 0)
-    throw Error(verb + ": the standard output is no terminal; pass --out FILE.svg or --out FILE.png");
+    throw Error(verb + ": the standard output is no terminal; pass --out FILE.svg, FILE.png or FILE.pdf");
   if (output.title.size() > 10000) throw Error(verb + ": --title: takes at most 10000 bytes");
 }
 
-void deliver(const std::string& verb, const Output& output, const std::function<Drawing()>& drawing,
+void deliver(const std::string& verb, const Output& output, const std::function<Drawing(double)>& drawing,
              const std::function<std::string(const TerminalStyle&)>& view) {
   if (output.out.empty()) {
     std::cout << view(terminal_style());
     return;
   }
-  write_picture(drawing(), output.out, options_of(verb, output));
+  pictures::PictureOptions options = options_of(verb, output);
+  const Drawing picture = sized(verb, output, drawing, options);
+  write_picture(picture, output.out, options);
   std::cerr << "wrote " << one_line(output.out) << "\n";
 }
 

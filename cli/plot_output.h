@@ -13,16 +13,33 @@ namespace rapt::cli {
 struct Output {
   std::string out;
   std::string title;
+  bool no_title = false;
   std::string theme = "light";
   std::string scale = "2";
+  std::string width;      // "8.5cm"
+  std::string font_size;  // of labels, in points
+  std::string xlabel;     // of kinds with axes
+  std::string ylabel;
+
+  // --title, else what the kind would say; nothing with --no-title.
+  std::string title_or(const std::string& usual) const { return no_title ? "" : title.empty() ? usual : title; }
+  std::string xlabel_or(const std::string& usual) const { return xlabel.empty() ? usual : xlabel; }
+  std::string ylabel_or(const std::string& usual) const { return ylabel.empty() ? usual : ylabel; }
 };
 
 // Refuses at once what could not be delivered in the end.
 void check_output(const std::string& verb, const Output& output);
 
-// Writes the drawing to --out, or shows the terminal's view.
-void deliver(const std::string& verb, const Output& output, const std::function<pictures::Drawing()>& drawing,
+// Writes the drawing to --out, or shows the terminal's view. `drawing` is given how wide the whole may be, 0: as it needs.
+void deliver(const std::string& verb, const Output& output, const std::function<pictures::Drawing(double)>& drawing,
              const std::function<std::string(const pictures::TerminalStyle&)>& view);
+
+// The picture of a kind, so wide.
+template <class Picture>
+pictures::Drawing draw_with(Picture picture, double width) {
+  picture.width = width;
+  return draw(picture);
+}
 
 // The first maps of a grid below each other.
 std::string grid_view(const pictures::HeatMapGrid& grid, pictures::TerminalStyle style);

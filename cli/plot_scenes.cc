@@ -105,7 +105,7 @@ void plot_scenes(const ScenesArguments& a) {
   const training::PixelExamples scenes = tasks::load_scenes(config.data, tasks::Split::test, default_threads());
 
   pictures::ImageSheet sheet;
-  sheet.title = a.output.title.empty() ? "Truth and prediction, " + a.run : a.output.title;
+  sheet.title = a.output.title_or("Truth and prediction, " + a.run);
   sheet.columns = {"picture"};
   for (const PixelTask task : network.tasks()) {
     sheet.columns.emplace_back(models::info_of(task).name);
@@ -125,7 +125,7 @@ void plot_scenes(const ScenesArguments& a) {
       sheet.tiles.push_back(tile_of(network.tasks()[t], predicted[t], scenes.size));
   }
   deliver(
-      "plot scenes", a.output, [&] { return draw(sheet); },
+      "plot scenes", a.output, [&](double width) { return draw_with(sheet, width); },
       [&](const pictures::TerminalStyle& style) { return terminal_view(sheet, style); });
 }
 

@@ -137,7 +137,11 @@ void print_report(const ReproduceArguments& arguments, const reproduce::Report& 
   for (auto& row : rows)
     for (std::string& cell : row) cell = one_line(cell);
   if (::isatty(STDOUT_FILENO) != 0) rows = wrapped_rows(rows);
-  std::cout << format_table(rows) << "\n" << report.summary() << "\nThe report is " << one_line(page) << "\n";
+  std::cout << format_table(rows) << "\n";
+  for (const reproduce::Claim* claim : report.claims())
+    if (!claim->holds)
+      std::cout << one_line("does not hold: " + claim->claim + ": " + claim->ours + ". " + claim->why_not()) << "\n";
+  std::cout << report.summary() << "\nThe report is " << one_line(page) << "\n";
 }
 
 reproduce::Report make_report(const ReproduceArguments& arguments, reproduce::ReportFolder& folder,

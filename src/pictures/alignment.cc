@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/series.h"
 #include "pictures/text.h"
@@ -52,7 +53,8 @@ struct Column {
   double top = 0;
   double y(std::size_t n) const { return top + row * (static_cast<double>(n) + 0.5); }
   std::size_t step() const { return static_cast<std::size_t>(std::max(1.0, std::ceil(15 / row - 1e-9))); }
-  std::string label(std::size_t n) const { return clipped(visible(tokens[n]), kLabelSize, kLabelWidth); }
+  double room = kLabelWidth;  // for a label
+  std::string label(std::size_t n) const { return clipped(visible(tokens[n]), kLabelSize, room); }
   double width() const {
     double most = 40;
     for (std::size_t n = 0; n < tokens.size(); n += step()) most = std::max(most, text_width(label(n), kLabelSize));
@@ -60,17 +62,15 @@ struct Column {
   }
 };
 
-}  // namespace
-
-Drawing draw(const Alignment& alignment) {
-  check_alignment(alignment);
+Drawing draw_at(const Alignment& alignment, double span) {
   const auto row_of = [](std::size_t count) { return std::min(kRow, kMaxHeight / static_cast<double>(count)); };
-  Column source{alignment.source, row_of(alignment.source.size())};
-  Column target{alignment.target, row_of(alignment.target.size())};
+  const double room = alignment.width > 0 ? std::min(kLabelWidth, 0.3 * alignment.width) : kLabelWidth;
+  Column source{alignment.source, row_of(alignment.source.size()), 0, room};
+  Column target{alignment.target, row_of(alignment.target.size()), 0, room};
   const double heights[] = {source.row * static_cast<double>(source.tokens.size()),
                             target.row * static_cast<double>(target.tokens.size())};
   const double height = std::max(heights[0], heights[1]);
-  const double left = kMargin + source.width() + 10, right = left + kSpan;
+  const double left = kMargin + source.width() + 10, right = left + span;
 
   Drawing drawing{.width = std::ceil(right + 10 + target.width() + kMargin), .title = alignment.title};
   const double top = add_title(drawing, alignment.title) + 24;
@@ -107,6 +107,13 @@ Drawing draw(const Alignment& alignment) {
   for (std::size_t n = 0; n < target.tokens.size(); n += target.step())
     drawing.add(Text{.kind = "target-label", .at = {right + 8, target.y(n) + 4.3}, .content = target.label(n)});
   return drawing;
+}
+
+}  // namespace
+
+Drawing draw(const Alignment& alignment) {
+  check_alignment(alignment);
+  return fitted(alignment.width, kSpan, kSpan / 4, [&](double span) { return draw_at(alignment, span); });
 }
 
 }  // namespace rapt::pictures

@@ -15,6 +15,7 @@ struct Alignment {
   std::vector<std::string> source;
   std::vector<std::string> target;
   std::vector<double> weights;  // [target, source], 0 or more
+  double width = 0;             // of the whole drawing; 0: what its content needs
 };
 
 Drawing draw(const Alignment& alignment);

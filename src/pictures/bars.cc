@@ -1,10 +1,9 @@
 #include "pictures/bars.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 
+#include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/text.h"
 #include "rapt/error.h"
@@ -18,36 +17,8 @@ constexpr double kWidth = 520;
 constexpr double kGroupName = 200;
 constexpr std::size_t kMaxBars = 400;
 
-// One format for all bars of a figure, with four digits of what was measured: the same number of decimals, or where that
-// would be too many, four digits of each.
-class BarNumbers {
- public:
-  explicit BarNumbers(const Bars& bars) {
-    for (const BarSeries& series : bars.series)
-      for (const double value : series.values)
-        while (std::isfinite(value) && decimals_ <= kMostDecimals && loses_digits(value)) ++decimals_;
-  }
-
-  std::string text(double value) const {
-    std::array<char, 64> digits{};
-    if (decimals_ <= kMostDecimals) std::snprintf(digits.data(), digits.size(), "%.*f", decimals_, value);
-    else std::snprintf(digits.data(), digits.size(), "%.4g", value);
-    return value < 0 ? "−" + std::string(digits.data() + 1) : digits.data();
-  }
-
- private:
-  static constexpr int kMostDecimals = 4;
-
-  bool loses_digits(double value) const {
-    const double step = std::pow(10.0, -decimals_);
-    return std::abs(value - step * std::round(value / step)) > 5e-4 * std::abs(value) || std::abs(value) >= 1e9;
-  }
-
-  int decimals_ = 0;
-};
-
 // The widest number on one side of 0.
-double number_width(const Bars& bars, const BarNumbers& numbers, bool negative) {
+double number_width(const Bars& bars, const NumberFormat& numbers, bool negative) {
   double most = 0;
   for (const BarSeries& series : bars.series)
     for (const double value : series.values)
@@ -75,7 +46,7 @@ void check_bars(const Bars& bars) {
 }
 
 // From 0 to the longest bar, with room for the numbers at the ends.
-Scale value_scale(const Bars& bars, const BarNumbers& numbers) {
+Scale value_scale(const Bars& bars, const NumberFormat& numbers, double width) {
   double low = 0, high = 0;
   for (const BarSeries& series : bars.series)
     for (const double value : series.values)
@@ -83,30 +54,31 @@ Scale value_scale(const Bars& bars, const BarNumbers& numbers) {
   const double left = low < 0 ? number_width(bars, numbers, true) : 0;
   const double right = high > 0 || low == high ? number_width(bars, numbers, false) : 0;
   if (low == high) high = 1;
-  const double unit = (high - low) / (kWidth - left - right);
+  const double unit = (high - low) / std::max(width - left - right, 1.0);
   return {low - left * unit, high + right * unit};
 }
 
-}  // namespace
-
-Drawing draw(const Bars& bars) {
-  check_bars(bars);
-  const BarNumbers numbers(bars);
+Drawing draw_at(const Bars& bars, double width) {
+  const NumberFormat numbers = bar_numbers(bars);
   const auto groups = static_cast<double>(bars.groups.size());
   const double group = kBar * static_cast<double>(bars.series.size()) + kGap;
   FrameSpec spec;
   spec.title = bars.title;
-  spec.width = kWidth;
+  spec.width = width;
   spec.height = group * groups;
   spec.y_lines = false;
   spec.x.title = bars.value_title.empty() && bars.series.size() == 1 ? bars.series[0].name : bars.value_title;
-  spec.x.scale = value_scale(bars, numbers);
+  spec.x.scale = value_scale(bars, numbers, width);
+  spec.y.title = bars.group_title;
   spec.y.scale = {groups, 0};
+  // In a narrow figure names leave most of the room to the bars.
+  const double name_room = bars.width > 0 ? std::min(kGroupName, 0.4 * bars.width) : kGroupName;
   for (std::size_t n = 0; n < bars.groups.size(); ++n)
-    spec.y.ticks.push_back({static_cast<double>(n) + 0.5, clipped(visible(bars.groups[n]), kSmallSize, kGroupName)});
+    spec.y.ticks.push_back({static_cast<double>(n) + 0.5, clipped(visible(bars.groups[n]), kSmallSize, name_room)});
   if (bars.series.size() > 1)
     for (std::size_t n = 0; n < bars.series.size(); ++n)
       spec.legend.push_back({bars.series[n].name, look_of(n), LegendMark::box});
+  spec.legend_below = legend_goes_below(spec.legend, bars.width);
 
   Frame frame = make_frame(spec);
   const double zero = frame.x.at(0);
@@ -139,6 +111,20 @@ Drawing draw(const Bars& bars) {
     shapes.items.push_back({Line{"zero", {zero, frame.area.y}, {zero, frame.area.bottom()}, {Role::axis}}});
   frame.drawing.add(std::move(shapes));
   return std::move(frame.drawing);
+}
+
+}  // namespace
+
+NumberFormat bar_numbers(const Bars& bars) {
+  std::vector<double> values;
+  for (const BarSeries& series : bars.series) values.insert(values.end(), series.values.begin(), series.values.end());
+  return NumberFormat::measured(values);
+}
+
+Drawing draw(const Bars& bars) {
+  check_bars(bars);
+  // Bars of a fifth of their usual length can still be compared.
+  return fitted(bars.width, kWidth, kWidth / 5, [&](double width) { return draw_at(bars, width); });
 }
 
 }  // namespace rapt::pictures

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "pictures/drawing.h"
+#include "pictures/number_format.h"
 
 namespace rapt::pictures {
 
@@ -18,8 +19,13 @@ struct Bars {
   std::string value_title;
   std::vector<std::string> groups;
   std::vector<BarSeries> series;
+  std::string group_title = {};
+  double width = 0;  // of the whole drawing; 0: what its content needs
 };
 
 Drawing draw(const Bars& bars);
+
+// How the bars write their numbers.
+NumberFormat bar_numbers(const Bars& bars);
 
 }  // namespace rapt::pictures

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <tuple>
 
+#include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/text.h"
 #include "rapt/error.h"
@@ -13,6 +14,9 @@ namespace rapt::pictures {
 namespace {
 
 constexpr double kSide = 250;
+constexpr double kLeastSide = 60;
+constexpr double kNarrow = 190;  // a panel with its share of the rest, where the figure's width is given
+constexpr double kNoteLine = 15;
 constexpr double kGap = 22;
 constexpr double kTitle = 20;
 constexpr std::int64_t kMaxColumns = 3;
@@ -127,7 +131,7 @@ void add_head(Group& group, const HeadCenters& c, const Panel& panel, std::int64
 void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::int64_t layer, bool left, bool bottom) {
   const Box& box = panel.box;
   Group grid("axes", {.crisp = true});
-  for (const Tick& tick : fitting_ticks(panel.x, kSide * 0.9, kSmallSize, true)) {
+  for (const Tick& tick : fitting_ticks(panel.x, box.width * 0.9, kSmallSize, true)) {
     const double x = panel.x.at(tick.value), y = panel.y.at(tick.value);
     const Role role = tick.value == 0 ? Role::axis : Role::grid;
     grid.items.push_back({Line{"grid", {x, box.y}, {x, box.bottom()}, {role}}});
@@ -158,18 +162,22 @@ void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::
                      .color = Role::muted});
 }
 
-}  // namespace
+// Panels side by side: in a narrow figure as many as can still be read.
+std::int64_t columns_of(const HeadCenters& c) {
+  std::int64_t most = kMaxColumns;
+  if (c.width > 0) most = std::clamp<std::int64_t>(static_cast<std::int64_t>(c.width / kNarrow), 1, most);
+  return std::min(c.layers, most);
+}
 
-Drawing draw(const HeadCenters& c) {
-  check_centers(c);
-  const std::int64_t cols = std::min(c.layers, kMaxColumns), rows = (c.layers + cols - 1) / cols;
+Drawing draw_at(const HeadCenters& c, double side) {
+  const std::int64_t cols = columns_of(c), rows = (c.layers + cols - 1) / cols;
   const double range = range_of(c);
   const double panel_title = c.layers > 1 ? kTitle : 0;
   double widest_tick = 0;
-  for (const Tick& tick : fitting_ticks({-range, range}, kSide * 0.9, kSmallSize, true))
+  for (const Tick& tick : fitting_ticks({-range, range}, side * 0.9, kSmallSize, true))
     widest_tick = std::max(widest_tick, text_width(tick.text, kSmallSize));
   const double left = kMargin + 22 + widest_tick + 8;
-  const double right = left + (kSide + kGap) * static_cast<double>(cols) - kGap;
+  const double right = left + (side + kGap) * static_cast<double>(cols) - kGap;
 
   std::vector<LegendEntry> legend;
   for (std::int64_t head = 0; head < c.heads; ++head)
@@ -181,35 +189,52 @@ Drawing draw(const HeadCenters& c) {
             std::to_string(c.first_epoch + c.epochs - 1);
 
   Drawing drawing{.title = c.title};
-  drawing.width =
-      std::ceil(std::max(right + legend_width(legend), 2 * kMargin + text_width(note, kSmallSize)) + kMargin);
+  const bool below = legend_goes_below(legend, c.width);
+  drawing.width = right + (below ? 0 : legend_width(legend)) + kMargin;
+  if (c.width == 0) drawing.width = std::ceil(std::max(drawing.width, 3 * kMargin + text_width(note, kSmallSize)));
+  const std::vector<std::string> notes = wrapped(note, kSmallSize, drawing.width - 2 * kMargin, 4);
+  const std::size_t columns = below ? legend_columns(legend, drawing.width) : 1;
   const double top = add_title(drawing, c.title) + panel_title;
   if (drawing.title.empty()) drawing.title = "head centres";
-  const double bottom = top + (kSide + kGap + panel_title) * static_cast<double>(rows) - kGap - panel_title;
-  drawing.height = std::ceil(std::max(bottom + 70, top + legend_height(legend) + kMargin));
+  const double bottom = top + (side + kGap + panel_title) * static_cast<double>(rows) - kGap - panel_title;
+  const double keys = legend_height(legend, columns);
+  const double notes_y = bottom + 60, notes_end = notes_y + kNoteLine * static_cast<double>(notes.size() - 1) + 10;
+  drawing.height = std::ceil(below ? notes_end + keys + kMargin : std::max(notes_end, top + keys + kMargin));
 
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const std::int64_t row = layer / cols, col = layer % cols;
-    const double x = left + (kSide + kGap) * static_cast<double>(col);
-    const double y = top + (kSide + kGap + panel_title) * static_cast<double>(row);
-    const Panel panel{{x, y, kSide, kSide}, {-range, range, false, x, x + kSide}, {-range, range, false, y, y + kSide}};
+    const double x = left + (side + kGap) * static_cast<double>(col);
+    const double y = top + (side + kGap + panel_title) * static_cast<double>(row);
+    const Panel panel{{x, y, side, side}, {-range, range, false, x, x + side}, {-range, range, false, y, y + side}};
     add_panel(drawing, c, panel, layer, col == 0, layer + cols >= c.layers);
   }
-  add_legend(drawing, legend, right + 20, top);
+  if (below) add_legend(drawing, legend, kMargin, notes_end, columns);
+  else add_legend(drawing, legend, right + 20, top);
   drawing.add(Text{.kind = "x-title",
                    .at = {(left + right) / 2, bottom + 36},
-                   .content = "columns from the query",
+                   .content = clipped(visible(c.x_title), kLabelSize, right - left),
                    .anchor = Anchor::middle,
                    .color = Role::muted});
   drawing.add(Text{.kind = "y-title",
                    .at = {kMargin + 10, (top + bottom) / 2},
-                   .content = "rows from the query",
+                   .content = clipped(visible(c.y_title), kLabelSize, bottom - top),
                    .anchor = Anchor::middle,
                    .degrees = -90,
                    .color = Role::muted});
-  drawing.add(
-      Text{.kind = "note", .at = {kMargin, bottom + 60}, .content = note, .size = kSmallSize, .color = Role::muted});
+  for (std::size_t n = 0; n < notes.size(); ++n)
+    drawing.add(Text{.kind = "note",
+                     .at = {kMargin, notes_y + kNoteLine * static_cast<double>(n)},
+                     .content = notes[n],
+                     .size = kSmallSize,
+                     .color = Role::muted});
   return drawing;
+}
+
+}  // namespace
+
+Drawing draw(const HeadCenters& c) {
+  check_centers(c);
+  return fitted(c.width, kSide, kLeastSide, [&](double side) { return draw_at(c, side); });
 }
 
 }  // namespace rapt::pictures

@@ -18,6 +18,9 @@ struct HeadCenters {
   std::int64_t heads = 0;
   std::vector<double> centers;           // [epochs, layers, heads, 2]: rows down, columns right
   std::vector<double> covariances = {};  // [epochs, layers, heads, 2, 2] in the same order, or none
+  std::string x_title = "columns from the query";
+  std::string y_title = "rows from the query";
+  double width = 0;  // of the whole drawing; 0: what its content needs
 };
 
 Drawing draw(const HeadCenters& centers);

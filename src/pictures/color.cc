@@ -19,6 +19,14 @@ constexpr std::array<Oklab, 6> kAnchors{{{0.235, -0.010, -0.085},
                                          {0.640, -0.012, 0.025},
                                          {0.780, -0.010, 0.080},
                                          {0.925, -0.018, 0.135}}};
+// From below 0 over 0 to above it: lightness tells how far, the hue on which side.
+constexpr std::array<Oklab, 7> kSigned{{{0.320, -0.020, -0.130},
+                                        {0.530, -0.030, -0.125},
+                                        {0.745, -0.022, -0.075},
+                                        {0.960, 0.000, 0.000},
+                                        {0.745, 0.045, 0.090},
+                                        {0.530, 0.085, 0.100},
+                                        {0.320, 0.065, 0.062}}};
 constexpr Rgb kMissing{200, 200, 200};
 
 std::uint8_t to_byte(double linear) {
@@ -36,12 +44,13 @@ Rgb to_rgb(const Oklab& c) {
           to_byte(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s)};
 }
 
-Rgb exact_color_at(double t) {
-  const double place = t * (kAnchors.size() - 1);
-  const auto n = std::min(static_cast<std::size_t>(place), kAnchors.size() - 2);
+template <std::size_t count>
+Rgb exact_color_at(const std::array<Oklab, count>& anchors, double t) {
+  const double place = t * (count - 1);
+  const auto n = std::min(static_cast<std::size_t>(place), count - 2);
   const double f = place - static_cast<double>(n);
-  const Oklab& a = kAnchors[n];
-  const Oklab& b = kAnchors[n + 1];
+  const Oklab& a = anchors[n];
+  const Oklab& b = anchors[n + 1];
   return to_rgb({std::lerp(a.lightness, b.lightness, f), std::lerp(a.green_red, b.green_red, f),
                  std::lerp(a.blue_yellow, b.blue_yellow, f)});
 }
@@ -50,18 +59,30 @@ Rgb exact_color_at(double t) {
 constexpr std::size_t kSteps = 1024;
 using Table = std::array<Rgb, kSteps + 1>;
 
-Table make_table() {
+template <std::size_t count>
+Table make_table(const std::array<Oklab, count>& anchors) {
   Table table;
-  for (std::size_t n = 0; n <= kSteps; ++n) table[n] = exact_color_at(static_cast<double>(n) / kSteps);
+  for (std::size_t n = 0; n <= kSteps; ++n) table[n] = exact_color_at(anchors, static_cast<double>(n) / kSteps);
   return table;
+}
+
+Rgb look_up(const Table& table, double t) {
+  if (std::isnan(t)) return kMissing;
+  return table[static_cast<std::size_t>(std::lround(std::clamp(t, 0.0, 1.0) * kSteps))];
 }
 
 }  // namespace
 
 Rgb color_at(double t) {
-  static const Table table = make_table();
-  if (std::isnan(t)) return kMissing;
-  return table[static_cast<std::size_t>(std::lround(std::clamp(t, 0.0, 1.0) * kSteps))];
+  static const Table table = make_table(kAnchors);
+  return look_up(table, t);
+}
+
+Rgb color_of(double value, double low, double high) {
+  if (!(low < 0 && high > 0)) return color_at((value - low) / (high - low));
+  static const Table table = make_table(kSigned);
+  if (std::isnan(value)) return kMissing;
+  return look_up(table, 0.5 + 0.5 * std::clamp(value, low, high) / std::max(-low, high));
 }
 
 std::string hex(Rgb color) {

@@ -16,6 +16,10 @@ struct Rgb {
 // which every kind of colour vision tells apart. t outside is clamped; NaN gives the colour of missing numbers.
 Rgb color_at(double t);
 
+// Of a number on a scale from low to high. Where 0 lies between them, it is nearly white, and what is below and above it
+// grows darker in blue and in orange, as fast on both sides; elsewhere color_at. Clamped to the scale's ends.
+Rgb color_of(double value, double low, double high);
+
 // "#rrggbb"
 std::string hex(Rgb color);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/text.h"
 #include "rapt/error.h"
@@ -14,6 +15,8 @@ namespace {
 constexpr std::size_t kMaxMarked = 48;  // points; longer lines carry a few markers only
 constexpr std::size_t kFewMarkers = 10;
 constexpr std::size_t kDense = 1000;
+constexpr double kPlotWidth = 540, kPlotHeight = 320;  // of the plot, unless the figure's width is given
+constexpr double kLeastPlot = 120, kLeastShare = 0.45;
 
 // Pieces of a line between gaps, in page coordinates.
 std::vector<std::vector<Point>> pieces(const Series& series, const Frame& frame, const Curves& curves) {
@@ -98,11 +101,10 @@ std::size_t check(const Curves& curves) {
   return low;
 }
 
-}  // namespace
-
-Drawing draw(const Curves& curves) {
-  const std::size_t hidden = check(curves);
+Drawing draw_at(const Curves& curves, std::size_t hidden, double width) {
   FrameSpec spec;
+  spec.width = width;
+  spec.height = kPlotHeight * std::max(width / kPlotWidth, kLeastShare);
   spec.title = curves.title;
   spec.x.title = curves.x_title;
   spec.y.title = curves.y_title.empty() && curves.series.size() == 1 ? curves.series[0].name : curves.y_title;
@@ -110,12 +112,20 @@ Drawing draw(const Curves& curves) {
   spec.y.scale = scale_of(all(curves.series, &Series::y), curves.log_y);
   if (curves.series.size() > 1)
     for (std::size_t n = 0; n < curves.series.size(); ++n) spec.legend.push_back({curves.series[n].name, look_of(n)});
+  spec.legend_below = legend_goes_below(spec.legend, curves.width);
   if (hidden > 0)
     spec.note = std::to_string(hidden) + (hidden == 1 ? " point is" : " points are") +
                 " not above 0 and cannot be shown on a logarithmic axis";
   Frame frame = make_frame(spec);
   for (std::size_t n = 0; n < curves.series.size(); ++n) add_series(frame, curves, n);
   return std::move(frame.drawing);
+}
+
+}  // namespace
+
+Drawing draw(const Curves& curves) {
+  const std::size_t hidden = check(curves);
+  return fitted(curves.width, kPlotWidth, kLeastPlot, [&](double width) { return draw_at(curves, hidden, width); });
 }
 
 }  // namespace rapt::pictures

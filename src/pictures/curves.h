@@ -16,6 +16,7 @@ struct Curves {
   std::vector<Series> series;
   bool log_x = false;
   bool log_y = false;
+  double width = 0;  // of the whole drawing; 0: what its content needs
 };
 
 // Throws rapt::Error where there is nothing finite to draw, or x and y are not equally long.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "pictures/base64.h"
 #include "pictures/png.h"
@@ -32,13 +33,17 @@ constexpr const char* kFonts = "'DejaVu Sans', Verdana, sans-serif";
 
 class SvgWriter {
  public:
-  explicit SvgWriter(Theme theme) : dark_(theme == Theme::dark), automatic_(theme == Theme::automatic) {}
+  explicit SvgWriter(const SvgOptions& options)
+      : options_(options), dark_(options.theme == Theme::dark), automatic_(options.theme == Theme::automatic) {}
 
   std::string write(const Drawing& drawing) {
     const std::string width = number(drawing.width), height = number(drawing.height);
-    out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"rapt-picture\" role=\"img\" width=\"" + width +
-            "\" height=\"" + height + "\" viewBox=\"0 0 " + width + " " + height + "\" font-family=\"" + kFonts +
-            "\">\n<title>" + xml_text(drawing.title) + "</title>\n";
+    const auto size = [&](double length) {
+      return options_.unit > 0 ? number(length * options_.unit * 25.4 / 96, 3) + "mm" : number(length);
+    };
+    out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"rapt-picture\" role=\"img\" width=\"" +
+            size(drawing.width) + "\" height=\"" + size(drawing.height) + "\" viewBox=\"0 0 " + width + " " + height +
+            "\" font-family=\"" + kFonts + "\">\n<title>" + xml_text(drawing.title) + "</title>\n";
     if (!drawing.description.empty()) out_ += "<desc>" + xml_text(drawing.description) + "</desc>\n";
     if (automatic_) write_style();
     write_item({Rect{"page", {0, 0, drawing.width, drawing.height}, {.fill = Role::page}}});
@@ -109,9 +114,11 @@ class SvgWriter {
   }
 
   void write(const Rect& rect) {
-    open("rect", rect.kind, rect.style);
+    Style style = rect.style;
+    if (crisp_ && options_.seamless && style.fill && !style.stroke) style.stroke = Stroke{*style.fill, 0.3};
+    open("rect", rect.kind, style);
     write_box(rect.box);
-    write_style_attributes(rect.style);
+    write_style_attributes(style);
     close("rect", rect.tip);
   }
 
@@ -194,7 +201,9 @@ class SvgWriter {
                                number(group.style.clip->width) + " " + number(group.style.clip->height));
       out_ += ">\n";
     }
+    const bool outer = std::exchange(crisp_, crisp_ || group.style.crisp);
     for (const Item& item : group.items) write_item(item);
+    crisp_ = outer;
     if (group.style.clip) out_ += "</svg>\n";
     out_ += "</g>\n";
   }
@@ -203,8 +212,10 @@ class SvgWriter {
     std::visit([this](const auto& shape) { write(shape); }, item.shape);
   }
 
+  SvgOptions options_;
   bool dark_;
   bool automatic_;
+  bool crisp_ = false;  // within a group of cells
   std::string out_;
 };
 
@@ -215,6 +226,8 @@ Rgb theme_color(Color color, bool dark) {
   return dark ? colors_of(color.role).dark : colors_of(color.role).light;
 }
 
-std::string to_svg(const Drawing& drawing, Theme theme) { return SvgWriter(theme).write(drawing); }
+std::string to_svg(const Drawing& drawing, const SvgOptions& options) { return SvgWriter(options).write(drawing); }
+
+std::string to_svg(const Drawing& drawing, Theme theme) { return to_svg(drawing, SvgOptions{.theme = theme}); }
 
 }  // namespace rapt::pictures

@@ -165,7 +165,14 @@ enum class Theme : std::uint8_t { light, dark, automatic };
 
 Rgb theme_color(Color color, bool dark);
 
+struct SvgOptions {
+  Theme theme = Theme::light;
+  double unit = 0;        // 96ths of an inch for a unit of the drawing, written in millimetres; 0: pixels of a screen
+  bool seamless = false;  // cells reach a little under their neighbours: viewers of PDF smooth every edge
+};
+
 // A file that stands alone. No ids are used, so several may be put into one page.
+std::string to_svg(const Drawing& drawing, const SvgOptions& options);
 std::string to_svg(const Drawing& drawing, Theme theme = Theme::light);
 
 }  // namespace rapt::pictures

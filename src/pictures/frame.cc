@@ -55,15 +55,27 @@ double legend_width(const std::vector<LegendEntry>& legend) {
   return legend.empty() ? 0 : 20 + 36 + widest;
 }
 
-double legend_height(const std::vector<LegendEntry>& legend) {
-  return kLegendRow * static_cast<double>(std::min(legend.size(), kMaxLegend));
+double legend_height(const std::vector<LegendEntry>& legend, std::size_t columns) {
+  return kLegendRow * static_cast<double>((std::min(legend.size(), kMaxLegend) + columns - 1) / columns);
 }
 
-void add_legend(Drawing& drawing, const std::vector<LegendEntry>& legend, double x, double y) {
+bool legend_goes_below(const std::vector<LegendEntry>& legend, double width) {
+  return width > 0 && legend_width(legend) > 0.22 * width;
+}
+
+std::size_t legend_columns(const std::vector<LegendEntry>& legend, double width) {
+  const double room = (width - 2 * kMargin + 20) / std::max(legend_width(legend), 1.0);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(std::max(room, 1.0)), 1,
+                                 std::max<std::size_t>(legend.size(), 1));
+}
+
+void add_legend(Drawing& drawing, const std::vector<LegendEntry>& legend, double left, double top,
+                std::size_t columns) {
   Group group("legend");
   for (std::size_t n = 0; n < legend.size() && n < kMaxLegend; ++n) {
     const LegendEntry& entry = legend[n];
-    const double line = y + kLegendRow * (static_cast<double>(n) + 0.5);
+    const double x = left + legend_width(legend) * static_cast<double>(n % columns);
+    const double line = top + kLegendRow * (static_cast<double>(n / columns) + 0.5);
     if (n + 1 == kMaxLegend && legend.size() > kMaxLegend) {
       group.items.push_back({Text{.kind = "legend-more",
                                   .at = {x + 36, line + 4},
@@ -111,11 +123,15 @@ Frame make_frame(FrameSpec spec) {
 
   Frame frame;
   frame.drawing.title = spec.title;
-  frame.drawing.width = left + spec.width + std::max(legend_width(spec.legend), last) + kMargin;
+  const double beside = spec.legend_below ? 0 : legend_width(spec.legend);
+  frame.drawing.width = left + spec.width + std::max(beside, last) + kMargin;
   const double top = add_title(frame.drawing, spec.title) + 4;
   frame.area = {left, top, spec.width, spec.height};
-  const double legend_bottom = top + legend_height(spec.legend);
+  const std::size_t columns = spec.legend_below ? legend_columns(spec.legend, frame.drawing.width) : 1;
+  const double legend_bottom = spec.legend_below ? 0 : top + legend_height(spec.legend);
   double bottom = frame.area.bottom() + 26 + (spec.x.title.empty() ? 0 : 22);
+  const double legend_top = bottom + 4;
+  if (spec.legend_below) bottom = legend_top + legend_height(spec.legend, columns);
   const double note_y = bottom + 14;
   if (!spec.note.empty()) bottom += 20;
   frame.drawing.height = std::max(bottom, legend_bottom) + 10;
@@ -138,7 +154,8 @@ Frame make_frame(FrameSpec spec) {
   if (!spec.y.title.empty())
     frame.drawing.add(Text{.kind = "y-title",
                            .at = {kMargin + 10, top + spec.height / 2},
-                           .content = title(spec.y.title, spec.height),
+                           // Of a low plot it may reach a little beyond the axis.
+                           .content = title(spec.y.title, spec.height + 30),
                            .anchor = Anchor::middle,
                            .degrees = -90,
                            .color = Role::muted});
@@ -148,7 +165,8 @@ Frame make_frame(FrameSpec spec) {
                            .content = clipped(spec.note, kSmallSize, frame.drawing.width - 2 * kMargin),
                            .size = kSmallSize,
                            .color = Role::muted});
-  if (!spec.legend.empty()) add_legend(frame.drawing, spec.legend, frame.area.right() + 20, top);
+  if (!spec.legend.empty() && spec.legend_below) add_legend(frame.drawing, spec.legend, kMargin, legend_top, columns);
+  else if (!spec.legend.empty()) add_legend(frame.drawing, spec.legend, frame.area.right() + 20, top);
   return frame;
 }
 

@@ -29,6 +29,7 @@ struct FrameSpec {
   Axis x;
   Axis y;
   std::vector<LegendEntry> legend = {};  // to the right of the plot, where it covers nothing
+  bool legend_below = false;             // or below it, in narrow figures
   std::string note = {};                 // a line below
   double width = 540;                    // of the plot itself
   double height = 320;
@@ -48,8 +49,13 @@ Frame make_frame(FrameSpec spec);
 
 // What make_frame uses, for pictures of another shape. The width includes the gap to its left.
 double legend_width(const std::vector<LegendEntry>& legend);
-double legend_height(const std::vector<LegendEntry>& legend);
-void add_legend(Drawing& drawing, const std::vector<LegendEntry>& legend, double x, double y);
+double legend_height(const std::vector<LegendEntry>& legend, std::size_t columns = 1);
+void add_legend(Drawing& drawing, const std::vector<LegendEntry>& legend, double x, double y, std::size_t columns = 1);
+
+// Whether a legend beside the plot would take too much of a figure of that width; never where the width is free, 0.
+bool legend_goes_below(const std::vector<LegendEntry>& legend, double width);
+// How many entries stand side by side below a plot.
+std::size_t legend_columns(const std::vector<LegendEntry>& legend, double width);
 
 // Up to two lines at the top of a drawing whose width is known; returns where the next thing may start.
 double add_title(Drawing& drawing, const std::string& title);

@@ -6,6 +6,7 @@
 
 #include "pictures/axis.h"
 #include "pictures/frame.h"
+#include "pictures/number_format.h"
 #include "pictures/text.h"
 
 namespace rapt::pictures {
@@ -13,20 +14,24 @@ namespace {
 
 constexpr int kBarSteps = 64;
 constexpr double kTipWidth = 400;
+constexpr double kNumberSize = 12;
 
 std::string label_of(const std::vector<std::string>& labels, std::int64_t n, std::int64_t block) {
   return labels.empty() ? std::to_string(n * block + 1)
                         : clipped(visible(labels[static_cast<std::size_t>(n)]), kLabelSize, kTipWidth);
 }
 
-double place_of(const HeatMap& map, std::int64_t i, std::int64_t j) {
-  const double value = map.values[static_cast<std::size_t>(i * map.cols + j)];
-  return (value - map.low) / (map.high - map.low);
+double value_at(const HeatMap& map, std::int64_t i, std::int64_t j) {
+  return map.values[static_cast<std::size_t>(i * map.cols + j)];
+}
+
+Rgb cell_color(const HeatMap& map, std::int64_t i, std::int64_t j) {
+  return color_of(value_at(map, i, j), map.low, map.high);
 }
 
 std::string tip_of(const HeatMap& map, std::int64_t i, std::int64_t j) {
   char exact[40];
-  const double value = map.values[static_cast<std::size_t>(i * map.cols + j)];
+  const double value = value_at(map, i, j);
   const auto end = std::to_chars(exact, exact + sizeof exact, value, std::chars_format::general, 8).ptr;
   return label_of(map.row_labels, i, map.row_block) + " → " + label_of(map.col_labels, j, map.col_block) + ": " +
          std::string(exact, end);
@@ -70,6 +75,13 @@ double widest(const std::vector<CellLabel>& labels, double font_size) {
   return most;
 }
 
+double widest_number(const HeatMap& map, double font_size) {
+  const NumberFormat numbers = NumberFormat::compact(map.values);
+  double most = 1;
+  for (const double value : map.values) most = std::max(most, text_width(numbers.text(value), font_size));
+  return most;
+}
+
 Group cells_of(const HeatMap& map, const Box& box, const CellStyle& style) {
   Group group("cells", {.crisp = true});
   const double width = box.width / static_cast<double>(map.cols), height = box.height / static_cast<double>(map.rows);
@@ -77,22 +89,24 @@ Group cells_of(const HeatMap& map, const Box& box, const CellStyle& style) {
     Cells cells{"cell-image", box, map.rows, map.cols, {}};
     cells.colors.reserve(map.values.size());
     for (std::int64_t i = 0; i < map.rows; ++i)
-      for (std::int64_t j = 0; j < map.cols; ++j) cells.colors.push_back(color_at(place_of(map, i, j)));
+      for (std::int64_t j = 0; j < map.cols; ++j) cells.colors.push_back(cell_color(map, i, j));
     group.items.push_back({std::move(cells)});
     return group;
   }
+  const NumberFormat numbers = style.numbers ? NumberFormat::compact(map.values) : NumberFormat();
+  double number_size = std::min(kNumberSize, height * 0.8);
+  if (style.numbers)
+    number_size = std::min(number_size, kNumberSize * kNumberShare * width / widest_number(map, kNumberSize));
   for (std::int64_t i = 0; i < map.rows; ++i)
     for (std::int64_t j = 0; j < map.cols; ++j) {
       const Box cell{box.x + width * static_cast<double>(j), box.y + height * static_cast<double>(i), width, height};
-      const Rgb color = color_at(place_of(map, i, j));
+      const Rgb color = cell_color(map, i, j);
       group.items.push_back({Rect{"cell", cell, {.fill = color}, style.tips ? tip_of(map, i, j) : ""}});
       if (!style.numbers) continue;
-      const std::string content = short_number(map.values[static_cast<std::size_t>(i * map.cols + j)]);
-      const double size = std::min(12.0, 12.0 * 0.86 * width / std::max(text_width(content, 12), 1.0));
       group.items.push_back({Text{.kind = "value",
-                                  .at = {cell.x + width / 2, cell.y + height / 2 + size * 0.36},
-                                  .content = content,
-                                  .size = std::min(size, height * 0.8),
+                                  .at = {cell.x + width / 2, cell.y + height / 2 + number_size * 0.36},
+                                  .content = numbers.text(value_at(map, i, j)),
+                                  .size = number_size,
                                   .anchor = Anchor::middle,
                                   .color = ink_on(color)}});
     }
@@ -121,7 +135,7 @@ Group color_bar(double low, double high, const Box& box) {
     // A little taller than a step, so that no gap shows between two.
     steps.items.push_back({Rect{"bar",
                                 {box.x, box.bottom() - step * (n + 1), box.width, n == 0 ? step : step + 0.5},
-                                {.fill = color_at((n + 0.5) / kBarSteps)}}});
+                                {.fill = color_of(low + (high - low) * (n + 0.5) / kBarSteps, low, high)}}});
   group.items.push_back({std::move(steps)});
   Scale scale{low, high};
   scale.from = box.bottom();
@@ -137,8 +151,8 @@ Group color_bar(double low, double high, const Box& box) {
 
 std::string block_note(const HeatMap& map) {
   if (map.row_block == 1 && map.col_block == 1) return {};
-  return "each cell is the largest of " + std::to_string(map.row_block) + " × " + std::to_string(map.col_block) +
-         " numbers";
+  return std::string("each cell is the ") + (map.farthest ? "farthest from 0" : "largest") + " of " +
+         std::to_string(map.row_block) + " × " + std::to_string(map.col_block) + " numbers";
 }
 
 }  // namespace rapt::pictures

@@ -28,7 +28,11 @@ struct CellStyle {
   bool numbers = false;
 };
 
-// The cells of a map in that box.
+// How wide the widest number of a map's cells is; a cell gives its number this share of its width.
+double widest_number(const HeatMap& map, double font_size);
+inline constexpr double kNumberShare = 0.86;
+
+// The cells of a map in that box; all numbers have one format and one size.
 Group cells_of(const HeatMap& map, const Box& box, const CellStyle& style);
 
 // From low at the bottom to high at the top, with ticks at round numbers to its right.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/heat_cells.h"
 #include "pictures/text.h"
@@ -15,11 +16,13 @@ namespace {
 constexpr std::int64_t kMaxCellsWithText = 12;
 constexpr std::int64_t kMaxCellsWithTips = 64;
 constexpr double kSide = 640;       // of the cells together, at most
+constexpr double kLeastSide = 60;   // and in a narrow figure at least
 constexpr double kMaxCell = 52;     // of one cell
 constexpr double kShortSide = 120;  // a map of few rows is at least so high, cells permitting
 constexpr double kLine = 15;        // height of a line of labels
 constexpr double kLabelWidth = 110;
 constexpr double kSlant = 0.7071;
+constexpr double kLeastNumber = 7;  // size of numbers in the cells of a narrow figure
 
 bool has_numbers(const HeatMap& map) {
   if (map.numbers != CellNumbers::automatic) return map.numbers == CellNumbers::always;
@@ -39,13 +42,21 @@ struct Layout {
   double width = 0, height = 0;
   double col_title_y = 0;
 
-  explicit Layout(const HeatMap& map) {
+  Layout(const HeatMap& map, double side) {
     const auto count = [](std::int64_t n) { return static_cast<double>(n); };
     const double most = count(std::max(map.rows, map.cols));
-    double cell = std::clamp(half_pixels(kSide / most), 0.5, kMaxCell);
+    double cell = std::clamp(half_pixels(side / most), 0.5, kMaxCell);
     if (has_numbers(map)) cell = std::max(cell, 34.0);
-    const double cell_width = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.cols))));
-    const double cell_height = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.rows))));
+    double cell_width = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.cols))));
+    double cell_height = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.rows))));
+    if (map.width > 0) {
+      // The width is given: cells of any size fill it. Few rows are not drawn as a thread, many not as a tower.
+      cell_width = side / count(map.cols);
+      if (has_numbers(map)) cell_width = std::max(cell_width, widest_number(map, kLeastNumber) / kNumberShare);
+      const double tall = cell_width * count(map.rows);
+      cell_height =
+          std::clamp(tall, std::min(kShortSide, 20 * count(map.rows)), std::max(1.4 * side, 300.0)) / count(map.rows);
+    }
 
     // Numbers need not stand on every line that has room.
     const double row_room = map.row_labels.empty() && cell_height < kLine ? 2 * kLine : kLine;
@@ -59,8 +70,9 @@ struct Layout {
     const double bar_end = bar.right() + color_bar_labels(map.low, map.high, bar.height);
     width = std::ceil(std::max(bar_end, labels_end()) + kMargin);
     // A long title should not be broken for want of a few cells.
-    width = std::max({width, std::min(420.0, text_width(visible(map.title), kTitleSize) + 2 * kMargin),
-                      std::ceil(text_width(block_note(map), kSmallSize) + 2 * kMargin)});
+    if (map.width == 0)
+      width = std::max({width, std::min(420.0, text_width(visible(map.title), kTitleSize) + 2 * kMargin),
+                        std::ceil(text_width(block_note(map), kSmallSize) + 2 * kMargin)});
 
     double top = title_height(map.title, width);
     col_title_y = top + 8;
@@ -185,6 +197,7 @@ HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64
   result.title = map.title;
   result.row_title = map.row_title;
   result.col_title = map.col_title;
+  result.width = map.width;
   result.low = map.low;
   result.high = map.high;
   result.numbers = map.numbers;
@@ -192,13 +205,18 @@ HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64
   result.col_block = map.col_block * col_block;
   result.rows = (map.rows + row_block - 1) / row_block;
   result.cols = (map.cols + col_block - 1) / col_block;
+  const auto below = [](double x) { return x < 0; };
+  const auto above = [](double x) { return x > 0; };
+  result.farthest = map.farthest || (std::any_of(map.values.begin(), map.values.end(), below) &&
+                                     std::any_of(map.values.begin(), map.values.end(), above));
   result.values.assign(static_cast<std::size_t>(result.rows * result.cols), std::numeric_limits<double>::quiet_NaN());
   for (std::int64_t i = 0; i < map.rows; ++i)
     for (std::int64_t j = 0; j < map.cols; ++j) {
       const double value = map.values[static_cast<std::size_t>(i * map.cols + j)];
-      double& largest = result.values[static_cast<std::size_t>(i / row_block * result.cols + j / col_block)];
+      double& kept = result.values[static_cast<std::size_t>(i / row_block * result.cols + j / col_block)];
       // fmax: a missing number gives way to any other.
-      largest = std::fmax(largest, value);
+      if (!result.farthest) kept = std::fmax(kept, value);
+      else if (std::isnan(kept) || std::abs(value) > std::abs(kept)) kept = value;
     }
   const auto keep = [](const std::vector<std::string>& labels, std::int64_t block) {
     std::vector<std::string> kept;
@@ -210,11 +228,10 @@ HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64
   return result;
 }
 
-Drawing draw(const HeatMap& given) {
-  check(given);
-  if (given.rows > kMaxCells || given.cols > kMaxCells) return draw(largest_of_blocks(given, kMaxCells, kMaxCells));
-  const HeatMap& map = given;
-  const Layout layout(map);
+namespace {
+
+Drawing draw_at(const HeatMap& map, double side) {
+  const Layout layout(map, side);
   Drawing drawing{.width = layout.width, .height = layout.height, .title = map.title};
   if (drawing.title.empty()) drawing.title = "heat map";
   drawing.description = std::to_string(map.rows) + " × " + std::to_string(map.cols) + " cells from " +
@@ -230,10 +247,18 @@ Drawing draw(const HeatMap& given) {
   if (!note.empty())
     drawing.add(Text{.kind = "note",
                      .at = {kMargin, layout.height - 12},
-                     .content = note,
+                     .content = clipped(note, kSmallSize, layout.width - 2 * kMargin),
                      .size = kSmallSize,
                      .color = Role::muted});
   return drawing;
+}
+
+}  // namespace
+
+Drawing draw(const HeatMap& map) {
+  check(map);
+  if (map.rows > kMaxCells || map.cols > kMaxCells) return draw(largest_of_blocks(map, kMaxCells, kMaxCells));
+  return fitted(map.width, kSide, kLeastSide, [&](double side) { return draw_at(map, side); });
 }
 
 Drawing heat_map(std::span<const double> weights, std::span<const std::string> source_tokens,

@@ -27,6 +27,8 @@ struct HeatMap {
   CellNumbers numbers = CellNumbers::automatic;
   std::int64_t row_block = 1;  // how many rows of the original one row stands for
   std::int64_t col_block = 1;
+  bool farthest = false;  // blocks show their number farthest from 0, not the largest
+  double width = 0;       // of the whole drawing; 0: what its content needs
 };
 
 // A picture that stands alone: cells, labels, colour bar and title. Labels that have no room are thinned out and clipped.
@@ -42,10 +44,11 @@ Drawing heat_map(std::span<const float> weights, std::span<const std::string> so
 inline constexpr std::int64_t kMaxCells = 1280;
 inline constexpr std::int64_t kMaxNumberedCells = 40;
 
-// The largest number of each block, with at most so many rows and columns: a single high weight stays in sight.
+// The largest number of each block, with at most so many rows and columns: a single high weight stays in sight. Of a map
+// with numbers on both sides of 0 the farthest from it.
 HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64_t most_cols);
 
-// 0 up to the largest for weights; the whole range where a number is below 0. Never empty.
+// 0 up to the largest for weights; down to the smallest where that is below 0. Never empty.
 std::pair<double, double> color_range(std::span<const double> values);
 
 // Throws rapt::Error where numbers, labels and range do not fit together.

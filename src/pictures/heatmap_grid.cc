@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/heat_cells.h"
 #include "pictures/text.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr double kWidth = 900;  // of all maps together, about
 constexpr double kMaxSide = 180;
 constexpr double kMinSide = 36;
+constexpr double kLeastSide = 16;  // where the figure's width is given
 constexpr double kGap = 14;
 constexpr double kTitle = 18;
 constexpr double kSmall = 9;        // size of token labels
@@ -38,8 +40,10 @@ std::int64_t columns_of(const HeatMapGrid& grid) {
 }
 
 // The longer side of a map, about.
-double side_of(std::int64_t cols) {
-  return std::clamp((kWidth - kGap * static_cast<double>(cols - 1)) / static_cast<double>(cols), kMinSide, kMaxSide);
+double side_of(const HeatMapGrid& grid, double width) {
+  const auto cols = static_cast<double>(columns_of(grid));
+  const double side = (width - kGap * (cols - 1)) / cols;
+  return grid.width > 0 ? std::max(side, kLeastSide) : std::clamp(side, kMinSide, kMaxSide);
 }
 
 struct Layout {
@@ -50,13 +54,12 @@ struct Layout {
   Box bar;
   double width = 0, height = 0;
 
-  Layout(const HeatMapGrid& grid, const HeatMap& first, const std::string& note) {
+  Layout(const HeatMapGrid& grid, const HeatMap& first, const std::string& note, double side) {
     const auto count = static_cast<std::int64_t>(grid.maps.size());
     cols = columns_of(grid);
     rows = (count + cols - 1) / cols;
-    const double side = side_of(cols);
     const double most = static_cast<double>(std::max(first.rows, first.cols));
-    const double cell = std::max(0.5, std::floor(2 * side / most) / 2);
+    const double cell = grid.width > 0 ? side / most : std::max(0.5, std::floor(2 * side / most) / 2);
     map.width = std::max(cell * static_cast<double>(first.cols), 12.0);
     map.height = std::max(cell * static_cast<double>(first.rows), 12.0);
     const auto labels = [&](const std::vector<std::string>& texts, std::int64_t n) {
@@ -66,18 +69,20 @@ struct Layout {
     row_labels = labels(first.row_labels, first.rows);
     col_labels = labels(first.col_labels, first.cols);
 
-    const double left = std::ceil(kMargin + (row_labels.empty() ? 0 : widest(row_labels, kSmall) + 6));
+    const double left = std::ceil(kMargin + (grid.row_title.empty() ? 0 : 22) +
+                                  (row_labels.empty() ? 0 : widest(row_labels, kSmall) + 6));
     step_x = map.width + kGap;
     step_y = map.height + kTitle + kGap - 4;
     const double grid_right = left + step_x * static_cast<double>(cols) - kGap;
     const double grid_height = step_y * static_cast<double>(rows) - kGap + 4;
     bar = {grid_right + 22, 0, 14, std::clamp(grid_height - kTitle, 96.0, 320.0)};
     width = std::ceil(bar.right() + color_bar_labels(grid.low, grid.high, bar.height) + kMargin);
-    width = std::max({width, std::min(420.0, text_width(visible(grid.title), kTitleSize) + 2 * kMargin),
-                      std::ceil(text_width(note, kSmallSize) + 2 * kMargin)});
+    if (grid.width == 0)
+      width = std::max({width, std::min(420.0, text_width(visible(grid.title), kTitleSize) + 2 * kMargin),
+                        std::ceil(text_width(note, kSmallSize) + 2 * kMargin)});
     // Column labels stand upright between a map's title and its cells, in the first row only.
     label_height = col_labels.empty() ? 0 : widest(col_labels, kSmall) + 6;
-    const double top = title_height(grid.title, width) + kTitle + label_height;
+    const double top = title_height(grid.title, width) + (grid.col_title.empty() ? 0 : 22) + kTitle + label_height;
     map.x = left;
     map.y = bar.y = std::ceil(top);
     height = std::ceil(std::max(map.y + grid_height - kTitle, bar.bottom()) + (note.empty() ? kMargin : 38));
@@ -122,12 +127,28 @@ void add_labels(const Layout& layout, const HeatMap& map, std::int64_t n, Group&
                                   .degrees = -90}});
 }
 
-}  // namespace
+// What rows and columns of all maps mean, once for the grid.
+void add_axis_titles(const HeatMapGrid& grid, const Layout& layout, Drawing& drawing) {
+  const auto title = [](const std::string& text, double room) { return clipped(visible(text), kLabelSize, room); };
+  const double height = layout.height - layout.map.y - kMargin;
+  if (!grid.col_title.empty())
+    drawing.add(Text{.kind = "col-title",
+                     .at = {layout.map.x, title_height(grid.title, layout.width) + 12},
+                     .content = title(grid.col_title, layout.width - layout.map.x - kMargin),
+                     .color = Role::muted});
+  if (!grid.row_title.empty())
+    drawing.add(Text{.kind = "row-title",
+                     .at = {kMargin + 10, layout.map.y + height / 2},
+                     .content = title(grid.row_title, height),
+                     .anchor = Anchor::middle,
+                     .degrees = -90,
+                     .color = Role::muted});
+}
 
-Drawing draw(const HeatMapGrid& grid) {
-  check_grid(grid);
+Drawing draw_at(const HeatMapGrid& grid, double width) {
+  const double side = side_of(grid, width);
   // Half a pixel for a cell at least.
-  const auto most_cells = static_cast<std::int64_t>(2 * side_of(columns_of(grid)));
+  const auto most_cells = static_cast<std::int64_t>(2 * side);
   std::vector<HeatMap> maps;
   for (const HeatMap& given : grid.maps) {
     maps.push_back(largest_of_blocks(given, most_cells, most_cells));
@@ -136,13 +157,16 @@ Drawing draw(const HeatMapGrid& grid) {
     maps.back().numbers = CellNumbers::never;
     check(maps.back());
   }
-  const std::string note = block_note(maps[0]);
-  const Layout layout(grid, maps[0], note);
+  // One head with numbers below 0 makes the sentence true of all: elsewhere the largest is the farthest.
+  const auto signed_map = std::find_if(maps.begin(), maps.end(), [](const HeatMap& map) { return map.farthest; });
+  const std::string note = block_note(signed_map == maps.end() ? maps[0] : *signed_map);
+  const Layout layout(grid, maps[0], note, side);
   Drawing drawing{.width = layout.width, .height = layout.height, .title = grid.title};
   if (drawing.title.empty()) drawing.title = "heat maps";
   drawing.description =
       std::to_string(maps.size()) + " heat maps from " + short_number(grid.low) + " to " + short_number(grid.high);
   add_title(drawing, grid.title);
+  add_axis_titles(grid, layout, drawing);
   double title_width = 0;
   for (const HeatMap& map : maps) title_width = std::max(title_width, text_width(visible(map.title), kSmallSize));
   const double title_room = layout.map.width + kGap - 4;
@@ -166,10 +190,17 @@ Drawing draw(const HeatMapGrid& grid) {
   if (!note.empty())
     drawing.add(Text{.kind = "note",
                      .at = {kMargin, layout.height - 12},
-                     .content = note,
+                     .content = clipped(note, kSmallSize, layout.width - 2 * kMargin),
                      .size = kSmallSize,
                      .color = Role::muted});
   return drawing;
+}
+
+}  // namespace
+
+Drawing draw(const HeatMapGrid& grid) {
+  check_grid(grid);
+  return fitted(grid.width, kWidth, kLeastSide, [&](double width) { return draw_at(grid, width); });
 }
 
 }  // namespace rapt::pictures

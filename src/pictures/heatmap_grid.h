@@ -16,6 +16,9 @@ struct HeatMapGrid {
   std::vector<HeatMap> maps;
   double low = 0;
   double high = 1;
+  std::string row_title = {};
+  std::string col_title = {};
+  double width = 0;  // of the whole drawing; 0: what its content needs
 };
 
 Drawing draw(const HeatMapGrid& grid);

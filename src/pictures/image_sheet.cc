@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "pictures/fit.h"
 #include "pictures/text.h"
 
 namespace rapt::pictures {
 namespace {
 
 constexpr double kTile = 128;
+constexpr double kLeastTile = 24;
 constexpr double kGap = 10;
 constexpr double kColumnTitle = 20;
 
@@ -21,44 +23,50 @@ std::string colored(Rgb color, const char* layer) {
          std::to_string(color.blue) + "m";
 }
 
-}  // namespace
-
-Drawing draw(const ImageSheet& sheet) {
+Drawing draw_at(const ImageSheet& sheet, double tile_side) {
   const auto cols = static_cast<double>(sheet.columns.size());
   const auto rows = static_cast<double>(sheet.rows.size());
   double names = 0;
   for (const std::string& name : sheet.rows) names = std::max(names, text_width(name, kLabelSize));
   const double left = kMargin + names + (names > 0 ? kGap : 0);
-  const double legend = legend_width(sheet.legend);
+  const bool below = legend_goes_below(sheet.legend, sheet.width);
+  const double legend = below ? 0 : legend_width(sheet.legend);
   Drawing drawing;
-  drawing.width = left + cols * kTile + (cols - 1) * kGap + legend + kMargin;
+  drawing.width = left + cols * tile_side + (cols - 1) * kGap + legend + kMargin;
   drawing.title = sheet.title;
   const double top = add_title(drawing, sheet.title) + kColumnTitle;
-  const double height = rows * kTile + (rows - 1) * kGap;
-  drawing.height = top + std::max(height, legend_height(sheet.legend)) + kMargin;
-  drawing.items.insert(drawing.items.begin(),
-                       {Rect{"page", {0, 0, drawing.width, drawing.height}, {.fill = Role::page}}});
+  const double height = rows * tile_side + (rows - 1) * kGap;
+  const std::size_t columns = below ? legend_columns(sheet.legend, drawing.width) : 1;
+  const double keys = legend_height(sheet.legend, columns);
+  drawing.height = top + (below ? height + kGap + keys : std::max(height, keys)) + kMargin;
   for (std::size_t c = 0; c < sheet.columns.size(); ++c)
     drawing.add(Text{"column",
-                     {left + static_cast<double>(c) * (kTile + kGap) + kTile / 2, top - 7},
-                     sheet.columns[c],
+                     {left + static_cast<double>(c) * (tile_side + kGap) + tile_side / 2, top - 7},
+                     clipped(sheet.columns[c], kLabelSize, tile_side + kGap - 2),
                      kLabelSize,
                      Anchor::middle});
   for (std::size_t r = 0; r < sheet.rows.size(); ++r) {
-    const double y = top + static_cast<double>(r) * (kTile + kGap);
-    drawing.add(Text{"row", {left - kGap, y + kTile / 2 + 4}, sheet.rows[r], kLabelSize, Anchor::end});
+    const double y = top + static_cast<double>(r) * (tile_side + kGap);
+    drawing.add(Text{"row", {left - kGap, y + tile_side / 2 + 4}, sheet.rows[r], kLabelSize, Anchor::end});
     for (std::size_t c = 0; c < sheet.columns.size(); ++c) {
       const Tile& tile = tile_at(sheet, r, c);
       if (tile.pixels.empty()) continue;
       drawing.add(Cells{"tile",
-                        {left + static_cast<double>(c) * (kTile + kGap), y, kTile, kTile},
+                        {left + static_cast<double>(c) * (tile_side + kGap), y, tile_side, tile_side},
                         tile.rows,
                         tile.cols,
                         tile.pixels});
     }
   }
-  if (!sheet.legend.empty()) add_legend(drawing, sheet.legend, drawing.width - kMargin - legend, top);
+  if (below) add_legend(drawing, sheet.legend, kMargin, top + height + kGap, columns);
+  else if (!sheet.legend.empty()) add_legend(drawing, sheet.legend, drawing.width - kMargin - legend, top);
   return drawing;
+}
+
+}  // namespace
+
+Drawing draw(const ImageSheet& sheet) {
+  return fitted(sheet.width, kTile, kLeastTile, [&](double side) { return draw_at(sheet, side); });
 }
 
 std::string terminal_view(const ImageSheet& sheet, const TerminalStyle& style) {

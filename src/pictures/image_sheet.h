@@ -23,6 +23,7 @@ struct ImageSheet {
   std::vector<std::string> rows;
   std::vector<Tile> tiles;  // row by row; one without pixels leaves its place empty
   std::vector<LegendEntry> legend;
+  double width = 0;  // of the whole drawing; 0: what its content needs
 };
 
 Drawing draw(const ImageSheet& sheet);

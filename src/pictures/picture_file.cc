@@ -1,5 +1,6 @@
 #include "pictures/picture_file.h"
 
+#include "pictures/pdf.h"
 #include "pictures/png.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
@@ -10,11 +11,18 @@ PictureFormat picture_format(const std::filesystem::path& path) {
   const std::string ending = path.extension().string();
   if (ending == ".svg") return PictureFormat::svg;
   if (ending == ".png") return PictureFormat::png;
-  throw Error("picture: got the name '" + path.string() + "'; takes one that ends in .svg or .png");
+  if (ending == ".pdf") return PictureFormat::pdf;
+  throw Error("picture: got the name '" + path.string() + "'; takes one that ends in .svg, .png or .pdf");
 }
 
 std::string encode_picture(const Drawing& drawing, PictureFormat format, const PictureOptions& options) {
-  return format == PictureFormat::svg ? to_svg(drawing, options.theme) : to_png(drawing, options.theme, options.scale);
+  const double unit = options.unit > 0 ? options.unit : 1;
+  switch (format) {
+    case PictureFormat::svg: return to_svg(drawing, SvgOptions{.theme = options.theme, .unit = options.unit});
+    case PictureFormat::png: return to_png(drawing, options.theme, options.scale * unit, 96 * options.scale);
+    case PictureFormat::pdf: return to_pdf(drawing, options.theme, unit);
+  }
+  throw Error("picture: no such format");
 }
 
 void write_picture(const Drawing& drawing, const std::filesystem::path& path, const PictureOptions& options) {

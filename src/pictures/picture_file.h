@@ -8,14 +8,15 @@
 
 namespace rapt::pictures {
 
-enum class PictureFormat : std::uint8_t { svg, png };
+enum class PictureFormat : std::uint8_t { svg, png, pdf };
 
-// By the name's ending, .svg or .png; throws rapt::Error for another. Long work should ask before it starts.
+// By the name's ending, .svg, .png or .pdf; throws rapt::Error for another. Long work should ask before it starts.
 PictureFormat picture_format(const std::filesystem::path& path);
 
 struct PictureOptions {
   Theme theme = Theme::light;
-  double scale = 2;  // pixels of a PNG for each unit of the drawing
+  double scale = 2;  // pixels of a PNG for a 96th of an inch
+  double unit = 0;   // 96ths of an inch for a unit of the drawing; 0: one, and an SVG gives its size in pixels
 };
 
 // The bytes of the file.

@@ -1,38 +1,18 @@
 #include "pictures/png.h"
 
-#include <fontconfig/fontconfig.h>
-#include <librsvg/rsvg.h>
-
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <memory>
 #include <new>
 
+#include "pictures/rendering.h"
 #include "pictures/text.h"
 #include "rapt/error.h"
-
-#ifdef __SANITIZE_ADDRESS__
-// fontconfig keeps what it knows of fonts until the process ends, out of the leak checker's sight.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }
-#endif
 
 namespace rapt::pictures {
 namespace {
 
 // A side that no surface can have.
 constexpr double kMaxPixels = 32767;
-
-template <auto function>
-struct Call {
-  template <class T>
-  void operator()(T* p) const {
-    function(p);
-  }
-};
-template <class T, auto function>
-using Owned = std::unique_ptr<T, Call<function>>;
-using Surface = Owned<cairo_surface_t, cairo_surface_destroy>;
 
 [[noreturn]] void fail(const std::string& why) { throw Error("png: " + why); }
 
@@ -62,66 +42,41 @@ std::string encode(const Surface& surface) {
   return bytes;
 }
 
-std::string message_of(GError* error) {
-  const Owned<GError, g_error_free> owner(error);
-  return error ? error->message : "unknown error";
-}
-
-// Whether any font of this machine has the character.
-bool has_glyph(char32_t code) {
-  const FcFontSet* const fonts = FcConfigGetFonts(nullptr, FcSetSystem);
-  if (fonts == nullptr) return true;
-  for (int n = 0; n < fonts->nfont; ++n) {
-    FcCharSet* characters = nullptr;
-    if (FcPatternGetCharSet(fonts->fonts[n], FC_CHARSET, 0, &characters) == FcResultMatch &&
-        FcCharSetHasChar(characters, static_cast<FcChar32>(code)))
-      return true;
+std::uint32_t crc_of(std::string_view bytes) {
+  std::uint32_t crc = 0xffffffff;
+  for (const char byte : bytes) {
+    crc ^= static_cast<unsigned char>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320 : 0);
   }
-  return false;
+  return ~crc;
 }
 
-// A character without a glyph would be drawn wider than it is measured, over what stands beside it.
-std::string with_glyphs_only(const std::string& svg) {
-  std::map<char32_t, bool> known;
-  std::string result;
-  each_code(svg, [&](char32_t code, std::string_view bytes) {
-    if (code < 0x80) {
-      result += bytes;
-      return;
-    }
-    const auto [place, is_new] = known.try_emplace(code, true);
-    if (is_new) place->second = is_combining(code) || has_glyph(code);
-    if (place->second) result += bytes;
-    else result += "▯";
-  });
-  return result;
+std::string big_endian(std::uint32_t value) {
+  std::string bytes;
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>((value >> shift) & 0xff);
+  return bytes;
+}
+
+// The chunk pHYs, which Cairo does not write: with it, a document shows the picture in its size.
+std::string with_resolution(std::string png, double dpi) {
+  constexpr std::size_t kAfterHeader = 33;  // signature, and the chunk IHDR
+  const auto per_meter = static_cast<std::uint32_t>(std::lround(dpi / 0.0254));
+  const std::string chunk = "pHYs" + big_endian(per_meter) + big_endian(per_meter) + '\1';
+  png.insert(kAfterHeader, big_endian(9) + chunk + big_endian(crc_of(chunk)));
+  return png;
 }
 
 }  // namespace
 
-std::string to_png(const Drawing& drawing, Theme theme, double scale) {
+std::string to_png(const Drawing& drawing, Theme theme, double scale, double dpi) {
   const double width = std::ceil(drawing.width * scale), height = std::ceil(drawing.height * scale);
   if (!(scale > 0) || !(width <= kMaxPixels) || !(height <= kMaxPixels))
     fail("got " + number(drawing.width) + " × " + number(drawing.height) + " at scale " + number(scale) +
          "; takes up to " + number(kMaxPixels, 0) + " pixels each way");
-  const std::string svg = with_glyphs_only(to_svg(drawing, theme == Theme::dark ? Theme::dark : Theme::light));
-  const Owned<GInputStream, g_object_unref> stream(
-      g_memory_input_stream_new_from_data(svg.data(), static_cast<gssize>(svg.size()), nullptr));
-  GError* error = nullptr;
-  // An embedded image is a long attribute; the text is our own.
-  const Owned<RsvgHandle, g_object_unref> handle(
-      rsvg_handle_new_from_stream_sync(stream.get(), nullptr, RSVG_HANDLE_FLAG_UNLIMITED, nullptr, &error));
-  if (!handle) fail(message_of(error));
   const Surface surface = make_surface(static_cast<std::int64_t>(height), static_cast<std::int64_t>(width));
-  const Owned<cairo_t, cairo_destroy> context(cairo_create(surface.get()));
-  const RsvgRectangle viewport{0, 0, drawing.width * scale, drawing.height * scale};
-  // A size that is no whole number leaves part of the last pixels bare.
-  const Rgb page = theme_color(Role::page, theme == Theme::dark);
-  cairo_set_source_rgb(context.get(), page.red / 255.0, page.green / 255.0, page.blue / 255.0);
-  cairo_paint(context.get());
-  if (!rsvg_handle_render_document(handle.get(), context.get(), &viewport, &error)) fail(message_of(error));
+  render(drawing, theme, false, surface, drawing.width * scale, drawing.height * scale, "png");
   cairo_surface_flush(surface.get());
-  return encode(surface);
+  return with_resolution(encode(surface), dpi);
 }
 
 std::string encode_png(std::int64_t rows, std::int64_t cols, std::span<const Rgb> colors, std::int64_t down,

@@ -9,8 +9,9 @@
 
 namespace rapt::pictures {
 
-// The drawing's SVG as pixels, so many for one unit of the drawing; Theme::automatic is light here.
-std::string to_png(const Drawing& drawing, Theme theme = Theme::light, double scale = 2);
+// The drawing's SVG as pixels, so many for one unit of the drawing; Theme::automatic is light here. `dpi` is written into
+// the file, for documents that show it in its size.
+std::string to_png(const Drawing& drawing, Theme theme = Theme::light, double scale = 2, double dpi = 192);
 
 // The colours row by row, each a block of so many pixels down and across.
 std::string encode_png(std::int64_t rows, std::int64_t cols, std::span<const Rgb> colors, std::int64_t down = 1,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/text.h"
 #include "rapt/error.h"
@@ -39,11 +40,11 @@ void check_scaling(const Scaling& scaling) {
 }
 
 // The sizes that were measured say more than powers of ten; every n-th where they are many.
-std::vector<Tick> ticks_at(const std::set<double>& values, const Scale& scale) {
+std::vector<Tick> ticks_at(const std::set<double>& values, const Scale& scale, double width) {
   std::vector<Tick> ticks;
   Scale place = scale;
   place.from = 0;
-  place.to = kWidth;
+  place.to = width;
   double end = -std::numeric_limits<double>::infinity();
   for (const double value : values) {
     const std::string text = axis_number(value);
@@ -115,8 +116,9 @@ double fitted_slope(const Series& series) {
   return xx > 1e-12 ? xy / xx : std::numeric_limits<double>::quiet_NaN();
 }
 
-Drawing draw(const Scaling& scaling) {
-  check_scaling(scaling);
+namespace {
+
+Drawing draw_at(const Scaling& scaling, double width) {
   std::vector<double> xs, ys;
   std::set<double> sizes;
   FrameSpec spec;
@@ -131,12 +133,13 @@ Drawing draw(const Scaling& scaling) {
   const std::vector<double> guides = guides_of(scaling);
   for (std::size_t n = 0; n < guides.size(); ++n)
     spec.legend.push_back({"slope " + axis_number(guides[n]), guide_look(n), LegendMark::dashes});
+  spec.legend_below = legend_goes_below(spec.legend, scaling.width);
   spec.title = scaling.title;
-  spec.width = kWidth;
-  spec.height = kHeight;
+  spec.width = width;
+  spec.height = kHeight * std::max(width / kWidth, 0.45);
   spec.x = {scaling.x_title, scale_of(xs, true)};
   spec.y = {scaling.y_title, scale_of(ys, true)};
-  if (sizes.size() <= 16) spec.x.ticks = ticks_at(sizes, spec.x.scale);
+  if (sizes.size() <= 16) spec.x.ticks = ticks_at(sizes, spec.x.scale, width);
 
   Frame frame = make_frame(spec);
   add_guides(frame, scaling, guides);
@@ -165,6 +168,13 @@ Drawing draw(const Scaling& scaling) {
     frame.drawing.add(std::move(group));
   }
   return std::move(frame.drawing);
+}
+
+}  // namespace
+
+Drawing draw(const Scaling& scaling) {
+  check_scaling(scaling);
+  return fitted(scaling.width, kWidth, kWidth / 4, [&](double width) { return draw_at(scaling, width); });
 }
 
 }  // namespace rapt::pictures

@@ -15,6 +15,7 @@ struct Scaling {
   std::string y_title;
   std::vector<Series> series;       // numbers above 0; NaN leaves a gap
   std::vector<double> slopes = {};  // of the guides; empty: the halves nearest to the lines' slopes
+  double width = 0;                 // of the whole drawing; 0: what its content needs
 };
 
 Drawing draw(const Scaling& scaling);

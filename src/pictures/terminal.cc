@@ -22,6 +22,10 @@ double place(const HeatMap& map, std::int64_t i, std::int64_t j) {
   return (map.values[static_cast<std::size_t>(i * map.cols + j)] - map.low) / (map.high - map.low);
 }
 
+Rgb color(const HeatMap& map, std::int64_t i, std::int64_t j) {
+  return color_of(map.values[static_cast<std::size_t>(i * map.cols + j)], map.low, map.high);
+}
+
 char shade(double t) {
   if (std::isnan(t)) return '?';
   return kRamp[static_cast<std::size_t>(std::lround(std::clamp(t, 0.0, 1.0) * (kRampSteps - 1)))];
@@ -56,7 +60,7 @@ std::string scale_line(const HeatMap& map, std::size_t indent, bool rich) {
   line += text(map.low) + " ";
   for (std::size_t n = 0; n < kRampSteps * 2; ++n) {
     const double t = static_cast<double>(n) / (kRampSteps * 2 - 1);
-    if (rich) line += paint(48, color_at(t)) + " ";
+    if (rich) line += paint(48, color_of(map.low + (map.high - map.low) * t, map.low, map.high)) + " ";
     else if (n % 2 == 0) line += kRamp[n / 2];
   }
   if (rich) line += "\x1b[0m";
@@ -68,9 +72,9 @@ std::string half_blocks(const HeatMap& map, std::size_t top, std::size_t cell) {
   std::string line;
   const std::size_t pixels = static_cast<std::size_t>(map.rows) * cell;
   for (std::int64_t j = 0; j < map.cols; ++j) {
-    const Rgb upper = color_at(place(map, static_cast<std::int64_t>(top / cell), j));
+    const Rgb upper = color(map, static_cast<std::int64_t>(top / cell), j);
     line += paint(38, upper);
-    if (top + 1 < pixels) line += paint(48, color_at(place(map, static_cast<std::int64_t>((top + 1) / cell), j)));
+    if (top + 1 < pixels) line += paint(48, color(map, static_cast<std::int64_t>((top + 1) / cell), j));
     else line += "\x1b[49m";
     for (std::size_t n = 0; n < cell; ++n) line += "▀";
   }

@@ -121,6 +121,7 @@ std::string terminal_view(const Curves& curves, const TerminalStyle& style) {
 
 std::string terminal_view(const Bars& bars, const TerminalStyle& style) {
   draw(bars);
+  const NumberFormat numbers = bar_numbers(bars);
   const std::size_t columns = std::max<std::size_t>(style.columns, 40) - 1;
   std::size_t label = 1;
   double largest = 0;
@@ -144,7 +145,7 @@ std::string terminal_view(const Bars& bars, const TerminalStyle& style) {
           shown && largest > 0 ? std::lround(std::abs(value) / largest * static_cast<double>(room)) : 0);
       std::string bar;
       for (std::size_t k = 0; k < length; ++k) bar += style.rich ? "█" : "#";
-      const std::string number_text = shown ? short_number(value) : "-";
+      const std::string number_text = shown ? numbers.text(value) : "-";
       text += in_columns(name_of(g, n), label, style.rich) + " " + (style.rich ? colored(n, bar) : bar) + " " +
               in_columns(number_text, terminal_columns(number_text), style.rich) + "\n";
     }

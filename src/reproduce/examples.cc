@@ -11,11 +11,13 @@ Section run_examples(const Context& context) {
   Section section{"Worked examples", "001, 002, 003, 004"};
   section.say(
       "Each example is solved by the fused engine in double precision, step by step, and every number that a "
-      "document prints is compared to its last digit. Sizes that a document leaves open are chosen in the example, "
-      "which says so.");
+      "document prints is compared to its last digit. Where a document gives a formula without numbers, sizes are "
+      "chosen in the example and the numbers are from elsewhere: the claim and the table below say from where.");
   Commands commands;
-  Table sources{
-      "The examples, where they are from, and how many numbers are compared", {"example", "source", "numbers"}, {}, 2};
+  Table sources{"The examples, where they are from, how many numbers are compared, and who gave them",
+                {"example", "source", "numbers by", "numbers"},
+                {},
+                3};
   std::int64_t done = 0;
   const auto files = example_files();
   for (const ExampleFile& file : files) {
@@ -24,7 +26,12 @@ Section run_examples(const Context& context) {
     if (file.name.starts_with("000")) continue;
     const Worked worked = solve_example(file.name);
     commands.lines.push_back("rapt solve " + worked.file);
-    sources.rows.push_back({worked.problem.title, worked.problem.source, std::to_string(worked.comparisons.size())});
+    const std::string& from = worked.problem.numbers_from;
+    sources.rows.push_back({worked.problem.title, worked.problem.source,
+                            worked.comparisons.empty() ? "–"
+                            : from.empty()             ? "the document"
+                                                       : from,
+                            std::to_string(worked.comparisons.size())});
     // Some examples only show the way; nobody has printed their numbers.
     if (!worked.comparisons.empty()) {
       section.claims.push_back(comparison_claim(worked));

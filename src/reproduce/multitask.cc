@@ -99,13 +99,18 @@ Section run_multitask(const Context& context) {
   section.show("multitask", draw(bars),
                "Above 0 the score is better with one shared map than with a map for each task.");
   const auto tasks_count = static_cast<std::int64_t>(shared.scores.size());
+  const std::string small = "Measured after " + std::to_string(comparison.run.training.epochs) + " epochs on " +
+                            grouped(comparison.run.data.train) + " scenes with " +
+                            (comparison.seeds == 1 ? std::string("one seed, which cannot tell a small gain from chance")
+                                                   : std::to_string(comparison.seeds) + " seeds") +
+                            "; the networks are far from trained. rapt bench multitask has larger sizes.";
   section.claims.push_back({"000 5", "Sharing attention between tasks improves each of them", "each task improves",
                             of(better, tasks_count) + " scores are better with sharing than without", "all of them",
-                            better == tasks_count, Weight::informative});
+                            better == tasks_count, Weight::informative, small});
   section.claims.push_back(
       {"000 5", "One network with sharing is better than a network for each task", "a gain",
        "gain " + fixed(shared.gain.mean(), 1) + " %, without sharing " + fixed(none.gain.mean(), 1) + " %", "above 0",
-       shared.gain.mean() > 0, Weight::informative});
+       shared.gain.mean() > 0, Weight::informative, small});
   section.claims.push_back({"000 1", "q and k are computed once for all tasks", "x_s alone gives q and k",
                             grouped(shared.parameters) + " parameters against " + grouped(none.parameters),
                             "fewer with sharing", shared.parameters < none.parameters});

@@ -85,6 +85,12 @@ class PageWriter {
                     std::to_string(report_.threads) + (report_.threads == 1 ? " thread, " : " threads, ") +
                     duration(report_.seconds));
     html_.close().line();
+    if (report_.quick)
+      html_
+          .element("p",
+                   "A quick run: models are smaller or trained for fewer epochs than the documents'. Each part says "
+                   "what it ran; rapt reproduce without --quick runs all of it.")
+          .line();
     html_.close().line();
   }
 
@@ -95,9 +101,11 @@ class PageWriter {
     html_.element("h2", "Claims", {{"id", "claims-title"}}).line();
     html_
         .element("p",
-                 "The documents' figures as printed, beside those computed by this run. An informative claim depends "
-                 "on the machine, on chance, or on settings that the document does not state: it is reported, but does "
-                 "not affect the verdict.")
+                 "What a document says, beside what this run computed. Numbers under “its figure” are printed in the "
+                 "document unless the row says where else they are from: some documents give a formula or a statement "
+                 "without numbers. An informative claim depends on the machine, on chance, or on settings that the "
+                 "document does not state: it is reported, but does not affect the verdict. Where a claim does not "
+                 "hold, the reason stands beside it.")
         .line();
     // Roles are repeated because narrow screens show the rows as blocks, which would lose them.
     html_.open("table", {{"class", "claims"}, {"role", "table"}}).open("thead").open("tr", {{"role", "row"}});
@@ -107,7 +115,8 @@ class PageWriter {
     for (const PartResult& part : report_.parts) {
       for (const Claim& claim : part.section.claims) write_claim(part, claim);
       if (!part.error.empty())
-        write_claim(part, {"", "the part runs", "", part.error, "no error", false, Weight::must_hold});
+        write_claim(part, {"", "the part runs", "", part.error, "no error", false, Weight::must_hold,
+                           "The part ended with an error."});
     }
     html_.close().close().line().close().line();
   }
@@ -133,6 +142,7 @@ class PageWriter {
                                           : "– does not hold"),
                   {{"class", look}});
     if (!must) html_.text(" (informative)");
+    if (!claim.holds) html_.element("p", claim.why_not(), {{"class", "reason"}});
     html_.close().close().line();
   }
 

@@ -84,12 +84,15 @@ std::vector<Job> positions_jobs(const Context& context) {
 Section run_positions(const Context& context) {
   Section section{"Positional encodings", "004, question 1.e; 002"};
   section.say(
-      "One-hot and sinusoidal encodings are those of the document; learned and rotary ones are beside them. A "
-      "small Transformer of two layers learns case conversion with each: the task copies letters in order, so it "
+      std::string(context.quick ? "Sinusoidal encodings, which the document has, beside none; without --quick one-hot, "
+                                  "learned and rotary ones too. "
+                                : "One-hot and sinusoidal encodings are those of the document; learned and rotary ones "
+                                  "are beside them. ") +
+      "A small Transformer of two layers learns case conversion with each: the task copies letters in order, so it "
       "cannot be done without positions.");
   add_sinusoids(section);
   const std::vector<Trained> runs = train_all(context, "positions", positions_jobs(context));
-  Table table{"Case conversion by a Transformer, 500 held-out sentences",
+  Table table{"Case conversion by a Transformer after " + epochs_of(runs.front()) + ", 500 held-out sentences",
               {"positions", "exact match", "symbol error", "parameters", "time"},
               {}};
   pictures::Bars bars{"Case conversion by positional encoding", "sentences right, %", {}, {{"exact match", {}}}};

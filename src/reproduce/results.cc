@@ -6,9 +6,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json claim_json(const Claim& claim) {
-  return {{"document", claim.document}, {"claim", claim.claim}, {"theirs", claim.theirs},
-          {"ours", claim.ours},         {"rule", claim.rule},   {"must_hold", claim.weight == Weight::must_hold},
-          {"holds", claim.holds}};
+  return {{"document", claim.document}, {"claim", claim.claim},     {"theirs", claim.theirs},
+          {"ours", claim.ours},         {"rule", claim.rule},       {"must_hold", claim.weight == Weight::must_hold},
+          {"holds", claim.holds},       {"reason", claim.why_not()}};
 }
 
 struct BlockJson {

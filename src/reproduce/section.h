@@ -19,11 +19,22 @@ enum class Weight : std::uint8_t { must_hold, informative };
 struct Claim {
   std::string document;  // "001 1.2"
   std::string claim;
-  std::string theirs;  // the only figure that is not computed
+  std::string theirs;  // the only figure that is not computed; says so where it is not the document's
   std::string ours;
   std::string rule;  // when it holds, in words
   bool holds = false;
   Weight weight = Weight::must_hold;
+  // Why it does not hold, where it does not, in one sentence that a reader can check.
+  std::string reason = {};
+
+  // The reason, or what follows from the rule; empty where the claim holds.
+  std::string why_not() const {
+    if (holds) return {};
+    if (!reason.empty()) return reason;
+    return weight == Weight::must_hold
+               ? "Expected " + rule + "; a required claim that does not hold is a defect of Rapt."
+               : "Expected " + rule + ".";
+  }
 };
 
 struct Paragraph {

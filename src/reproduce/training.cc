@@ -113,6 +113,10 @@ Answer decode(const Trained& trained, const std::string& text) {
   return answer;
 }
 
+std::string epochs_of(const Trained& run) {
+  return std::to_string(run.epochs.size()) + (run.epochs.size() == 1 ? " epoch" : " epochs");
+}
+
 const Trained& find(const std::vector<Trained>& runs, std::string_view name) {
   for (const Trained& run : runs)
     if (run.name == name) return run;

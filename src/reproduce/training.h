@@ -44,6 +44,9 @@ struct Answer {
 };
 Answer decode(const Trained& trained, const std::string& text);
 
+// "12 epochs": what the model was really trained for.
+std::string epochs_of(const Trained& run);
+
 // The one of that name. Throws rapt::Error where there is none.
 const Trained& find(const std::vector<Trained>& runs, std::string_view name);
 

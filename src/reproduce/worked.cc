@@ -37,8 +37,9 @@ Worked solve_example(std::string_view name) {
 }
 
 Table comparison_table(const Worked& worked) {
-  Table table{worked.problem.title + ": each number as printed, and ours",
-              {"number", "printed", "ours", "agrees"},
+  const std::string& from = worked.problem.numbers_from;
+  Table table{worked.problem.title + ": each number " + (from.empty() ? "as printed" : "by " + from) + ", and ours",
+              {"number", from.empty() ? "printed" : "expected", "ours", "agrees"},
               {},
               1,
               true};
@@ -52,7 +53,8 @@ Claim comparison_claim(const Worked& worked) {
   const auto count = static_cast<std::int64_t>(worked.comparisons.size());
   return {worked.document(),
           worked.problem.title,
-          grouped(count) + (count == 1 ? " number" : " numbers"),
+          grouped(count) + (count == 1 ? " number" : " numbers") +
+              (worked.problem.numbers_from.empty() ? "" : ", not printed there: by " + worked.problem.numbers_from),
           of(worked.agreeing(), count) + " agree",
           "every number to its last given digit",
           count > 0 && worked.agreeing() == count,

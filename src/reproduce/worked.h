@@ -23,10 +23,10 @@ struct Worked {
 // The example of that file name. Throws rapt::Error where there is none.
 Worked solve_example(std::string_view name);
 
-// Every printed number beside ours, folded.
+// Every expected number beside ours, folded.
 Table comparison_table(const Worked& worked);
 
-// All printed numbers agree to their last digit.
+// All expected numbers agree to their last digit; says who gave them where the document does not print them.
 Claim comparison_claim(const Worked& worked);
 
 // The attention map of a head as a picture; `name` is that of its file.

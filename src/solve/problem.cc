@@ -396,6 +396,7 @@ WorkedProblem read_problem(const std::string& file, const FileReader& reader) {
   const bool shared = root.has("x_s");
   root.allow_only({"title",
                    "source",
+                   "numbers_from",
                    "precision",
                    "form",
                    "vectors",
@@ -441,6 +442,7 @@ WorkedProblem read_problem(const std::string& file, const FileReader& reader) {
                   shared ? "W_" : "");
   if (const auto title = root.find("title")) problem.title = title->text();
   if (const auto source = root.find("source")) problem.source = source->text();
+  if (const auto from = root.find("numbers_from")) problem.numbers_from = from->text();
   if (const auto precision = root.find("precision")) problem.precision = static_cast<int>(precision->integer(0, 17));
   if (const auto form = root.find("form")) {
     if (form->text() != "matrices" && form->text() != "vectors")

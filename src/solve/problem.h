@@ -74,6 +74,7 @@ struct WorkedProblem {
   std::string file;
   std::string title;
   std::string source;
+  std::string numbers_from;  // who gave the numbers of "expect"; empty: the document prints them
   std::optional<int> precision;
   bool vector_form = false;  // "form": "vectors"
   bool columns = false;      // "vectors": "columns": q_i = W h_i

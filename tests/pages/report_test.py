@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The report of `rapt reproduce`, opened in headless Chromium: report_test.py RAPT"""
 
+import base64
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -113,6 +115,14 @@ class ReportTest(unittest.TestCase):
             page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         page.run("window.dispatchEvent(new Event('beforeprint'))")
         self.assertTrue(page.run("return [...document.querySelectorAll('details')].every(d => d.open)"))
+
+    def test_paper_has_few_pages(self):
+        page = self.open()
+        paper = page.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+        pages = len(re.findall(rb"/Type */Page\b(?!s)", base64.b64decode(paper["data"])))
+        # These four parts hold all long tables of numbers; the other seven add about five pages.
+        self.assertGreater(pages, 1)
+        self.assertLessEqual(pages, 10)
 
     def test_pictures_have_names_for_those_who_do_not_see_them(self):
         page = self.open()

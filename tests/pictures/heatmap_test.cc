@@ -61,11 +61,58 @@ TEST(HeatMap, WritesNumbersIntoCellsUpToTwelveByTwelve) {
   EXPECT_EQ(texts(read(ramp(12, 13)), "value").size(), 0u);
 }
 
-TEST(HeatMap, NumbersInCellsKeepTwoDigits) {
-  HeatMap map = ramp(1, 7);
-  map.values = {0, 1, 0.998, 0.46536883, 0.03463117, 4.79433566e-05, 6.12522986e-10};
-  EXPECT_EQ(texts(read(map), "value"),
-            (std::vector<std::string>{"0", "1", "1.00", "0.47", "0.035", "4.8e-5", "6.1e-10"}));
+// All cells of a figure in one format, chosen by the largest number, and in one size.
+TEST(HeatMap, NumbersInCellsHaveOneFormat) {
+  const auto numbers = [](std::vector<double> values) {
+    HeatMap map = ramp(1, static_cast<std::int64_t>(values.size()));
+    map.values = std::move(values);
+    const Element svg = read(map);
+    for (const Element* text : of_class(svg, "value"))
+      EXPECT_EQ(text->number("font-size"), of_class(svg, "value")[0]->number("font-size"));
+    return texts(svg, "value");
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(numbers({0, 1, 0.998, 0.46536883, 0.03463117, 4.79433566e-05, -1e-9}),
+            (Texts{"0.00", "1.00", "1.00", "0.47", "0.03", "0.00", "0.00"}));
+  EXPECT_EQ(numbers({3, -12, 0}), (Texts{"3", "−12", "0"}));
+  EXPECT_EQ(numbers({12.34, -0.5}), (Texts{"12.3", "−0.5"}));
+  EXPECT_EQ(numbers({0.0123, 0.5e-3}), (Texts{"0.012", "0.001"}));
+  EXPECT_EQ(numbers({4.8e-05, 1.2e-6}), (Texts{"4.8e-5", "1.2e-6"}));
+  EXPECT_EQ(numbers({1.25e7, -3}), (Texts{"1.2e7", "−3.0e0"}));
+}
+
+// 0 is nearly white; both sides grow darker as fast, and differ in hue without red against green.
+TEST(HeatMap, SignedNumbersHaveTwoHues) {
+  HeatMap map = ramp(1, 5);
+  map.values = {-2, -1, 0, 1, 2};
+  map.low = -2;
+  map.high = 4;
+  const std::vector<std::string> colors = fills(read(map), "cell");
+  EXPECT_GT(lightness(colors[2]), 94);
+  EXPECT_NEAR(lightness(colors[1]), lightness(colors[3]), 4);
+  EXPECT_NEAR(lightness(colors[0]), lightness(colors[4]), 4);
+  EXPECT_LT(lightness(colors[0]), lightness(colors[1]) - 8);
+  for (const double x : {0.25, 0.5, 1.0}) {
+    const Rgb below = color_of(-x, -1, 1), above = color_of(x, -1, 1);
+    EXPECT_GT(int{below.blue}, int{below.red} + 20) << x;
+    EXPECT_GT(int{above.red}, int{above.blue} + 20) << x;
+  }
+  EXPECT_EQ(color_of(-7, -2, 4), color_of(-2, -2, 4));
+  EXPECT_EQ(color_of(0.5, 0, 1), color_at(0.5));
+  EXPECT_EQ(color_of(-3, -4, 0), color_at(0.25));
+  EXPECT_EQ(hex(color_of(std::numeric_limits<double>::quiet_NaN(), -1, 1)), "#c8c8c8");
+}
+
+TEST(HeatMap, BlocksOfSignedNumbersKeepTheFarthestFromZero) {
+  HeatMap map;
+  map.rows = 1;
+  map.cols = 6;
+  map.values = {1, -5, 2, 3, -1, -2};
+  const HeatMap blocks = largest_of_blocks(map, 1, 3);
+  EXPECT_EQ(blocks.values, (std::vector<double>{-5, 3, -2}));
+  EXPECT_TRUE(blocks.farthest);
+  map.values = {-1, -5, -2, -3, -1, -2};
+  EXPECT_EQ(largest_of_blocks(map, 1, 3).values, (std::vector<double>{-1, -2, -1}));
 }
 
 TEST(HeatMap, ColoursGrowLighterWithTheNumbers) {
@@ -98,13 +145,13 @@ TEST(HeatMap, ColoursDoNotRelyOnRedAgainstGreen) {
 
 TEST(HeatMap, ColourBarRunsFromLowToHigh) {
   HeatMap map = ramp(3, 3);
-  map.low = -2;
-  map.high = 6;
+  map.low = 2;
+  map.high = 10;
   const Element svg = read(map);
   const std::vector<std::string> bar = fills(svg, "bar");
   ASSERT_GE(bar.size(), 32u);
   for (std::size_t n = 1; n < bar.size(); ++n) EXPECT_LT(lightness(bar[n - 1]), lightness(bar[n]));
-  EXPECT_EQ(texts(svg, "bar-label"), (std::vector<std::string>{"−2", "0", "2", "4", "6"}));
+  EXPECT_EQ(texts(svg, "bar-label"), (std::vector<std::string>{"2", "4", "6", "8", "10"}));
 }
 
 TEST(HeatMap, NumbersOutsideTheRangeTakeTheColoursAtItsEnds) {

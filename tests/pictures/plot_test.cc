@@ -119,7 +119,7 @@ TEST_F(Plot, HeatMapRefusesBadInput) {
   const std::string a = ramp("a", {2, 3});
   const auto nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   if (::isatty(STDOUT_FILENO) == 0) expect_refused({"heatmap", a}, {"--out"});
-  expect_refused({"heatmap", a, "--out", directory_ / "x.jpg"}, {".svg or .png"});
+  expect_refused({"heatmap", a, "--out", directory_ / "x.jpg"}, {".svg, .png or .pdf"});
   expect_refused({"heatmap", array("n", {1, 2}, {1, nan}), "--out", out_}, {"nan", "row 0, column 1"});
   expect_refused({"heatmap", array("i", {1, 2}, {1, inf}), "--out", out_}, {"infinite"});
   expect_refused({"heatmap", array("e", {0, 2}, {}), "--out", out_}, {"empty", "[0, 2]"});
@@ -230,6 +230,92 @@ TEST_F(Plot, Centers) {
   expect_refused({"centers", ramp("c", {2, 4, 2}), covariances, "--out", out_}, {"[3, 2, 4, 2, 2]", "[2, 4, 2]"});
   expect_refused({"centers", centers, centers, "--out", out_}, {"[L, H, 2, 2]"});
   expect_refused({"centers", centers, centers, centers, "--out", out_}, {"3 files"});
+}
+
+TEST_F(Plot, FiguresForPapers) {
+  const std::string metrics = file("metrics.jsonl", "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 1}\n");
+  const Words figure{"--width", "8.5cm", "--font-size", "8", "--out", out_};
+  const auto with = [&](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  EXPECT_EQ(plot(with({"curves", metrics, "--xlabel", "updates", "--ylabel", "nats"}, figure)), "");
+  EXPECT_EQ(svg().attribute("width"), "85mm");
+  EXPECT_EQ(texts(svg(), "x-title"), (Words{"updates"}));
+  EXPECT_EQ(texts(svg(), "y-title"), (Words{"nats"}));
+  // A label of 8 points: its share of the picture's width is that of 8 points of 8.5 cm.
+  const double share =
+      of_class(svg(), "x-title")[0]->number("font-size") / std::stod(svg().attribute("viewBox").substr(4));
+  EXPECT_NEAR(share, 8.0 / 72 / (8.5 / 2.54), 1e-3);
+  EXPECT_EQ(plot({"curves", metrics, "--width", "3.3in", "--out", out_}), "");
+  EXPECT_EQ(svg().attribute("width"), "83.82mm");
+
+  const std::string pdf = directory_ / "out.pdf";
+  const std::string bars =
+      file("bars.json", R"({"groups": ["a"], "series": [{"name": "x", "values": [99.7]}], "title": "T"})");
+  EXPECT_EQ(plot({"bars", bars, "--no-title", "--ylabel", "group", "--out", out_}), "");
+  EXPECT_EQ(texts(svg(), "title").size(), 0u);
+  EXPECT_EQ(texts(svg(), "y-title"), (Words{"group"}));
+  EXPECT_EQ(texts(svg(), "value"), (Words{"99.7"}));
+  EXPECT_EQ(
+      plot({"heatmap", array("s", {2, 2}, {-1, 0, 0.5, 1}), "--xlabel", "keys", "--ylabel", "queries", "--out", out_}),
+      "");
+  EXPECT_EQ(texts(svg(), "col-title"), (Words{"keys"}));
+  EXPECT_EQ(texts(svg(), "row-title"), (Words{"queries"}));
+  EXPECT_EQ(fills(svg(), "cell")[0], pictures::hex(pictures::color_of(-1, -1, 1)));
+
+  for (const Words& words :
+       {Words{"bars", bars}, Words{"curves", metrics}, Words{"heatmap", ramp("a", {3, 3})},
+        Words{"heatmap", ramp("h", {2, 3, 3})}, Words{"alignment", ramp("w", {2, 3})},
+        Words{"centers", ramp("centers", {2, 3, 2})},
+        Words{"scaling", file("s.json", R"({"series": [{"name": "x", "x": [1, 2], "y": [1, 4]}]})")}}) {
+    std::filesystem::remove(pdf);
+    EXPECT_EQ(plot(with(words, {"--width", "12cm", "--out", pdf})), "") << words[0];
+    EXPECT_EQ(read_file(pdf).substr(0, 5), "%PDF-") << words[0];
+  }
+
+  std::filesystem::remove(out_);
+  for (const char* width : {"8", "8.5", "cm", "8.5 furlongs", "-3cm", "1cm", "nancm", "8,5cm", "500in"})
+    expect_refused({"curves", metrics, "--width", width, "--out", out_},
+                   {"--width: expected", "got '" + std::string(width)});
+  for (const char* size : {"big", "0", "3", "41", "9pt", "nan"})
+    expect_refused({"curves", metrics, "--font-size", size, "--out", out_}, {"--font-size: expected points", size});
+  expect_refused({"curves", metrics, "--width", "3cm", "--font-size", "20", "--out", out_},
+                 {"--width: expected at least", "cm", "20 points", "got '3cm'"});
+  expect_refused({"curves", metrics, "--title", "T", "--no-title", "--out", out_}, {"--title or --no-title"});
+  expect_refused({"curves", metrics, "--xlabel", "\xff", "--out", out_}, {"--xlabel", "UTF-8"});
+}
+
+TEST_F(Plot, CurvesOfSeveralRuns) {
+  const auto run = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(directory_.path() / name);
+    file(name + "/metrics.jsonl", text);
+    return directory_ / name;
+  };
+  const std::string dot =
+      run("dot", "{\"epoch\": 1, \"loss\": 3, \"valid\": 4}\n{\"epoch\": 2, \"loss\": 1, \"valid\": 2}\n");
+  const std::string none =
+      run("none", "{\"epoch\": 1, \"loss\": 5}\n{\"epoch\": 2, \"loss\": 4}\n{\"epoch\": 3, \"loss\": 3}\n");
+  EXPECT_EQ(plot({"curves", dot, none + "/metrics.jsonl", "--out", out_}), "");
+  EXPECT_EQ(texts(svg(), "legend-name"), (Words{"dot", "none"}));
+  EXPECT_EQ(texts(svg(), "y-title"), (Words{"loss"}));
+  EXPECT_EQ(texts(svg(), "x-title"), (Words{"epoch"}));
+  // The last point of the second lies right of the first run's, at its own height.
+  const auto markers = of_class(svg(), "marker");
+  ASSERT_EQ(markers.size(), 5u);
+  EXPECT_EQ(plot({"curves", dot, run("a/dot", "{\"epoch\": 1, \"loss\": 3, \"valid\": 4}\n"), "--y", "loss,valid",
+                  "--out", out_}),
+            "");
+  const Words names = texts(svg(), "legend-name");
+  ASSERT_EQ(names.size(), 4u);
+  EXPECT_NE(names[0], names[2]);
+  EXPECT_EQ(names[3], "a/dot, valid");
+  std::filesystem::remove(out_);
+  expect_refused({"curves", dot, none, "--y", "valid", "--out", out_}, {"--y", "none/metrics.jsonl"});
+  expect_refused({"curves", dot, dot, "--out", out_}, {"twice"});
+  expect_refused({"curves", dot, run("s", "{\"step\": 1, \"loss\": 1}\n"), "--out", out_},
+                 {"'epoch'", "'step'", "--x"});
+  expect_refused({"curves", dot, directory_ / "gone", "--out", out_}, {"gone"});
 }
 
 // The view of a terminal, through a pseudo-terminal.

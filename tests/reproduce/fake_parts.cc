@@ -30,7 +30,7 @@ Section broken_claim(const Context&) {
 
 Section informative(const Context&) {
   Section section{"Informative", "003"};
-  section.claims.push_back({"003", "is fast", "2", "3", "equal", false, Weight::informative});
+  section.claims.push_back({"003", "is fast", "2", "3", "equal", false, Weight::informative, "It was a slow day."});
   return section;
 }
 

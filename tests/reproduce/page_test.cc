@@ -99,6 +99,27 @@ TEST(ReproducePage, ClaimsComeFirstAndSayWhetherTheyHold) {
   EXPECT_NE(verdicts[3].find("✗ does not hold"), std::string::npos);  // of the part that threw
 }
 
+// Whatever does not hold says why in its row; what holds needs no excuse.
+TEST(ReproducePage, TheReasonStandsBesideWhatDoesNotHold) {
+  std::vector<std::string> rows;
+  each(*of_name("main").at(0), [&](const Element& e) {
+    if (e.name == "td" && e.attribute("data-label") == "holds") rows.push_back(all_text(e));
+  });
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].find("Expected"), std::string::npos);
+  EXPECT_NE(rows[1].find("Expected equal; a required claim"), std::string::npos);
+  EXPECT_NE(rows[2].find("It was a slow day."), std::string::npos);
+  EXPECT_NE(rows[3].find("ended with an error"), std::string::npos);
+}
+
+TEST(ReproducePage, AQuickRunSaysThatItIsOne) {
+  const std::vector<Part> parts{{"good", "g", good}};
+  reproduce::Context context;
+  EXPECT_EQ(to_page(run_parts(parts, context)).find("A quick run"), std::string::npos);
+  context.quick = true;
+  EXPECT_NE(to_page(run_parts(parts, context)).find("A quick run"), std::string::npos);
+}
+
 TEST(ReproducePage, HostileTextIsShownAndNotRun) {
   ASSERT_EQ(of_name("script").size(), 1u);
   EXPECT_EQ(of_name("script")[0]->text.find("alert"), std::string::npos);

@@ -61,6 +61,23 @@ TEST(ReproduceParts, EveryPartSaysWhichCommandGivesItsResults) {
   }
 }
 
+// A figure that the document does not print is not passed off as its own: the claim says who gave the numbers.
+TEST(ReproduceExamples, NumbersThatAreNotTheDocumentsSaySo) {
+  for (const char* name :
+       {"000_shared_attention.json", "000_shared_attention_columns.json", "002_additive.json", "002_bilinear.json",
+        "003_a_1_parameters.json", "003_b_1_quadratic_scores.json", "003_d_1_large_alpha.json"})
+    EXPECT_NE(comparison_claim(reproduce::solve_example(name)).theirs.find("not printed there"), std::string::npos)
+        << name;
+  for (const char* name : {"001_1_1_one_query.json", "001_2_2_vectors_two_heads.json", "004_a_scores.json"})
+    EXPECT_EQ(comparison_claim(reproduce::solve_example(name)).theirs.find("not printed"), std::string::npos) << name;
+  // Every example that says so in its source says it in the field too.
+  for (const reproduce::ExampleFile& file : reproduce::example_files()) {
+    const reproduce::Worked worked = reproduce::solve_example(file.name);
+    const bool without = worked.problem.source.find("no numbers") != std::string::npos;
+    EXPECT_FALSE(without && worked.problem.numbers_from.empty()) << file.name;
+  }
+}
+
 TEST(ReproduceExamples, TheToolCarriesThoseOfTheFolder) {
   ASSERT_GE(reproduce::example_files().size(), 10u);
   for (const reproduce::ExampleFile& file : reproduce::example_files())

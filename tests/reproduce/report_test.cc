@@ -72,6 +72,8 @@ TEST(ReproduceReport, JsonSaysWhatThePageSays) {
   EXPECT_EQ(json["parts"][0]["pictures"][0]["file"], "pictures/bars.svg");
   EXPECT_EQ(json["parts"][1]["claims"][0]["holds"], false);
   EXPECT_EQ(json["parts"][1]["claims"][0]["must_hold"], true);
+  EXPECT_EQ(json["parts"][0]["claims"][0]["reason"], "");
+  EXPECT_NE(json["parts"][1]["claims"][0]["reason"], "");
   EXPECT_EQ(json["parts"][2]["failed"], true);
   EXPECT_FALSE(json["machine"]["processor"].get<std::string>().empty());
 }
