@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kDecodeFooter =
     "Each TEXT, or each line of the standard input, gives one line of output, as soon as it is there. With --nbest N\n"
-    "there are N lines, each rank TAB score TAB text. A symbol that training never saw is read as unknown and "
+    "there are N lines, each rank TAB score TAB text. A symbol that is not in the vocabulary is read as unknown and "
     "reported;\n"
     "an empty line gives an empty line. A line that cannot be decoded is reported by its number and gives an empty "
     "line\n"
@@ -84,9 +84,9 @@ class Decoding {
     }
     line.ids = source_.encode(line.tokens);
     for (std::size_t n = 0; n < line.ids.size(); ++n)
-      if (line.ids[n] == tasks::kUnknown)
+      if (line.ids[n] == tasks::kUnknown && line.tokens[n] != tasks::kWordBegin)
         std::cerr << "rapt: decode: line " << count_ << ": '" << one_line(line.tokens[n])
-                  << "' was not in the training data; it is read as unknown" << std::endl;
+                  << "' is not in the vocabulary; it is read as unknown" << std::endl;
     lines_.push_back(std::move(line));
     if (lines_.size() == kAtOnce) flush();
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
 #include "rapt/error.h"
@@ -23,8 +24,10 @@ Vocabulary::Vocabulary(std::vector<std::string> symbols) : symbols_(std::move(sy
   }
 }
 
-Vocabulary Vocabulary::from_examples(std::span<const Example> examples, Side side) {
+Vocabulary Vocabulary::from_examples(std::span<const Example> examples, Side side, const SymbolLimits& limits) {
   std::unordered_map<std::string, std::int64_t> counts;
+  const std::unordered_set<std::string_view> always(limits.always.begin(), limits.always.end());
+  for (const std::string& symbol : limits.always) counts[symbol] = 0;
   for (const Example& example : examples) {
     if (side != Side::target)
       for (const std::string& token : example.source) ++counts[token];
@@ -36,8 +39,14 @@ Vocabulary Vocabulary::from_examples(std::span<const Example> examples, Side sid
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
   std::vector<std::string> symbols;
-  symbols.reserve(sorted.size());
-  for (auto& [symbol, count] : sorted) symbols.push_back(std::move(symbol));
+  for (auto& [symbol, count] : sorted) {
+    if (limits.most > 0 && static_cast<std::int64_t>(symbols.size()) == limits.most) break;
+    if (count >= limits.min_count || always.contains(symbol)) symbols.push_back(symbol);
+  }
+  if (symbols.empty() && !sorted.empty())
+    throw Error("setting min_count: expected at most " + std::to_string(sorted.front().second) +
+                ", the count of the most frequent " + (side == Side::target ? "target" : "source") + " symbol, got " +
+                std::to_string(limits.min_count));
   return Vocabulary(std::move(symbols));
 }
 
