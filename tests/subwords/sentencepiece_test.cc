@@ -5,6 +5,7 @@
 
 #include "rapt/error.h"
 #include "subwords/subwords.h"
+#include "tasks/sequence_run.h"
 #include "tasks/subwords.h"
 #include "tasks/units.h"
 
@@ -86,6 +87,28 @@ TEST_P(SubwordModels, RarePartsAreCutFurtherAndRareCharactersLeftOut) {
   }
   EXPECT_GT(rare, 0);  // ÿ
   EXPECT_LT(learned.kept.size(), learn_subwords(texts, options(80), "source").kept.size());
+}
+
+TEST_P(SubwordModels, AnswersAreComparedAsTexts) {
+  SequenceRunConfig config;
+  config.data.source = Source::pairs;
+  config.data.target_units = Units::subwords;
+  EXPECT_FALSE(canonical({}));
+  config.data.target_subwords = learn_subwords(lines(), options(60), "target");
+  const Words whole = config.data.split_target("walking");
+  ASSERT_LT(whole.size(), 8U);
+  const Words single{"▁", "w", "a", "l", "k", "i", "n", "g"};
+  config.target_symbols = whole;
+  for (const std::string& one : single)
+    if (std::find(whole.begin(), whole.end(), one) == whole.end()) config.target_symbols.push_back(one);
+  const Vocabulary target(config.target_symbols);
+  EXPECT_EQ(canonical(config)(target.encode(single)), target.encode(whole));
+  EXPECT_EQ(canonical(config)(target.encode(whole)), target.encode(whole));
+  EXPECT_TRUE(canonical(config)({}).empty());
+  // Cut as texts are, it would hold the unknown symbol, which would equal whatever a reference does not know.
+  config.target_symbols = single;
+  const Vocabulary letters(single);
+  EXPECT_EQ(canonical(config)(letters.encode(single)), letters.encode(single));
 }
 
 TEST_P(SubwordModels, RefuseWhatCannotBe) {
