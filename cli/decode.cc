@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kDecodeFooter =
     "Each TEXT, or each line of the standard input, gives one line of output, as soon as it is there. With --nbest N\n"
-    "there are N lines, each rank TAB score TAB text. A symbol that training never saw is read as unknown and "
+    "there are N lines, each rank TAB score TAB text. A symbol outside the vocabulary is read as unknown and "
     "reported;\n"
     "an empty line gives an empty line. A line that cannot be decoded is reported by its number and gives an empty "
     "line\n"

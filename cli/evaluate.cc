@@ -92,7 +92,7 @@ std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::Seque
         list.push_back({tasks::split_case_source(tasks::join(e.source, tasks::Units::characters)), e.target});
       return list;
     }
-    return tasks::read_pairs(a.data, config.data.source_units, config.data.target_units, config.data.longest).examples;
+    return tasks::load_examples(config.data, a.data);
   }
   tasks::TaskData data = tasks::load_data(config.data);
   const tasks::Split split = split_of(a);
@@ -116,6 +116,7 @@ struct Answer {
 std::vector<Answer> answers_of(const tasks::SequenceRunConfig& config, std::span<const tasks::References> asked,
                                std::span<const training::Hypothesis> answers) {
   const tasks::Vocabulary target(config.target_symbols);
+  const training::Canonical canonical = tasks::canonical(config);
   std::vector<Answer> list;
   for (std::size_t n = 0; n < asked.size(); ++n) {
     Answer answer;
@@ -123,8 +124,9 @@ std::vector<Answer> answers_of(const tasks::SequenceRunConfig& config, std::span
     answer.text = config.data.join_target(target.decode(answers[n].tokens));
     answer.score = answers[n].score;
     answer.edits = std::numeric_limits<std::int64_t>::max();
+    const std::vector<int> tokens = canonical ? canonical(answers[n].tokens) : answers[n].tokens;
     for (const std::vector<std::string>& one : asked[n].targets) {
-      const std::int64_t edits = training::edit_distance(answers[n].tokens, target.encode(one));
+      const std::int64_t edits = training::edit_distance(tokens, target.encode(one));
       if (edits >= answer.edits) continue;
       answer.edits = edits;
       answer.reference = config.data.join_target(one);
@@ -210,9 +212,12 @@ void evaluate(const EvaluateArguments& a) {
   const std::int64_t worst = a.worst.empty() ? 0 : parse_within("evaluate: --worst", a.worst, 1, 1'000'000);
   const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
   const std::vector<tasks::Example> examples = examples_of(a, run.config);
+  if (const std::int64_t skipped = run.config.data.skipped_lines; skipped > 0)
+    std::cerr << "rapt: evaluate: skipped " << skipped << (skipped == 1 ? " line" : " lines") << " of more than "
+              << run.config.data.longest << " tokens" << std::endl;
   const std::vector<training::Question> all = tasks::questions(run.config, examples);
   const auto score = [&](std::span<const training::Question> questions) {
-    return training::validate(*run.model, run.values.data(), questions, search, threads);
+    return training::validate(*run.model, run.values.data(), questions, search, threads, tasks::canonical(run.config));
   };
   const training::Validation validation = score(all);
   const std::vector<tasks::References> asked = tasks::group_by_source(examples);

@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "rapt/error.h"
+#include "subwords/subwords.h"
 
 #ifndef RAPT_VERSION
 #define RAPT_VERSION "unknown"
@@ -89,6 +90,7 @@ int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
 
 int run(int argc, const char* const* argv) {
   try {
+    subwords::use_linked_library();
     CLI::App app("Attention: every mechanism as one fused kernel, forward and backward", "rapt");
     app.set_version_flag("--version", std::string("rapt ") + RAPT_VERSION, "Print the version");
     app.set_help_flag("-h,--help", "Print this help");

@@ -47,6 +47,7 @@ constexpr const char* kTrainFooter =
     "  rapt train cifar10 --data cifar-10-batches-bin --encoding learned_2d --out runs/cifar10\n"
     "  rapt train scenes --tasks depth,normals --sharing shared --out runs/scenes\n"
     "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
+    "  rapt train --data sentences.tsv --tokens subwords --vocabulary 4000 --skip-long --out runs/sentences\n"
     "  rapt train --resume --out runs/mine\n";
 
 struct TrainArguments {
@@ -158,6 +159,8 @@ std::string in_train_options(std::string_view message) {
   const auto after = [&](std::string_view prefix) { return std::string(message.substr(prefix.size())); };
   if (message.starts_with("normalizer: ")) return "train: --normalize: " + after("normalizer: ");
   if (message.starts_with("mechanism: ")) return "train: --attention: " + after("mechanism: ");
+  if (message.find(" (--longest), got ") != std::string_view::npos && !message.ends_with("longer"))
+    return std::string(message) + "; --skip-long leaves such lines out";
   const std::size_t end = message.find(": ");
   if (!message.starts_with("setting ") || end == std::string_view::npos) return std::string(message);
   std::string name(message.substr(8, end - 8));
@@ -328,10 +331,11 @@ void add_train(CLI::App& app) {
   verb->add_option("--valid", arguments->valid, "lines to validate on; without it, 5 % of --data")
       ->check(value_given());
   verb->add_option("--test", arguments->test, "lines to test on at the end")->check(value_given());
-  verb->add_option("--tokens", arguments->tokens, "what a token of a line is: characters or words");
+  verb->add_option("--tokens", arguments->tokens,
+                   "what a token of a line is: characters, words or subwords [characters]");
   verb->add_option("--source-tokens", arguments->source_tokens, "the same for sources alone");
   verb->add_option("--target-tokens", arguments->target_tokens, "the same for targets alone");
-  verb->add_option("--longest", arguments->longest, "most tokens of a side of a line (512)");
+  verb->add_option("--longest", arguments->longest, "most tokens of a side of a line [512]");
   verb->add_option("--out", arguments->out, "the directory of the run")->check(value_given());
   verb->add_option("--model", arguments->model,
                    "seq2seq (the default) or transformer; of images attention (the default) or cnn");

@@ -66,6 +66,7 @@ SettingOptions::SettingOptions(CLI::App& verb) : texts_(std::make_shared<Texts>(
   add_fields<models::AttentionClassifierConfig>(verb, texts_->values, "Model");
   add_fields<models::CnnConfig>(verb, texts_->values, "Model");
   add_fields<training::TrainOptions>(verb, texts_->values, "Training");
+  add_fields<tasks::SymbolOptions>(verb, texts_->values, "Symbols of --data");
   add_fields<tasks::ReverseOptions>(verb, texts_->values, "Generated tasks");
   add_fields<models::MultitaskConfig>(verb, texts_->values, "Scenes");
   add_fields<tasks::SceneDataConfig>(verb, texts_->values, "Scenes");

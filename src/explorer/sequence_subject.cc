@@ -14,10 +14,6 @@ namespace {
 constexpr std::size_t kOthers = 8;
 constexpr std::size_t kMostTokens = 16384;
 
-tasks::Units target_units(const tasks::DataConfig& data) {
-  return data.source == tasks::Source::pairs ? data.target_units : tasks::Units::characters;
-}
-
 // What DataConfig::split_source takes apart.
 std::string source_text(const tasks::DataConfig& data, std::span<const std::string> tokens) {
   if (data.source == tasks::Source::cases)
@@ -89,7 +85,7 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
     answer = target_.decode(example.target);
     if (!found.front().front().finished) exhibit.note = "The answer was cut off at the longest length.";
   } else {
-    answer = tasks::split(target, target_units(data));
+    answer = data.split_target(target);
     check("target", answer.size());
     example.target = target_.encode(answer);
     for (const std::string& warning : tasks::unknown_notes(answer, example.target))

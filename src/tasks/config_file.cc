@@ -34,7 +34,8 @@ json parse_settings(const std::filesystem::path& path, std::string_view task) {
   json whole = parse_config(path);
   if (const std::string own = task_of_settings(path); !own.empty() && own != task)
     throw Error(path.string() + ": data: task: expected '" + std::string(task) + "', got '" + own + "'");
-  for (const char* name : {"format", "sizes", "source_vocabulary", "target_vocabulary"}) whole.erase(name);
+  for (const char* name : {"format", "sizes", "source_vocabulary", "target_vocabulary", "subwords", "skipped_lines"})
+    whole.erase(name);
   if (const auto data = whole.find("data"); data != whole.end() && data->is_object())
     for (const char* name : {"task", "hash"}) data->erase(name);
   return whole;

@@ -7,6 +7,7 @@
 #include "models/config.h"
 #include "tasks/case.h"
 #include "tasks/reverse.h"
+#include "tasks/symbol_options.h"
 #include "tasks/units.h"
 #include "training/options.h"
 
@@ -60,7 +61,13 @@ struct Names<training::Schedule> {
 template <>
 struct Names<Units> {
   static constexpr std::array list{std::pair<std::string_view, Units>{"characters", Units::characters},
-                                   std::pair<std::string_view, Units>{"words", Units::words}};
+                                   std::pair<std::string_view, Units>{"words", Units::words},
+                                   std::pair<std::string_view, Units>{"subwords", Units::subwords}};
+};
+template <>
+struct Names<SubwordKind> {
+  static constexpr std::array list{std::pair<std::string_view, SubwordKind>{"bpe", SubwordKind::bpe},
+                                   std::pair<std::string_view, SubwordKind>{"unigram", SubwordKind::unigram}};
 };
 
 template <class E>
@@ -128,6 +135,16 @@ void fields(V& v, training::TrainOptions& o) {
   v("patience", o.patience, 0, 1e6, "stop after so many epochs without a better validation score; 0: never");
   v("parts", o.parts, 1, 1024, "split a batch into so many parts, one thread each");
   v("seed", o.seed, 0, 9e15, "random seed");
+}
+
+template <class V>
+void fields(V& v, SymbolOptions& o) {
+  v("min_count", o.min_count, 1, 1e9, "symbols seen less often are unknown");
+  v("vocabulary", o.vocabulary, 0, 1e8, "most symbols of a side, the others are unknown; 0: all, or 8000 subwords");
+  v("subwords", o.subwords, "how --tokens subwords learns them: bpe or unigram");
+  v("unknown_dropout", o.unknown_dropout, 0, 1e6,
+    "X: train the unknown symbol, read in place of one seen n times with probability X/(X + n); 0: never");
+  v("skip_long", o.skip_long, "leave out and count lines of more than --longest tokens in place of refusing them");
 }
 
 // What a generated task makes.

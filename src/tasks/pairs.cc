@@ -14,23 +14,17 @@ constexpr std::uint64_t kPairsLimit = std::uint64_t{1} << 32;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kExpected = "expected source TAB target, got ";
 
-struct Format {
-  Units source_units;
-  Units target_units;
-  std::int64_t max_length;
-};
-
-const char* units_name(Units units) { return units == Units::characters ? "characters" : "words"; }
-
-std::vector<std::string> parse_side(std::string_view side, const char* name, Units units, std::int64_t max_length) {
-  std::vector<std::string> tokens = split(side, units);
-  if (static_cast<std::int64_t>(tokens.size()) > max_length)
-    throw Error(std::string("expected a ") + name + " of at most " + std::to_string(max_length) + " " +
-                units_name(units) + " (--longest), got " + std::to_string(tokens.size()));
-  return tokens;
+const char* units_name(Units units) {
+  return units == Units::characters ? "characters" : units == Units::words ? "words" : "subwords";
 }
 
-Example parse_line(std::string_view line, const Format& format) {
+std::string side_error(const std::vector<std::string>& tokens, const char* name, Units units, std::int64_t max_length) {
+  if (static_cast<std::int64_t>(tokens.size()) <= max_length) return "";
+  return std::string("expected a ") + name + " of at most " + std::to_string(max_length) + " " + units_name(units) +
+         " (--longest), got " + std::to_string(tokens.size());
+}
+
+Example parse_line(std::string_view line, Units source_units, Units target_units) {
   const std::size_t nul = line.find('\0');
   if (nul != std::string_view::npos)
     throw Error("expected text, got a NUL byte at byte " + std::to_string(nul) + " of the line");
@@ -40,9 +34,9 @@ Example parse_line(std::string_view line, const Format& format) {
   if (tabs != 1) throw Error(std::string(kExpected) + (tabs == 0 ? "no tab" : std::to_string(tabs) + " tabs"));
   const std::size_t tab = line.find('\t');
   Example example;
-  example.source = parse_side(line.substr(0, tab), "source", format.source_units, format.max_length);
+  example.source = split(line.substr(0, tab), source_units);
   if (example.source.empty()) throw Error("expected a source before the tab, got none");
-  example.target = parse_side(line.substr(tab + 1), "target", format.target_units, format.max_length);
+  example.target = split(line.substr(tab + 1), target_units);
   return example;
 }
 
@@ -61,10 +55,22 @@ std::string key_of(const std::vector<std::string>& tokens) {
 
 }  // namespace
 
+std::string length_error(const Example& example, Units source_units, Units target_units, std::int64_t max_length) {
+  std::string error = side_error(example.source, "source", source_units, max_length);
+  return error.empty() ? side_error(example.target, "target", target_units, max_length) : error;
+}
+
 PairFile parse_pairs(std::string_view text, const std::string& name, Units source_units, Units target_units,
-                     std::int64_t max_length) {
+                     std::int64_t max_length, bool skip_long) {
   if (max_length < 1) throw Error("read pairs: got max_length " + std::to_string(max_length) + ", takes at least 1");
-  const Format format{source_units, target_units, max_length};
+  // What cannot be counted yet counts nothing.
+  const auto too_long = [&](const Example& example) {
+    std::string error;
+    if (source_units != Units::subwords) error = side_error(example.source, "source", source_units, max_length);
+    if (error.empty() && target_units != Units::subwords)
+      error = side_error(example.target, "target", target_units, max_length);
+    return error;
+  };
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   PairFile file;
   for (std::int64_t number = 1; !text.empty(); ++number) {
@@ -77,18 +83,29 @@ PairFile parse_pairs(std::string_view text, const std::string& name, Units sourc
       continue;
     }
     try {
-      file.examples.push_back(parse_line(line, format));
+      Example example = parse_line(line, source_units, target_units);
+      const std::string error = too_long(example);
+      if (!error.empty() && !skip_long) throw Error(error);
+      if (!error.empty()) {
+        ++file.long_lines;
+        continue;
+      }
+      file.examples.push_back(std::move(example));
+      file.lines.push_back(number);
     } catch (const Error& error) {
       throw Error(name + ":" + std::to_string(number) + ": " + error.what());
     }
   }
+  if (file.examples.empty() && file.long_lines > 0)
+    throw Error(name + ": expected a line of at most " + std::to_string(max_length) +
+                " tokens a side (--longest), got none: all " + std::to_string(file.long_lines) + " are longer");
   if (file.examples.empty()) throw Error(name + ":1: expected lines of source TAB target, got no examples");
   return file;
 }
 
-PairFile read_pairs(const std::filesystem::path& path, Units source_units, Units target_units,
-                    std::int64_t max_length) {
-  return parse_pairs(read_file(path, kPairsLimit), path.string(), source_units, target_units, max_length);
+PairFile read_pairs(const std::filesystem::path& path, Units source_units, Units target_units, std::int64_t max_length,
+                    bool skip_long) {
+  return parse_pairs(read_file(path, kPairsLimit), path.string(), source_units, target_units, max_length, skip_long);
 }
 
 std::uint64_t stable_hash(std::string_view bytes) {
@@ -99,19 +116,29 @@ std::uint64_t stable_hash(std::string_view bytes) {
   return hash ^ (hash >> 33);
 }
 
-TaskData split_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction) {
+SplitPlaces places_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction) {
   if (!(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1))
     throw Error("split by hash: got fractions " + std::to_string(valid_fraction) + " and " +
                 std::to_string(test_fraction) + ", takes two from 0 on whose sum is below 1");
-  TaskData data;
-  for (const Example& example : examples) {
-    const double place = static_cast<double>(stable_hash(text_of(example.source)) >> 11) * 0x1p-53;
-    std::vector<Example>& part = place < test_fraction                    ? data.test
-                                 : place < test_fraction + valid_fraction ? data.valid
-                                                                          : data.train;
-    part.push_back(example);
+  SplitPlaces places;
+  for (std::size_t n = 0; n < examples.size(); ++n) {
+    const double place = static_cast<double>(stable_hash(text_of(examples[n].source)) >> 11) * 0x1p-53;
+    std::vector<std::size_t>& part = place < test_fraction                    ? places.test
+                                     : place < test_fraction + valid_fraction ? places.valid
+                                                                              : places.train;
+    part.push_back(n);
   }
-  return data;
+  return places;
+}
+
+TaskData split_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction) {
+  const SplitPlaces places = places_by_hash(examples, valid_fraction, test_fraction);
+  const auto part = [&](const std::vector<std::size_t>& list) {
+    std::vector<Example> result;
+    for (const std::size_t n : list) result.push_back(examples[n]);
+    return result;
+  };
+  return {part(places.train), part(places.valid), part(places.test)};
 }
 
 std::vector<References> group_by_source(std::span<const Example> examples) {

@@ -26,7 +26,14 @@ struct TaskData {
 
 struct PairFile {
   std::vector<Example> examples;
+  std::vector<std::int64_t> lines;  // of each example, from 1
   std::int64_t empty_lines = 0;
+  std::int64_t long_lines = 0;  // left out
+};
+
+// Which examples go to which part.
+struct SplitPlaces {
+  std::vector<std::size_t> train, valid, test;
 };
 
 // One source and all its targets, for scores that take any of them.
@@ -36,18 +43,24 @@ struct References {
 };
 
 // Reads lines of source TAB target: UTF-8, with or without a byte order mark, LF or CRLF. Empty lines are skipped and
-// counted, a target may be empty; anything else throws rapt::Error "FILE:LINE: …". `max_length` counts units of a side.
-PairFile read_pairs(const std::filesystem::path& path, Units source_units, Units target_units, std::int64_t max_length);
+// counted, a target may be empty; anything else throws rapt::Error "FILE:LINE: …". `max_length` counts units of a side,
+// but for subwords, which are not known yet; with `skip_long` longer lines are left out and counted.
+PairFile read_pairs(const std::filesystem::path& path, Units source_units, Units target_units, std::int64_t max_length,
+                    bool skip_long = false);
 
 // The same from memory; `name` is what errors call it.
 PairFile parse_pairs(std::string_view text, const std::string& name, Units source_units, Units target_units,
-                     std::int64_t max_length);
+                     std::int64_t max_length, bool skip_long = false);
+
+// What is said about an example with more than `max_length` units on a side; empty where there is none.
+std::string length_error(const Example& example, Units source_units, Units target_units, std::int64_t max_length);
 
 // FNV-1a of 64 bits, then the finaliser of MurmurHash3: the high bits alone are good.
 std::uint64_t stable_hash(std::string_view bytes);
 
 // A source text goes to one part, whatever else there is: its hash over 2⁶⁴ is below `test_fraction` (test), below
 // `test_fraction + valid_fraction` (valid), or above (train). The order is kept.
+SplitPlaces places_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction);
 TaskData split_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction);
 
 // In the order in which the sources appear first; a target that appears twice counts once.

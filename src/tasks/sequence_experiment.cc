@@ -53,14 +53,20 @@ class SequenceExperiment : public Experiment {
 
   std::shared_ptr<training::Objective> objective() override {
     training::Batches batches(encode(config_, data_.train), config_.training.batch, config_.training.seed);
+    if (config_.data.source == Source::pairs) batches.read_as_unknown(config_.data.symbols.unknown_dropout);
     return std::make_shared<training::SequenceObjective>(*model_, std::move(batches), questions(config_, data_.valid),
-                                                         config_.training.label_smoothing);
+                                                         config_.training.label_smoothing, canonical(config_));
   }
 
   std::string about_model() const override { return about(config_); }
   std::string about_data() const override {
+    const std::int64_t skipped = config_.data.skipped_lines;
+    const std::string more = skipped == 0
+                                 ? ""
+                                 : "; skipped " + std::to_string(skipped) + (skipped == 1 ? " line" : " lines") +
+                                       " of more than " + std::to_string(config_.data.longest) + " tokens";
     return std::to_string(data_.train.size()) + " examples to train on, " + std::to_string(data_.valid.size()) +
-           " to validate, " + std::to_string(data_.test.size()) + " to test";
+           " to validate, " + std::to_string(data_.test.size()) + " to test" + more + about_symbols();
   }
   Look look() const override { return Look::answers; }
 
@@ -71,10 +77,16 @@ class SequenceExperiment : public Experiment {
                                            : split == Split::valid ? data_.valid
                                                                    : data_.train;
     if (examples.empty()) return std::nullopt;
-    return named(training::validate(*model_, values, questions(config_, examples), {}, threads));
+    return named(training::validate(*model_, values, questions(config_, examples), {}, threads, canonical(config_)));
   }
 
  private:
+  std::string about_symbols() const {
+    if (config_.data.source != Source::pairs) return "";
+    return "; " + std::to_string(config_.source_symbols.size()) + " source symbols, " +
+           std::to_string(config_.target_symbols.size()) + " target symbols";
+  }
+
   SequenceRunConfig config_;
   TaskData data_;
   std::unique_ptr<models::SequenceModel> model_;

@@ -5,7 +5,6 @@
 #include "rapt/error.h"
 #include "tasks/experiment.h"
 #include "tasks/field_text.h"
-#include "tensor/files.h"
 
 namespace rapt::inline v1::tasks {
 namespace {
@@ -38,47 +37,17 @@ SequenceRunConfig task_defaults(std::string_view name) {
   return config;
 }
 
-std::vector<std::string> DataConfig::split_source(std::string_view text) const {
-  if (source == Source::cases) return split_case_source(text);
-  return split(text, source == Source::pairs ? source_units : Units::characters);
-}
-
-std::string DataConfig::join_source(std::span<const std::string> tokens) const {
-  return join(tokens, source == Source::pairs ? source_units : Units::characters);
-}
-
-std::string DataConfig::join_target(std::span<const std::string> tokens) const {
-  return join(tokens, source == Source::pairs ? target_units : Units::characters);
-}
-
-TaskData load_data(DataConfig& data) {
-  if (data.source == Source::reverse) return reverse_data(data.reverse);
-  if (data.source == Source::cases) return case_data(data.cases);
-  const auto read = [&](const std::string& path) {
-    return read_pairs(path, data.source_units, data.target_units, data.longest).examples;
-  };
-  TaskData result;
-  std::vector<Example> examples = read(data.train);
-  std::uint64_t hash = 0;
-  for (const Example& e : examples)
-    hash = hash * 0x9e3779b97f4a7c15U + stable_hash(join(e.source, Units::words) + "\t" + join(e.target, Units::words));
-  if (data.train_hash != 0 && data.train_hash != hash)
-    throw Error(data.train + ": the examples are not those that the run began with; put them back, or start a new run");
-  data.train_hash = hash;
-  if (data.valid.empty() && data.test.empty()) {
-    result = split_by_hash(examples, 0.05, 0.05);
-    if (result.train.empty()) result.train = examples;
-    return result;
-  }
-  result.train = std::move(examples);
-  if (!data.valid.empty()) result.valid = read(data.valid);
-  if (!data.test.empty()) result.test = read(data.test);
-  return result;
-}
-
 void complete(SequenceRunConfig& config, const TaskData& data) {
-  config.source_symbols = Vocabulary::from_examples(data.train, Side::source).symbols();
-  config.target_symbols = Vocabulary::from_examples(data.train, Side::target).symbols();
+  const auto symbols = [&](Side side, Units units, const LearnedSubwords& subwords) {
+    if (config.data.source != Source::pairs) return Vocabulary::from_examples(data.train, side).symbols();
+    const SymbolOptions& options = config.data.symbols;
+    SymbolLimits limits{options.min_count, options.vocabulary, {}};
+    // The model of subwords has its limit already.
+    if (units == Units::subwords) limits = {options.min_count, 0, subwords.kept};
+    return Vocabulary::from_examples(data.train, side, limits).symbols();
+  };
+  config.source_symbols = symbols(Side::source, config.data.source_units, config.data.source_subwords);
+  config.target_symbols = symbols(Side::target, config.data.target_units, config.data.target_subwords);
   models::Sizes& sizes = config.sizes;
   sizes.source_symbols = kFirstSymbol + static_cast<std::int64_t>(config.source_symbols.size());
   sizes.target_symbols = kFirstSymbol + static_cast<std::int64_t>(config.target_symbols.size());
@@ -120,6 +89,16 @@ std::vector<training::Question> questions(const SequenceRunConfig& config, std::
     result.push_back(std::move(q));
   }
   return result;
+}
+
+training::Canonical canonical(const SequenceRunConfig& config) {
+  if (config.data.source != Source::pairs || config.data.target_units != Units::subwords) return {};
+  const auto target = std::make_shared<const Vocabulary>(config.target_symbols);
+  return [target, data = config.data](const std::vector<int>& answer) {
+    std::vector<int> ids = target->encode(data.split_target(data.join_target(target->decode(answer))));
+    // An unknown symbol would equal any other one.
+    return std::find(ids.begin(), ids.end(), kUnknown) == ids.end() ? ids : answer;
+  };
 }
 
 }  // namespace rapt::inline v1::tasks

@@ -10,6 +10,8 @@
 #include "models/config.h"
 #include "tasks/case.h"
 #include "tasks/reverse.h"
+#include "tasks/subwords.h"
+#include "tasks/symbol_options.h"
 #include "tasks/vocabulary.h"
 #include "training/evaluation.h"
 #include "training/options.h"
@@ -29,9 +31,15 @@ struct DataConfig {
   Units source_units = Units::characters;
   Units target_units = Units::characters;
   std::int64_t longest = 512;  // units of a side
+  SymbolOptions symbols;
+  // Of sides in subwords: the models that were learned, and the parts of several characters that they keep.
+  LearnedSubwords source_subwords, target_subwords;
+  // What load_data left out as too long.
+  std::int64_t skipped_lines = 0;
 
-  // What the source of a line given to `decode` is made of.
+  // What the source of a line given to `decode` is made of, and its target.
   std::vector<std::string> split_source(std::string_view text) const;
+  std::vector<std::string> split_target(std::string_view text) const;
   std::string join_source(std::span<const std::string> tokens) const;
   std::string join_target(std::span<const std::string> tokens) const;
 };
@@ -56,7 +64,10 @@ struct Settings;
 void go_on(SequenceRunConfig& config, const std::string& run, const Settings& settings);
 
 // The training, validation and test examples. Without files of their own, pairs are split 90/5/5 by their sources.
+// Learns subwords from the training examples where it has none yet.
 TaskData load_data(DataConfig& data);
+// The examples of another file, as this run reads its own.
+std::vector<Example> load_examples(DataConfig& data, const std::string& path);
 
 // Fills vocabularies and sizes from the training data.
 void complete(SequenceRunConfig& config, const TaskData& data);
@@ -75,5 +86,7 @@ SequenceRun load_sequence_run(const std::filesystem::path& directory);
 std::vector<training::EncodedExample> encode(const SequenceRunConfig& config, std::span<const Example> examples);
 // Each source once, with all its targets.
 std::vector<training::Question> questions(const SequenceRunConfig& config, std::span<const Example> examples);
+// Answers in subwords are compared as texts: one text may be cut in several ways. Outlives the configuration.
+training::Canonical canonical(const SequenceRunConfig& config);
 
 }  // namespace rapt::inline v1::tasks

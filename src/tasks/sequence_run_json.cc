@@ -4,6 +4,7 @@
 #include "tasks/config_file.h"
 #include "tasks/experiment.h"
 #include "tasks/sequence_run.h"
+#include "tensor/checksum.h"
 #include "tensor/files.h"
 
 namespace rapt::inline v1::tasks {
@@ -23,9 +24,10 @@ void fields(V& v, DataConfig& d) {
   v("train", d.train, "lines of source TAB target");
   v("valid", d.valid, "the same, to validate on");
   v("test", d.test, "the same, to test on");
-  v("source_tokens", d.source_units, "characters or words");
-  v("target_tokens", d.target_units, "characters or words");
+  v("source_tokens", d.source_units, "characters, words or subwords");
+  v("target_tokens", d.target_units, "characters, words or subwords");
   v("longest", d.longest, 1, 1e6, "most tokens of a side");
+  fields(v, d.symbols);
 }
 
 template <class V>
@@ -59,6 +61,23 @@ std::vector<std::string> symbols(const std::string& file, json& whole, const cha
   }
 }
 
+std::string subwords_name(const std::string& side) { return side + "_subwords.model"; }
+
+// The model of one side, which is a file of its own: what config.json says of it must be true.
+LearnedSubwords read_subwords(const std::filesystem::path& directory, const std::string& side, json& sums,
+                              const std::vector<std::string>& symbols) {
+  const std::filesystem::path path = directory / subwords_name(side);
+  const std::string expected = sums.is_object() ? sums.value(side, json("")).dump() : "\"\"";
+  if (sums.is_object()) sums.erase(side);
+  std::string bytes = read_file(path);
+  const std::string got = json(checksum_text(std::as_bytes(std::span(bytes)))).dump();
+  if (got != expected)
+    throw Error(path.string() + " is damaged: expected the checksum " + expected + " of config.json, got " + got);
+  std::unique_ptr<Subwords> model = subword_library().open(std::move(bytes));
+  model->keep(symbols);
+  return {std::move(model), symbols};
+}
+
 }  // namespace
 
 void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
@@ -71,6 +90,7 @@ void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
 }
 
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {
+  const bool subwords = options.contains("subwords");
   for (const char* formula : {"attention_formula", "attention_pair", "attention_visible"})
     if (options.contains("attention") && options.contains(formula))
       throw Error("train: --attention: expected no mechanism beside a formula, which takes its place, got '" +
@@ -82,6 +102,9 @@ void apply_options(SequenceRunConfig& config, std::map<std::string, std::string>
   fields(setter, config.data);
   require_no_option_left(options, "a " + std::string(name_of(config.model.kind)) + " on the task " +
                                       std::string(name_of(config.data.source)));
+  if (subwords && config.data.source_units != Units::subwords && config.data.target_units != Units::subwords)
+    throw Error("setting subwords: expected --tokens subwords with it, got " +
+                std::string(name_of(config.data.source_units)));
 }
 
 void go_on(SequenceRunConfig& config, const std::string& run, const Settings& settings) {
@@ -96,6 +119,16 @@ void write_config(const std::filesystem::path& directory, const SequenceRunConfi
   ordered_json whole = run_sections(config, config.data.source == Source::pairs ? config.data.train_hash : 0);
   whole["source_vocabulary"] = config.source_symbols;
   whole["target_vocabulary"] = config.target_symbols;
+  if (config.data.source == Source::pairs && config.data.symbols.skip_long)
+    whole["skipped_lines"] = config.data.skipped_lines;
+  // Models of subwords are there before the file that names them.
+  for (const auto& [side, subwords] : {std::pair("source", &config.data.source_subwords.model),
+                                       std::pair("target", &config.data.target_subwords.model)}) {
+    if (!*subwords) continue;
+    const std::string& bytes = (*subwords)->bytes();
+    write_file(directory / subwords_name(side), bytes);
+    whole["subwords"][side] = checksum_text(std::as_bytes(std::span(bytes)));
+  }
   write_file(directory / "config.json", whole.dump(2) + "\n");
 }
 
@@ -104,9 +137,18 @@ SequenceRunConfig read_config(const std::filesystem::path& directory) {
   const std::string file = path.string();
   json whole = parse_run_config(path);
   SequenceRunConfig config;
+  // Runs from before there was such a setting go on without it.
+  config.data.symbols.unknown_dropout = 0;
   read_run_sections(file, whole, config, config.data.train_hash);
   config.source_symbols = symbols(file, whole, "source_vocabulary");
   config.target_symbols = symbols(file, whole, "target_vocabulary");
+  whole.erase("skipped_lines");
+  json sums = take_section(file, whole, "subwords", false);
+  if (config.data.source == Source::pairs && config.data.source_units == Units::subwords)
+    config.data.source_subwords = read_subwords(directory, "source", sums, config.source_symbols);
+  if (config.data.source == Source::pairs && config.data.target_units == Units::subwords)
+    config.data.target_subwords = read_subwords(directory, "target", sums, config.target_symbols);
+  require_nothing_left(file + ": subwords", sums, "which is not a side in subwords");
   require_nothing_left(file, whole, "which is not a part of a run");
   if (config.sizes.source_symbols != kFirstSymbol + static_cast<std::int64_t>(config.source_symbols.size()) ||
       config.sizes.target_symbols != kFirstSymbol + static_cast<std::int64_t>(config.target_symbols.size()))

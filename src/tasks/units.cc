@@ -42,6 +42,10 @@ std::size_t find_invalid_utf8(std::string_view text) {
 std::vector<std::string> split(std::string_view text, Units units) {
   if (const std::size_t at = find_invalid_utf8(text); at != std::string_view::npos)
     throw Error("split text: got invalid UTF-8 at byte " + std::to_string(at) + ", takes UTF-8");
+  if (units == Units::subwords)
+    if (const std::size_t at = text.find(kWordBegin); at != std::string_view::npos)
+      throw Error("split text: expected no U+2581 (" + std::string(kWordBegin) +
+                  "), which stands for a space among subwords, got one at byte " + std::to_string(at));
   std::vector<std::string> tokens;
   if (units == Units::characters) {
     for (std::size_t at = 0; at < text.size();) {
@@ -67,7 +71,16 @@ std::string join(std::span<const std::string> tokens, Units units) {
     if (units == Units::words && !text.empty()) text += ' ';
     text += token;
   }
-  return text;
+  if (units != Units::subwords) return text;
+  std::string joined;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool begins = std::string_view(text).substr(at).starts_with(kWordBegin);
+    if (!begins) joined += text[at];
+    else if (!joined.empty() && joined.back() != ' ') joined += ' ';
+    at += begins ? kWordBegin.size() : 1;
+  }
+  if (joined.ends_with(' ')) joined.pop_back();
+  return joined;
 }
 
 }  // namespace rapt::inline v1::tasks

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rapt/error.h"
+#include "tasks/units.h"
 
 namespace rapt::inline v1::tasks {
 
@@ -24,8 +25,10 @@ Vocabulary::Vocabulary(std::vector<std::string> symbols) : symbols_(std::move(sy
   }
 }
 
-Vocabulary Vocabulary::from_examples(std::span<const Example> examples, Side side) {
+Vocabulary Vocabulary::from_examples(std::span<const Example> examples, Side side, const SymbolLimits& limits) {
   std::unordered_map<std::string, std::int64_t> counts;
+  const std::unordered_set<std::string_view> always(limits.always.begin(), limits.always.end());
+  for (const std::string& symbol : limits.always) counts[symbol] = 0;
   for (const Example& example : examples) {
     if (side != Side::target)
       for (const std::string& token : example.source) ++counts[token];
@@ -37,8 +40,14 @@ Vocabulary Vocabulary::from_examples(std::span<const Example> examples, Side sid
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
   std::vector<std::string> symbols;
-  symbols.reserve(sorted.size());
-  for (auto& [symbol, count] : sorted) symbols.push_back(std::move(symbol));
+  for (auto& [symbol, count] : sorted) {
+    if (limits.most > 0 && static_cast<std::int64_t>(symbols.size()) == limits.most) break;
+    if (count >= limits.min_count || always.contains(symbol)) symbols.push_back(symbol);
+  }
+  if (symbols.empty() && !sorted.empty())
+    throw Error("setting min_count: expected at most " + std::to_string(sorted.front().second) +
+                ", the count of the most frequent " + (side == Side::target ? "target" : "source") + " symbol, got " +
+                std::to_string(limits.min_count));
   return Vocabulary(std::move(symbols));
 }
 
@@ -76,8 +85,8 @@ std::vector<std::string> unknown_notes(std::span<const std::string> tokens, std:
   std::vector<std::string> notes;
   std::unordered_set<std::string_view> seen;
   for (std::size_t n = 0; n < ids.size(); ++n)
-    if (ids[n] == kUnknown && seen.insert(tokens[n]).second)
-      notes.push_back("'" + tokens[n] + "' was not in the training data; it is read as unknown");
+    if (ids[n] == kUnknown && tokens[n] != kWordBegin && seen.insert(tokens[n]).second)
+      notes.push_back("'" + tokens[n] + "' is not in the vocabulary; it is read as unknown");
   return notes;
 }
 

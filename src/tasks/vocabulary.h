@@ -22,6 +22,13 @@ using rapt::kUnknown;
 
 enum class Side { source, target, both };
 
+// Which symbols of the training data a vocabulary keeps; all others are unknown.
+struct SymbolLimits {
+  std::int64_t min_count = 1;                // times that a symbol is seen
+  std::int64_t most = 0;                     // symbols, the most frequent ones; 0: all
+  std::span<const std::string> always = {};  // kept however often they are seen
+};
+
 // Symbols and their ids. The four special ids come first; no text maps to them except what is unknown.
 class Vocabulary {
  public:
@@ -30,8 +37,9 @@ class Vocabulary {
   // The symbols of ids 4, 5, …; throws where one is empty or appears twice.
   explicit Vocabulary(std::vector<std::string> symbols);
 
-  // The more frequent symbols first, equally frequent ones in the order of their bytes.
-  static Vocabulary from_examples(std::span<const Example> examples, Side side);
+  // The more frequent symbols first, equally frequent ones in the order of their bytes. Throws where there are symbols and
+  // the limits leave none.
+  static Vocabulary from_examples(std::span<const Example> examples, Side side, const SymbolLimits& limits = {});
 
   // With the special ids.
   int size() const { return kFirstSymbol + static_cast<int>(symbols_.size()); }

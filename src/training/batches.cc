@@ -81,7 +81,26 @@ Batches::Batches(std::vector<EncodedExample> examples, std::int64_t batch_size, 
   start_epoch(0);
 }
 
+void Batches::read_as_unknown(double weight) {
+  source_unknown_.clear();
+  target_unknown_.clear();
+  if (weight <= 0) return;
+  const auto probabilities = [&](std::vector<int> EncodedExample::*side) {
+    std::vector<double> list;
+    for (const EncodedExample& one : examples_)
+      for (const int id : one.*side) {
+        if (static_cast<std::size_t>(id) >= list.size()) list.resize(static_cast<std::size_t>(id) + 1);
+        ++list[static_cast<std::size_t>(id)];
+      }
+    for (double& count : list) count = count > 0 ? weight / (weight + count) : 0;
+    return list;
+  };
+  source_unknown_ = probabilities(&EncodedExample::source);
+  target_unknown_ = probabilities(&EncodedExample::target);
+}
+
 void Batches::start_epoch(std::int64_t epoch) {
+  epoch_ = epoch;
   Random random(seed_, epoch);
   std::iota(order_.begin(), order_.end(), 0);
   random.shuffle(std::span(order_));
@@ -128,6 +147,22 @@ void Batches::make_part(std::int64_t n, std::int64_t part, std::int64_t parts, B
     return std::pair(index, &examples_[static_cast<std::size_t>(index)]);
   };
   fill(static_cast<std::size_t>(size), example, batch);
+  if (!source_unknown_.empty()) put_unknown(batch);
+}
+
+// By seed, epoch and example alone: parts and threads change nothing.
+void Batches::put_unknown(Batch& batch) const {
+  const auto columns = static_cast<std::size_t>(batch.size);
+  for (std::size_t p = 0; p < columns; ++p) {
+    Random random(seed_, 0x756e6b6eU, epoch_, batch.index[p]);
+    const EncodedExample& one = examples_[static_cast<std::size_t>(batch.index[p])];
+    for (std::size_t t = 0; t < one.source.size(); ++t)
+      if (random.uniform() < source_unknown_[static_cast<std::size_t>(one.source[t])])
+        batch.source[t * columns + p] = kUnknown;
+    for (std::size_t t = 0; t < one.target.size(); ++t)
+      if (random.uniform() < target_unknown_[static_cast<std::size_t>(one.target[t])])
+        batch.target_in[(t + 1) * columns + p] = kUnknown;
+  }
 }
 
 void make_batch(std::span<const EncodedExample> examples, Batch& batch) {

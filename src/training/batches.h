@@ -25,6 +25,10 @@ class Batches {
   // Ready for epoch 0. Throws where there are no examples, an empty source or a batch size below 1.
   Batches(std::vector<EncodedExample> examples, std::int64_t batch_size, std::uint64_t seed);
 
+  // From now on what a model reads (sources, and the targets before each step) has the unknown symbol in places, others in
+  // every epoch: one seen n times gives way with probability weight/(weight + n), so about `weight` times an epoch.
+  void read_as_unknown(double weight);
+
   // Another order; nothing is allocated.
   void start_epoch(std::int64_t epoch);
 
@@ -44,9 +48,13 @@ class Batches {
   int max_target_steps() const { return max_target_steps_; }
 
  private:
+  void put_unknown(Batch& batch) const;
+
   std::vector<EncodedExample> examples_;
   std::int64_t batch_size_;
   std::uint64_t seed_;
+  std::int64_t epoch_ = 0;
+  std::vector<double> source_unknown_, target_unknown_;  // probabilities by id; empty: never
   int max_source_steps_ = 0;
   int max_target_steps_ = 0;
   std::vector<std::int64_t> order_;        // of the examples

@@ -71,7 +71,7 @@ std::vector<float> align(const SequenceModel& model, const float* values, const 
 }
 
 Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
-                    const SearchOptions& options, int threads) {
+                    const SearchOptions& options, int threads, const Canonical& canonical) {
   Validation result;
   std::vector<std::vector<int>> sources;
   std::vector<EncodedExample> examples;
@@ -81,7 +81,8 @@ Validation validate(const SequenceModel& model, const float* values, std::span<c
   }
   const std::vector<std::vector<Hypothesis>> answers = translate(model, values, sources, options, threads);
   for (std::size_t n = 0; n < questions.size(); ++n) {
-    result.scores.add(answers[n].front().tokens, questions[n].targets);
+    const std::vector<int>& tokens = answers[n].front().tokens;
+    result.scores.add(canonical ? canonical(tokens) : tokens, questions[n].targets);
     result.answers.push_back(answers[n].front());
   }
 

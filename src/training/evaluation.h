@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "models/search.h"
@@ -34,8 +35,12 @@ struct Validation {
   std::vector<Hypothesis> answers;  // the best one of each question
 };
 
-// Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers.
+// The tokens that stand for all that mean the same as these.
+using Canonical = std::function<std::vector<int>(const std::vector<int>&)>;
+
+// Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers, made
+// canonical where that is given, as the targets must be.
 Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
-                    const SearchOptions& options, int threads);
+                    const SearchOptions& options, int threads, const Canonical& canonical = {});
 
 }  // namespace rapt::inline v1::training

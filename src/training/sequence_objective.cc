@@ -17,10 +17,11 @@ Scores named(const Validation& v) {
 }
 
 SequenceObjective::SequenceObjective(const SequenceModel& model, Batches batches, std::vector<Question> valid,
-                                     double label_smoothing)
+                                     double label_smoothing, Canonical canonical)
     : model_(model),
       batches_(std::move(batches)),
       valid_(std::move(valid)),
+      canonical_(std::move(canonical)),
       label_smoothing_(static_cast<float>(label_smoothing)) {}
 
 std::int64_t SequenceObjective::prepare(std::int64_t n, std::int64_t part, std::int64_t parts) {
@@ -38,7 +39,7 @@ LossSums SequenceObjective::loss(layers::Graph<float>& graph, std::int64_t part,
 
 std::optional<Scores> SequenceObjective::validate(const float* values, int threads) const {
   if (valid_.empty()) return std::nullopt;
-  return named(training::validate(model_, values, valid_, {}, threads));
+  return named(training::validate(model_, values, valid_, {}, threads, canonical_));
 }
 
 }  // namespace rapt::inline v1::training

@@ -16,7 +16,8 @@ Scores named(const Validation& validation);
 // To give each source its target, token by token. The model outlives it.
 class SequenceObjective : public Objective {
  public:
-  SequenceObjective(const SequenceModel& model, Batches batches, std::vector<Question> valid, double label_smoothing);
+  SequenceObjective(const SequenceModel& model, Batches batches, std::vector<Question> valid, double label_smoothing,
+                    Canonical canonical = {});
 
   const layers::Parameters& parameters() const override { return model_.parameters(); }
   std::string_view unit() const override { return "token"; }
@@ -30,6 +31,7 @@ class SequenceObjective : public Objective {
   const SequenceModel& model_;
   Batches batches_;
   std::vector<Question> valid_;
+  Canonical canonical_;
   float label_smoothing_;
   std::vector<Batch> parts_;
 };

@@ -124,7 +124,7 @@ TEST(SequenceSubject, SaysWhatIsUnknown) {
   train(dir / "run", "reverse", small_reverse({{"hidden", "8"}}));
   const SequenceSubject subject(dir / "run");
   EXPECT_TRUE(subject.show("abca").warnings.empty());
-  const std::string rest = " was not in the training data; it is read as unknown";
+  const std::string rest = " is not in the vocabulary; it is read as unknown";
   EXPECT_EQ(subject.show("aZé?Z", "bY").warnings,
             (std::vector<std::string>{"'Z'" + rest, "'é'" + rest, "'?'" + rest, "target: 'Y'" + rest}));
 }

@@ -229,7 +229,7 @@ class Runs(PageTest):
         self.assertTrue(number[1] <= word[0] and word[1] <= probability[0])
 
     def test_unknown_symbols_are_named(self):
-        rest = "was not in the training data; it is read as unknown"
+        rest = "is not in the vocabulary; it is read as unknown"
         self.assertEqual(self.said.splitlines(), [f"rapt: explore: 'Z' {rest}", f"rapt: explore: target: 'Q' {rest}"])
         self.open(self.path / "arabic.html")
         lines = "return [...document.querySelectorAll('#warnings p')].map((p) => p.textContent)"

@@ -18,7 +18,7 @@ stand_in() {
   chmod +x "$folder/bin/$1"
 }
 stand_in dpkg-query <<'END'
-case ${*: -1} in chromium* | python3-selenium) exit 1 ;; *) printf installed ;; esac
+case ${*: -1} in chromium* | python3-selenium | ${ALSO_ABSENT:-none}) exit 1 ;; *) printf installed ;; esac
 END
 stand_in apt-cache <<'END'
 [[ $HAS == yes ]] && echo "  Candidate: 119.0.6045.123" || echo "  Candidate: (none)"
@@ -42,4 +42,13 @@ done
 rm "$INSTALLED"
 output=$(HAS=no "$bootstrap" --pages) || fail "a system without the browser is no failure: $output"
 [[ $output == *"this system has no package chromium-driver; tests that need it will be skipped."* ]] || fail "it said: $output"
+[[ ! -e $INSTALLED ]] || fail "packages that the system does not have were asked for"
+
+# A library that only a part of the tool needs: installed where the system has it, and no failure where it has not.
+export ALSO_ABSENT=libsentencepiece-dev
+output=$(HAS=yes "$bootstrap") || fail "it failed: $output"
+grep -qx libsentencepiece-dev "$INSTALLED" || fail "libsentencepiece-dev was not installed: $output"
+rm "$INSTALLED"
+output=$(HAS=no "$bootstrap") || fail "a system without SentencePiece is no failure: $output"
+[[ $output == *"this system has no package libsentencepiece-dev"* ]] || fail "it said: $output"
 [[ ! -e $INSTALLED ]] || fail "packages that the system does not have were asked for"

@@ -52,6 +52,22 @@ TEST(Pairs, ByteOrderMarkAndBothLineEnds) {
             (Tokens{"b", "\r"}));
 }
 
+TEST(Pairs, LongLinesAreSkippedAndCounted) {
+  const auto skip = [](std::string_view text) {
+    return parse_pairs(text, "x.tsv", Units::characters, Units::words, 3, true);
+  };
+  const PairFile file = skip("abc\tX\nabcd\tX\n\nc\t1 2 3 4\nd\tY\n");
+  EXPECT_EQ(file.examples, (std::vector<Example>{{{"a", "b", "c"}, {"X"}}, {{"d"}, {"Y"}}}));
+  EXPECT_EQ(file.lines, (std::vector<std::int64_t>{1, 5}));
+  EXPECT_EQ(file.long_lines, 2);
+  EXPECT_EQ(file.empty_lines, 1);
+  // Other mistakes stay mistakes, and a file of long lines alone has nothing to learn from.
+  EXPECT_THROW(skip("abcd\tX\nno tab\n"), Error);
+  EXPECT_THROW(skip("abcd\tX\n"), Error);
+  // How many subwords a text has, nobody knows here.
+  EXPECT_EQ(parse_pairs("a b c d\tx y", "x", Units::subwords, Units::subwords, 1).examples.size(), 1U);
+}
+
 TEST(Pairs, ErrorsNameFileAndLine) {
   EXPECT_EQ(error_of("a\tX\nb X\n"), "x.tsv:2: expected source TAB target, got no tab");
   EXPECT_EQ(error_of("\n\na\tX\tY\tZ"), "x.tsv:3: expected source TAB target, got 3 tabs");

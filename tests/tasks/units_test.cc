@@ -39,6 +39,17 @@ TEST(UnitsOfText, WordsLieBetweenWhiteSpace) {
   EXPECT_EQ(split("a\u00a0b", Units::words), Tokens{"a\u00a0b"});
 }
 
+TEST(UnitsOfText, SubwordsJoinWhereAWordBegins) {
+  EXPECT_EQ(join(Tokens{"▁un", "hap", "py", "▁", "dog", "s"}, Units::subwords), "unhappy dogs");
+  EXPECT_EQ(join(Tokens{"a", "▁b"}, Units::subwords), "a b");
+  EXPECT_EQ(join(Tokens{"▁", "▁", "▁a", "▁"}, Units::subwords), "a");
+  EXPECT_EQ(join(Tokens{}, Units::subwords), "");
+  // Before a model has cut them they are words; what stands for a space cannot be one of their characters.
+  EXPECT_EQ(split("  un happy ", Units::subwords), (Tokens{"un", "happy"}));
+  EXPECT_THROW(split("a▁b", Units::subwords), Error);
+  EXPECT_EQ(split("a▁b", Units::words), Tokens{"a▁b"});
+}
+
 TEST(UnitsOfText, InvalidBytesAreNamed) {
   const std::vector<std::string> invalid = {"\x80",
                                             "\xbf",

@@ -19,6 +19,19 @@ TEST(Vocabularies, FrequentSymbolsFirstThenByBytes) {
   EXPECT_EQ(Vocabulary::from_examples(kExamples, Side::both).symbols(), (Tokens{"Y", "a", "b", "X", "c", "é"}));
 }
 
+TEST(Vocabularies, RareSymbolsAreLeftOut) {
+  EXPECT_EQ(Vocabulary::from_examples(kExamples, Side::source, {.min_count = 2}).symbols(), (Tokens{"a", "b"}));
+  EXPECT_EQ(Vocabulary::from_examples(kExamples, Side::source, {.most = 3}).symbols(), (Tokens{"a", "b", "c"}));
+  EXPECT_EQ(Vocabulary::from_examples(kExamples, Side::source, {.min_count = 2, .most = 1}).symbols(), (Tokens{"a"}));
+  const Tokens always{"é", "z"};
+  const Vocabulary kept = Vocabulary::from_examples(kExamples, Side::source, {.min_count = 2, .always = always});
+  EXPECT_EQ(kept.symbols(), (Tokens{"a", "b", "é", "z"}));
+  EXPECT_EQ(kept.id("c"), kUnknown);
+  EXPECT_THROW(Vocabulary::from_examples(kExamples, Side::source, {.min_count = 3}), Error);
+  // Nothing to leave out.
+  EXPECT_TRUE(Vocabulary::from_examples({}, Side::source, {.min_count = 3}).symbols().empty());
+}
+
 TEST(Vocabularies, TheOrderOfTheExamplesDoesNotMatter) {
   std::vector<Example> turned(kExamples.rbegin(), kExamples.rend());
   for (Example& example : turned) std::reverse(example.source.begin(), example.source.end());

@@ -214,6 +214,70 @@ TEST(BatchesOf, MemoryIsReused) {
   EXPECT_EQ(batches.max_target_steps(), 20);
 }
 
+// What a model reads in one epoch, by example.
+std::vector<std::pair<Ids, Ids>> inputs_of(const Batches& batches, std::span<const EncodedExample> examples,
+                                           std::int64_t parts) {
+  std::vector<std::pair<Ids, Ids>> result(examples.size());
+  Batch batch;
+  for (std::int64_t n = 0; n < batches.count(); ++n)
+    for (std::int64_t part = 0; part < parts; ++part) {
+      batches.make_part(n, part, parts, batch);
+      for (std::size_t p = 0; p < batch.index.size(); ++p) {
+        const auto index = static_cast<std::size_t>(batch.index[p]);
+        result[index] = {column(batch.source, batch.source_steps, batch.size, p),
+                         column(batch.target_in, batch.target_steps, batch.size, p)};
+        Ids out = examples[index].target;
+        out.push_back(kEnd);
+        EXPECT_EQ(column(batch.target_out, batch.target_steps, batch.size, p), out);
+      }
+    }
+  return result;
+}
+
+TEST(BatchesOf, TheUnknownSymbolIsReadInPlaceOfOthers) {
+  // Symbol 4 is seen 2000 times, symbol 5 once in each of 3 sources, 6 in targets only.
+  std::vector<EncodedExample> examples(1000, {{4, 4}, {6, 6, 6}});
+  for (const std::size_t n : {7U, 300U, 999U}) examples[n].source.push_back(5);
+  Batches batches(examples, 16, 3);
+  batches.read_as_unknown(3);
+  std::int64_t frequent = 0;
+  std::int64_t rare = 0;
+  std::int64_t targets = 0;
+  constexpr int kEpochs = 60;
+  std::vector<std::pair<Ids, Ids>> before;
+  bool differs = false;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    batches.start_epoch(epoch);
+    const auto inputs = inputs_of(batches, examples, 1);
+    differs = differs || (epoch > 0 && inputs != before);
+    if (epoch == 5) {
+      EXPECT_EQ(inputs_of(batches, examples, 3), inputs);
+    }
+    before = inputs;
+    for (std::size_t n = 0; n < examples.size(); ++n) {
+      const auto& [source, target] = inputs[n];
+      ASSERT_EQ(source.size(), examples[n].source.size());
+      EXPECT_EQ(target.front(), kBegin);
+      frequent += std::count(source.begin(), source.begin() + 2, kUnknown);
+      rare += std::count(source.begin() + 2, source.end(), kUnknown);
+      targets += std::count(target.begin(), target.end(), kUnknown);
+    }
+  }
+  EXPECT_TRUE(differs);
+  // weight · n/(weight + n) times an epoch: 3 · 2000/2003, 3 · 3/6 and 3 · 3000/3003.
+  EXPECT_NEAR(frequent, kEpochs * 2.9955, 65);
+  EXPECT_NEAR(rare, kEpochs * 1.5, 35);
+  EXPECT_NEAR(targets, kEpochs * 2.997, 65);
+  // A second object of the same seed, at the same epoch.
+  Batches same(examples, 16, 3);
+  same.read_as_unknown(3);
+  same.start_epoch(kEpochs - 1);
+  EXPECT_EQ(inputs_of(same, examples, 2), before);
+  same.read_as_unknown(0);
+  for (const auto& [source, target] : inputs_of(same, examples, 1))
+    EXPECT_EQ(std::count(source.begin(), source.end(), kUnknown), 0);
+}
+
 TEST(BatchesOf, BadInput) {
   Batch batch;
   EXPECT_THROW(Batches({}, 4, 1), Error);

@@ -1,0 +1,28 @@
+# Subwords for the tool, through SentencePiece: found at configure time. Without it --tokens subwords is refused; rapt::train
+# itself never needs it.
+set(RAPT_SUBWORDS AUTO CACHE STRING "Build the tool with SentencePiece: ON, OFF, or AUTO (where it is found)")
+set_property(CACHE RAPT_SUBWORDS PROPERTY STRINGS AUTO ON OFF)
+if(NOT RAPT_SUBWORDS MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "RAPT_SUBWORDS: expected ON, OFF or AUTO, got ${RAPT_SUBWORDS}")
+endif()
+
+set(rapt_subwords OFF)
+if(NOT RAPT_SUBWORDS STREQUAL "OFF")
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(sentencepiece QUIET IMPORTED_TARGET sentencepiece>=0.1.96)
+  endif()
+  if(TARGET PkgConfig::sentencepiece)
+    set(rapt_subwords ON)
+  elseif(RAPT_SUBWORDS STREQUAL "ON")
+    message(FATAL_ERROR "RAPT_SUBWORDS=ON: expected SentencePiece 0.1.96 or newer, found none (scripts/bootstrap installs it)")
+  endif()
+endif()
+
+if(rapt_subwords)
+  add_library(rapt_subwords STATIC "${PROJECT_SOURCE_DIR}/src/subwords/sentencepiece.cc")
+  target_link_libraries(rapt_subwords PRIVATE PkgConfig::sentencepiece)
+else()
+  add_library(rapt_subwords STATIC "${PROJECT_SOURCE_DIR}/src/subwords/absent.cc")
+endif()
+target_link_libraries(rapt_subwords PUBLIC rapt_train_static PRIVATE rapt_private)
