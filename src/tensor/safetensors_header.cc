@@ -57,7 +57,7 @@ class Handler : public nlohmann::json_sax<Json> {
     } else if (place_ == Place::offsets && offsets_ < 2) {
       (offsets_++ == 0 ? entry_.begin : entry_.end) = value;
     } else {
-      unexpected("a number");
+      unexpected(place_ == Place::offsets ? "a third" : "a number");
     }
     return true;
   }
@@ -71,7 +71,7 @@ class Handler : public nlohmann::json_sax<Json> {
           entry_.type = known.type;
           return true;
         }
-      throw Error(who() + " has the type " + shown(value) + "; takes BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64");
+      throw Error(who() + ": expected the type BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64, got " + shown(value));
     } else {
       unexpected("a string");
     }
@@ -97,10 +97,10 @@ class Handler : public nlohmann::json_sax<Json> {
   bool key(string_t& value) override {
     if (place_ == Place::top && !names_.insert(value).second) throw Error("the header has " + shown(value) + " twice");
     if (place_ == Place::metadata && header_.metadata.contains(value))
-      throw Error("the metadata have " + shown(value) + " twice");
+      throw Error("the metadata has " + shown(value) + " twice");
     if (place_ == Place::entry) {
       const unsigned bit = value == "dtype" ? 1U : value == "shape" ? 2U : value == "data_offsets" ? 4U : 0U;
-      if (bit == 0) throw Error(who() + " has the unknown key " + shown(value));
+      if (bit == 0) throw Error(who() + ": expected the keys dtype, shape and data_offsets, got " + shown(value));
       if (keys_ & bit) throw Error(who() + " has the key " + shown(value) + " twice");
       keys_ |= bit;
     }
@@ -110,7 +110,7 @@ class Handler : public nlohmann::json_sax<Json> {
 
   bool end_object() override {
     if (place_ == Place::entry) {
-      if (keys_ != 7) throw Error(who() + " misses a key; takes dtype, shape and data_offsets");
+      if (keys_ != 7) throw Error(who() + ": expected the keys dtype, shape and data_offsets, got fewer");
       header_.entries.push_back(std::move(entry_));
     }
     place_ = place_ == Place::top ? Place::done : Place::top;
@@ -131,13 +131,13 @@ class Handler : public nlohmann::json_sax<Json> {
 
   bool end_array() override {
     if (place_ == Place::offsets && offsets_ != 2)
-      throw Error(who() + " has " + std::to_string(offsets_) + " data_offsets; takes 2");
+      throw Error(who() + ": expected 2 data_offsets, got " + std::to_string(offsets_));
     place_ = Place::entry;
     return true;
   }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
-    throw Error("the header is not JSON: it goes wrong at character " + std::to_string(position));
+    throw Error("the header is not JSON: error at character " + std::to_string(position));
   }
 
  private:
@@ -146,14 +146,15 @@ class Handler : public nlohmann::json_sax<Json> {
   std::string who() const { return "array " + shown(entry_.name); }
 
   [[noreturn]] void unexpected(const char* what) const {
-    std::string where = "in the header";
-    if (place_ == Place::start) where = "as the header; takes an object";
-    if (place_ == Place::top) where = "for " + shown(key_) + "; takes an object";
-    if (place_ == Place::metadata) where = "for " + shown(key_) + " in the metadata; takes a string";
-    if (place_ == Place::entry) where = "for " + shown(key_) + " of " + who();
-    if (place_ == Place::shape) where = "in the shape of " + who() + "; takes whole numbers";
-    if (place_ == Place::offsets) where = "in the data_offsets of " + who() + "; takes two whole numbers";
-    throw Error(std::string("there is ") + what + " " + where);
+    std::string where = "the header: unexpected ";
+    if (place_ == Place::start) where = "the header: expected an object, got ";
+    if (place_ == Place::top) where = shown(key_) + ": expected an object, got ";
+    if (place_ == Place::metadata) where = "the metadata's " + shown(key_) + ": expected a string, got ";
+    if (place_ == Place::entry)
+      where = who() + ": " + shown(key_) + (key_ == "dtype" ? ": expected a string, got " : ": expected a list, got ");
+    if (place_ == Place::shape) where = who() + ": shape: expected integers, got ";
+    if (place_ == Place::offsets) where = who() + ": data_offsets: expected two integers, got ";
+    throw Error(where + what);
   }
 
   Header header_;
@@ -176,7 +177,7 @@ std::string shown(std::string_view text) {
 
 Header parse_header(std::string_view text) {
   // The format asks for this first byte, and JSON alone would take spaces before it.
-  if (!text.starts_with('{')) throw Error("the header does not start with '{'; takes files that safetensors wrote");
+  if (!text.starts_with('{')) throw Error("expected a safetensors file, got a header that does not start with '{'");
   // The parser takes a NUL for the end, and would not look at what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     throw Error("the header is not JSON: it has a NUL at character " + std::to_string(nul));
@@ -191,7 +192,7 @@ std::string header_text(std::span<const Entry> entries, const Metadata& metadata
   std::unordered_set<std::string> names{std::string(kMetadata)};
   for (const Entry& entry : entries) {
     if (!names.insert(entry.name).second)
-      throw Error("got the array name " + shown(entry.name) + " twice, or one that the format keeps for itself");
+      throw Error("expected each array name once, and none that the format reserves, got " + shown(entry.name));
     std::string_view type;
     for (const Known& known : kKnown)
       if (known.type == entry.type) type = known.name;
@@ -203,7 +204,7 @@ std::string header_text(std::span<const Entry> entries, const Metadata& metadata
   try {
     text = json.dump();
   } catch (const Json::exception&) {
-    throw Error("got a name or metadata that are not UTF-8");
+    throw Error("expected names and metadata in UTF-8, got other bytes");
   }
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
