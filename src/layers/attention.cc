@@ -7,8 +7,8 @@ MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string
     : shape_(shape) {
   if (shape_.hidden == 0) {
     if (shape_.heads < 1 || shape_.query_in % shape_.heads != 0)
-      throw Error(name + ": got a width of " + std::to_string(shape_.query_in) + " and " +
-                  std::to_string(shape_.heads) + " heads, takes heads that divide the width");
+      throw Error(name + ": expected a number of heads that divides the width, got a width of " +
+                  std::to_string(shape_.query_in) + " and " + std::to_string(shape_.heads) + " heads");
     shape_.hidden = shape_.query_in / shape_.heads;
   }
   if (shape_.value_dim == 0) shape_.value_dim = shape_.hidden;
