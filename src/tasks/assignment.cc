@@ -10,9 +10,9 @@ namespace rapt::inline v1::tasks {
 
 std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std::int64_t rows, std::int64_t cols) {
   if (rows < 0 || rows > cols || static_cast<std::int64_t>(costs.size()) != rows * cols)
-    throw Error("assignment: got " + std::to_string(costs.size()) + " costs for " + std::to_string(rows) +
-                " rows and " + std::to_string(cols) +
-                " columns, takes rows·cols of them, and no more rows than columns");
+    throw Error("assignment: expected rows·cols costs and no more rows than columns, got " +
+                std::to_string(costs.size()) + " costs for " + std::to_string(rows) + " rows and " +
+                std::to_string(cols) + " columns");
   for (const double cost : costs)
     if (!std::isfinite(cost)) throw Error("assignment: got a cost that is not a finite number");
   constexpr double kFar = std::numeric_limits<double>::infinity();

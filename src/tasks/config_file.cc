@@ -65,14 +65,14 @@ json take_section(const std::string& file, json& whole, const char* name, bool r
     if (required) throw Error(file + ": got no section '" + name + "'");
     return json::object();
   }
-  if (!found->is_object()) throw Error(file + ": " + name + ": got " + found->dump() + ", takes an object");
+  if (!found->is_object()) throw Error(file + ": " + name + ": expected an object, got " + found->dump());
   json result = *found;
   whole.erase(found);
   return result;
 }
 
 void require_nothing_left(const std::string& file, const json& whole, const std::string& takes) {
-  if (!whole.empty()) throw Error(file + ": got '" + whole.begin().key() + "', " + takes);
+  if (!whole.empty()) throw Error(file + ": expected " + takes + ", got '" + whole.begin().key() + "'");
 }
 
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner) {

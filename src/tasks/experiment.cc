@@ -19,7 +19,7 @@ const Family& family_of(std::string_view task, const std::string& who) {
       if (info.name == task) return family;
       names += (names.empty() ? "" : ", ") + std::string(info.name);
     }
-  throw Error(who + ": there is no task '" + std::string(task) + "'; takes one of " + names);
+  throw Error(who + ": expected one of the tasks " + names + ", got '" + std::string(task) + "'");
 }
 
 }  // namespace

@@ -75,8 +75,8 @@ class FieldReader {
   void operator()(const char* name, T& value, double low, double high, const char*) {
     take(name, [&](const nlohmann::json& found) {
       if (!found.is_number() || (std::is_integral_v<T> && !found.is_number_integer()))
-        throw Error(what(name) + ": got " + found.dump() + ", takes a " + (std::is_integral_v<T> ? "whole " : "") +
-                    "number");
+        throw Error(what(name) + ": expected a " + (std::is_integral_v<T> ? "whole " : "") + "number, got " +
+                    found.dump());
       check_range(what(name), found.get<double>(), low, high);
       found.get_to(value);
     });

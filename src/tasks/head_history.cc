@@ -21,7 +21,7 @@ using nlohmann::json;
 void read_numbers(const json& list, std::span<const std::int64_t> sizes, const std::string& where,
                   std::vector<double>& out) {
   if (sizes.empty()) {
-    if (!list.is_number()) throw Error(where + ": got " + list.dump().substr(0, 40) + ", takes a number");
+    if (!list.is_number()) throw Error(where + ": expected a number, got " + list.dump().substr(0, 40));
     out.push_back(list.get<double>());
     return;
   }

@@ -63,7 +63,7 @@ std::string key_of(const std::vector<std::string>& tokens) {
 
 PairFile parse_pairs(std::string_view text, const std::string& name, Units source_units, Units target_units,
                      std::int64_t max_length) {
-  if (max_length < 1) throw Error("read pairs: got max_length " + std::to_string(max_length) + ", takes at least 1");
+  if (max_length < 1) throw Error("read pairs: expected a max_length of at least 1, got " + std::to_string(max_length));
   const Format format{source_units, target_units, max_length};
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   PairFile file;
@@ -101,8 +101,8 @@ std::uint64_t stable_hash(std::string_view bytes) {
 
 TaskData split_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction) {
   if (!(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1))
-    throw Error("split by hash: got fractions " + std::to_string(valid_fraction) + " and " +
-                std::to_string(test_fraction) + ", takes two from 0 on whose sum is below 1");
+    throw Error("split by hash: expected two fractions, 0 or more, whose sum is below 1, got " +
+                std::to_string(valid_fraction) + " and " + std::to_string(test_fraction));
   TaskData data;
   for (const Example& example : examples) {
     const double place = static_cast<double>(stable_hash(text_of(example.source)) >> 11) * 0x1p-53;

@@ -67,7 +67,7 @@ void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
   read_model_section(file, take_section(file, whole, "model", false), config.model);
   read_section(file + ": training", take_section(file, whole, "training", false), config.training);
   read_section(file + ": data", take_section(file, whole, "data", false), config.data);
-  require_nothing_left(file, whole, "takes the sections model, training and data");
+  require_nothing_left(file, whole, "the sections model, training and data");
 }
 
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {

@@ -196,7 +196,7 @@ TEST_F(HeadHistoryFiles, AreReadAndChecked) {
        {std::pair{std::string("x"), "line 1"},
         {good + "\n{}", "line 2: got no 'centers'"},
         {std::string(R"({"centers":[[[0.5]]],"covariances":[[[[1,0],[0,2]]]]})"), "sizes"},
-        {std::string(R"({"centers":[[[0.5,"a"]]],"covariances":[[[[1,0],[0,2]]]]})"), "takes a number"},
+        {std::string(R"({"centers":[[[0.5,"a"]]],"covariances":[[[[1,0],[0,2]]]]})"), "expected a number"},
         {std::string(""), "no epoch"}}) {
     write(text);
     EXPECT_NE(error().find(part), std::string::npos) << error();
