@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "backends/mpi/session.h"
 #include "cli/attend_job.h"
 #include "cli/attend_rows.h"
@@ -57,9 +58,8 @@ void print_json(const AttendArguments& arguments, const AttendResult& result) {
 
 void print_summary(const AttendArguments& arguments, const AttendResult& result) {
   std::cout << result.mechanism << ", " << result.normalizer << ", " << name_of(result.dtype) << ", "
-            << name_of(active_isa()) << ", "
-            << (mpi::world() ? std::to_string(mpi::world()->size()) + " processes of " : "") << result.threads
-            << (result.threads == 1 ? " thread: " : " threads: ") << format_seconds(result.seconds) << "\n";
+            << name_of(active_isa()) << ", " << (mpi::world() ? counted(mpi::world()->size(), "process") + " of " : "")
+            << counted(result.threads, "thread") << ": " << format_seconds(result.seconds) << "\n";
   if (arguments.explain) std::cout << result.explanation << "\n";
   std::vector<std::vector<std::string>> rows;
   for (const NamedArray& array : result.arrays)
@@ -72,7 +72,7 @@ void run(const AttendArguments& arguments) {
   // Long work should not end at a name that was wrong from the start.
   std::error_code ignored;
   if (std::filesystem::exists(arguments.out, ignored) && !std::filesystem::is_directory(arguments.out, ignored))
-    throw Error("attend: --out: '" + arguments.out + "' is a file; takes a directory");
+    throw Error("attend: --out: expected a directory, got the file '" + arguments.out + "'");
   const AttendResult result = run_attend(arguments);
   StagedFiles files;
   if (!mpi::world() || mpi::world()->rank() == 0) files.make_directory(arguments.out);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "cli/conv_job.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
@@ -97,9 +98,9 @@ void print(const ConvArguments& arguments, const ToAttention& r) {
     print_json(summary);
     return;
   }
-  std::cout << r.layer.heads() << " heads, " << r.layer.in() << " to " << r.layer.out()
+  std::cout << counted(r.layer.heads(), "head") << ", " << r.layer.in() << " to " << r.layer.out()
             << " channels, D_o = " << r.layer.value_dim() << ", D_hid = " << r.layer.hidden << ", "
-            << r.layer.parameter_count() << " parameters, " << name_of(r.layer.value.type()) << "\n"
+            << counted(r.layer.parameter_count(), "parameter") << ", " << name_of(r.layer.value.type()) << "\n"
             << "dilation " << pair_text(r.sizes.dilation) << ", stride " << pair_text(r.sizes.stride) << ", padding "
             << pair_text(r.sizes.padding) << "\n\n";
   Table rows{{"alpha", "largest difference from the convolution"}};
@@ -155,10 +156,10 @@ void run(const ConvArguments& arguments) {
   // Long work should not end at a name that was wrong from the start.
   std::error_code ignored;
   if (std::filesystem::exists(arguments.out, ignored) && !std::filesystem::is_directory(arguments.out, ignored))
-    throw Error("conv: --out: '" + arguments.out + "' is a file; takes a directory");
+    throw Error("conv: --out: expected a directory, got the file '" + arguments.out + "'");
   if (arguments.kernel.empty() == arguments.layer.empty())
-    throw Error(std::string("conv: got ") + (arguments.kernel.empty() ? "neither" : "both") +
-                " of --kernel and --layer; takes one of them");
+    throw Error(std::string("conv: expected one of --kernel and --layer, got ") +
+                (arguments.kernel.empty() ? "neither" : "both"));
   if (arguments.layer.empty()) {
     const ToAttention result = kernel_to_attention(arguments);
     write_files(arguments, result.files);

@@ -51,8 +51,8 @@ std::int64_t parse_size(const char* option, const std::string& text, std::int64_
 void reserve(double bytes, const std::string& what) {
   const double memory = static_cast<double>(available_memory());
   if (bytes > memory)
-    throw Error("conv: " + what + " takes " + format_bytes(bytes) + "; this machine has " + format_bytes(memory) +
-                " of memory left");
+    throw Error("conv: " + what + " needs " + format_bytes(bytes) + " of memory; this machine has " +
+                format_bytes(memory) + " left");
 }
 
 layers::ConvolutionOptions parse_convolution(const ConvArguments& arguments) {
@@ -128,7 +128,7 @@ Array read_or_make_image(const ConvArguments& arguments, const layers::Quadratic
 }  // namespace
 
 ToAttention kernel_to_attention(const ConvArguments& arguments) {
-  if (arguments.image.empty()) throw Error("conv: --image is missing; --kernel takes an image to compare on");
+  if (arguments.image.empty()) throw Error("conv: expected --image beside --kernel, to compare on, got none");
   if (!arguments.size.empty() || !arguments.seed.empty())
     throw Error("conv: --size and --seed are of --layer without --image; got --kernel");
   const layers::ConvolutionOptions options = parse_convolution(arguments);

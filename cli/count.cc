@@ -228,7 +228,7 @@ void print_json(const Model& model, const std::vector<solve::LayerCount>& counts
 }
 
 void run_count(const CountArguments& arguments, bool has_sizes) {
-  if (!arguments.file.empty() && has_sizes) throw Error("count: takes a file or the sizes of a layer, not both");
+  if (!arguments.file.empty() && has_sizes) throw Error("count: expected a file or the sizes of a layer, got both");
   Model model;
   if (arguments.file.empty()) model.layers.push_back(layer_from_options(arguments));
   else model = read_model(arguments.file);

@@ -36,13 +36,13 @@ std::string verb_names(const CLI::App& app) {
 
 // CLI11 says only that something was not expected; say what is.
 void check_verb(const CLI::App& app, int argc, const char* const* argv) {
-  if (argc < 2) throw Error("no verb is given; takes one of " + verb_names(app) + " (see rapt --help)");
+  if (argc < 2) throw Error("expected a verb, one of " + verb_names(app) + " (see rapt --help), got none");
   const std::string first = argv[1];
   if (first == "-h" || first == "--help" || first == "--version") return;
-  if (first.starts_with("-")) throw Error("got '" + first + "' before a verb; takes a verb, --help or --version");
+  if (first.starts_with("-")) throw Error("expected a verb, --help or --version first, got '" + first + "'");
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     if (verb->get_name() == first) return;
-  throw Error("there is no verb '" + first + "'; takes one of " + verb_names(app));
+  throw Error("expected one of the verbs " + verb_names(app) + ", got '" + first + "'");
 }
 
 std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {

@@ -98,14 +98,14 @@ TEST_F(CliErrors, TheGoodCaseIsGood) {
 }
 
 TEST_F(CliErrors, Verbs) {
-  expect_refused({}, "no verb");
-  expect_refused({"paint"}, "no verb 'paint'");
-  expect_refused({""}, "no verb ''");
+  expect_refused({}, "expected a verb, one of ");
+  expect_refused({"paint"}, "expected one of the verbs attend, ");
+  expect_refused({""}, "got ''");
   expect_refused({"--paint"}, "--paint");
   expect_refused({"list", "--paint"}, "--paint");
   expect_refused({"list", "extra"}, "extra");
   expect_refused({"attend"}, "required");
-  expect_refused({"line\nfeed\x01"}, "no verb 'line feed?'");
+  expect_refused({"line\nfeed\x01"}, "got 'line feed?'");
 }
 
 TEST_F(CliErrors, Files) {
