@@ -196,17 +196,17 @@ void AttendInputs::read_options(const AttendArguments& arguments) {
   read_positions(arguments);
   Mask& parts = options.mask;
   if (!arguments.key_lengths.empty())
-    parts.key_lengths = parse_integers(argument("--key-lengths"), arguments.key_lengths,
-                                       "one whole number for each batch, or one for all");
+    parts.key_lengths =
+        parse_integers(argument("--key-lengths"), arguments.key_lengths, "one integer per batch, or one for all");
   if (!arguments.causal.empty())
     parts.causal = parse_choice<Causal>(argument("--causal"), arguments.causal,
                                         {{"top_left", Causal::top_left}, {"bottom_right", Causal::bottom_right}});
   if (!arguments.window.empty()) {
-    const char* takes = "LEFT,RIGHT: two whole numbers, where -1 is no limit";
+    const char* takes = "LEFT,RIGHT: two integers, -1 for no limit";
     const auto window = parse_integers(argument("--window"), arguments.window, takes, 2);
     parts.window = Window{window[0], window[1]};
   }
-  const char* starts = "whole numbers: 0, the start of each further sequence, and the end of the last";
+  const char* starts = "integers: 0, the start of each further sequence, and the end of the last";
   if (!arguments.query_starts.empty())
     parts.query_starts = parse_integers(argument("--query-starts"), arguments.query_starts, starts);
   if (!arguments.key_starts.empty())
@@ -219,7 +219,7 @@ void AttendInputs::read_options(const AttendArguments& arguments) {
 void AttendInputs::read_positions(const AttendArguments& arguments) {
   if (!arguments.first_query.empty())
     options.first_query =
-        parse_integers(argument("--first-query"), arguments.first_query, "one whole number, or one for each batch");
+        parse_integers(argument("--first-query"), arguments.first_query, "one integer, or one per batch");
   if (!arguments.rotary.empty()) {
     const auto numbers = try_numbers(arguments.rotary);
     if (!numbers || numbers->size() > 2 || (*numbers)[0] != std::floor((*numbers)[0]) || std::abs((*numbers)[0]) > 1e9)
@@ -240,7 +240,7 @@ void AttendInputs::read_grid(const AttendArguments& arguments) {
     grid = parameters.grid;
     return;
   }
-  const auto given = parse_integers(argument("--grid"), arguments.grid, "ROWS,COLS: two whole numbers", 2);
+  const auto given = parse_integers(argument("--grid"), arguments.grid, "ROWS,COLS: two integers", 2);
   grid = {given[0], given[1]};
   if (!mechanism_grid && !arguments.stats) throw Error("attend: expected --stats beside --grid, got --grid alone");
   if (!mechanism_grid) return;

@@ -20,7 +20,7 @@ namespace {
 constexpr int kBadInput = 2;
 
 constexpr const char* kRunFooter =
-    "rapt VERB --help explains a verb. Exit: 0 done, 1 the check it made failed, 2 bad input.\n"
+    "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed, 2 bad input.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"
@@ -102,7 +102,7 @@ int run(int argc, const char* const* argv) {
     const int status = parse_and_run(app, argc, argv);
     // A full disk behind stdout must not look like success.
     std::cout.flush();
-    if (status != kBadInput && !std::cout) return fail("cannot write to the standard output");
+    if (status != kBadInput && !std::cout) return fail("cannot write to standard output");
     return status;
   } catch (const std::exception& error) {
     return fail(error.what());

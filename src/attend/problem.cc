@@ -152,7 +152,7 @@ class Builder {
       if (!(given.value >= spec->low && given.value <= spec->high) ||
           (spec->integer && given.value != std::floor(given.value)))
         fail(operation_, score_name() + ": " + given.name + ": expected " +
-                             (spec->integer ? "a whole number" : "a number") + " from " + number(spec->low) + " to " +
+                             (spec->integer ? "an integer" : "a number") + " from " + number(spec->low) + " to " +
                              number(spec->high) + ", got " + number(given.value));
       p_.settings[static_cast<std::size_t>(spec - specs.begin())] = given.value;
     }

@@ -14,8 +14,7 @@ MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string
   if (shape_.value_dim == 0) shape_.value_dim = shape_.hidden;
   if (shape_.out == 0) shape_.out = shape_.query_in;
   if (shape_.rotary && shape_.hidden % 2 != 0)
-    throw Error(name + ": got heads of " + std::to_string(shape_.hidden) +
-                " numbers, rotary positions take an even number");
+    throw Error(name + ": expected an even head_dim for rotary positions, got " + std::to_string(shape_.hidden));
   const std::int64_t width = shape_.heads * shape_.hidden;
   const bool inner = shape_.bias == ProjectionBias::all;
   query_ = Linear(parameters, name + ".query", shape_.query_in, width, inner);

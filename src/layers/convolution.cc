@@ -18,7 +18,7 @@ constexpr std::int64_t kLargestStep = std::int64_t{1} << 20;
 void check_step(const char* name, const Pair& values, std::int64_t lowest) {
   for (const std::int64_t value : values)
     if (value < lowest || value > kLargestStep)
-      throw Error(std::string("conv: ") + name + ": expected a whole number from " + std::to_string(lowest) + " to " +
+      throw Error(std::string("conv: ") + name + ": expected an integer from " + std::to_string(lowest) + " to " +
                   std::to_string(kLargestStep) + ", got " + std::to_string(value));
 }
 
@@ -99,9 +99,10 @@ std::vector<std::int64_t> ConvolutionSizes::output_shape() const {
 
 ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, const ConvolutionOptions& options) {
   if (kernel.rank() != 4 || kernel.count() == 0)
-    throw Error("conv: kernel: expected [K1, K2, Din, Dout], sizes from 1, got shape " + to_string(kernel.shape()));
+    throw Error("conv: kernel: expected [K1, K2, Din, Dout], sizes of 1 or more, got shape " +
+                to_string(kernel.shape()));
   if ((image.rank() != 3 && image.rank() != 4) || image.count() == 0)
-    throw Error("conv: image: expected [R, C, D] or [B, R, C, D], channels last, sizes from 1, got shape " +
+    throw Error("conv: image: expected [R, C, D] or [B, R, C, D], channels last, sizes of 1 or more, got shape " +
                 to_string(image.shape()));
   ConvolutionSizes sizes;
   sizes.batched = image.rank() == 4;

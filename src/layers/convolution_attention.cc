@@ -180,17 +180,17 @@ std::int64_t QuadraticLayer::parameter_count() const {
 
 void check(const QuadraticLayer& layer) {
   const Array& value = layer.value;
-  if (value.rank() != 3 || value.count() == 0) refuse_shape("value", value, "[H, Din, Do], sizes from 1");
+  if (value.rank() != 3 || value.count() == 0) refuse_shape("value", value, "[H, Din, Do], sizes of 1 or more");
   const std::int64_t heads = layer.heads(), width = layer.value_dim();
   const std::string h = std::to_string(heads);
   if (layer.output.rank() != 3 || layer.output.count() == 0 || layer.output.shape()[0] != heads ||
       layer.output.shape()[1] != width)
     refuse_shape("output", layer.output, "[" + h + ", " + std::to_string(width) + ", Dout], as value has it");
   using Sizes = std::vector<std::int64_t>;
-  if (layer.alpha.shape() != Sizes{heads}) refuse_shape("alpha", layer.alpha, "[" + h + "], one for each head");
+  if (layer.alpha.shape() != Sizes{heads}) refuse_shape("alpha", layer.alpha, "[" + h + "], one per head");
   if (layer.center.shape() != Sizes{heads, 2}) refuse_shape("center", layer.center, "[" + h + ", 2]");
   if (layer.bias && layer.bias.shape() != Sizes{layer.out()})
-    refuse_shape("bias", layer.bias, "[" + std::to_string(layer.out()) + "], one for each channel that comes out");
+    refuse_shape("bias", layer.bias, "[" + std::to_string(layer.out()) + "], one number for each output channel");
   if (layer.hidden < 1 || layer.hidden > kLargestHidden)
     throw Error("conv: dhid: expected 1 to " + std::to_string(kLargestHidden) + ", got " +
                 std::to_string(layer.hidden));
@@ -212,7 +212,8 @@ void check(const QuadraticLayer& layer) {
 
 QuadraticLayer layer_of_kernel(const Array& kernel, const Array& bias, const Pair& dilation,
                                const LayerOptions& options) {
-  if (kernel.rank() != 4 || kernel.count() == 0) refuse_shape("kernel", kernel, "[K1, K2, Din, Dout], sizes from 1");
+  if (kernel.rank() != 4 || kernel.count() == 0)
+    refuse_shape("kernel", kernel, "[K1, K2, Din, Dout], sizes of 1 or more");
   const std::int64_t heads = kernel.shape()[0] * kernel.shape()[1], in = kernel.shape()[2], out = kernel.shape()[3];
   const std::int64_t least = std::min(in, out), width = options.value_dim == 0 ? least : options.value_dim;
   if (width < least || width > kLargestHidden)

@@ -34,7 +34,7 @@ ParameterId Parameters::add(std::string name, std::vector<std::int64_t> shape, I
     p.count *= n;
   }
   for (const Parameter& other : list_)
-    if (other.name == name) throw Error("parameter '" + name + "': the name is taken");
+    if (other.name == name) throw Error("parameter '" + name + "': expected each name once, got it twice");
   p.name = std::move(name);
   p.shape = std::move(shape);
   p.offset = size_;

@@ -74,8 +74,8 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
   for (const SettingSpec& spec : choice.mechanism->settings())
     if (spec.name == "origin") choice_.settings.push_back({"origin", static_cast<double>(choice_.max_length - 1)});
   if (choice.mechanism->grid() && choice.grid[0] < 1)
-    throw Error(name + ": got the mechanism " + std::string(choice.mechanism->name()) +
-                ", which lives on a grid of pixels; sequences take one without a grid");
+    throw Error(name + ": expected a mechanism without a grid, for sequences, got " +
+                std::string(choice.mechanism->name()));
   for (const ParameterSpec& spec : choice.mechanism->parameters()) {
     if (spec.role == Role::relative_output && !choice.relative_values) continue;
     const std::vector<std::int64_t> shape = shape_of(spec);

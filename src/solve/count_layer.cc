@@ -24,7 +24,7 @@ std::int64_t total_of(const std::vector<Stage>& stages) {
   return total;
 }
 
-// The sizes of a layer under the names that document 003 gives them.
+// The sizes of a layer under the names of the course assignment on attention and convolution.
 struct Sizes {
   Quantity batch, heads, tokens, input, hidden, value, output, position, rows, cols, offsets, width, bytes,
       compute_bytes;

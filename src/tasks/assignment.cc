@@ -14,7 +14,7 @@ std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std
                 std::to_string(costs.size()) + " costs for " + std::to_string(rows) + " rows and " +
                 std::to_string(cols) + " columns");
   for (const double cost : costs)
-    if (!std::isfinite(cost)) throw Error("assignment: got a cost that is not a finite number");
+    if (!std::isfinite(cost)) throw Error("assignment: expected finite costs, got " + std::to_string(cost));
   constexpr double kFar = std::numeric_limits<double>::infinity();
   const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   // Column `cols` is a place for the row that looks for one; `owner` −1: nobody.

@@ -84,7 +84,7 @@ class FieldReader {
 
   // Throws where something is left that no field took.
   void done() const {
-    if (!json_.empty()) throw Error(file_ + ": got '" + json_.begin().key() + "', which is not a setting here");
+    if (!json_.empty()) throw Error(file_ + ": expected settings that exist here, got '" + json_.begin().key() + "'");
   }
 
  private:

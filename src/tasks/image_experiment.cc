@@ -42,7 +42,7 @@ ImageExperiment::ImageExperiment(ImageRunConfig config) : config_(std::move(conf
   data_ = load_images(config_.data);
   const models::ImageSizes sizes = sizes_of(data_.train);
   if (config_.sizes.rows != 0 && !equal(config_.sizes, sizes))
-    throw Error("train: the run was made for images of other sizes than the data has now");
+    throw Error("train: expected images of the sizes that the run was started with, got others");
   config_.sizes = sizes;
   statistics_ = channel_statistics(data_.train);
   model_ = std::make_unique<models::ImageClassifier>(config_.model, config_.sizes);

@@ -23,7 +23,7 @@ constexpr std::uint32_t kLargestSide = 4096;
 }
 
 void refuse_gzip(std::string_view bytes, const std::string& name) {
-  if (bytes.starts_with("\x1f\x8b")) refuse(name, 0, "a file packed by gzip", "the plain file: unpack it first");
+  if (bytes.starts_with("\x1f\x8b")) refuse(name, 0, "a gzip file: unpack it first", "an uncompressed file");
 }
 
 std::uint8_t byte_at(std::string_view bytes, std::size_t n) { return static_cast<std::uint8_t>(bytes[n]); }

@@ -169,7 +169,7 @@ ImageTask load_images(ImageDataConfig& data) {
   const std::uint64_t hash = hash_of(task);
   if (data.hash != 0 && data.hash != hash)
     throw Error(data.directory +
-                ": the images are not those that the run began with; put them back, or start a new run");
+                ": expected the images that the run was started with, got others; restore them, or start a new run");
   data.hash = hash;
   return task;
 }

@@ -84,7 +84,7 @@ SceneRunConfig read_scene_config(const std::filesystem::path& directory) {
   json whole = parse_run_config(path);
   SceneRunConfig config;
   json data = take_section(file, whole, "data", true);
-  if (data.value("task", json()) != "scenes") throw Error(file + ": got a run that is not about scenes");
+  if (data.value("task", json()) != "scenes") throw Error(file + ": expected a run on scenes, got another task");
   data.erase("task");
   read_section(file + ": data", std::move(data), config.data);
   read_section(file + ": model", take_section(file, whole, "model", true), config.model);

@@ -33,7 +33,7 @@ SequenceRunConfig task_defaults(std::string_view name) {
     config.model.seq2seq.embedding = 128;
     config.model.seq2seq.dropout = 0.2;
   } else {
-    throw Error("there is no task '" + std::string(name) + "' of sequences");
+    throw Error("expected a task on sequences, got '" + std::string(name) + "'");
   }
   return config;
 }
@@ -63,7 +63,8 @@ TaskData load_data(DataConfig& data) {
   for (const Example& e : examples)
     hash = hash * 0x9e3779b97f4a7c15U + stable_hash(join(e.source, Units::words) + "\t" + join(e.target, Units::words));
   if (data.train_hash != 0 && data.train_hash != hash)
-    throw Error(data.train + ": the examples are not those that the run began with; put them back, or start a new run");
+    throw Error(data.train +
+                ": expected the examples that the run was started with, got others; restore them, or start a new run");
   data.train_hash = hash;
   if (data.valid.empty() && data.test.empty()) {
     result = split_by_hash(examples, 0.05, 0.05);

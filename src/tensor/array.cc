@@ -142,7 +142,8 @@ std::int64_t checked_count(std::span<const std::int64_t> shape, std::size_t elem
 }
 
 void throw_count_mismatch(std::span<const std::int64_t> shape, std::size_t count) {
-  throw Error("array: got " + std::to_string(count) + " numbers for shape " + to_string(shape));
+  throw Error("array: expected as many numbers as the shape " + to_string(shape) + " has, got " +
+              std::to_string(count));
 }
 
 void Array::Free::operator()(std::byte* p) const { ::operator delete(p, kAlignment); }
@@ -167,7 +168,8 @@ Array& Array::operator=(const Array& other) {
 }
 
 void Array::require(ElementType type) const {
-  if (type != type_) throw Error(std::string("array: elements are ") + name_of(type_) + ", not " + name_of(type));
+  if (type != type_)
+    throw Error(std::string("array: expected elements of ") + name_of(type) + ", got " + name_of(type_));
 }
 
 Array Array::to(ElementType target) && {

@@ -153,7 +153,7 @@ class HeaderParser {
       value = value * 10 + digit;
       ++at_;
     }
-    if (at_ == begin) fail("has something other than whole numbers in its shape");
+    if (at_ == begin) fail("has something other than integers in its shape");
     if (text_[begin] == '0' && at_ > begin + 1) fail("has a size with a leading zero in its shape");
     // Python 2 wrote long integers so.
     if (at_ < text_.size() && text_[at_] == 'L') ++at_;

@@ -211,7 +211,8 @@ void check_input(const Run<T>& run) {
   if (x.rank != 3) fail("expected x [steps, batch, in], got " + to_string(x));
   if (w.input.size(0) != x.size(2) || w.input.size(1) != run.width || w.recurrent.size(1) != run.width || !w.bias ||
       w.bias.count() != run.width)
-    fail("got weights " + to_string(w.input) + " and " + to_string(w.recurrent) + " for x " + to_string(x));
+    fail("expected weights that fit x " + to_string(x) + ", got " + to_string(w.input) + " and " +
+         to_string(w.recurrent));
 }
 
 template <class T>

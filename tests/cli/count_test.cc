@@ -223,7 +223,8 @@ TEST(Count, BadOptionsAreRefused) {
                  "encoding");
   expect_refused(count({"--din", "4", "--dhid", "1", "--tokens", "1", "--dtype", "f8"}), {"--dtype", "f8"}, "dtype");
   expect_refused(count({"nowhere.json"}), {"nowhere.json"}, "missing file");
-  expect_refused(count({"nowhere.json", "--din", "4"}), {"not both"}, "file and sizes");
+  expect_refused(count({"nowhere.json", "--din", "4"}), {"expected a file or the sizes of a layer, got both"},
+                 "file and sizes");
 }
 
 }  // namespace
