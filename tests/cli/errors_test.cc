@@ -123,7 +123,7 @@ TEST_F(CliErrors, Files) {
   }
   expect_refused(attend({{"--out", "(none)"}}), "--out");
   expect_refused(attend({{"--out", ""}}), "empty");
-  expect_refused(attend({{"--out", "--weights"}}), "value is missing");
+  expect_refused(attend({{"--out", "--weights"}}), "--out: expected a value, got the option '--weights'");
   expect_refused(attend({{"--out", file("a_file")}}), "a_file");
   expect_refused(attend({{"--out", file("a_file/x")}}), "a_file");
   expect_refused(attend({{"--out", file("taken")}}), "out.npy");

@@ -197,7 +197,7 @@ TEST_F(HeadHistoryFiles, AreReadAndChecked) {
         {good + "\n{}", "line 2: expected 'centers', got none"},
         {std::string(R"({"centers":[[[0.5]]],"covariances":[[[[1,0],[0,2]]]]})"), "sizes"},
         {std::string(R"({"centers":[[[0.5,"a"]]],"covariances":[[[[1,0],[0,2]]]]})"), "expected a number"},
-        {std::string(""), "no epoch"}}) {
+        {std::string(""), "expected at least one epoch, got none"}}) {
     write(text);
     EXPECT_NE(error().find(part), std::string::npos) << error();
   }
