@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "backends/mpi/session.h"
 #include "cli/attend_job.h"
 #include "cli/attend_rows.h"
@@ -18,9 +19,10 @@ namespace rapt::cli {
 namespace {
 
 constexpr const char* kAttendFooter =
-    "Arrays are [S,D], [H,S,D] or [B,H,S,D]. Writes out.npy (out_1.npy … for further value sets), lse.npy and, when\n"
-    "asked, weights.npy; entropy.npy argmax.npy position.npy covariance.npy, with --top-k topk.npy topk_weights.npy;\n"
-    "dq.npy dk.npy dv.npy (dv_1.npy …) dbias.npy d_PARAM.npy. Nothing is written where anything fails.\n"
+    "Arrays are [S,D], [H,S,D] or [B,H,S,D]. Writes out.npy (out_1.npy … for further value sets), lse.npy and, on\n"
+    "request, weights.npy; entropy.npy argmax.npy position.npy covariance.npy, with --top-k topk.npy "
+    "topk_weights.npy;\n"
+    "dq.npy dk.npy dv.npy (dv_1.npy …) dbias.npy d_PARAM.npy. Nothing is written if anything fails.\n"
     "\n"
     "Examples:\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
@@ -57,9 +59,8 @@ void print_json(const AttendArguments& arguments, const AttendResult& result) {
 
 void print_summary(const AttendArguments& arguments, const AttendResult& result) {
   std::cout << result.mechanism << ", " << result.normalizer << ", " << name_of(result.dtype) << ", "
-            << name_of(active_isa()) << ", "
-            << (mpi::world() ? std::to_string(mpi::world()->size()) + " processes of " : "") << result.threads
-            << (result.threads == 1 ? " thread: " : " threads: ") << format_seconds(result.seconds) << "\n";
+            << name_of(active_isa()) << ", " << (mpi::world() ? counted(mpi::world()->size(), "process") + " of " : "")
+            << counted(result.threads, "thread") << ": " << format_seconds(result.seconds) << "\n";
   if (arguments.explain) std::cout << result.explanation << "\n";
   std::vector<std::vector<std::string>> rows;
   for (const NamedArray& array : result.arrays)
@@ -72,7 +73,7 @@ void run(const AttendArguments& arguments) {
   // Long work should not end at a name that was wrong from the start.
   std::error_code ignored;
   if (std::filesystem::exists(arguments.out, ignored) && !std::filesystem::is_directory(arguments.out, ignored))
-    throw Error("attend: --out: '" + arguments.out + "' is a file; takes a directory");
+    throw Error("attend: --out: expected a directory, got the file '" + arguments.out + "'");
   const AttendResult result = run_attend(arguments);
   StagedFiles files;
   if (!mpi::world() || mpi::world()->rank() == 0) files.make_directory(arguments.out);
@@ -98,49 +99,49 @@ void add_attend(CLI::App& app) {
   };
 
   option("--q", a.q, "Queries [.., Sq, Dq]", "Q.npy")->required();
-  option("--k", a.k, "Keys [.., Sk, Dk]; the heads may be fewer than those of q", "K.npy")->required();
-  option("--v", a.v, "Values [.., Sk, Dv]; again for each further value set", "V.npy")->required();
-  option("--out", a.out, "Directory for the results; made where it is missing", "DIR")->required();
+  option("--k", a.k, "Keys [.., Sk, Dk]; may have fewer heads than q", "K.npy")->required();
+  option("--v", a.v, "Values [.., Sk, Dv]; repeat for further value sets", "V.npy")->required();
+  option("--out", a.out, "Directory for the results; created if missing", "DIR")->required();
 
   option("--score", a.score, "Mechanism, see rapt list [scaled_dot]", "NAME");
-  option("--formula", a.formula, "The score as text, in place of --score; see docs/formulas.md", "EXPR");
-  option("--pair", a.pair, "Of a formula: what q, k and w of each dimension add to raw [q*k]", "EXPR");
-  option("--visible", a.visible, "Of a formula: the pairs that are seen [all]", "EXPR");
+  option("--formula", a.formula, "The score as text, instead of --score; see docs/formulas.md", "EXPR");
+  option("--pair", a.pair, "Of a formula: what each dimension (q, k, w) adds to raw [q*k]", "EXPR");
+  option("--visible", a.visible, "Of a formula: which pairs are visible [all]", "EXPR");
   option("--param", a.parameters, "A parameter of the mechanism or of the normaliser",
          "NAME=FILE.npy|NUMBER[,NUMBER...]");
-  option("--scale", a.scale, "In place of 1/√Dk, or of 1 where the formula has none", "X");
+  option("--scale", a.scale, "Replaces 1/√Dk, or 1 where the formula has none", "X");
   option("--softcap", a.softcap, "c > 0: the score becomes c·tanh(score/c)", "X");
   option("--normalize", a.normalize, "How scores become weights [softmax]", normalizer_names());
   option("--bias", a.bias, "Added to the scores [.., Sq or 1, Sk]", "B.npy");
 
-  option("--first-query", a.first_query, "Position of query 0, for all or for each batch [0]", "N[,N...]");
-  option("--rotary", a.rotary, "Rotate the first DIMS numbers of queries and keys by their positions [base 10000]",
+  option("--first-query", a.first_query, "Position of query 0, for all batches or for each [0]", "N[,N...]");
+  option("--rotary", a.rotary, "Rotate the first DIMS elements of queries and keys by position [base 10000]",
          "DIMS[,BASE]");
-  verb->add_flag("--rotary-interleaved", a.rotary_interleaved, "With --rotary: in pairs of neighbours");
-  option("--causal", a.causal, "Hide later keys; bottom_right: the last query stands at the last key",
+  verb->add_flag("--rotary-interleaved", a.rotary_interleaved, "With --rotary: rotate adjacent elements together");
+  option("--causal", a.causal, "Hide later keys; bottom_right: the last query is at the last key",
          "top_left|bottom_right");
   option("--window", a.window, "A query at position p sees keys p−L … p+R; -1: no limit", "L,R");
-  option("--key-lengths", a.key_lengths, "Keys in use, for each batch or for all", "N,...");
-  option("--query-starts", a.query_starts, "Packed sequences: 0, further starts, the end", "N,...");
+  option("--key-lengths", a.key_lengths, "Number of keys in use, for each batch or for all", "N,...");
+  option("--query-starts", a.query_starts, "Packed sequences: 0, the further starts, the end", "N,...");
   option("--key-starts", a.key_starts, "The same for keys", "N,...");
   option("--mask", a.mask, "bool [.., Sq or 1, Sk]; true = attend", "M.npy");
 
   verb->add_flag("--weights", a.weights, "Write the weights");
   option("--weights-head", a.weights_head, "Only those of one batch and head", "B,H");
   option("--weights-rows", a.weights_rows, "Only those of rows A up to B", "A:B");
-  verb->add_flag("--stats", a.stats, "Write entropy, arg-max, expected position and its covariance of each row");
-  option("--top-k", a.top_k, "With --stats: write the largest weights and where they are", "N");
-  option("--grid", a.grid, "With --stats: the keys lie on a grid", "R,C");
-  option("--grad", a.grad, "Gradient of the loss by out; one for each --v. Goes backward", "GO.npy");
+  verb->add_flag("--stats", a.stats, "Write each row's entropy, arg-max, expected position and its covariance");
+  option("--top-k", a.top_k, "With --stats: write the N largest weights and their keys", "N");
+  option("--grid", a.grid, "With --stats: the keys form a grid", "R,C");
+  option("--grad", a.grad, "Gradient of the loss with respect to out, one per --v: runs the backward pass", "GO.npy");
 
   option("--device", a.device, "Where to compute [cpu]", "cpu|cuda");
   option("--dtype", a.dtype, "Type to compute in [the widest of the inputs]", "f32|f64|bf16|f16");
   option("--threads", a.threads, "Threads [all processors]", "N");
   option("--path", a.path, "generic: without specialised paths [auto]", "auto|generic");
-  verb->add_flag("--reference", a.reference, "The naive path, which stores all scores; for checking");
-  option("--distribution", a.distribution, "Under mpirun: what travels between processes [auto: by a cost model]",
+  verb->add_flag("--reference", a.reference, "Use the naive path, which stores all scores; for checking");
+  option("--distribution", a.distribution, "Under mpirun: what processes exchange [auto: by a cost model]",
          "auto|ring|heads");
-  verb->add_flag("--explain", a.explain, "Print how the call is shared among processes, and why");
+  verb->add_flag("--explain", a.explain, "Print how the call is split among processes, and why");
   verb->add_flag("--json", a.json, "Print the summary as JSON");
   verb->footer(kAttendFooter);
   verb->callback([arguments] { run(*arguments); });

@@ -30,8 +30,8 @@ void take_flags(const std::string& path, const Array& array, std::span<bool> fla
   const std::span<const T> source = array.as<T>();
   for (std::size_t n = 0; n < source.size(); ++n) {
     if (source[n] != T(0) && source[n] != T(1))
-      throw Error("attend: --mask '" + path + "': got the number " + std::to_string(source[n]) +
-                  "; takes bool, or whole numbers 0 and 1");
+      throw Error("attend: --mask '" + path + "': expected bool, or integers 0 and 1, got " +
+                  std::to_string(source[n]));
     flags[n] = source[n] != T(0);
   }
 }
@@ -51,8 +51,9 @@ Array to_boolean(const std::string& path, Array array) {
     case ElementType::u32: take_flags<std::uint32_t>(path, array, flags); break;
     case ElementType::u64: take_flags<std::uint64_t>(path, array, flags); break;
     default:
-      throw Error("attend: --mask '" + path + "': got " + name_of(array.type()) +
-                  "; takes bool, true = attend (numbers that are added to the scores go to --bias)");
+      throw Error("attend: --mask '" + path +
+                  "': expected bool, true = attend (numbers to add to the scores go to --bias), got " +
+                  name_of(array.type()));
   }
   return result;
 }
@@ -164,7 +165,7 @@ void AttendInputs::read_arrays(const AttendArguments& arguments) {
   if (arguments.bias.empty()) return;
   bias = read_share("--bias", arguments.bias, 2, true);
   if (bias.type() == ElementType::boolean)
-    throw Error("attend: --bias '" + arguments.bias + "': got bool; takes numbers (true = attend goes to --mask)");
+    throw Error("attend: --bias '" + arguments.bias + "': expected numbers (true = attend goes to --mask), got bool");
   bias = std::move(bias).to(number_type);
 }
 
@@ -195,29 +196,30 @@ void AttendInputs::read_options(const AttendArguments& arguments) {
   read_positions(arguments);
   Mask& parts = options.mask;
   if (!arguments.key_lengths.empty())
-    parts.key_lengths = parse_integers(argument("--key-lengths"), arguments.key_lengths,
-                                       "one whole number for each batch, or one for all");
+    parts.key_lengths =
+        parse_integers(argument("--key-lengths"), arguments.key_lengths, "one integer per batch, or one for all");
   if (!arguments.causal.empty())
     parts.causal = parse_choice<Causal>(argument("--causal"), arguments.causal,
                                         {{"top_left", Causal::top_left}, {"bottom_right", Causal::bottom_right}});
   if (!arguments.window.empty()) {
-    const char* takes = "LEFT,RIGHT: two whole numbers, where -1 is no limit";
+    const char* takes = "LEFT,RIGHT: two integers, -1 for no limit";
     const auto window = parse_integers(argument("--window"), arguments.window, takes, 2);
     parts.window = Window{window[0], window[1]};
   }
-  const char* starts = "whole numbers: 0, the start of each further sequence, and the end of the last";
+  const char* starts = "integers: 0, the start of each further sequence, and the end of the last";
   if (!arguments.query_starts.empty())
     parts.query_starts = parse_integers(argument("--query-starts"), arguments.query_starts, starts);
   if (!arguments.key_starts.empty())
     parts.key_starts = parse_integers(argument("--key-starts"), arguments.key_starts, starts);
-  if (!arguments.stats && !arguments.top_k.empty()) throw Error("attend: --top-k is given without --stats; takes both");
+  if (!arguments.stats && !arguments.top_k.empty())
+    throw Error("attend: expected --stats beside --top-k, got --top-k alone");
 }
 
 // Where queries stand, and on which device.
 void AttendInputs::read_positions(const AttendArguments& arguments) {
   if (!arguments.first_query.empty())
     options.first_query =
-        parse_integers(argument("--first-query"), arguments.first_query, "one whole number, or one for each batch");
+        parse_integers(argument("--first-query"), arguments.first_query, "one integer, or one per batch");
   if (!arguments.rotary.empty()) {
     const auto numbers = try_numbers(arguments.rotary);
     if (!numbers || numbers->size() > 2 || (*numbers)[0] != std::floor((*numbers)[0]) || std::abs((*numbers)[0]) > 1e9)
@@ -226,7 +228,7 @@ void AttendInputs::read_positions(const AttendArguments& arguments) {
     if (numbers->size() == 2) options.rotary.base = (*numbers)[1];
     options.rotary.interleaved = arguments.rotary_interleaved;
   } else if (arguments.rotary_interleaved) {
-    throw Error("attend: --rotary-interleaved is given without --rotary; takes both");
+    throw Error("attend: expected --rotary beside --rotary-interleaved, got --rotary-interleaved alone");
   }
   device.kind = parse_choice<Device::Kind>(argument("--device"), arguments.device,
                                            {{"cpu", Device::Kind::cpu}, {"cuda", Device::Kind::cuda}});
@@ -238,13 +240,13 @@ void AttendInputs::read_grid(const AttendArguments& arguments) {
     grid = parameters.grid;
     return;
   }
-  const auto given = parse_integers(argument("--grid"), arguments.grid, "ROWS,COLS: two whole numbers", 2);
+  const auto given = parse_integers(argument("--grid"), arguments.grid, "ROWS,COLS: two integers", 2);
   grid = {given[0], given[1]};
-  if (!mechanism_grid && !arguments.stats) throw Error("attend: --grid is given without --stats; takes both");
+  if (!mechanism_grid && !arguments.stats) throw Error("attend: expected --stats beside --grid, got --grid alone");
   if (!mechanism_grid) return;
   if (parameters.grid != std::array<std::int64_t, 2>{} && parameters.grid != grid)
-    throw Error("attend: --grid: got " + arguments.grid + ", but --param grid is " +
-                std::to_string(parameters.grid[0]) + "," + std::to_string(parameters.grid[1]) + "; takes the same");
+    throw Error("attend: --grid: expected " + std::to_string(parameters.grid[0]) + "," +
+                std::to_string(parameters.grid[1]) + " as in --param grid, got " + arguments.grid);
   options.score.grid = grid;
 }
 

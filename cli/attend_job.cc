@@ -159,7 +159,7 @@ class Job {
     std::int64_t batches = inputs_.batch, heads = sizes_.heads, first_batch = 0, first_head = 0;
     if (!arguments_.weights_head.empty()) {
       const auto chosen =
-          parse_integers("attend: --weights-head", arguments_.weights_head, "BATCH,HEAD: two whole numbers", 2);
+          parse_integers("attend: --weights-head", arguments_.weights_head, "BATCH,HEAD: two integers", 2);
       first_batch = chosen[0];
       first_head = chosen[1];
       batches = heads = 1;
@@ -190,7 +190,7 @@ class Job {
     statistics.position = make_rows("position", inputs_.number_type, on_grid ? Tail{2} : Tail{}).view();
     statistics.covariance = make_rows("covariance", inputs_.number_type, on_grid ? Tail{2, 2} : Tail{}).view();
     if (arguments_.top_k.empty()) return;
-    const std::int64_t top_k = parse_integers("attend: --top-k", arguments_.top_k, "a whole number", 1)[0];
+    const std::int64_t top_k = parse_integers("attend: --top-k", arguments_.top_k, "an integer", 1)[0];
     statistics.top_k = static_cast<int>(std::clamp<std::int64_t>(top_k, -1, std::numeric_limits<int>::max()));
     const std::int64_t made = std::clamp<std::int64_t>(top_k, 0, sizes_.keys);
     statistics.top_indices = make_rows("topk", ElementType::i64, {made}).as<std::int64_t>().data();

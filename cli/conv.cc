@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "cli/conv_job.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
@@ -19,18 +20,17 @@ using Json = nlohmann::ordered_json;
 using Table = std::vector<std::vector<std::string>>;
 
 constexpr const char* kConvFooter =
-    "With --kernel: the multi-head self-attention with quadratic encoding that equals a convolution, one head for "
-    "each\n"
-    "tap. Writes out.npy (the attention's output), conv.npy (the convolution's), and the layer: alpha.npy [H],\n"
-    "center.npy [H,2], value.npy [H,Din,Do], output.npy [H,Do,Dout], bias.npy. Prints how the largest difference "
-    "falls\n"
-    "as alpha grows; exit 1 where it does not reach rounding.\n"
-    "With --layer: from a directory with these arrays the nearest convolution (each head at the pixel nearest to its\n"
-    "center), how far it is, and how sharp each head is. Writes kernel.npy, bias.npy, out.npy and conv.npy.\n"
+    "With --kernel: builds the multi-head self-attention with quadratic encoding that equals a convolution, one head\n"
+    "per tap. Writes out.npy (the attention's output), conv.npy (the convolution's), and the layer: alpha.npy [H],\n"
+    "center.npy [H,2], value.npy [H,Din,Do], output.npy [H,Do,Dout], bias.npy. Prints how the largest difference\n"
+    "falls as alpha grows; exits with 1 if it does not reach rounding.\n"
+    "With --layer: reads these arrays from a directory, finds the nearest convolution (each head at the pixel nearest\n"
+    "to its center), and prints how far it is and how sharp each head is. Writes kernel.npy, bias.npy, out.npy and "
+    "conv.npy.\n"
     "\n"
     "Images are [R,C,D] or [B,R,C,D], channels last; kernels [K1,K2,Din,Dout], not flipped. A convolution gives\n"
-    "floor((n + 2 padding - dilation (K - 1) - 1) / stride) + 1 rows and columns; padding is of zeros, on each side.\n"
-    "Options that take N take ROWS,COLUMNS too.\n"
+    "floor((n + 2 padding - dilation (K - 1) - 1) / stride) + 1 rows and columns; padding is zeros on each side.\n"
+    "Options with N also accept ROWS,COLUMNS.\n"
     "\n"
     "Examples:\n"
     "  rapt conv --kernel k.npy --image x.npy --out layer\n"
@@ -97,9 +97,9 @@ void print(const ConvArguments& arguments, const ToAttention& r) {
     print_json(summary);
     return;
   }
-  std::cout << r.layer.heads() << " heads, " << r.layer.in() << " to " << r.layer.out()
+  std::cout << counted(r.layer.heads(), "head") << ", " << r.layer.in() << " to " << r.layer.out()
             << " channels, D_o = " << r.layer.value_dim() << ", D_hid = " << r.layer.hidden << ", "
-            << r.layer.parameter_count() << " parameters, " << name_of(r.layer.value.type()) << "\n"
+            << counted(r.layer.parameter_count(), "parameter") << ", " << name_of(r.layer.value.type()) << "\n"
             << "dilation " << pair_text(r.sizes.dilation) << ", stride " << pair_text(r.sizes.stride) << ", padding "
             << pair_text(r.sizes.padding) << "\n\n";
   Table rows{{"alpha", "largest difference from the convolution"}};
@@ -155,10 +155,10 @@ void run(const ConvArguments& arguments) {
   // Long work should not end at a name that was wrong from the start.
   std::error_code ignored;
   if (std::filesystem::exists(arguments.out, ignored) && !std::filesystem::is_directory(arguments.out, ignored))
-    throw Error("conv: --out: '" + arguments.out + "' is a file; takes a directory");
+    throw Error("conv: --out: expected a directory, got the file '" + arguments.out + "'");
   if (arguments.kernel.empty() == arguments.layer.empty())
-    throw Error(std::string("conv: got ") + (arguments.kernel.empty() ? "neither" : "both") +
-                " of --kernel and --layer; takes one of them");
+    throw Error(std::string("conv: expected one of --kernel and --layer, got ") +
+                (arguments.kernel.empty() ? "neither" : "both"));
   if (arguments.layer.empty()) {
     const ToAttention result = kernel_to_attention(arguments);
     write_files(arguments, result.files);
@@ -183,13 +183,13 @@ void add_conv(CLI::App& app) {
   };
   option("--kernel", a.kernel, "Convolution kernel [K1,K2,Din,Dout]", "K.npy");
   option("--layer", a.layer, "Directory with the arrays of an attention layer", "DIR");
-  option("--image", a.image, "Image [R,C,D] or [B,R,C,D]; --layer makes a random one without it", "X.npy");
-  option("--out", a.out, "Directory for the results; made where it is missing", "DIR")->required();
+  option("--image", a.image, "Image [R,C,D] or [B,R,C,D]; with --layer a random one by default", "X.npy");
+  option("--out", a.out, "Directory for the results; created if missing", "DIR")->required();
   option("--bias", a.bias, "Added to every pixel [Dout]", "B.npy");
   option("--dilation", a.dilation, "Pixels between the kernel's taps [1]", "N");
   option("--stride", a.stride, "Pixels between outputs [1]", "N");
   option("--padding", a.padding,
-         "Zeros on each side [floor(K/2)*dilation]. With --layer: around the image that the attention sees [as far as "
+         "Zeros on each side [floor(K/2)*dilation]. With --layer: around the image that attention sees [as far as "
          "its heads look]",
          "N");
   option("--alpha", a.alpha, "Sharpness of the heads [32 for f32, 64 for f64]", "A");

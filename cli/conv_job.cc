@@ -33,7 +33,7 @@ ElementType number_type(const std::string& dtype, std::initializer_list<const Ar
 
 Pair parse_pair(const char* option, const std::string& text) {
   const std::string argument = std::string("conv: ") + option;
-  const char* takes = "a whole number, or two: ROWS,COLUMNS";
+  const char* takes = "an integer, or two: ROWS,COLUMNS";
   const std::vector<std::int64_t> values = parse_integers(argument, text, takes);
   if (values.size() > 2) refuse(argument, text, takes);
   return {values.front(), values.back()};
@@ -42,8 +42,8 @@ Pair parse_pair(const char* option, const std::string& text) {
 std::int64_t parse_size(const char* option, const std::string& text, std::int64_t otherwise) {
   if (text.empty()) return otherwise;
   const std::string argument = std::string("conv: ") + option;
-  const std::int64_t value = parse_integers(argument, text, "a whole number from 1", 1).front();
-  if (value < 1) refuse(argument, text, "a whole number from 1");
+  const std::int64_t value = parse_integers(argument, text, "an integer of 1 or more", 1).front();
+  if (value < 1) refuse(argument, text, "an integer of 1 or more");
   return value;
 }
 
@@ -51,8 +51,8 @@ std::int64_t parse_size(const char* option, const std::string& text, std::int64_
 void reserve(double bytes, const std::string& what) {
   const double memory = static_cast<double>(available_memory());
   if (bytes > memory)
-    throw Error("conv: " + what + " takes " + format_bytes(bytes) + "; this machine has " + format_bytes(memory) +
-                " of memory left");
+    throw Error("conv: " + what + " needs " + format_bytes(bytes) + " of memory; this machine has " +
+                format_bytes(memory) + " left");
 }
 
 layers::ConvolutionOptions parse_convolution(const ConvArguments& arguments) {
@@ -120,7 +120,7 @@ Array read_or_make_image(const ConvArguments& arguments, const layers::Quadratic
   if (!arguments.size.empty()) {
     size = parse_pair("--size", arguments.size);
     if (size[0] < 1 || size[1] < 1 || size[0] > 65536 || size[1] > 65536)
-      refuse("conv: --size", arguments.size, "one or two whole numbers from 1 to 65536");
+      refuse("conv: --size", arguments.size, "one or two integers from 1 to 65536");
   }
   return random_image(size, layer.in(), layer.value.type(), parse_size("--seed", arguments.seed, 1));
 }
@@ -128,7 +128,7 @@ Array read_or_make_image(const ConvArguments& arguments, const layers::Quadratic
 }  // namespace
 
 ToAttention kernel_to_attention(const ConvArguments& arguments) {
-  if (arguments.image.empty()) throw Error("conv: --image is missing; --kernel takes an image to compare on");
+  if (arguments.image.empty()) throw Error("conv: expected --image beside --kernel, to compare on, got none");
   if (!arguments.size.empty() || !arguments.seed.empty())
     throw Error("conv: --size and --seed are of --layer without --image; got --kernel");
   const layers::ConvolutionOptions options = parse_convolution(arguments);
@@ -185,7 +185,7 @@ ToConvolution layer_to_convolution(const ConvArguments& arguments) {
   if (!arguments.padding.empty()) {
     padding = parse_pair("--padding", arguments.padding);
     if (padding[0] < 0 || padding[1] < 0 || padding[0] > 65536 || padding[1] > 65536)
-      refuse("conv: --padding", arguments.padding, "one or two whole numbers from 0 to 65536");
+      refuse("conv: --padding", arguments.padding, "one or two integers from 0 to 65536");
   }
   result.queries = {.padding = padding, .first = padding, .stride = {1, 1}, .count = sizes.image};
   result.image_shape = image.shape();

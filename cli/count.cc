@@ -37,8 +37,8 @@ struct Totals {
 void set_size(const char* option, const std::string& text, std::int64_t& target) {
   if (text.empty()) return;
   const std::string argument = std::string("count: ") + option;
-  target = parse_integers(argument, text, "a whole number from 1", 1).front();
-  if (target < 1) refuse(argument, text, "a whole number from 1");
+  target = parse_integers(argument, text, "an integer of 1 or more", 1).front();
+  if (target < 1) refuse(argument, text, "an integer of 1 or more");
 }
 
 solve::Layer layer_from_options(const CountArguments& arguments) {
@@ -53,7 +53,7 @@ solve::Layer layer_from_options(const CountArguments& arguments) {
   set_size("--batch", arguments.batch, layer.batch);
   if (!arguments.grid.empty()) {
     const auto sizes = parse_integers("count: --grid", arguments.grid, "rows,columns", 2);
-    if (sizes[0] < 1 || sizes[1] < 1) refuse("count: --grid", arguments.grid, "rows,columns from 1");
+    if (sizes[0] < 1 || sizes[1] < 1) refuse("count: --grid", arguments.grid, "rows,columns of 1 or more");
     layer.grid = {sizes[0], sizes[1]};
   }
   if (!arguments.encoding.empty()) layer.encoding = solve::parse_encoding("count: --encoding", arguments.encoding);
@@ -228,7 +228,7 @@ void print_json(const Model& model, const std::vector<solve::LayerCount>& counts
 }
 
 void run_count(const CountArguments& arguments, bool has_sizes) {
-  if (!arguments.file.empty() && has_sizes) throw Error("count: takes a file or the sizes of a layer, not both");
+  if (!arguments.file.empty() && has_sizes) throw Error("count: expected a file or the sizes of a layer, got both");
   Model model;
   if (arguments.file.empty()) model.layers.push_back(layer_from_options(arguments));
   else model = read_model(arguments.file);
@@ -256,7 +256,7 @@ void add_count(CLI::App& app) {
   size("--dout", arguments->dout, "Length of the output vectors, D_out (as --din)");
   size("--dp", arguments->dp, "Length of relative position vectors, D_p (as --din)");
   size("--tokens", arguments->tokens, "Positions, N");
-  size("--grid", arguments->grid, "Rows,columns of the positions, in place of --tokens");
+  size("--grid", arguments->grid, "Rows,columns of the positions, instead of --tokens");
   size("--batch", arguments->batch, "Batch, B (1)");
   size("--encoding", arguments->encoding, "absolute (default), relative, quadratic or factorised");
   size("--dtype", arguments->dtype, "f32 (default), f64, bf16 or f16");

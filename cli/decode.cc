@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDecodeFooter =
-    "Each TEXT, or each line of the standard input, gives one line of output, as soon as it is there. With --nbest N\n"
+    "Each TEXT, or each line of standard input, gives one line of output as soon as it is ready. With --nbest N\n"
     "there are N lines, each rank TAB score TAB text. A symbol outside the vocabulary is read as unknown and "
     "reported;\n"
     "an empty line gives an empty line. A line that cannot be decoded is reported by its number and gives an empty "
@@ -264,12 +264,12 @@ void add_decode(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("decode", "Turn sequences into sequences with a trained model");
   verb->footer(kDecodeFooter);
   verb->add_option("RUN", a->run, "the directory of a run")->required();
-  verb->add_option("TEXT", a->texts, "what to decode; without it, the lines of the standard input");
+  verb->add_option("TEXT", a->texts, "what to decode; by default the lines of standard input");
   verb->add_option("--beam", a->beam, "hypotheses kept while searching (1: greedy)");
   verb->add_option("--nbest", a->nbest, "answers printed for each input");
   verb->add_option("--length-penalty", a->length_penalty, "divide scores by ((5 + length)/6)^X");
   verb->add_option("--align", a->align, "write alignments to this file")->check(value_given());
-  verb->add_option("--plot", a->plot, "draw the first input's attention, .svg, .png or .pdf")->check(value_given());
+  verb->add_option("--plot", a->plot, "draw the first input's attention, as .svg, .png or .pdf")->check(value_given());
   verb->add_option("--threads", a->threads, "threads; the result does not depend on it");
   verb->add_flag("--json", a->json, "print the results as JSON");
   verb->callback([a] { decode(*a); });

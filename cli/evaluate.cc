@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kEvaluateFooter =
     "Without --data the run's own held-out examples are used: test, or --split valid or train. A prediction is right\n"
-    "when it equals any target that the data gives for its source. --by-length shows where a model ends.\n"
+    "when it equals any target that the data gives for its source. --by-length shows at which lengths a model fails.\n"
     "BLEU and chrF are those of sacreBLEU's defaults, over the texts of answers and references.\n"
     "\n"
     "Examples:\n"
@@ -261,11 +261,11 @@ void add_evaluate(CLI::App& app) {
   verb->add_option("--split", a->split, "of the run's own data: test, valid or train");
   verb->add_option("--beam", a->beam, "hypotheses kept while searching (1: greedy)");
   verb->add_option("--length-penalty", a->length_penalty, "divide scores by ((5 + length)/6)^X");
-  verb->add_flag("--by-length", a->by_length, "also a line for each source length");
+  verb->add_flag("--by-length", a->by_length, "also print a line for each source length");
   verb->add_option("--predictions", a->predictions, "write source, reference, answer, score and right as a table")
       ->type_name("FILE.tsv")
       ->check(value_given());
-  verb->add_option("--worst", a->worst, "also print the N answers that are farthest from right")->type_name("N");
+  verb->add_option("--worst", a->worst, "also print the N worst answers")->type_name("N");
   verb->add_option("--write-split", a->write_split,
                    "write the run's own examples to DIR/train.tsv, valid.tsv and test.tsv, and nothing else")
       ->type_name("DIR")

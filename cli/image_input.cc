@@ -27,7 +27,7 @@ std::vector<double> read_png(const std::string& argument, const std::string& pat
   if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0)
     fail(std::string("is no PNG file: ") + image.message);
   if (image.height != static_cast<png_uint_32>(rows) || image.width != static_cast<png_uint_32>(cols))
-    fail("got " + sizes(image.height, image.width) + " pixels, the model takes " + sizes(rows, cols));
+    fail("expected " + sizes(rows, cols) + " pixels as the model does, got " + sizes(image.height, image.width));
   image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   std::vector<png_byte> pixels(PNG_IMAGE_SIZE(image));
   const png_color black{0, 0, 0};  // behind what is transparent
@@ -45,8 +45,8 @@ std::vector<double> read_numbers(const std::string& argument, const std::string&
   const std::vector<std::int64_t>& shape = array.shape();
   const bool plain = channels == 1 && shape == std::vector<std::int64_t>{rows, cols};
   if (!plain && shape != std::vector<std::int64_t>{rows, cols, channels})
-    throw Error(where + ": got an array " + to_string(shape) + ", the model takes " +
-                to_string(std::vector<std::int64_t>{rows, cols, channels}));
+    throw Error(where + ": expected an array " + to_string(std::vector<std::int64_t>{rows, cols, channels}) +
+                " as the model does, got " + to_string(shape));
   const double white = array.type() == ElementType::u8 ? 255 : 1;
   const Array numbers = std::move(array).to(ElementType::f64);
   std::vector<double> result;
@@ -62,9 +62,10 @@ std::vector<double> read_numbers(const std::string& argument, const std::string&
 std::vector<double> read_image(const std::string& argument, const std::string& path, std::int64_t rows,
                                std::int64_t cols, std::int64_t channels) {
   if (path.ends_with(".npy")) return read_numbers(argument, path, rows, cols, channels);
-  if (!path.ends_with(".png")) throw Error(argument + ": got '" + path + "', takes a number, a .png or a .npy file");
+  if (!path.ends_with(".png")) throw Error(argument + ": expected a number, a .png or a .npy file, got '" + path + "'");
   if (channels != 1 && channels != 3)
-    throw Error(argument + ": a PNG file has 1 or 3 channels, the model takes " + std::to_string(channels));
+    throw Error(argument + ": expected " + std::to_string(channels) +
+                " channels as the model does, got a PNG file, which has 1 or 3");
   return read_png(argument, path, rows, cols, channels);
 }
 

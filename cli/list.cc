@@ -50,15 +50,16 @@ constexpr std::array<std::string_view, 7> kRelative{"alibi",     "t5",       "sh
 
 // What a Transformer may add to its tokens.
 constexpr std::array<std::pair<const char*, const char*>, 4> kPositions{{
-    {"one_hot", "1 at the place of the step"},
+    {"one_hot", "1 at the index of the step"},
     {"sinusoidal", "sin ω₁t, cos ω₁t, sin ω₂t, …; ω_k = 10000^(−2k/d)"},
     {"learned", "a learned vector for each step"},
     {"rotary", "queries and keys rotated by angles ω_k t"},
 }};
 
 constexpr const char* kListFooter =
-    "Shapes: H heads (H? = per head, or without it shared), Dq Dk Dv dimensions of queries, keys and values, A free,\n"
-    "R C rows and columns of the grid; of transformer_xl's table R is as many rows as reach the positions.\n"
+    "Shapes: H heads (H? = per head, or shared without it), Dq Dk Dv dimensions of queries, keys and values, A free,\n"
+    "R C rows and columns of the grid; for transformer_xl's table, R is the number of rows needed to reach all "
+    "positions.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"

@@ -90,7 +90,7 @@ double parse_number(std::string_view argument, std::string_view text, std::strin
 int parse_threads(std::string_view argument, std::string_view text) {
   int threads = 0;
   if (!read_whole(text, threads) || threads < 1 || threads > kMaxThreads)
-    refuse(argument, text, "a whole number from 1 to " + std::to_string(kMaxThreads));
+    refuse(argument, text, "an integer from 1 to " + std::to_string(kMaxThreads));
   return threads;
 }
 
@@ -111,8 +111,8 @@ CLI::Validator value_given() {
   // A description would be printed with every option of the help; it stays empty.
   return CLI::Validator(
       [](std::string& text) -> std::string {
-        if (text.empty()) return "got an empty value";
-        if (text.starts_with("--")) return "got '" + text + "', which is an option; its value is missing";
+        if (text.empty()) return "expected a value, got an empty one";
+        if (text.starts_with("--")) return "expected a value, got the option '" + text + "'";
         return {};
       },
       "");

@@ -99,8 +99,7 @@ class Shaper {
 Given read_array(const std::string& name, const ParameterSpec* spec, const std::string& value, ElementType type) {
   if (const auto numbers = try_numbers(value)) return {name, spec, *numbers, {}};
   std::error_code ignored;
-  if (!std::filesystem::exists(value, ignored))
-    refuse(argument(name), value, "numbers or a .npy file, and there is no such file");
+  if (!std::filesystem::exists(value, ignored)) refuse(argument(name), value, "numbers or an existing .npy file");
   try {
     return {name, spec, {}, read_npy(value).to(type)};
   } catch (const Error& error) {
@@ -112,8 +111,7 @@ Given read_array(const std::string& name, const ParameterSpec* spec, const std::
 
 Score read_score(const std::string& verb, const std::string& name, const FormulaTexts& texts) {
   if (texts.any() && !name.empty())
-    throw Error(verb +
-                ": --score and --formula exclude each other, as do --score and the --pair and --visible of a formula");
+    throw Error(verb + ": expected --score or a formula (--formula, --pair, --visible), got both");
   if (texts.any()) return formula(texts.score, {.pair = texts.pair, .visible = texts.visible});
   Score score;
   score.mechanism = &mechanism(name.empty() ? "scaled_dot" : name);
@@ -132,7 +130,7 @@ GivenParameters read_parameters(const MechanismInfo& mechanism, const Normalizer
     if (!seen.insert(name).second) throw Error(argument(name) + " is given twice");
     const auto settings = mechanism.settings();
     if (name == "grid" && mechanism.grid()) {
-      const auto grid = parse_integers(argument(name), value, "rows,cols: two whole numbers", 2);
+      const auto grid = parse_integers(argument(name), value, "rows,cols: two integers", 2);
       result.grid = {grid[0], grid[1]};
     } else if (std::ranges::find(settings, name, &SettingSpec::name) != settings.end()) {
       result.settings.push_back({name, parse_number(argument(name), value, "a number")});

@@ -21,7 +21,7 @@ namespace {
 constexpr int kBadInput = 2;
 
 constexpr const char* kRunFooter =
-    "rapt VERB --help explains a verb. Exit: 0 done, 1 the check it made failed, 2 bad input.\n"
+    "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed, 2 bad input.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"
@@ -37,13 +37,13 @@ std::string verb_names(const CLI::App& app) {
 
 // CLI11 says only that something was not expected; say what is.
 void check_verb(const CLI::App& app, int argc, const char* const* argv) {
-  if (argc < 2) throw Error("no verb is given; takes one of " + verb_names(app) + " (see rapt --help)");
+  if (argc < 2) throw Error("expected a verb, one of " + verb_names(app) + " (see rapt --help), got none");
   const std::string first = argv[1];
   if (first == "-h" || first == "--help" || first == "--version") return;
-  if (first.starts_with("-")) throw Error("got '" + first + "' before a verb; takes a verb, --help or --version");
+  if (first.starts_with("-")) throw Error("expected a verb, --help or --version first, got '" + first + "'");
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     if (verb->get_name() == first) return;
-  throw Error("there is no verb '" + first + "'; takes one of " + verb_names(app));
+  throw Error("expected one of the verbs " + verb_names(app) + ", got '" + first + "'");
 }
 
 std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {
@@ -104,7 +104,7 @@ int run(int argc, const char* const* argv) {
     const int status = parse_and_run(app, argc, argv);
     // A full disk behind stdout must not look like success.
     std::cout.flush();
-    if (status != kBadInput && !std::cout) return fail("cannot write to the standard output");
+    if (status != kBadInput && !std::cout) return fail("cannot write to standard output");
     return status;
   } catch (const std::exception& error) {
     return fail(error.what());

@@ -12,7 +12,7 @@ namespace rapt::cli {
 namespace {
 
 constexpr const char* kSolveFooter =
-    "The file is described in docs/solve.md. Exit 1: a number of its \"expect\" does not agree.\n"
+    "docs/solve.md describes the file. Exit status 1: a number in its \"expect\" does not agree.\n"
     "\n"
     "Examples:\n"
     "  rapt solve examples/001_1_2_one_head.json\n"
@@ -31,9 +31,9 @@ struct SolveArguments {
 
 int precision_of(const SolveArguments& arguments, const solve::WorkedProblem& problem) {
   if (arguments.precision.empty()) return problem.precision.value_or(8);
-  constexpr const char* kTakes = "a number of digits from 0 to 17";
-  const std::int64_t digits = parse_integers("solve: --precision", arguments.precision, kTakes, 1).front();
-  if (digits < 0 || digits > 17) refuse("solve: --precision", arguments.precision, kTakes);
+  constexpr const char* kExpected = "a number of digits from 0 to 17";
+  const std::int64_t digits = parse_integers("solve: --precision", arguments.precision, kExpected, 1).front();
+  if (digits < 0 || digits > 17) refuse("solve: --precision", arguments.precision, kExpected);
   return static_cast<int>(digits);
 }
 
@@ -84,8 +84,9 @@ void add_solve(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("solve", "A worked example, every intermediate printed");
   auto arguments = std::make_shared<SolveArguments>();
   verb->add_option("file", arguments->file, "The example, JSON (docs/solve.md)")->required()->check(value_given());
-  verb->add_option("--plot", arguments->plot, "Write each head's attention map there, as SVG")->check(value_given());
-  verb->add_option("--precision", arguments->precision, "Digits after the point (8, or what the file says)")
+  verb->add_option("--plot", arguments->plot, "Write each head's attention map to this directory, as SVG")
+      ->check(value_given());
+  verb->add_option("--precision", arguments->precision, "Digits after the point (8, or as the file says)")
       ->check(value_given());
   verb->add_flag("--json", arguments->json, "Print JSON, all digits");
   verb->add_flag("--markdown", arguments->markdown, "Print Markdown with LaTeX matrices");

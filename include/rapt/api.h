@@ -1,13 +1,13 @@
 #ifndef RAPT_API_H
 #define RAPT_API_H
 
-/* For C and C++: the version, and the mark of what the libraries export. */
+/* For C and C++: the version, and the macro that marks exported names. */
 
 #define RAPT_VERSION_MAJOR 0
 #define RAPT_VERSION_MINOR 1
 #define RAPT_VERSION_PATCH 0
 
-/* Raised where programs must be compiled again; the shared libraries are named after it. */
+/* Raised when programs must be recompiled; the shared libraries are named after it. */
 #define RAPT_ABI_VERSION 1
 
 #if defined(__GNUC__)

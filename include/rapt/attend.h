@@ -17,7 +17,7 @@ namespace rapt::inline v1 {
 // reference: the naive path, which stores the score matrix; for checking.
 enum class Path : std::uint8_t { automatic, generic, reference };
 
-// Rotary position encoding: the first `dims` numbers of every query and key are rotated by their positions, in pairs
+// Rotary position encoding rotates the first `dims` elements of every query and key by their position: elements
 // (n, n + dims/2), or (2n, 2n + 1) where interleaved, by the angle position · base^(−2n/dims).
 struct Rotary {
   std::int64_t dims = 0;  // even; 0: none
@@ -27,24 +27,24 @@ struct Rotary {
 
 struct AttendOptions {
   Score score{};                  // scaled_dot unless set
-  std::optional<double> scale{};  // in place of 1/√Dk, or of 1 where the formula has none
+  std::optional<double> scale{};  // replaces 1/√Dk, or 1 where the formula has none
   double softcap = 0;             // c > 0: the score becomes c·tanh(score/c)
   ConstView bias{};               // [B|1, H|1, Sq|1, Sk], added after the softcap
   Mask mask{};
   Normalizer normalizer = Normalizer::softmax;
   std::vector<NamedView> normalizer_parameters{};  // softmax: sink [H]; sigmoid: b [H] or one number
-  // Query i of batch b stands at first_query[b] + i: one number, or one for each batch; empty: 0.
+  // Query i of batch b is at position first_query[b] + i: one number, or one per batch; empty: 0.
   std::vector<std::int64_t> first_query{};
-  // Set: these keys are a part of a longer sequence, and key j stands at first_key + j. Unset: at j.
+  // Set: the keys are part of a longer sequence, and key j is at position first_key + j. Unset: at j.
   std::optional<std::int64_t> first_key{};
   Rotary rotary{};
   int threads = 0;  // 0: default_threads()
   Path path = Path::automatic;
-  void* stream = nullptr;  // of the device that the arrays lie on; a CPU has none
+  void* stream = nullptr;  // of the arrays' device; a CPU has none
 };
 
-// q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], v [B,Hk,Sk,Dv]: any strides, the last dimension contiguous. Hk divides H; a batch or a
-// number of heads of 1 is repeated. Several value sets share one map of weights.
+// q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], v [B,Hk,Sk,Dv]: any strides, the last dimension contiguous. Hk divides H; a batch or
+// head count of 1 is broadcast. Several value sets share one set of weights.
 struct Inputs {
   ConstView q{};
   ConstView k{};
@@ -60,11 +60,11 @@ struct WeightsRequest {
   View out{};
 };
 
-// Facts about each row of weights. Leave out what is not wanted. Every array is contiguous, [B,H,Sq] and what follows;
+// Statistics of each row of weights; leave out those not wanted. Every array is contiguous, [B,H,Sq] and what follows;
 // numbers are in the compute type: f64 for f64 inputs, f32 for all others.
 struct Statistics {
   View entropy{};                  // in nats
-  std::int64_t* argmax = nullptr;  // first key of largest weight; −1 where nothing is visible
+  std::int64_t* argmax = nullptr;  // key of the largest weight, the first of equals; −1 where nothing is visible
   View position{};                 // expected key position; on a grid [.., 2]: row, column
   View covariance{};               // of that position; on a grid [.., 2, 2]
   int top_k = 0;
@@ -73,7 +73,7 @@ struct Statistics {
   std::array<std::int64_t, 2> grid{};   // rows, columns of the keys; {0,0}: positions are 0 … Sk−1
 };
 
-// What the backward pass needs of the forward pass: two numbers a row, and outputs in f32 where they have 16 bits.
+// What the backward pass needs from the forward pass: two numbers per row, and outputs in f32 where they have 16 bits.
 class Saved {
  public:
   RAPT_API Saved();
@@ -89,11 +89,11 @@ class Saved {
 };
 
 struct Outputs {
-  std::vector<View> out{};  // one for each value set, [B,H,Sq,Dv]
+  std::vector<View> out{};  // one per value set, [B,H,Sq,Dv]
   // [B,H,Sq,1], −∞ where nothing is visible. softmax: log Σ exp(score); argmax: the largest score; sparsemax and
   // entmax15: the threshold; sigmoid: the logarithm of the sum of the weights.
   View lse{};
-  // Partial results under softmax, [B,H,Sq,1] in the compute type: the row maximum and Σ exp(score − maximum). See partial.h.
+  // Partial results under softmax (partial.h), [B,H,Sq,1] in the compute type: row maximum and Σ exp(score − maximum).
   View row_max{};
   View row_sum{};
   std::vector<WeightsRequest> weights{};
@@ -106,8 +106,8 @@ struct NamedGradient {
   View value{};
 };
 
-// Where gradients go; what is left out is not computed. Each has the shape of what it belongs to. Parameters are those of
-// the mechanism and of the normaliser.
+// Where gradients go; what is left out is not computed. Each has the shape of its array. Parameters are those of the
+// mechanism and of the normaliser.
 struct Gradients {
   View q{};
   View k{};
@@ -116,15 +116,15 @@ struct Gradients {
   std::vector<NamedGradient> parameters{};
 };
 
-// out = normalize(score(q, k)) · v, with nothing of the size Sq × Sk stored.
+// out = normalize(score(q, k)) · v, storing nothing of size Sq × Sk.
 RAPT_API void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options = {});
 
 // The plain case: one value set, no other outputs.
 RAPT_API void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out,
                      const AttendOptions& options = {});
 
-// Gradients of a loss, from the forward pass's outputs and the loss's gradient of each. Without `saved` the row sums
-// are computed again. grad_lse: the loss's gradient of lse too, under softmax.
+// Gradients of a loss, from the forward outputs and the gradient with respect to each. Without `saved` the row sums are
+// recomputed. grad_lse: also with respect to lse, under softmax.
 RAPT_API void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out,
                               const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
                               const AttendOptions& options = {}, const ConstView& grad_lse = {});

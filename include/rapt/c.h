@@ -1,7 +1,7 @@
 #ifndef RAPT_C_H
 #define RAPT_C_H
 
-/* Rapt for C99, and for languages that call C. Functions that return int give RAPT_OK or another status of enum
+/* Rapt for C99, and for languages that call C. Functions that return int return RAPT_OK or another value of enum
  * rapt_status, never an exception; rapt_last_error() says what was wrong. Calls may run on several threads at once. */
 
 /* C has no other headers and no using. NOLINTBEGIN(modernize-deprecated-headers, modernize-use-using) */
@@ -16,8 +16,8 @@ extern "C" {
 
 enum rapt_status {
   RAPT_OK = 0,
-  RAPT_BAD_INPUT = 2, /* a shape, a name, a number or a pointer that cannot be; nothing was computed */
-  RAPT_FAILED = 3     /* no memory, or an error of the library's own */
+  RAPT_BAD_INPUT = 2, /* an invalid shape, name, number or pointer; nothing was computed */
+  RAPT_FAILED = 3     /* out of memory, or an internal error */
 };
 
 enum rapt_dtype { RAPT_F32 = 0, RAPT_F64 = 1, RAPT_BF16 = 2, RAPT_F16 = 3, RAPT_BOOL = 4 /* bytes, for masks only */ };
@@ -63,7 +63,7 @@ typedef struct rapt_options {
   const rapt_setting* settings;
   size_t setting_count;
   int64_t grid[2]; /* rows, columns; for mechanisms that have a grid */
-  double scale;    /* read where has_scale is not 0; else 1/sqrt(Dk), or 1 where the formula has none */
+  double scale;    /* read if has_scale is not 0; else 1/sqrt(Dk), or 1 where the formula has none */
   int32_t has_scale;
   int32_t normalizer; /* enum rapt_normalizer */
   double softcap;     /* c > 0: the score becomes c tanh(score/c) */
@@ -71,7 +71,7 @@ typedef struct rapt_options {
   rapt_array mask;    /* RAPT_BOOL, the same shapes; nonzero = attend. Masks combine by "and" */
   int32_t causal;     /* enum rapt_causal */
   int32_t has_window;
-  int64_t window_left; /* read where has_window is not 0; negative: no limit */
+  int64_t window_left; /* read if has_window is not 0; negative: no limit */
   int64_t window_right;
   const int64_t* key_lengths; /* one, or one for each batch */
   size_t key_length_count;
@@ -82,20 +82,20 @@ typedef struct rapt_options {
   int32_t path;                                /* enum rapt_path */
   const rapt_parameter* normalizer_parameters; /* softmax: sink [H]; sigmoid: b [H] or one number */
   size_t normalizer_parameter_count;
-  const int64_t* first_query; /* query i of batch b stands at first_query[b] + i: one, or one for each batch */
+  const int64_t* first_query; /* query i of batch b is at position first_query[b] + i: one, or one per batch */
   size_t first_query_count;   /* 0: at i */
-  int64_t first_key;          /* read where has_first_key is not 0: a part of the keys, key j stands at first_key + j */
+  int64_t first_key;          /* read if has_first_key is not 0: key j of this part is at position first_key + j */
   int32_t has_first_key;
-  int32_t rotary_interleaved; /* 0: pairs (n, n + dims/2); else (2n, 2n + 1) */
-  int64_t rotary_dims;        /* how many numbers of a row are rotated by its position; 0: none */
+  int32_t rotary_interleaved; /* 0: elements (n, n + dims/2); else (2n, 2n + 1) */
+  int64_t rotary_dims;        /* how many elements of a row are rotated by its position; 0: none */
   double rotary_base;         /* 0: 10000 */
   void* stream;               /* of the device; NULL: its default */
-  const char* formula;        /* a score as text, in place of `score`: "raw*scale - m*abs(j-i)"; see docs/formulas.md */
+  const char* formula;        /* a score as text, instead of `score`: "raw*scale - m*abs(j-i)"; see docs/formulas.md */
   const char* pair;           /* of a formula: "w*tanh(q+k)"; NULL: the product */
   const char* visible;        /* of a formula: "j <= i and i - j < 256"; NULL: every pair is visible */
 } rapt_options;
 
-/* q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], and v_count value sets [B,Hk,Sk,Dv] under one map of weights. */
+/* q [B,H,Sq,Dq], k [B,Hk,Sk,Dk], and v_count value sets [B,Hk,Sk,Dv] that share one set of weights. */
 typedef struct rapt_inputs {
   size_t struct_size;
   rapt_array q;
@@ -113,11 +113,11 @@ typedef struct rapt_weights_request {
   rapt_array out;
 } rapt_weights_request;
 
-/* Facts about each row of weights: contiguous, [B,H,Sq] and what follows; RAPT_F64 for f64 inputs, else RAPT_F32. */
+/* Statistics of each row of weights: contiguous, [B,H,Sq] and what follows; RAPT_F64 for f64 inputs, else RAPT_F32. */
 typedef struct rapt_statistics {
   size_t struct_size;
   rapt_array entropy;    /* in nats */
-  int64_t* argmax;       /* first key of largest weight; -1 where nothing is visible */
+  int64_t* argmax;       /* key of the largest weight, the first of equals; -1 where nothing is visible */
   rapt_array position;   /* expected key position; on a grid [.., 2]: row, column */
   rapt_array covariance; /* of that position; on a grid [.., 2, 2] */
   int32_t top_k;
@@ -126,12 +126,12 @@ typedef struct rapt_statistics {
   int64_t grid[2];        /* rows, columns of the keys; 0, 0: positions are 0 to Sk - 1 */
 } rapt_statistics;
 
-/* What the backward pass needs of the forward pass: two numbers a row. */
+/* What the backward pass needs from the forward pass: two numbers per row. */
 typedef struct rapt_saved rapt_saved;
 
 typedef struct rapt_outputs {
   size_t struct_size;
-  const rapt_array* out; /* one for each value set, [B,H,Sq,Dv] */
+  const rapt_array* out; /* one per value set, [B,H,Sq,Dv] */
   size_t out_count;
   rapt_array lse; /* [B,H,Sq,1]: log of the sum of exp(score) */
   const rapt_weights_request* weights;
@@ -142,7 +142,7 @@ typedef struct rapt_outputs {
   rapt_array row_sum; /* the sum of exp(score - maximum); RAPT_F64 for f64 inputs, else RAPT_F32 */
 } rapt_outputs;
 
-/* Where gradients go; each has the shape of what it belongs to. Data NULL: not computed. */
+/* Where gradients go; each has the shape of its array. Data NULL: not computed. */
 typedef struct rapt_gradients {
   size_t struct_size;
   rapt_array q;
@@ -156,25 +156,25 @@ typedef struct rapt_gradients {
 
 enum rapt_heads { RAPT_HEADS_SHARED = 0, RAPT_HEADS_OPTIONAL = 1, RAPT_HEADS_REQUIRED = 2 };
 
-/* What a mechanism takes. The structs and their texts stay the library's and are never freed; they grow at their end. */
+/* The parameters of a mechanism. The structs and texts are the library's, never freed; they grow at their end. */
 typedef struct rapt_parameter_info {
   const char* name;
   const char*
       shape; /* "[H?,Dq,A]": H heads, H? with or without them, Dq Dk dimensions, A free; see docs/mechanisms.md */
   const char* about;
-  int32_t heads;    /* enum rapt_heads: whether there is a dimension of heads in front */
-  int32_t required; /* 0: it may be left out */
+  int32_t heads;    /* enum rapt_heads: whether there is a leading dimension of heads */
+  int32_t required; /* 0: optional */
 } rapt_parameter_info;
 
 typedef struct rapt_setting_info {
   const char* name;
-  double value; /* where the caller gives none */
+  double value; /* the default */
   double low;   /* both ends included */
   double high;
-  int32_t integer; /* not 0: whole numbers only */
+  int32_t integer; /* not 0: integers only */
 } rapt_setting_info;
 
-/* The results of attention over a part of the keys, and what several of them become. */
+/* The results of attention over part of the keys, and of merging several. */
 typedef struct rapt_partial {
   rapt_array out;     /* [B,H,Sq,Dv] */
   rapt_array row_max; /* [B,H,Sq,1] */
@@ -186,11 +186,11 @@ typedef struct rapt_partial_gradient {
   rapt_array lse; /* [B,H,Sq,1], for rapt_attend_backward_lse */
 } rapt_partial_gradient;
 
-/* A call whose shapes and options are checked once, for many runs. */
+/* A call checked once, for many runs. */
 typedef struct rapt_plan rapt_plan;
 
-/* Where the arrays of one run lie: each has the sizes, type, strides and device that the plan was made with. NULL: as it was
- * then. */
+/* The arrays of one run, each with the sizes, type, strides and device that the plan was made with. NULL: the plan's
+ * own array. */
 typedef struct rapt_plan_arrays {
   size_t struct_size;
   const void* q;
@@ -208,8 +208,8 @@ typedef struct rapt_plan_arrays {
   size_t first_query_count;
 } rapt_plan_arrays;
 
-/* How processes that share one call reach each other: messages that do not block, as rapt/communicator.h tells. start_…
- * give the message's number, negative where they failed; test gives 1 for done, 0 for not yet, negative for failed. */
+/* How the processes of a call exchange messages, without blocking; see rapt/communicator.h. start_… return a message
+ * number, negative on failure; test returns 1 for done, 0 for not yet, negative on failure. */
 typedef struct rapt_communicator {
   size_t struct_size;
   void* context; /* for the functions */
@@ -218,10 +218,10 @@ typedef struct rapt_communicator {
   int32_t (*start_send)(void* context, const void* data, size_t bytes, int32_t to, int32_t tag);
   int32_t (*start_receive)(void* context, void* data, size_t bytes, int32_t from, int32_t tag);
   int32_t (*test)(void* context, int32_t message);
-  double bandwidth; /* bytes a second; 0: the first call measures it and writes it here */
+  double bandwidth; /* bytes per second; 0: the first call measures it and writes it here */
 } rapt_communicator;
 
-/* The rows of a sequence that one process has; its arrays hold the early ones first. */
+/* The rows of a sequence that one process holds; its arrays have the early ones first. */
 typedef struct rapt_share {
   int64_t early_begin;
   int64_t early_end;
@@ -247,7 +247,7 @@ RAPT_API rapt_array rapt_bhsd(const void* data, int32_t dtype, int64_t batch, in
 RAPT_API rapt_array rapt_bshd(const void* data, int32_t dtype, int64_t batch, int64_t sequence, int64_t heads,
                               int64_t dim);
 
-/* NULL where there is no memory. Freeing NULL does nothing. */
+/* NULL if out of memory. Freeing NULL does nothing. */
 RAPT_API rapt_saved* rapt_saved_create(void);
 RAPT_API void rapt_saved_free(rapt_saved* saved);
 
@@ -258,16 +258,16 @@ RAPT_API int rapt_attend(const rapt_array* q, const rapt_array* k, const rapt_ar
 /* The same with several value sets, and with all other outputs. */
 RAPT_API int rapt_attend_forward(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options);
 
-/* The same call, made ready for many runs: *plan becomes NULL where something is wrong. Arrays of parameters, weights and
- * statistics and `saved` must outlive the plan. */
+/* The same call, prepared for many runs: *plan becomes NULL on error. Arrays of parameters, weights and statistics, and
+ * `saved`, must outlive the plan. */
 RAPT_API int rapt_plan_create(const rapt_inputs* inputs, const rapt_outputs* outputs, const rapt_options* options,
                               rapt_plan** plan);
-/* Computes it, allocating nothing; arrays NULL: those that the plan was made with. One run of a plan at a time. */
+/* Runs it, allocating nothing; arrays NULL: those the plan was made with. One run of a plan at a time. */
 RAPT_API int rapt_plan_run(rapt_plan* plan, const rapt_plan_arrays* arrays);
-RAPT_API void rapt_plan_free(rapt_plan* plan); /* NULL: nothing to do */
+RAPT_API void rapt_plan_free(rapt_plan* plan); /* NULL does nothing */
 
-/* Gradients of a loss, from the forward pass's outputs and the loss's gradient of each: inputs->v_count arrays both.
- * With saved NULL the row sums are computed again. */
+/* Gradients of a loss, from the forward outputs and the gradient with respect to each: inputs->v_count arrays of both.
+ * With saved NULL the row sums are recomputed. */
 RAPT_API int rapt_attend_backward(const rapt_inputs* inputs, const rapt_array* out, const rapt_array* grad_out,
                                   const rapt_saved* saved, const rapt_gradients* gradients,
                                   const rapt_options* options);
@@ -279,7 +279,7 @@ RAPT_API int rapt_attend_backward_lse(const rapt_inputs* inputs, const rapt_arra
 
 /* The share of a process of `length` rows. */
 RAPT_API int rapt_share_of(int64_t length, int32_t rank, int32_t size, rapt_share* share);
-/* rapt_attend_forward and rapt_attend_backward over processes: every one makes the call, with its share of the rows. */
+/* rapt_attend_forward and rapt_attend_backward over processes: each makes the call, with its share of the rows. */
 RAPT_API int rapt_attend_distributed(const rapt_inputs* inputs, const rapt_outputs* outputs,
                                      const rapt_options* options, rapt_communicator* communicator,
                                      int32_t distribution);
@@ -288,19 +288,19 @@ RAPT_API int rapt_attend_backward_distributed(const rapt_inputs* inputs, const r
                                               const rapt_gradients* gradients, const rapt_options* options,
                                               rapt_communicator* communicator, int32_t distribution);
 
-/* Merges parts in their order; `merged` may be one of them, and lse may be NULL. Threads 0: the default. */
+/* Merges parts in order; `merged` may be one of them, and lse may be NULL. Threads 0: the default. */
 RAPT_API int rapt_merge(const rapt_partial* parts, size_t part_count, const rapt_partial* merged, const rapt_array* lse,
                         int32_t threads);
 /* Gradients of every part's out and lse from that of the merged out. */
 RAPT_API int rapt_merge_backward(const rapt_partial* parts, size_t part_count, const rapt_partial* merged,
                                  const rapt_array* grad_out, const rapt_partial_gradient* gradients, int32_t threads);
 
-/* What was wrong in this thread's last call that gives a status; "" where it gave RAPT_OK. Valid until the next one. */
+/* The error of this thread's last call that returns a status; "" if it returned RAPT_OK. Valid until the next one. */
 RAPT_API const char* rapt_last_error(void);
 
 RAPT_API const char* rapt_version(void); /* "0.1.0" */
 
-/* Mechanisms, and what each takes, are numbered from 0. NULL or 0 past the end. */
+/* Mechanisms and their parameters are numbered from 0. NULL or 0 past the end. */
 RAPT_API size_t rapt_mechanism_count(void);
 RAPT_API const char* rapt_mechanism_name(size_t mechanism);
 RAPT_API const char* rapt_mechanism_formula(size_t mechanism);
@@ -310,7 +310,7 @@ RAPT_API const rapt_parameter_info* rapt_mechanism_parameter(size_t mechanism, s
 RAPT_API size_t rapt_mechanism_setting_count(size_t mechanism);
 RAPT_API const rapt_setting_info* rapt_mechanism_setting(size_t mechanism, size_t setting);
 
-/* The number of the mechanism of that name. RAPT_BAD_INPUT where there is none. */
+/* The number of the mechanism of that name. RAPT_BAD_INPUT if there is none. */
 RAPT_API int rapt_mechanism_find(const char* name, size_t* mechanism);
 
 /* Normalisers, numbered as enum rapt_normalizer; NULL or 0 past the end. */
@@ -320,10 +320,10 @@ RAPT_API const char* rapt_normalizer_formula(size_t normalizer);
 RAPT_API size_t rapt_normalizer_parameter_count(size_t normalizer);
 RAPT_API const rapt_parameter_info* rapt_normalizer_parameter(size_t normalizer, size_t parameter);
 
-/* The SIMD target in use: "sse4", "avx2", "avx512" or "portable"; "" where the processor runs none of this build's. */
+/* The SIMD target in use: "sse4", "avx2", "avx512" or "portable"; "" if the processor supports none of this build's. */
 RAPT_API const char* rapt_isa(void);
 
-/* How many threads work where the options do not say. */
+/* The number of threads if the options give none. */
 RAPT_API int rapt_set_threads(int32_t threads);
 RAPT_API int32_t rapt_threads(void);
 
@@ -335,7 +335,7 @@ RAPT_API void rapt_use_host_threads(rapt_host_threads run);
    1; or 0 where there is none, and nothing changes. */
 RAPT_API int32_t rapt_use_openmp_threads(const char* folder);
 
-/* Gives workspace that calls keep for the next one, at most 48 MiB, back to the system. */
+/* Returns the workspace that calls keep for the next one, at most 48 MiB, to the system. */
 RAPT_API void rapt_release_workspace(void);
 
 #ifdef __cplusplus

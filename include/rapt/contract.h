@@ -8,8 +8,8 @@
 
 #include "rapt/hooks.h"
 
-// What a mechanism must keep to, checked where it is compiled: a hook that the engine cannot call, or a name that it does
-// not read, would else be left out silently.
+// The rules for a mechanism, checked at compile time: a hook that the engine cannot call, or a name that it does not
+// read, would otherwise be ignored silently.
 namespace rapt::inline v1::detail {
 
 // Whether M has a member of that name, of any kind and access: a class that inherits the name twice cannot tell which.
@@ -175,8 +175,8 @@ constexpr Fault name_fault() {
   return Fault::none;
 }
 
-// Names that are not read but look like one that is. A constant is told by its type, a hook by being no object and no
-// type; a mechanism's own state may have any name.
+// Names that are not read but look like one that is. A constant is recognised by its type, a hook by being neither
+// object nor type; a mechanism's own state may have any name.
 template <class T> concept Flag = std::is_same_v<T, const bool>;
 template <class T> concept ParameterList = std::is_convertible_v<T, std::span<const ParameterSpec>>;
 template <class T> concept SettingList = std::is_convertible_v<T, std::span<const SettingSpec>>;
@@ -300,7 +300,7 @@ consteval bool has_good_members() {
   return good;
 }
 
-// Fails to compile with one sentence for each thing that M does not keep to; false then, so that nothing else is compiled.
+// Fails to compile with one sentence for each rule that M breaks; false then, so that nothing else is compiled.
 template <class M>
 consteval bool keeps_contract() {
   static_assert(!std::is_final_v<M>,

@@ -64,7 +64,7 @@ Score make_score(M mechanism) {
 
 }  // namespace detail
 
-// A mechanism of the caller's own: a struct of hooks (see hooks.h), or a generic lambda of the raw score and the pair:
+// A custom mechanism: a struct of hooks (see hooks.h), or a generic lambda of the raw score and the pair:
 //   custom([](auto raw, const auto& at) { return raw * at.scale - 0.1f * abs(at.offset()); })
 // Products and softmax run on the library's SIMD kernels; the hooks run as this program compiled them.
 template <class M>

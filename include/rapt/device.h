@@ -8,13 +8,13 @@
 
 namespace rapt::inline v1 {
 
-// How many devices of a kind this process can use; 0 where the library is built without them. There is one cpu.
+// The number of devices of a kind that this process can use; 0 if the library is built without them. There is one cpu.
 RAPT_API int device_count(Device::Kind kind);
 
-// "NVIDIA H200, compute capability 9.0, 139 GiB"; throws rapt::Error where there is no such device.
+// "NVIDIA H200, compute capability 9.0, 139 GiB"; throws rapt::Error if there is no such device.
 RAPT_API std::string describe(const Device& device);
 
-// Memory of a device, for callers that have none of their own. Copies wait until they are done; so does destruction.
+// Device memory, for callers that have none of their own. Copies and destruction block until they are done.
 class DeviceMemory {
  public:
   RAPT_API DeviceMemory(const Device& device, std::size_t bytes);
@@ -24,10 +24,10 @@ class DeviceMemory {
 
   void* data() const { return data_; }
   std::size_t size() const { return bytes_; }
-  // From and to ordinary memory; `bytes` at most size().
+  // From and to host memory; `bytes` at most size().
   RAPT_API void upload(const void* from, std::size_t bytes);
   RAPT_API void download(void* to, std::size_t bytes) const;
-  // From memory of the same device, in the order of a stream and without waiting; `bytes` at most the size of both.
+  // From memory of the same device, in stream order, without blocking; `bytes` at most the size of both.
   RAPT_API void copy_from(const DeviceMemory& other, std::size_t bytes, void* stream = nullptr);
 
  private:
@@ -39,7 +39,7 @@ class DeviceMemory {
 // Returns when all work started on the device is done.
 RAPT_API void synchronize(const Device& device);
 
-// The time that a device needs for what a stream was given between start() and stop(); of a cpu, the time between them.
+// The time a device takes for the work put on a stream between start() and stop(); on a cpu, the time between them.
 class DeviceTimer {
  public:
   RAPT_API explicit DeviceTimer(const Device& device, void* stream = nullptr);
@@ -49,7 +49,7 @@ class DeviceTimer {
 
   RAPT_API void start();
   RAPT_API void stop();
-  // Waits until the device is done with it.
+  // Blocks until the device is done with it.
   RAPT_API double seconds() const;
 
  private:

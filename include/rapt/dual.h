@@ -112,7 +112,7 @@ RAPT_FN Dual<N, K> where(Condition condition, const Dual<N, K>& a, const Dual<N,
   return y;
 }
 
-// The slope of abs at 0 is taken as 0; min and max follow the argument they return.
+// The slope of abs at 0 is 0; min and max follow the argument they return.
 template <class N, int K>
 RAPT_FN Dual<N, K> abs(const Dual<N, K>& x) {
   return x.chain(abs(x.value), sign(x.value));

@@ -6,7 +6,7 @@
 #include "rapt/api.h"
 #include "rapt/mechanism.h"
 
-// A mechanism given as text when the program runs; docs/formulas.md has the language.
+// A mechanism given as text at run time; docs/formulas.md describes the language.
 namespace rapt::inline v1 {
 
 struct FormulaOptions {
@@ -14,11 +14,8 @@ struct FormulaOptions {
   std::string visible{};  // a condition; empty: every pair is visible
 };
 
-// The score of that formula; empty: raw*scale. Its parameters are still to be given, by the names that the formula uses:
-//   Score score = formula("raw*scale - m*abs(j-i)");
-//   score.parameters = {{"m", slopes}};
-// score.mechanism->parameters() lists them. Copies of the score share one formula. Throws rapt::Error with a caret under the
-// place where the text is wrong.
+// The score of a formula such as "raw*scale - m*abs(j-i)"; empty: raw*scale. Set its parameters by the names it uses:
+// score.parameters = {{"m", slopes}}. Copies share one formula. Throws rapt::Error with a caret under the mistake.
 RAPT_API Score formula(std::string_view score, const FormulaOptions& options = {});
 
 }  // namespace rapt::inline v1

@@ -9,34 +9,34 @@
 #include "rapt/dual.h"
 #include "rapt/numbers.h"
 
-// The contract between a mechanism and the engines, and all that a mechanism's file needs: it compiles for a processor,
-// with nvcc and with NVRTC. A mechanism is a struct of hooks; all but `formula` may be left out:
+// The contract between a mechanism and the engines, and all that a mechanism's file includes: it compiles for a CPU,
+// with nvcc and with NVRTC. A mechanism is a struct of hooks; all but `formula` are optional:
 //
 //   static constexpr std::string_view formula;                what `rapt list` prints
 //   static constexpr std::array parameters{...};              ParameterSpec, see below
 //   static constexpr std::array settings{...};                SettingSpec: numbers without a gradient
 //   static constexpr bool scaled = true;                      at.scale is 1/√Dk unless the caller sets it; else 1
-//   static constexpr bool grid = true;                        positions lie on a grid: at.row and at.col are filled
-//   static constexpr bool unit_rows = true;                   q and k are divided by their lengths (after maps, before shifts)
-//   N pair(N q, N k, N w)                                     raw score = Σ_d pair; left out: the product q·k
-//   N score(N raw, const P& p, const At& at)                  left out: raw · at.scale
-//   Condition visible(const At& at)                           left out: everything
-//   Visible visible_tile(const TileRange&)                    left out: some (ask for each pair)
+//   static constexpr bool grid = true;                        positions form a grid: at.row and at.col are set
+//   static constexpr bool unit_rows = true;                   q and k get unit length (after maps, before shifts)
+//   N pair(N q, N k, N w)                                     raw score = Σ_d pair; default: the product q·k
+//   N score(N raw, const P& p, const At& at)                  default: raw · at.scale
+//   Condition visible(const At& at)                           default: everything
+//   Visible visible_tile(const TileRange&)                    default: some (ask for each pair)
 //   std::int64_t index(std::int64_t offset, const TableShape&)  row of a relative table; offset = key − query
 //   bool uses_content(std::span<const double> settings)       false: the raw score is not needed, and is not computed
 //   QuadraticForm<N> form(const P& p)                         a score that is a quadratic form of the grid offset
 //
-// N, P and At are template parameters. N is any number type: plain numbers, SIMD vectors, and dual numbers over them; use
-// the functions of numbers.h, by their names alone. p[n] counts the numbers of the parameters whose role is value,
-// relative_value or relative_vector, in the order of declaration. Hooks are public and const. contract.h refuses what does
-// not keep to this.
+// N, P and At are template parameters. N is any number type: plain numbers, SIMD vectors, and dual numbers over them;
+// use the functions of numbers.h, unqualified. p[n] are the numbers of the parameters whose role is value,
+// relative_value or relative_vector, in order of declaration. Hooks are public and const. contract.h rejects whatever
+// breaks these rules.
 namespace rapt::inline v1 {
 
-// Named here first: a file that opens rapt::mechanisms need not say the ABI's namespace.
+// Declared here first, so that a file that opens rapt::mechanisms need not name the ABI's namespace.
 namespace mechanisms {}
 
 enum class Role : std::uint8_t {
-  value,            // numbers that the score reads as they are
+  value,            // numbers that the score reads directly
   relative_value,   // a table of numbers; p is the one at index(offset)
   relative_vector,  // a table of vectors; p is the given query (plus relative_query_shift) · the one at index(offset)
   relative_output,  // a table of vectors; the one at index(offset) is added to the key's value
@@ -45,7 +45,7 @@ enum class Role : std::uint8_t {
   key_map,          // the same for keys
   query_shift,      // a vector added to every query in q·k
   relative_query_shift,  // a vector added to every query in the products with relative vectors
-  table,                 // numbers that a formula given at run time reads at places of its own; see formula.h
+  table,                 // numbers that a formula given at run time reads at any index; see formula.h
 };
 
 constexpr bool is_table(Role role) {
@@ -55,15 +55,15 @@ constexpr bool is_table(Role role) {
 // Whether the parameter has a leading dimension of heads.
 enum class Heads : std::uint8_t { shared, optional, required };
 
-// What an offset is counted along.
+// The axis that an offset counts along.
 enum class Along : std::uint8_t { position, grid_row, grid_col };
 
-// Sizes of parameters: a positive number is itself, these depend on the call.
+// Sizes of parameters: a positive number stands for itself, these depend on the call.
 enum Size : int {
   kAny = -1,        // any length from 1
   kQueryDim = -2,   // Dq
   kKeyDim = -3,     // Dk
-  kInner = -4,      // A: free, but the same in every parameter that names it
+  kInner = -4,      // A: free, but the same in every parameter that uses it
   kPositions = -5,  // as many as reach every offset between a query and a key
   kGridRows = -6,   // 2·rows − 1
   kGridCols = -7,   // 2·cols − 1
@@ -72,8 +72,8 @@ enum Size : int {
   kLastSize = kValueDim,
 };
 
-// What an untrained layer starts a parameter of the role value with. A parameter of two sizes starts as `value` times
-// the identity.
+// The initial value of a parameter of role value in an untrained layer. A parameter of two sizes starts as `value`
+// times the identity.
 struct Fresh {
   double value = 1;
   double spread = 0;  // standard deviation around it
@@ -93,7 +93,7 @@ struct ParameterSpec {
   constexpr bool is_slot() const {
     return role == Role::value || role == Role::relative_value || role == Role::relative_vector;
   }
-  // How many p[n] the parameter takes.
+  // How many p[n] the parameter has.
   constexpr int slots() const {
     if (role != Role::value) return is_slot() ? 1 : 0;
     return (sizes[0] > 0 ? sizes[0] : 1) * (sizes[1] > 0 ? sizes[1] : 1);
@@ -102,13 +102,13 @@ struct ParameterSpec {
 
 struct SettingSpec {
   std::string_view name;
-  double value = 0;  // when the caller gives none
+  double value = 0;  // the default
   double low = 0;
   double high = 0;  // allowed range, both ends included
   bool integer = true;
 };
 
-// What index() may know about its table and the call.
+// What index() can read about its table and the call.
 struct TableShape {
   std::int64_t rows = 0;  // of the table
   std::int64_t queries = 0;
@@ -154,7 +154,7 @@ namespace detail {
 
 void not_declared(const char* sentence);  // never defined: calling it ends a constant expression
 
-// A constant n that is a number of the declared parameters.
+// A constant n that is the index of a declared parameter's number.
 template <int kCount>
 struct SlotIndex {
   int n;

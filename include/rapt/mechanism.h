@@ -12,12 +12,12 @@
 #include "rapt/hooks.h"
 #include "rapt/view.h"
 
-// Mechanisms at run time: what can be asked about one, and one with its parameters as a score.
+// Mechanisms at run time: their properties, and a mechanism with its parameters as a score.
 namespace rapt::inline v1 {
 
 struct MechanismDefinition;
 
-// A mechanism of the registry (registry.h) or of the caller's own (custom.h). Its address is what identifies it.
+// A mechanism of the registry (registry.h) or of the caller (custom.h), identified by its address.
 class MechanismInfo {
  public:
   explicit MechanismInfo(const MechanismDefinition& definition) : definition_(definition) {}
@@ -29,9 +29,9 @@ class MechanismInfo {
   RAPT_API std::span<const ParameterSpec> parameters() const;
   RAPT_API std::span<const SettingSpec> settings() const;
   RAPT_API bool scaled() const;           // the scale is 1/√Dk unless the caller sets it
-  RAPT_API bool grid() const;             // positions lie on a grid of rows and columns
-  RAPT_API bool unit_rows() const;        // q and k are divided by their lengths
-  RAPT_API bool reads_positions() const;  // the score or the visibility may depend on where query and key are
+  RAPT_API bool grid() const;             // positions form a grid of rows and columns
+  RAPT_API bool unit_rows() const;        // q and k are normalised to unit length
+  RAPT_API bool reads_positions() const;  // score or visibility may depend on the positions
   RAPT_API bool has_form() const;         // the score is a quadratic form of the grid offset
 
   // What the engine runs. Complete in tiles.h only.
@@ -57,7 +57,7 @@ struct Score {
   std::vector<NamedView> parameters{};
   std::vector<NamedNumber> settings{};
   std::array<std::int64_t, 2> grid{};    // rows, columns
-  std::shared_ptr<const void> object{};  // the hooks' own state, when they have any; see custom.h
+  std::shared_ptr<const void> object{};  // the hooks' state, if they have any; see custom.h
 };
 
 }  // namespace rapt::inline v1

@@ -10,12 +10,12 @@
 
 namespace rapt::inline v1 {
 
-// What `rapt list` and a caller may know of a normaliser: how a row of scores becomes weights.
+// A normaliser, which turns a row of scores into weights, as `rapt list` and callers see it.
 struct NormalizerInfo {
   std::string_view name;
   std::string_view formula;
   std::span<const ParameterSpec> parameters;
-  // What stands for parameter n where the caller gives none; null: nothing does.
+  // The default of parameter n; null: it has none.
   double (*absent)(int n, std::int64_t keys) = nullptr;
 };
 
@@ -24,7 +24,7 @@ RAPT_API std::span<const NormalizerInfo> all_normalizers();
 
 RAPT_API const NormalizerInfo& info_of(Normalizer normalizer);
 
-// Throws rapt::Error, naming the known ones, when there is none of that name.
+// Throws rapt::Error, listing the known names, if there is none of that name.
 RAPT_API Normalizer normalizer(std::string_view name);
 
 }  // namespace rapt::inline v1

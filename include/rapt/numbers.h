@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// What hooks may call on numbers. The same names exist for plain numbers, for dual numbers and for SIMD vectors, so that
-// one formula serves all of them. NaN stays NaN in every function.
+// The functions that hooks may call on numbers. The same names exist for plain numbers, dual numbers and SIMD vectors,
+// so that one formula serves all of them. NaN stays NaN in every function.
 #if defined(__CUDACC__)
 #define RAPT_FN __host__ __device__ __forceinline__
 #else
@@ -143,7 +143,7 @@ RAPT_FN T pow(T x, A y) {
 }
 
 // A plain number as hooks see it: of this namespace, so that abs(x) is rapt::abs wherever the hook is written. (The abs
-// that a plain float finds may be the C library's for whole numbers.)
+// that a plain float finds may be the C library's for integers.)
 template <PlainNumber T>
 struct Number {
   using Base = Number;  // what constants become
@@ -241,8 +241,8 @@ RAPT_FN Number<T> where(bool condition, Number<T> a, Number<T> b) {
   return condition ? a : b;
 }
 
-// What stays constant beside a number X of hooks, which has a type Base that constants become: Number<T> is its own, a dual
-// number's is the number it is made of.
+// What stays constant beside a number X of hooks, which has a type Base that constants become: Number<T> is its own, a
+// dual number's is the number it is made of.
 template <class X> concept HookNumber = requires { typename X::Base; };
 template <class A, class X>
 concept ConstantOf = HookNumber<X> &&(Constant<A> || (std::is_same_v<A, typename X::Base> && !std::is_same_v<A, X>));

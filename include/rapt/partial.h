@@ -5,8 +5,8 @@
 #include "rapt/api.h"
 #include "rapt/view.h"
 
-// Attention over a part of the keys, and how parts become the whole. A part is an ordinary call of attend() with
-// AttendOptions::first_key and with Outputs::row_max and row_sum; ring attention, split caches and shared prefixes are merges.
+// Attention over part of the keys, and merging parts. A part is an ordinary call of attend() with first_key among the
+// options and row_max and row_sum among the outputs; ring attention, split caches and shared prefixes are merges.
 namespace rapt::inline v1 {
 
 // One part's results: out [B,H,Sq,Dv], row_max and row_sum [B,H,Sq,1].
@@ -16,7 +16,7 @@ struct Partial {
   ConstView row_sum{};
 };
 
-// Where the whole goes; out may be one of the parts. What is left out is not written.
+// Where the merged result goes; out may be one of the parts. What is left out is not written.
 struct Merged {
   View out{};
   View row_max{};
@@ -24,7 +24,7 @@ struct Merged {
   View lse{};
 };
 
-// Merges the parts in their order: the same bits for any number of threads. Nothing is allocated.
+// Merges the parts in order: the same bits for any number of threads. Allocates nothing.
 RAPT_API void merge(std::span<const Partial> parts, const Merged& merged, int threads = 0);
 
 // Gradients of one part's out, and of its lse = row_max + log(row_sum), for attend_backward().

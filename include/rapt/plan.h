@@ -9,12 +9,12 @@
 
 namespace rapt::inline v1 {
 
-// Where the arrays of one run lie. Each has the sizes, type, strides and device that the plan was made with; what is null
-// or empty here is as it was then.
+// The arrays of one run, each with the sizes, type, strides and device that the plan was made with; null or empty: the
+// array the plan was made with.
 struct PlanArrays {
   const void* q = nullptr;
   const void* k = nullptr;
-  std::span<const void* const> v{};  // one for each value set
+  std::span<const void* const> v{};  // one per value set
   std::span<void* const> out{};      // likewise
   void* lse = nullptr;
   void* row_max = nullptr;
@@ -26,9 +26,8 @@ struct PlanArrays {
   std::span<const std::int64_t> first_query{};
 };
 
-// A call to attend() whose shapes and options are checked once, for many runs: each costs little more than its arithmetic
-// and allocates nothing (docs/api.md has the exceptions). Parameters, weights asked for and statistics stay where they were when the plan was made; the
-// numbers of parameters are read at every run. One run at a time.
+// A call to attend() checked once, for many runs that cost little more than their arithmetic and allocate nothing
+// (exceptions: docs/api.md). Parameters, weights and statistics stay in place; parameter values are read at every run.
 class Plan {
  public:
   RAPT_API Plan(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options = {});
@@ -39,8 +38,8 @@ class Plan {
   RAPT_API Plan(Plan&&) noexcept;
   RAPT_API Plan& operator=(Plan&&) noexcept;
 
-  // Throws rapt::Error where something is given that the plan has no place for, or a length or position does not fit;
-  // then nothing is computed.
+  // One run at a time. Throws rapt::Error, having computed nothing, for an array the plan does not have, or a length or
+  // position that does not fit.
   RAPT_API void run(const PlanArrays& arrays = {});
 
  private:

@@ -9,8 +9,8 @@
 
 #include "rapt/hooks.h"
 
-// How the CPU engine hands tiles to a mechanism's compiled hooks. Tiles are stored keys × queries, so that the queries
-// lie in the lanes of vectors and everything along a row of weights is vertical.
+// How the CPU engine passes tiles to a mechanism's compiled hooks. Tiles are stored keys × queries, so that queries are
+// in the lanes of vectors and everything along a row of weights is vertical.
 namespace rapt::inline v1 {
 
 // One slot's numbers for every pair of a tile: row(j)[column].
@@ -19,19 +19,19 @@ struct RelativeRows {
   const T* base = nullptr;
   T* grad = nullptr;
   std::ptrdiff_t stride = 0;
-  const std::int32_t* coordinate = nullptr;  // of each key; null: the key's place in the tile
+  const std::int32_t* coordinate = nullptr;  // of each key; null: the key's index in the tile
 
   RAPT_FN std::ptrdiff_t at(int key) const { return (coordinate ? coordinate[key] : key) * stride; }
 };
 
-// A table that a formula reads at places of its own. Outside of it there are no numbers.
+// A table that a formula reads at any index. Outside of it there are no numbers.
 template <class T>
 struct TableRef {
   const T* data = nullptr;
   double* grad = nullptr;  // added to; null: not wanted
   std::int64_t rows = 1, cols = 1;
 
-  // Places are rounded down; −1: there is none.
+  // Indices are rounded down; −1: outside the table.
   RAPT_FN std::ptrdiff_t find(T row, T col) const {
     const bool inside = row >= T(0) && row < static_cast<T>(rows) && col >= T(0) && col < static_cast<T>(cols);
     return inside ? static_cast<std::ptrdiff_t>(row) * cols + static_cast<std::ptrdiff_t>(col) : -1;
@@ -69,7 +69,7 @@ struct ScoreTile {
   const T* key_col = nullptr;
   std::int64_t grid_cols = 1;
   TableRef<T> tables[kMaxTables];  // of the role table
-  bool offsets_seen = false;       // what visible() says of offsets alone is in the ranges of keys already
+  bool offsets_seen = false;       // conditions of visible() on offsets are already in the ranges of keys
 };
 
 // Raw scores by pair(): queries transposed [dim][stride], keys [keys][key_stride].
@@ -131,9 +131,9 @@ struct MechanismDefinition {
   bool unit_rows = false;
   bool has_index = false;
   double fast_limit = 0;                 // |q| and |k| up to which the fast path is exact; 0: there is none
-  double fast_least = 0;                 // it is not where all of them are smaller
-  Programs scalar;                       // plain C++: for the reference, and for mechanisms of a user's program
-  const RegistryEntry* entry = nullptr;  // of the library's own mechanisms: the programs of each SIMD target
+  double fast_least = 0;                 // the fast path is inexact where all of them are smaller
+  Programs scalar;                       // plain C++: for the reference, and for custom mechanisms
+  const RegistryEntry* entry = nullptr;  // of built-in mechanisms: the programs of each SIMD target
 
   bool uses_scale = true;
   bool reads_head = false;  // of a formula: it names the head
@@ -141,7 +141,7 @@ struct MechanismDefinition {
   // The row of table `parameter` for an offset.
   std::int64_t (*index)(const void* object, std::size_t parameter, std::int64_t offset, const TableShape&) = nullptr;
   bool (*uses_content)(const void* object, std::span<const double> settings) = nullptr;
-  // Whether visible() asks of the offsets [first, last] alone that they lie in one range, which they then become.
+  // Whether visible() only restricts the offsets [first, last] to one range, which is then written to them.
   bool (*visible_offsets)(const void* object, const TableShape&, std::int64_t& first, std::int64_t& last) = nullptr;
   // The six coefficients of the form and their derivatives in every slot.
   void (*form)(const void* object, const double* slots, double* coefficients,

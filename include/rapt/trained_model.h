@@ -13,7 +13,7 @@ namespace rapt::inline v1 {
 
 struct DecodeOptions {
   int beam = 1;               // hypotheses kept while searching; 1: greedy
-  int nbest = 1;              // answers for each text, at most beam
+  int nbest = 1;              // answers per text, at most beam
   double length_penalty = 0;  // scores are divided by ((5 + length)/6)^X
   int threads = 0;            // 0: default_threads()
 };
@@ -26,17 +26,17 @@ struct Answer {
   bool finished = true;  // false: cut off at the longest length
 };
 
-// Where the model looked for an answer: weights [answer tokens and the end, source tokens].
+// What the model attended to for an answer: weights [answer tokens and the end, source tokens].
 struct AttentionMap {
   std::vector<std::string> source{};
   std::vector<std::string> target{};  // the last one is "<end>"
   std::vector<float> weights{};
 };
 
-// A model that `rapt train` left in a directory. May be used by several threads at once.
+// A model trained by `rapt train`, from its directory. Several threads may use it at once.
 class RAPT_API TrainedModel {
  public:
-  // Throws rapt::Error where the directory does not hold a run with weights.
+  // Throws rapt::Error if the directory does not hold a run with weights.
   explicit TrainedModel(const std::filesystem::path& run);
   ~TrainedModel();
   TrainedModel(TrainedModel&&) noexcept;

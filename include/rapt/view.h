@@ -14,7 +14,7 @@ namespace rapt::inline v1 {
 
 using Shape = std::array<std::int64_t, 4>;
 
-// Where an array lies.
+// Where an array is.
 struct Device {
   enum class Kind : std::int32_t { cpu, cuda };
   Kind kind = Kind::cpu;
@@ -25,7 +25,7 @@ struct Device {
 
 RAPT_API std::string to_string(const Device& device);
 
-// A read-only array over the caller's memory. Strides are counted in elements; a stride of 0 repeats.
+// A read-only array over the caller's memory. Strides count elements; a stride of 0 broadcasts.
 struct ConstView {
   const void* data = nullptr;
   Dtype dtype = Dtype::f32;

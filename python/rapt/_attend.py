@@ -86,32 +86,32 @@ def attend(
     threads: int | None = None,
     path: str | None = None,
 ) -> Any:
-    """Attention: out = normalize(score(q, k)) · v, with nothing of the size queries × keys stored.
+    """Attention: out = normalize(score(q, k)) · v, storing nothing of size queries × keys.
 
-    q is [batch, heads, queries, dim], k and v are [batch, key heads, keys, dim]; leading dimensions may be left out, a batch
-    or a head of 1 is repeated, and the key heads divide the heads. Strides are free, rows are contiguous. The result has the
-    kind of q: NumPy's arrays give NumPy's; tensors of PyTorch are differentiable; arrays of JAX may be traced.
+    q is [batch, heads, queries, dim], k and v are [batch, key heads, keys, dim]; leading dimensions may be omitted, a batch
+    size or head count of 1 is broadcast, and the key heads divide the heads. Strides are free, rows are contiguous. The result
+    is of the same kind as q: NumPy arrays give NumPy arrays; PyTorch tensors are differentiable; JAX arrays may be traced.
 
-    score        name of a mechanism, scaled_dot unless given (`rapt.mechanisms()` lists them), or a `rapt.formula`
+    score        name of a mechanism, default scaled_dot (`rapt.mechanisms()` lists them), or a `rapt.formula`
     params       its parameters, settings, and those of the normaliser, by name: arrays or numbers
     causal       "top_left" or "bottom_right"
     normalizer   `rapt.normalizers()` lists them
-    scale        in place of 1/√dim, or of 1 where the mechanism has none
+    scale        replaces 1/√dim, or 1 where the mechanism has none
     softcap      c > 0: the score becomes c·tanh(score/c)
     bias         added to the scores, [batch or 1, heads or 1, queries or 1, keys]
-    mask         booleans of such a shape, true = attend
-    window       (left, right) around the query's position; a negative number is no limit
-    key_lengths  keys at and after it are hidden: one number, or one for each batch
-    first_query  query i stands at first_query + i: one number, or one for each batch
-    query_starts, key_starts   packed sequences: where each begins, and the end
+    mask         booleans of the same shape, true = attend
+    window       (left, right) around the query's position; a negative number means no limit
+    key_lengths  keys at and beyond it are hidden: one number, or one per batch
+    first_query  query i is at position first_query + i: one number, or one per batch
+    query_starts, key_starts   packed sequences: the start of each, and the end
     grid         (rows, columns), for mechanisms on a grid
     rotary       dims, or (dims, base, interleaved): rotary position encoding of q and k
-    first_key    key j stands at first_key + j, where the keys are a part of more
-    return_lse   (out, lse) in place of out; lse is [batch, heads, queries]
-    threads      how many work; all processors, or PyTorch's number where it is loaded
-    path         "reference" stores the scores, for checking; "generic" leaves out specialised paths
+    first_key    key j is at position first_key + j, where the keys are part of a longer sequence
+    return_lse   (out, lse) instead of out; lse is [batch, heads, queries]
+    threads      default all processors, or PyTorch's number if it is loaded
+    path         "reference" stores the scores, for checking; "generic" avoids specialised paths
 
-    Several value sets under one map of weights: v=[v1, v2] gives [out1, out2].
+    Several value sets under one set of weights: v=[v1, v2] gives [out1, out2].
 
     >>> import numpy as np, rapt
     >>> q = np.random.rand(2, 8, 100, 64).astype(np.float32)
@@ -288,7 +288,7 @@ class Partial(NamedTuple):
 
 
 def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options) -> Partial:
-    """Attention over a part of the keys, whose first one stands at first_key, under softmax. Options are those of `attend`.
+    """Attention over part of the keys, the first of which is at position first_key, under softmax. Options are those of `attend`.
 
     >>> import numpy as np, rapt
     >>> q = np.random.rand(1, 2, 5, 8); k = np.random.rand(1, 2, 20, 8)
@@ -316,7 +316,7 @@ def merge(parts: Sequence[Partial]) -> Partial:
 
 
 class Plan:
-    """The same call again and again: checked once, run many times, with nothing allocated.
+    """A prepared call: checked once, run many times, allocating nothing.
 
     Arrays of a run have the shape, type and strides of those the plan was made with; what is not given is as it was.
     The result is the same array every time, unless out is given. One run at a time; on a GPU all on one stream.

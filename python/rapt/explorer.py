@@ -69,7 +69,7 @@ class Layer(NamedTuple):
 
 
 class Explorer:
-    """Attention of all layers and heads, as a notebook shows it: heads at a glance, maps, and lines between tokens.
+    """Attention of all layers and heads in a notebook: heads at a glance, maps, and lines between tokens.
 
     A small one is a page within the notebook. A large one is served by this process, which computes the rows that are looked at, so that
     thousands of tokens work. `save(path)` writes a page, `serve()` gives an address, `map(layer, head)` is one map, averaged, and
@@ -283,7 +283,7 @@ def _of_trained(model, text):
 
 
 def explore(source, inputs: Any = None, *, tokens=None, key_tokens=None, batch=0, layers=None, **options):
-    """The explorer of every layer and head, which a notebook shows.
+    """The explorer of every layer and head, for a notebook.
 
     source      a model of Transformers with attn_implementation="rapt", and inputs what it is called with;
                 or what `rapt.transformers.record` gave; or (q, k), with options of `rapt.attend`;

@@ -1,4 +1,4 @@
-"""Scores given while the program runs: a text, or a function of Python that is traced once and becomes a text.
+"""Scores given at run time: a string, or a Python function that is traced once and becomes a string.
 
     rapt.formula("raw*scale - m*abs(i-j)", visible="j <= i")
     rapt.formula(lambda raw, scale, i, j, m: raw * scale - m * abs(i - j), visible=lambda i, j: j <= i)

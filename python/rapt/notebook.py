@@ -65,7 +65,7 @@ class Picture:
 
 
 def show(weights, tokens=None, key_tokens=None, title=None) -> Picture:
-    """A map of weights [queries, keys], or one for each head of [heads, queries, keys].
+    """A map of weights [queries, keys], or one per head of [heads, queries, keys].
 
     tokens are written beside the queries, and beside the keys too where key_tokens is not given. Large maps are averaged.
 

@@ -44,7 +44,7 @@ def attention(
 
 
 def register(name: str = "rapt") -> None:
-    """Makes attn_implementation="rapt" known: masks are those of "sdpa", and nothing of the size queries × keys is stored for
+    """Registers attn_implementation="rapt": masks are those of "sdpa", and nothing of size queries × keys is stored for
     the weights. Softcaps, attention sinks and position biases work too; attention dropout must be 0.
 
     model(..., output_attentions=True) gives the weights of all layers; `record` those of chosen ones.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -19,8 +20,8 @@ void check_statistic(const char* op, const Problem& p, const char* name, const V
                         " as q is, got one on " + to_string(view.device));
   const std::int64_t want = p.batch * p.heads * p.queries * size;
   if (element_count(view.shape) != want || view.strides != contiguous_strides(view.shape))
-    refuse_call(op, std::string("statistics: ") + name + ": expected a contiguous array of " + std::to_string(want) +
-                        " numbers, got shape " + to_string(view.shape));
+    refuse_call(op, std::string("statistics: ") + name + ": expected a contiguous array of " + counted(want, "number") +
+                        ", got shape " + to_string(view.shape));
   const Dtype dtype = p.is_double ? Dtype::f64 : Dtype::f32;
   if (view.dtype != dtype)
     refuse_call(op, std::string("statistics: ") + name + ": expected " + name_of(dtype) + ", the compute type, got " +

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "attend/counted.h"
 #include "attend/relative_rows.h"
 #include "mechanisms/objects.h"
 #include "mechanisms/sizes.h"
@@ -76,7 +77,7 @@ class Builder {
       share(value_name(n), p_.v[n]);
       if (p_.v[n].rows != p_.keys)
         fail(operation_,
-             value_name(n) + ": expected " + number(p_.keys) + " keys as in k, got " + number(p_.v[n].rows));
+             value_name(n) + ": expected " + counted(p_.keys, "key") + " as in k, got " + number(p_.v[n].rows));
     }
     p_.device = inputs_.q.device;
     same_device("k", inputs_.k.device);
@@ -124,8 +125,8 @@ class Builder {
     if (operand.batches != 1 && operand.batches != p_.batch)
       fail(operation_, name + ": expected batch 1 or " + number(p_.batch) + ", got " + number(operand.batches));
     if (operand.heads == 0 ? p_.heads != 0 : p_.heads % operand.heads != 0)
-      fail(operation_,
-           name + ": expected a divisor of the queries' " + number(p_.heads) + " heads, got " + number(operand.heads));
+      fail(operation_, name + ": expected a divisor of the queries' " + counted(p_.heads, "head") + ", got " +
+                           number(operand.heads));
     operand.group = operand.heads == 0 ? 1 : p_.heads / operand.heads;
   }
 
@@ -151,7 +152,7 @@ class Builder {
       if (!(given.value >= spec->low && given.value <= spec->high) ||
           (spec->integer && given.value != std::floor(given.value)))
         fail(operation_, score_name() + ": " + given.name + ": expected " +
-                             (spec->integer ? "a whole number" : "a number") + " from " + number(spec->low) + " to " +
+                             (spec->integer ? "an integer" : "a number") + " from " + number(spec->low) + " to " +
                              number(spec->high) + ", got " + number(given.value));
       p_.settings[static_cast<std::size_t>(spec - specs.begin())] = given.value;
     }
@@ -385,9 +386,9 @@ void check_grid(const char* operation, const Problem& p) {
   const bool may_be_before = p.mask.causal != Causal::none && p.mask.query_starts.empty();  // and then see nothing
   if (sized && keys_fit && (low >= 0 || may_be_before) && high <= places - p.queries) return;
   fail(operation, "score " + std::string(p.mechanism->name()) +
-                      ": grid: expected rows,cols with rows·cols equal to the " + number(p.keys) +
-                      " keys and a place for every query, got " + number(grid[0]) + "," + number(grid[1]) + " for " +
-                      number(p.queries) + " queries from position " + number(low));
+                      ": grid: expected rows,cols with rows·cols equal to the " + counted(p.keys, "key") +
+                      " and a position for every query, got " + number(grid[0]) + "," + number(grid[1]) + " for " +
+                      counted(p.queries, "query") + " from position " + number(low));
 }
 
 // Of packed sequences each has a diagonal of its own, while the mechanism counts all positions together.

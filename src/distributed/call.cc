@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "attend/check.h"
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "rapt/tiles.h"
 
@@ -119,7 +120,7 @@ void refuse_what_has_no_parts(const Call& call, const Given& given) {
 
 void check_rows(const char* op, const char* name, std::int64_t got, const Share& share, std::int64_t all) {
   if (got != share.rows())
-    fail(op, std::string(name) + ": expected " + std::to_string(share.rows()) + " rows, the share of this process of " +
+    fail(op, std::string(name) + ": expected " + counted(share.rows(), "row") + ", the share of this process of " +
                  std::to_string(all) + ", got " + std::to_string(got));
 }
 
@@ -157,7 +158,7 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
   const std::int64_t own_queries = given.inputs->q.shape[2], own_keys = given.inputs->k.shape[2];
   for (std::size_t n = 0; n < given.inputs->v.size(); ++n)
     if (given.inputs->v[n].shape[2] != own_keys)
-      fail(op, indexed("v", n) + ": expected " + std::to_string(own_keys) + " keys as in k, got " +
+      fail(op, indexed("v", n) + ": expected " + counted(own_keys, "key") + " as in k, got " +
                    std::to_string(given.inputs->v[n].shape[2]));
   check_rows(op, "q", own_queries, call.queries.share(call.rank(), call.size()), queries);
   check_rows(op, "k", own_keys, call.keys.share(call.rank(), call.size()), keys);
@@ -199,8 +200,8 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
     if (const ParameterValue* table = call.whole.find(Role::relative_vector)) {
       if (table->rows < keys)
         fail(op, "score " + std::string(call.whole.mechanism->name()) +
-                     ": origin: expected the row of distance 0 where a table of " + std::to_string(table->rows) +
-                     " rows has fewer than the " + std::to_string(keys) + " keys, got none");
+                     ": origin: expected the row of distance 0 where a table of " + counted(table->rows, "row") +
+                     " has fewer than the " + counted(keys, "key") + ", got none");
       std::erase_if(call.options.score.settings,
                     [&](const NamedNumber& given_one) { return given_one.name == spec.name; });
       call.options.score.settings.push_back({std::string(spec.name), static_cast<double>(table->rows - keys)});

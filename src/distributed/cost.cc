@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::distributed {
@@ -129,7 +130,7 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
           std::to_string(slots) + " for " + std::to_string(call.size()) + " processes");
     if (how.explanation)
       *how.explanation = "heads: " + normalizer + " needs all scores of a row, so each of " +
-                         std::to_string(call.size()) + " processes takes whole heads";
+                         counted(call.size(), "process") + " takes whole heads";
     return slots == 0 ? Distribution::ring : Distribution::heads;
   }
   if (how.distribution == Distribution::heads && !heads && slots > 0)
@@ -151,13 +152,12 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
     std::snprintf(machine.data(), machine.size(), "measured: %.3g GFLOP/s a process, %.3g GB/s between processes",
                   2 * choice[0] / 1e9, bandwidth / 1e9);
     *how.explanation =
-        std::string(chosen == Distribution::ring ? "ring" : "heads") + " over " + std::to_string(call.size()) +
-        (call.size() == 1 ? " process" : " processes") +
+        std::string(chosen == Distribution::ring ? "ring" : "heads") + " over " + counted(call.size(), "process") +
         (how.distribution == Distribution::automatic ? "" : ", as asked for") + "\n" +
-        "  queries: " + std::to_string(call.queries.length()) + " rows in " + std::to_string(call.queries.units()) +
-        " units of 2 x " + std::to_string(call.queries.piece_rows()) + "; keys: " + std::to_string(call.keys.length()) +
-        " rows in " + std::to_string(call.keys.units()) + " units of 2 x " + std::to_string(call.keys.piece_rows()) +
-        "; " + std::to_string(slots) + " independent heads\n  ring:  " + described(ring) + "\n  heads: " +
+        "  queries: " + counted(call.queries.length(), "row") + " in " + counted(call.queries.units(), "unit") +
+        " of 2 x " + std::to_string(call.queries.piece_rows()) + "; keys: " + counted(call.keys.length(), "row") +
+        " in " + counted(call.keys.units(), "unit") + " of 2 x " + std::to_string(call.keys.piece_rows()) + "; " +
+        counted(slots, "independent head") + "\n  ring:  " + described(ring) + "\n  heads: " +
         (!heads                ? "not with a bias, a dense mask or a gradient of lse"
          : slots < call.size() ? "fewer heads than processes"
                                : described(cut)) +

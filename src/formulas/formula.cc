@@ -130,7 +130,7 @@ bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
       fixed = fixed && place.op == Op::number;
       if (place.op != Op::number) continue;
       if (place.value != std::floor(place.value) || place.value < 0 || place.value >= kMost)
-        throw Error("formula: " + names_[parameter].name + "[…]: expected an index from 0, a whole number, got " +
+        throw Error("formula: " + names_[parameter].name + "[…]: expected an integer index of 0 or more, got " +
                     std::to_string(place.value));
       sizes[n] = std::max(sizes[n], static_cast<int>(place.value) + 1);
     }

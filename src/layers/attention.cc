@@ -7,15 +7,14 @@ MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string
     : shape_(shape) {
   if (shape_.hidden == 0) {
     if (shape_.heads < 1 || shape_.query_in % shape_.heads != 0)
-      throw Error(name + ": got a width of " + std::to_string(shape_.query_in) + " and " +
-                  std::to_string(shape_.heads) + " heads, takes heads that divide the width");
+      throw Error(name + ": expected a number of heads that divides the width, got a width of " +
+                  std::to_string(shape_.query_in) + " and " + std::to_string(shape_.heads) + " heads");
     shape_.hidden = shape_.query_in / shape_.heads;
   }
   if (shape_.value_dim == 0) shape_.value_dim = shape_.hidden;
   if (shape_.out == 0) shape_.out = shape_.query_in;
   if (shape_.rotary && shape_.hidden % 2 != 0)
-    throw Error(name + ": got heads of " + std::to_string(shape_.hidden) +
-                " numbers, rotary positions take an even number");
+    throw Error(name + ": expected an even head_dim for rotary positions, got " + std::to_string(shape_.hidden));
   const std::int64_t width = shape_.heads * shape_.hidden;
   const bool inner = shape_.bias == ProjectionBias::all;
   query_ = Linear(parameters, name + ".query", shape_.query_in, width, inner);

@@ -79,8 +79,8 @@ AttentionRecord record_of(const Attended<T>& use, const AttentionRecord* before)
 void AttentionRecord::weights(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end,
                               float* out) const {
   if (begin < 0 || end > rows() || begin >= end)
-    throw Error(name + ": got rows " + std::to_string(begin) + " to " + std::to_string(end) +
-                ", takes a range within 0 to " + std::to_string(rows()));
+    throw Error(name + ": expected rows within 0 to " + std::to_string(rows()) + ", got " + std::to_string(begin) +
+                " to " + std::to_string(end));
   // The values do not matter to the weights: one number, repeated.
   const float value = 0;
   const double wide = 0;

@@ -42,8 +42,8 @@ Tensor<T> LayerNorm::operator()(Graph<T>& graph, const Tensor<T>& x) const {
 GroupNorm::GroupNorm(Parameters& parameters, const std::string& name, std::int64_t channels, std::int64_t groups)
     : groups_(groups) {
   if (groups < 1 || channels % groups != 0)
-    throw Error(name + ": got " + std::to_string(channels) + " channels and " + std::to_string(groups) +
-                " groups, takes groups that divide the channels");
+    throw Error(name + ": expected a number of groups that divides the channels, got " + std::to_string(channels) +
+                " channels and " + std::to_string(groups) + " groups");
   gain_ = parameters.add(name + ".gain", {channels}, Initial::constant(1));
   bias_ = parameters.add(name + ".bias", {channels}, Initial::constant(0));
 }

@@ -18,14 +18,14 @@ constexpr std::int64_t kLargestStep = std::int64_t{1} << 20;
 void check_step(const char* name, const Pair& values, std::int64_t lowest) {
   for (const std::int64_t value : values)
     if (value < lowest || value > kLargestStep)
-      throw Error(std::string("conv: ") + name + ": got " + std::to_string(value) + "; takes whole numbers from " +
-                  std::to_string(lowest) + " to " + std::to_string(kLargestStep));
+      throw Error(std::string("conv: ") + name + ": expected an integer from " + std::to_string(lowest) + " to " +
+                  std::to_string(kLargestStep) + ", got " + std::to_string(value));
 }
 
 void check_type(const char* name, const Array& array, ElementType type) {
   if (array.type() != type)
-    throw Error(std::string("conv: ") + name + ": got " + name_of(array.type()) +
-                "; takes f32 or f64, the same for all arrays");
+    throw Error(std::string("conv: ") + name + ": expected f32 or f64, the same for all arrays, got " +
+                name_of(array.type()));
 }
 
 template <class T>
@@ -78,8 +78,7 @@ double largest_as(const Array& array, const char* argument) {
   double largest = 0;
   for (const T value : array.as<T>()) {
     if (!std::isfinite(value))
-      throw Error(std::string("conv: ") + argument + ": got the number " + std::to_string(value) +
-                  "; takes finite numbers");
+      throw Error(std::string("conv: ") + argument + ": expected finite numbers, got " + std::to_string(value));
     largest = std::max(largest, std::abs(static_cast<double>(value)));
   }
   return largest;
@@ -100,10 +99,11 @@ std::vector<std::int64_t> ConvolutionSizes::output_shape() const {
 
 ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, const ConvolutionOptions& options) {
   if (kernel.rank() != 4 || kernel.count() == 0)
-    throw Error("conv: kernel: got shape " + to_string(kernel.shape()) + "; takes [K1, K2, Din, Dout], sizes from 1");
+    throw Error("conv: kernel: expected [K1, K2, Din, Dout], sizes of 1 or more, got shape " +
+                to_string(kernel.shape()));
   if ((image.rank() != 3 && image.rank() != 4) || image.count() == 0)
-    throw Error("conv: image: got shape " + to_string(image.shape()) +
-                "; takes [R, C, D] or [B, R, C, D], channels last, sizes from 1");
+    throw Error("conv: image: expected [R, C, D] or [B, R, C, D], channels last, sizes of 1 or more, got shape " +
+                to_string(image.shape()));
   ConvolutionSizes sizes;
   sizes.batched = image.rank() == 4;
   sizes.batch = sizes.batched ? image.shape()[0] : 1;
@@ -113,8 +113,8 @@ ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, cons
   sizes.in = kernel.shape()[2];
   sizes.out = kernel.shape()[3];
   if (last[2] != sizes.in)
-    throw Error("conv: image: got shape " + to_string(image.shape()) + " for a kernel " + to_string(kernel.shape()) +
-                "; takes " + std::to_string(sizes.in) + " channels, the last dimension");
+    throw Error("conv: image: expected " + std::to_string(sizes.in) + " channels in the last dimension, got shape " +
+                to_string(image.shape()) + " for a kernel " + to_string(kernel.shape()));
   check_step("dilation", options.dilation, 1);
   check_step("stride", options.stride, 1);
   sizes.dilation = options.dilation;
@@ -126,9 +126,9 @@ ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, cons
   }
   const Pair whole = sizes.padded(), taps = sizes.span();
   if (taps[0] > whole[0] || taps[1] > whole[1])
-    throw Error("conv: the kernel spans " + std::to_string(taps[0]) + " rows and " + std::to_string(taps[1]) +
-                " columns, the padded image has " + std::to_string(whole[0]) + " and " + std::to_string(whole[1]) +
-                "; takes an image at least as large as the kernel");
+    throw Error("conv: image: expected at least the " + std::to_string(taps[0]) + " rows and " +
+                std::to_string(taps[1]) + " columns that the kernel spans, got " + std::to_string(whole[0]) + " and " +
+                std::to_string(whole[1]) + ", padding included");
   return sizes;
 }
 
@@ -139,8 +139,8 @@ Array convolve(const Array& image, const Array& kernel, const Array& bias, const
   check_type("kernel", kernel, type);
   if (bias) check_type("bias", bias, type);
   if (bias && bias.shape() != std::vector<std::int64_t>{sizes.out})
-    throw Error("conv: bias: got shape " + to_string(bias.shape()) + "; takes [" + std::to_string(sizes.out) +
-                "], one for each channel that comes out");
+    throw Error("conv: bias: expected [" + std::to_string(sizes.out) +
+                "], one number for each output channel, got shape " + to_string(bias.shape()));
   return type == ElementType::f64 ? convolve_as<double>(image, kernel, bias, sizes)
                                   : convolve_as<float>(image, kernel, bias, sizes);
 }

@@ -21,7 +21,7 @@ constexpr double kLargestAlpha = 1e30;
 constexpr std::int64_t kLargestHidden = std::int64_t{1} << 20;
 
 void refuse_shape(const char* argument, const Array& array, const std::string& takes) {
-  throw Error(std::string("conv: ") + argument + ": got shape " + to_string(array.shape()) + "; takes " + takes);
+  throw Error(std::string("conv: ") + argument + ": expected " + takes + ", got shape " + to_string(array.shape()));
 }
 
 std::int64_t heads_at_a_time(const QuadraticLayer& layer, std::int64_t places) {
@@ -125,9 +125,9 @@ void check_queries(const Array& image, const Queries& queries) {
     const std::int64_t size = last[n] + 2 * queries.padding[n];
     const std::int64_t end = queries.first[n] + (queries.count[n] - 1) * queries.stride[n];
     if (queries.padding[n] < 0 || queries.first[n] < 0 || queries.stride[n] < 1 || queries.count[n] < 1 || end >= size)
-      throw Error("conv: queries: got " + std::to_string(queries.count[n]) + " from " +
-                  std::to_string(queries.first[n]) + " on, each " + std::to_string(queries.stride[n]) +
-                  " after the other; takes places 0 to " + std::to_string(size - 1));
+      throw Error("conv: queries: expected positions from 0 to " + std::to_string(size - 1) + ", got " +
+                  std::to_string(queries.count[n]) + " from " + std::to_string(queries.first[n]) + ", " +
+                  std::to_string(queries.stride[n]) + " apart");
   }
 }
 
@@ -180,19 +180,20 @@ std::int64_t QuadraticLayer::parameter_count() const {
 
 void check(const QuadraticLayer& layer) {
   const Array& value = layer.value;
-  if (value.rank() != 3 || value.count() == 0) refuse_shape("value", value, "[H, Din, Do], sizes from 1");
+  if (value.rank() != 3 || value.count() == 0) refuse_shape("value", value, "[H, Din, Do], sizes of 1 or more");
   const std::int64_t heads = layer.heads(), width = layer.value_dim();
   const std::string h = std::to_string(heads);
   if (layer.output.rank() != 3 || layer.output.count() == 0 || layer.output.shape()[0] != heads ||
       layer.output.shape()[1] != width)
     refuse_shape("output", layer.output, "[" + h + ", " + std::to_string(width) + ", Dout], as value has it");
   using Sizes = std::vector<std::int64_t>;
-  if (layer.alpha.shape() != Sizes{heads}) refuse_shape("alpha", layer.alpha, "[" + h + "], one for each head");
+  if (layer.alpha.shape() != Sizes{heads}) refuse_shape("alpha", layer.alpha, "[" + h + "], one per head");
   if (layer.center.shape() != Sizes{heads, 2}) refuse_shape("center", layer.center, "[" + h + ", 2]");
   if (layer.bias && layer.bias.shape() != Sizes{layer.out()})
-    refuse_shape("bias", layer.bias, "[" + std::to_string(layer.out()) + "], one for each channel that comes out");
+    refuse_shape("bias", layer.bias, "[" + std::to_string(layer.out()) + "], one number for each output channel");
   if (layer.hidden < 1 || layer.hidden > kLargestHidden)
-    throw Error("conv: dhid: got " + std::to_string(layer.hidden) + "; takes 1 to " + std::to_string(kLargestHidden));
+    throw Error("conv: dhid: expected 1 to " + std::to_string(kLargestHidden) + ", got " +
+                std::to_string(layer.hidden));
   const std::pair<const char*, const Array*> arrays[] = {{"alpha", &layer.alpha},
                                                          {"center", &layer.center},
                                                          {"value", &layer.value},
@@ -201,24 +202,25 @@ void check(const QuadraticLayer& layer) {
   for (const auto& [name, array] : arrays) {
     if (!*array) continue;
     if (array->type() != value.type() || (value.type() != ElementType::f32 && value.type() != ElementType::f64))
-      throw Error(std::string("conv: ") + name + ": got " + name_of(array->type()) +
-                  "; takes f32 or f64, the same for all arrays");
+      throw Error(std::string("conv: ") + name + ": expected f32 or f64, the same for all arrays, got " +
+                  name_of(array->type()));
     largest_finite(*array, name);
   }
   if (largest_finite(layer.alpha, "alpha") > kLargestAlpha)
-    throw Error("conv: alpha: got a number above 1e30 in size; takes smaller ones");
+    throw Error("conv: alpha: expected numbers up to 1e30 in magnitude, got a larger one");
 }
 
 QuadraticLayer layer_of_kernel(const Array& kernel, const Array& bias, const Pair& dilation,
                                const LayerOptions& options) {
-  if (kernel.rank() != 4 || kernel.count() == 0) refuse_shape("kernel", kernel, "[K1, K2, Din, Dout], sizes from 1");
+  if (kernel.rank() != 4 || kernel.count() == 0)
+    refuse_shape("kernel", kernel, "[K1, K2, Din, Dout], sizes of 1 or more");
   const std::int64_t heads = kernel.shape()[0] * kernel.shape()[1], in = kernel.shape()[2], out = kernel.shape()[3];
   const std::int64_t least = std::min(in, out), width = options.value_dim == 0 ? least : options.value_dim;
   if (width < least || width > kLargestHidden)
-    throw Error("conv: do: got " + std::to_string(width) + "; takes " + std::to_string(least) +
-                " = min(Din, Dout), or more, up to " + std::to_string(kLargestHidden));
+    throw Error("conv: do: expected " + std::to_string(least) + " (min(Din, Dout)) to " +
+                std::to_string(kLargestHidden) + ", got " + std::to_string(width));
   if (!(options.alpha >= 0 && options.alpha <= kLargestAlpha))
-    throw Error("conv: alpha: got " + std::to_string(options.alpha) + "; takes a number above 0, up to 1e30");
+    throw Error("conv: alpha: expected a number above 0, up to 1e30, got " + std::to_string(options.alpha));
   const ElementType type = kernel.type();
   QuadraticLayer layer{.alpha = Array(type, {heads}),
                        .center = Array(type, {heads, 2}),
@@ -245,8 +247,8 @@ Array apply(const QuadraticLayer& layer, const Array& image, const Queries& quer
   if ((image.rank() != 3 && image.rank() != 4) || image.count() == 0 || image.shape().back() != layer.in())
     refuse_shape("image", image, "[R, C, D] or [B, R, C, D] with D = " + std::to_string(layer.in()));
   if (image.type() != layer.value.type())
-    throw Error(std::string("conv: image: got ") + name_of(image.type()) + "; takes the layer's type, " +
-                name_of(layer.value.type()));
+    throw Error(std::string("conv: image: expected the layer's type, ") + name_of(layer.value.type()) + ", got " +
+                name_of(image.type()));
   check_queries(image, queries);
   return image.type() == ElementType::f64 ? Pass<double>(layer, image, queries).run()
                                           : Pass<float>(layer, image, queries).run();
@@ -267,8 +269,8 @@ double bytes_of(const QuadraticLayer& layer, const std::vector<std::int64_t>& im
 
 Difference compare(const Array& array, const Array& reference) {
   if (array.shape() != reference.shape() || array.type() != reference.type())
-    throw Error("conv: compare: got " + to_string(array.shape()) + " and " + to_string(reference.shape()) +
-                "; takes two arrays of one shape and type");
+    throw Error("conv: compare: expected two arrays of one shape and type, got " + to_string(array.shape()) + " and " +
+                to_string(reference.shape()));
   return array.type() == ElementType::f64 ? compare_as<double>(array, reference) : compare_as<float>(array, reference);
 }
 

@@ -9,7 +9,7 @@ namespace rapt::inline v1::layers {
 ImageConvolution::ImageConvolution(Parameters& parameters, const std::string& name, const ImageConvolutionShape& shape)
     : shape_(shape), steps_{shape.stride, shape.kernel / 2} {
   if (shape.kernel < 1 || shape.kernel % 2 == 0)
-    throw Error(name + ": got a kernel of " + std::to_string(shape.kernel) + " pixels, takes an odd number");
+    throw Error(name + ": expected a kernel of an odd number of pixels, got " + std::to_string(shape.kernel));
   // Half of the numbers pass a ReLU, so that twice the variance keeps their size (He et al. 2015).
   const double fan_in = static_cast<double>(shape.kernel * shape.kernel * shape.in);
   kernel_ = parameters.add(name + ".kernel", {shape.kernel, shape.kernel, shape.in, shape.out},

@@ -63,8 +63,8 @@ NearestConvolution nearest_convolution(const QuadraticLayer& layer) {
     for (std::size_t n = 0; n < 2; ++n) {
       const double center = number_at(layer.center, 2 * h + static_cast<std::int64_t>(n));
       if (std::abs(center) > kLargestShift)
-        throw Error("conv: center: head " + std::to_string(h) + " is " + std::to_string(center) +
-                    " away; takes at most " + std::to_string(static_cast<int>(kLargestShift)) + " pixels");
+        throw Error("conv: center: head " + std::to_string(h) + ": expected at most " +
+                    std::to_string(static_cast<int>(kLargestShift)) + " pixels, got " + std::to_string(center));
       shift[n] = std::llround(center);
       reach[n] = std::max(reach[n], std::abs(shift[n]));
       step[n] = std::gcd(step[n], shift[n]);
@@ -79,8 +79,8 @@ NearestConvolution nearest_convolution(const QuadraticLayer& layer) {
   }
   const std::int64_t tap = layer.in() * layer.out();
   if (static_cast<double>(size[0] * size[1]) * static_cast<double>(tap) > kLargestKernel)
-    throw Error("conv: center: the heads reach " + std::to_string(reach[0]) + " rows and " + std::to_string(reach[1]) +
-                " columns, and the kernel would have more than 2^27 numbers; takes heads that look nearer");
+    throw Error("conv: center: expected heads near enough for a kernel of at most 2^27 numbers, got heads " +
+                std::to_string(reach[0]) + " rows and " + std::to_string(reach[1]) + " columns away");
   Array kernel(ElementType::f64, {size[0], size[1], layer.in(), layer.out()});
   for (std::int64_t h = 0; h < layer.heads(); ++h) {
     const Pair& shift = result.shifts[static_cast<std::size_t>(h)];

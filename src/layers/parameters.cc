@@ -29,11 +29,12 @@ ParameterId Parameters::add(std::string name, std::vector<std::int64_t> shape, I
   Parameter p;
   p.count = 1;
   for (const std::int64_t n : shape) {
-    if (n < 1) throw Error("parameter '" + name + "': got a size of " + std::to_string(n) + ", takes 1 or more");
+    if (n < 1)
+      throw Error(std::string("parameter '") + name + "': expected sizes of 1 or more, got " + std::to_string(n));
     p.count *= n;
   }
   for (const Parameter& other : list_)
-    if (other.name == name) throw Error("parameter '" + name + "': the name is taken");
+    if (other.name == name) throw Error("parameter '" + name + "': expected each name once, got it twice");
   p.name = std::move(name);
   p.shape = std::move(shape);
   p.offset = size_;

@@ -19,9 +19,9 @@ PositionalEncoding::PositionalEncoding(Parameters& parameters, const std::string
   if (shape_.extra == 0) shape_.extra = shape_.kind == Positions::one_hot ? shape_.max_length : shape_.width;
   const std::int64_t places = shape_.concatenate ? shape_.extra : shape_.width;
   if (shape_.kind == Positions::one_hot && places < shape_.max_length)
-    throw Error(name + ": got one-hot positions in " + std::to_string(places) +
-                " numbers, takes at least as many as the longest sequence, " + std::to_string(shape_.max_length) +
-                (shape_.concatenate ? "" : "; or concatenate them"));
+    throw Error(name + ": expected one-hot positions of at least the longest sequence, " +
+                std::to_string(shape_.max_length) + " numbers" + (shape_.concatenate ? "" : ", or concatenated ones") +
+                ", got " + std::to_string(places));
   if (shape_.kind == Positions::learned)
     table_ = parameters.add(name, {shape_.max_length, places}, Initial::normal(0.02));
 }
@@ -37,8 +37,8 @@ Tensor<T> PositionalEncoding::operator()(Graph<T>& graph, const Tensor<T>& x, st
   const std::int64_t end = first_step + steps;
   const std::int64_t wide = shape_.concatenate ? shape_.extra : shape_.width;
   if (end > shape_.max_length && shape_.kind != Positions::sinusoidal)
-    throw Error("positions: got a sequence of " + std::to_string(end) + " steps, takes up to " +
-                std::to_string(shape_.max_length) + ", the longest that the model was made for");
+    throw Error("positions: expected a sequence of up to " + std::to_string(shape_.max_length) +
+                " steps, the longest the model was made for, got " + std::to_string(end));
   Tensor<T> encoding;
   if (shape_.kind == Positions::learned) {
     encoding = graph.get(table_).slice(0, first_step, end).reshape({steps, 1, wide});

@@ -10,8 +10,8 @@ namespace rapt::inline v1::layers {
 Recurrent::Recurrent(Parameters& parameters, const std::string& name, const RecurrentShape& shape) : shape_(shape) {
   const int directions = shape.bidirectional ? 2 : 1;
   if (shape.hidden % directions != 0)
-    throw Error(name + ": got " + std::to_string(shape.hidden) +
-                " hidden units, takes an even number for two directions");
+    throw Error(name + ": expected an even number of hidden units for two directions, got " +
+                std::to_string(shape.hidden));
   const std::int64_t hidden = shape.hidden / directions;
   const std::int64_t width = gates_of(shape.cell) * hidden;
   const Initial initial = Initial::uniform(1 / std::sqrt(static_cast<double>(hidden)));
@@ -39,8 +39,8 @@ template <class T, class F>
 RecurrentOutput<T> Recurrent::all_layers(Graph<T>& graph, std::span<const std::int64_t> lengths,
                                          std::span<const CellState<T>> initial, F&& first) const {
   if (!initial.empty() && (shape_.bidirectional || static_cast<int>(initial.size()) != shape_.layers))
-    throw Error("recurrent: got " + std::to_string(initial.size()) +
-                " first states, takes one for each layer of one direction");
+    throw Error("recurrent: expected one first state for each layer of one direction, got " +
+                std::to_string(initial.size()));
   RecurrentOutput<T> output;
   Tensor<T> in;
   const auto both = [&](const Tensor<T>& a, const Tensor<T>& b) {

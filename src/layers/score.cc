@@ -67,14 +67,15 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
     return spec.role == Role::query_map || spec.role == Role::key_map;
   });
   if (choice.query_dim != choice.key_dim && !maps)
-    throw Error(name + ": got queries of " + std::to_string(choice.query_dim) + " numbers and keys of " +
-                std::to_string(choice.key_dim) + "; " + std::string(choice.mechanism->name()) + " takes equal ones");
+    throw Error(name + ": " + std::string(choice.mechanism->name()) +
+                ": expected queries and keys of one head_dim, got " + std::to_string(choice.query_dim) + " and " +
+                std::to_string(choice.key_dim));
   // A table by position knows every offset up to the longest sequence, in both directions.
   for (const SettingSpec& spec : choice.mechanism->settings())
     if (spec.name == "origin") choice_.settings.push_back({"origin", static_cast<double>(choice_.max_length - 1)});
   if (choice.mechanism->grid() && choice.grid[0] < 1)
-    throw Error(name + ": got the mechanism " + std::string(choice.mechanism->name()) +
-                ", which lives on a grid of pixels; sequences take one without a grid");
+    throw Error(name + ": expected a mechanism without a grid, for sequences, got " +
+                std::string(choice.mechanism->name()));
   for (const ParameterSpec& spec : choice.mechanism->parameters()) {
     if (spec.role == Role::relative_output && !choice.relative_values) continue;
     const std::vector<std::int64_t> shape = shape_of(spec);
@@ -114,7 +115,8 @@ std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const 
   for (int n = 0; n < spec.rank(); ++n) {
     const std::optional<std::int64_t> size = resolve(spec.sizes[static_cast<std::size_t>(n)], sizes);
     if (!size)
-      throw Error(std::string(choice_.mechanism->name()) + ": got no longest sequence, takes one for its table");
+      throw Error(std::string(choice_.mechanism->name()) +
+                  ": expected a longest sequence, which sizes its table, got none");
     shape.push_back(*size);
   }
   if (shape.empty()) shape.push_back(1);

@@ -7,8 +7,8 @@ namespace {
 
 std::int64_t per_head(const std::string& name, std::int64_t width, std::int64_t heads) {
   if (heads < 1 || width % heads != 0)
-    throw Error(name + ": got a width of " + std::to_string(width) + " and " + std::to_string(heads) +
-                " heads, takes heads that divide the width");
+    throw Error(name + ": expected a number of heads that divides the width, got a width of " + std::to_string(width) +
+                " and " + std::to_string(heads) + " heads");
   return width / heads;
 }
 
@@ -16,14 +16,14 @@ std::int64_t per_head(const std::string& name, std::int64_t width, std::int64_t 
 
 SharedAttention::SharedAttention(Parameters& parameters, const std::string& name, const SharedAttentionShape& shape)
     : shape_(shape) {
-  if (shape_.tasks < 1) throw Error(name + ": got no tasks, takes one or more");
+  if (shape_.tasks < 1) throw Error(name + ": expected at least one task, got none");
   if (shape_.hidden == 0) shape_.hidden = per_head(name, shape_.map_in, shape_.heads);
   if (shape_.value_dim == 0) shape_.value_dim = per_head(name, shape_.width, shape_.heads);
   Grid seen = shape_.grid;
   if (shape_.window > 0) {
     if (seen.rows % shape_.window != 0 || seen.cols % shape_.window != 0 || seen.cells() == 0)
-      throw Error(name + ": got windows of " + std::to_string(shape_.window) + " on a grid of " +
-                  std::to_string(seen.rows) + "×" + std::to_string(seen.cols) + ", takes windows that divide it");
+      throw Error(name + ": expected windows that divide the grid, got windows of " + std::to_string(shape_.window) +
+                  " on a grid of " + std::to_string(seen.rows) + "×" + std::to_string(seen.cols));
     seen = {shape_.window, shape_.window};
   }
   const std::int64_t asked = shape_.heads * shape_.hidden;
@@ -48,8 +48,8 @@ template <class T>
 std::vector<Tensor<T>> SharedAttention::operator()(Graph<T>& graph, const Tensor<T>& map_from,
                                                    std::span<const Tensor<T>> tasks, T* weights) const {
   if (static_cast<std::int64_t>(tasks.size()) != shape_.tasks)
-    throw Error("shared attention: got " + std::to_string(tasks.size()) + " tasks, takes " +
-                std::to_string(shape_.tasks));
+    throw Error("shared attention: expected " + std::to_string(shape_.tasks) + " tasks, got " +
+                std::to_string(tasks.size()));
   const std::int64_t window = shape_.window;
   const auto heads_of = [&](const Tensor<T>& x) {
     return (window > 0 ? to_windows(graph.tape, x, shape_.grid, window) : x).split_heads(shape_.heads);

@@ -48,9 +48,8 @@ AttentionClassifier::AttentionClassifier(const AttentionClassifierConfig& config
                                          layers::Parameters& parameters)
     : config_(config), sizes_(sizes) {
   if (config.patch < 1 || sizes.rows % config.patch != 0 || sizes.cols % config.patch != 0)
-    throw Error("image model: patch: got " + std::to_string(config.patch) + " for images of " +
-                std::to_string(sizes.rows) + " × " + std::to_string(sizes.cols) +
-                " pixels, takes a number that divides both");
+    throw Error("image model: patch: expected a divisor of the image's sizes, got " + std::to_string(config.patch) +
+                " for images of " + std::to_string(sizes.rows) + " × " + std::to_string(sizes.cols) + " pixels");
   grid_ = {sizes.rows / config.patch, sizes.cols / config.patch};
   embedding_ = layers::Linear(parameters, "embedding", config.patch * config.patch * sizes.channels, config.width);
   layers::PositionsShape positions;

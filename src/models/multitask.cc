@@ -33,15 +33,15 @@ MultitaskNetwork::MultitaskNetwork(const MultitaskConfig& config, std::int64_t s
     : config_(config), size_(size), classes_(classes), tasks_(parse_pixel_tasks(config.tasks)) {
   const std::int64_t smallest = config.patch << (config.stages - 1);
   if (size < smallest || size % smallest != 0)
-    throw Error("multitask: got pictures of " + std::to_string(size) + " pixels, takes a multiple of " +
-                std::to_string(smallest) + " with patches of " + std::to_string(config.patch) + " and " +
-                std::to_string(config.stages) + " stages");
+    throw Error("multitask: expected an image size that is a multiple of " + std::to_string(smallest) +
+                " with patches of " + std::to_string(config.patch) + " and " + std::to_string(config.stages) +
+                " stages, got " + std::to_string(size) + " pixels");
   if (config.reference != "skip") {
     const auto found = std::find_if(tasks_.begin(), tasks_.end(),
                                     [&](PixelTask task) { return info_of(task).name == config.reference; });
     if (found == tasks_.end())
-      throw Error("multitask: reference: got '" + config.reference + "', takes skip or one of the network's tasks, " +
-                  config.tasks);
+      throw Error("multitask: reference: expected skip or one of the network's tasks, " + config.tasks + ", got '" +
+                  config.reference + "'");
     reference_ = found - tasks_.begin();
   }
   const Grid first = grid_of(0);

@@ -23,9 +23,10 @@ std::vector<PixelTask> parse_pixel_tasks(std::string_view text) {
     const auto found = std::find_if(kPixelTasks.begin(), kPixelTasks.end(),
                                     [&](const PixelTaskInfo& info) { return info.name == name; });
     if (found == kPixelTasks.end())
-      throw Error("tasks: got '" + std::string(name) + "' in '" + std::string(text) + "', takes a list of " + names);
+      throw Error("tasks: expected a list of " + names + ", got '" + std::string(name) + "' in '" + std::string(text) +
+                  "'");
     if (std::find(tasks.begin(), tasks.end(), found->task) != tasks.end())
-      throw Error("tasks: got '" + std::string(name) + "' twice, takes each once");
+      throw Error("tasks: expected each task once, got '" + std::string(name) + "' twice");
     tasks.push_back(found->task);
   }
   return tasks;

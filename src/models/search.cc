@@ -127,8 +127,8 @@ template <class T>
 std::vector<std::vector<Hypothesis>> search(Decoder<T>& decoder, std::span<const std::int64_t> longest,
                                             const SearchOptions& options) {
   if (options.beam < 1 || options.nbest < 1 || options.nbest > options.beam)
-    throw Error("search: got a beam of " + std::to_string(options.beam) + " and " + std::to_string(options.nbest) +
-                " best, takes a beam of 1 or more and at most as many best");
+    throw Error("search: expected a beam of 1 or more and at most as many answers, got a beam of " +
+                std::to_string(options.beam) + " and " + std::to_string(options.nbest) + " answers");
   std::vector<Beam> beams;
   for (std::size_t n = 0; n < longest.size(); ++n) beams.emplace_back(static_cast<int>(n), longest[n], options);
   std::vector<int> tokens;

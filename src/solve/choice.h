@@ -11,9 +11,9 @@
 // Choices by name, in options and in files. `argument` names the place in errors, as in "attend: --window".
 namespace rapt {
 
-// Throws "ARGUMENT: got 'TEXT'; takes TAKES".
-[[noreturn]] inline void refuse(std::string_view argument, std::string_view text, std::string_view takes) {
-  throw Error(std::string(argument) + ": got '" + std::string(text) + "'; takes " + std::string(takes));
+// Throws "ARGUMENT: expected EXPECTED, got 'TEXT'".
+[[noreturn]] inline void refuse(std::string_view argument, std::string_view text, std::string_view expected) {
+  throw Error(std::string(argument) + ": expected " + std::string(expected) + ", got '" + std::string(text) + "'");
 }
 
 template <class T>

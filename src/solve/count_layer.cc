@@ -24,7 +24,7 @@ std::int64_t total_of(const std::vector<Stage>& stages) {
   return total;
 }
 
-// The sizes of a layer under the names that document 003 gives them.
+// The sizes of a layer under the names of the course assignment on attention and convolution.
 struct Sizes {
   Quantity batch, heads, tokens, input, hidden, value, output, position, rows, cols, offsets, width, bytes,
       compute_bytes;
@@ -236,7 +236,7 @@ Layer read_layer(const JsonNode& node) {
   size("batch", layer.batch);
   if (const auto grid = node.find("grid")) {
     const std::vector<std::int64_t> sizes = grid->integers(1, INT64_MAX);
-    if (sizes.size() != 2) grid->fail("takes [rows, columns]");
+    if (sizes.size() != 2) grid->fail("expected [rows, columns], got " + grid->kind());
     layer.grid = {sizes[0], sizes[1]};
   }
   if (const auto encoding = node.find("encoding")) layer.encoding = parse_encoding(encoding->where(), encoding->text());

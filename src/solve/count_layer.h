@@ -36,7 +36,7 @@ class Quantity {
 std::int64_t checked_add(std::int64_t a, std::int64_t b);
 std::int64_t checked_multiply(std::int64_t a, std::int64_t b);
 
-// Where the scores get their positions from; document 003, b.2.
+// Where the scores get their positions from.
 enum class Encoding : std::uint8_t { absolute, relative, quadratic, factorised };
 
 const char* name_of(Encoding encoding);

@@ -49,7 +49,7 @@ std::vector<PrintedNumber> read_row(const JsonNode& node) {
     row.push_back(read_number(node, node.value().dump()));
   } else {
     for (const JsonNode& item : node.items()) {
-      if (item.value().is_array()) item.fail("takes a number");
+      if (item.value().is_array()) item.fail("expected a number, got a list");
       for (PrintedNumber& number : read_row(item)) row.push_back(std::move(number));
     }
   }
@@ -74,7 +74,8 @@ Comparison compare_number(const Step& step, const PrintedNumber& printed, std::i
 }
 
 Comparison compare_count(const WorkedProblem& problem, const Step& step, const Expectation& expectation) {
-  if (expectation.rows.size() != 1 || expectation.rows[0].size() != 1) fail(problem, step.id, "takes one whole number");
+  if (expectation.rows.size() != 1 || expectation.rows[0].size() != 1)
+    fail(problem, step.id, "expected one integer, got several numbers");
   const PrintedNumber& printed = expectation.rows[0][0];
   const std::string ours = std::to_string(step.number);
   const double number = static_cast<double>(step.number);

@@ -25,7 +25,7 @@ std::string quoted(const std::string& text) {
 // What a value is, in words.
 std::string kind_of(const nlohmann::json& value) {
   if (value.is_array()) return "a list of " + std::to_string(value.size());
-  if (value.is_string()) return "the text " + quoted(value.get<std::string>());
+  if (value.is_string()) return "the string " + quoted(value.get<std::string>());
   if (value.is_object()) return "an object";
   if (value.is_null()) return "null";
   return value.dump();
@@ -71,8 +71,10 @@ void JsonNode::fail(const std::string& what) const { throw Error(where() + ": " 
 
 std::string JsonNode::where() const { return verb_ + ": " + file_ + (path_.empty() ? "" : ": " + path_); }
 
+std::string JsonNode::kind() const { return kind_of(*value_); }
+
 void JsonNode::require_object() const {
-  if (!value_->is_object()) fail("takes an object {…}, got " + kind_of(*value_));
+  if (!value_->is_object()) fail("expected an object {…}, got " + kind_of(*value_));
 }
 
 bool JsonNode::has(std::string_view key) const { return value_->is_object() && value_->contains(std::string(key)); }
@@ -90,7 +92,7 @@ std::optional<JsonNode> JsonNode::find(std::string_view key) const {
 }
 
 std::vector<JsonNode> JsonNode::items() const {
-  if (!value_->is_array() || value_->empty()) fail("takes a list [ … ] of at least one, got " + kind_of(*value_));
+  if (!value_->is_array() || value_->empty()) fail("expected a list [ … ] of at least one, got " + kind_of(*value_));
   std::vector<JsonNode> result;
   for (std::size_t n = 0; n < value_->size(); ++n)
     result.push_back(JsonNode(*this, (*value_)[n], path_ + "[" + std::to_string(n) + "]"));
@@ -104,24 +106,24 @@ void JsonNode::allow_only(std::initializer_list<std::string_view> keys, std::str
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
     std::string known;
     for (const std::string_view name : keys) known += (known.empty() ? "" : ", ") + std::string(name);
-    fail("unknown key " + quoted(key) + "; takes " + known);
+    fail("expected the keys " + known + ", got " + quoted(key));
   }
 }
 
 std::string JsonNode::text() const {
-  if (!value_->is_string()) fail("takes a text, got " + kind_of(*value_));
+  if (!value_->is_string()) fail("expected a string, got " + kind_of(*value_));
   return value_->get<std::string>();
 }
 
 bool JsonNode::boolean() const {
-  if (!value_->is_boolean()) fail("takes true or false, got " + kind_of(*value_));
+  if (!value_->is_boolean()) fail("expected true or false, got " + kind_of(*value_));
   return value_->get<bool>();
 }
 
 double JsonNode::number() const {
-  if (!value_->is_number()) fail("takes a number, got " + kind_of(*value_));
+  if (!value_->is_number()) fail("expected a number, got " + kind_of(*value_));
   const double x = value_->get<double>();
-  if (!std::isfinite(x)) fail("takes a finite number");
+  if (!std::isfinite(x)) fail("expected a finite number, got " + value_->dump());
   return x;
 }
 
@@ -130,7 +132,7 @@ std::int64_t JsonNode::integer(std::int64_t low, std::int64_t high) const {
       value_->is_number_integer() &&
       (!value_->is_number_unsigned() || value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
   if (!fits || value_->get<std::int64_t>() < low || value_->get<std::int64_t>() > high)
-    fail("takes a whole number from " + std::to_string(low) + " to " + std::to_string(high) + ", got " +
+    fail("expected an integer from " + std::to_string(low) + " to " + std::to_string(high) + ", got " +
          kind_of(*value_));
   return value_->get<std::int64_t>();
 }
@@ -156,7 +158,9 @@ std::vector<std::string> JsonNode::texts() const {
 Matrix JsonNode::matrix() const {
   if (value_->is_object()) {
     allow_only({"ones", "zeros", "identity"});
-    if (value_->size() != 1) fail("takes one of {\"ones\": [r, c]}, {\"zeros\": [r, c]}, {\"identity\": n}");
+    if (value_->size() != 1)
+      fail("expected one of {\"ones\": [r, c]}, {\"zeros\": [r, c]}, {\"identity\": n}, got " +
+           std::to_string(value_->size()) + " keys");
     if (const auto size = find("identity")) {
       const std::int64_t n = size->integer(1, 1024);
       Matrix result(n, n);
@@ -165,7 +169,7 @@ Matrix JsonNode::matrix() const {
     }
     const JsonNode shape = has("ones") ? at("ones") : at("zeros");
     const std::vector<std::int64_t> sizes = shape.integers(1, 1024);
-    if (sizes.size() != 2) shape.fail("takes [rows, columns], got " + std::to_string(sizes.size()) + " numbers");
+    if (sizes.size() != 2) shape.fail("expected [rows, columns], got " + std::to_string(sizes.size()) + " numbers");
     return Matrix(sizes[0], sizes[1], has("ones") ? 1 : 0);
   }
   const std::vector<JsonNode> rows = items();

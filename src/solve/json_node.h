@@ -20,6 +20,7 @@ class JsonNode {
 
   [[noreturn]] void fail(const std::string& what) const;
   std::string where() const;  // "VERB: FILE: KEY", as errors begin
+  std::string kind() const;   // "a list of 3", as errors end
   // The same place with another value in it, which must outlive the node.
   JsonNode with_value(const nlohmann::json& value) const { return JsonNode(*this, value, path_); }
   const nlohmann::json& value() const { return *value_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"
 #include "rapt/registry.h"
@@ -23,8 +24,8 @@ Projection read_projection(const JsonNode& node, const std::string& weight, cons
     const std::vector<double> numbers = b->numbers();
     result.bias = reshape(numbers, 1, static_cast<std::int64_t>(numbers.size()));
     if (result.bias.cols != result.weight.cols)
-      b->fail("takes " + std::to_string(result.weight.cols) + " numbers, as " + weight + " has outputs; got " +
-              std::to_string(numbers.size()));
+      b->fail("expected " + std::to_string(result.weight.cols) + " numbers, one for each output of " + weight +
+              ", got " + std::to_string(numbers.size()));
   }
   return result;
 }
@@ -39,7 +40,7 @@ Matrix read_of_rank(const JsonNode& node, int rank) {
   const int depth = depth_of(node.value());
   if (depth != rank) {
     static constexpr const char* kNames[] = {"a number", "a list of numbers", "a matrix"};
-    node.fail(std::string("takes ") + kNames[rank] + " for each head");
+    node.fail(std::string("expected ") + kNames[rank] + " for each head, got " + node.kind());
   }
   if (rank == 0) return Matrix(1, 1, node.number());
   return node.matrix();
@@ -74,15 +75,16 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
         known += (known.empty() ? "" : ", ") + std::string(p.name);
       for (const SettingSpec& s : problem.mechanism->settings())
         known += (known.empty() ? "" : ", ") + std::string(s.name);
-      value.fail("the score " + std::string(problem.mechanism->name()) + " takes " +
-                 (known.empty() ? "no parameters" : "the parameters " + known));
+      value.fail("unknown parameter; the score " + std::string(problem.mechanism->name()) + " has " +
+                 (known.empty() ? "none" : known));
     }
     Matrix numbers;
     if (index >= 0 && depth_of(value.value()) == spec->rank() + 1) {
       const std::vector<JsonNode> items = value.items();
       if (items.size() != problem.heads.size())
-        value.fail("has " + std::to_string(items.size()) + " entries for " + std::to_string(problem.heads.size()) +
-                   " heads");
+        value.fail("expected one entry for each of " +
+                   counted(static_cast<std::int64_t>(problem.heads.size()), "head") + ", got " +
+                   std::to_string(items.size()));
       numbers = read_of_rank(items[static_cast<std::size_t>(index)], spec->rank());
     } else {
       numbers = read_of_rank(value, spec->rank());
@@ -105,7 +107,8 @@ void read_formula(const JsonNode& root, WorkedProblem& problem) {
   problem.formula = score.object;
   // Heads are computed one by one.
   if (problem.mechanism->definition().reads_head)
-    root.at(root.has("formula") ? "formula" : "visible").fail("takes no head here: give each head a parameter");
+    root.at(root.has("formula") ? "formula" : "visible")
+        .fail("expected a formula that does not read the head, got one that does: give each head a parameter");
 }
 
 void read_score(const JsonNode& root, WorkedProblem& problem) {
@@ -122,40 +125,42 @@ void read_score(const JsonNode& root, WorkedProblem& problem) {
   if (const auto scale = root.find("scale")) {
     if (scale->value().is_number()) problem.scale = scale->number();
     else if (scale->value() == "none") problem.scale = 1;
-    else if (scale->value() != "sqrt") scale->fail("takes \"sqrt\", \"none\" or a number that multiplies the scores");
+    else if (scale->value() != "sqrt")
+      scale->fail("expected \"sqrt\", \"none\" or a number that multiplies the scores, got " + scale->kind());
     else if (!problem.mechanism->scaled())
       scale->fail("\"sqrt\": the score " + std::string(problem.mechanism->name()) +
                   " has no √Dk; use scaled_dot, or a number");
   }
   if (const auto softcap = root.find("softcap")) {
     problem.softcap = softcap->number();
-    if (problem.softcap <= 0) softcap->fail("takes a number above 0");
+    if (problem.softcap <= 0) softcap->fail("expected a number above 0, got " + softcap->kind());
   }
   if (const auto normalize = root.find("normalize")) {
     const std::string kind = normalize->text();
-    if (kind != "softmax" && kind != "argmax") normalize->fail("takes softmax or argmax, got " + kind);
+    if (kind != "softmax" && kind != "argmax") normalize->fail("expected softmax or argmax, got " + kind);
     problem.normalizer = kind == "argmax" ? Normalizer::argmax : Normalizer::softmax;
   }
   if (const auto axis = root.find("softmax_axis")) {
     const std::string along = axis->text();
-    if (along != "rows" && along != "columns") axis->fail("takes rows or columns, got " + along);
+    if (along != "rows" && along != "columns") axis->fail("expected rows or columns, got " + along);
     problem.axis = along == "columns" ? SoftmaxAxis::columns : SoftmaxAxis::rows;
     if (problem.axis == SoftmaxAxis::columns && problem.normalizer == Normalizer::argmax)
       axis->fail("columns are normalised by softmax only");
   }
   if (const auto causal = root.find("causal")) {
     const std::string corner = causal->text();
-    if (corner != "top_left" && corner != "bottom_right") causal->fail("takes top_left or bottom_right, got " + corner);
+    if (corner != "top_left" && corner != "bottom_right")
+      causal->fail("expected top_left or bottom_right, got " + corner);
     problem.causal = corner == "top_left" ? Causal::top_left : Causal::bottom_right;
   }
   if (const auto window = root.find("window")) {
     const std::vector<std::int64_t> sizes = window->integers(-1, kMaxTokens);
-    if (sizes.size() != 2) window->fail("takes [left, right], −1 for no limit");
+    if (sizes.size() != 2) window->fail("expected [left, right], −1 for no limit, got " + window->kind());
     problem.window = Window{sizes[0], sizes[1]};
   }
   if (const auto grid = root.find("grid")) {
     const std::vector<std::int64_t> sizes = grid->integers(1, kMaxTokens);
-    if (sizes.size() != 2) grid->fail("takes [rows, columns]");
+    if (sizes.size() != 2) grid->fail("expected [rows, columns], got " + grid->kind());
     if (sizes[0] * sizes[1] > kMaxTokens) grid->fail("has more than " + std::to_string(kMaxTokens) + " positions");
     problem.grid = {sizes[0], sizes[1]};
   }
@@ -171,10 +176,11 @@ Matrix read_mask(const JsonNode& node) {
       if (row.is_array())
         for (nlohmann::json& cell : row)
           if (cell.is_boolean()) cell = cell.get<bool>() ? 1 : 0;
-  if (depth_of(numbers) != 2) node.fail("takes a matrix of true (attend) and false");
+  if (depth_of(numbers) != 2) node.fail("expected a matrix of true (attend) and false, got " + node.kind());
   for (const nlohmann::json& row : numbers)
     for (const nlohmann::json& cell : row)
-      if (cell != 0 && cell != 1) node.fail("takes true (attend) and false, or 1 and 0");
+      if (cell != 0 && cell != 1)
+        node.fail("expected true (attend) and false, or 1 and 0, got " + cell.dump().substr(0, 40));
   Matrix result;
   for (const nlohmann::json& row : numbers) {
     if (result.rows == 0) result.cols = static_cast<std::int64_t>(row.size());
@@ -227,8 +233,8 @@ void read_heads(const JsonNode& root, WorkedProblem& problem) {
 void check_projection(const JsonNode& root, const std::string& where, const Matrix& input,
                       const Projection& projection) {
   if (projection.given() && projection.weight.rows != input.cols)
-    root.fail(where + ": takes inputs of length " + std::to_string(projection.weight.rows) + ", but the vectors have " +
-              std::to_string(input.cols));
+    root.fail(where + ": expected " + std::to_string(input.cols) + " inputs, one for each number of the vectors, got " +
+              std::to_string(projection.weight.rows));
 }
 
 void check_bias(const JsonNode& root, const std::string& where, ProblemHead& head, std::int64_t queries,
@@ -236,16 +242,16 @@ void check_bias(const JsonNode& root, const std::string& where, ProblemHead& hea
   if (head.bias.empty()) return;
   if (head.scalar_bias) head.bias = Matrix(1, keys, head.bias(0, 0));
   if (head.bias.cols != keys || (head.bias.rows != 1 && head.bias.rows != queries))
-    root.fail(where + "bias: is " + shape_text(head.bias) + "; takes a number, 1 × " + std::to_string(keys) + " or " +
-              std::to_string(queries) + " × " + std::to_string(keys));
+    root.fail(where + "bias: expected a number, 1 × " + std::to_string(keys) + " or " + std::to_string(queries) +
+              " × " + std::to_string(keys) + ", got " + shape_text(head.bias));
 }
 
 void check_mask(const JsonNode& root, const WorkedProblem& problem, std::int64_t queries, std::int64_t keys) {
   const Matrix& mask = problem.mask;
   if (mask.empty()) return;
   if (mask.cols != keys || (mask.rows != 1 && mask.rows != queries))
-    root.at("mask").fail("is " + shape_text(mask) + "; takes " + std::to_string(queries) + " × " +
-                         std::to_string(keys));
+    root.at("mask").fail("expected " + std::to_string(queries) + " × " + std::to_string(keys) + ", got " +
+                         shape_text(mask));
 }
 
 // Fills q, k, v from x, and zeros where the score reads positions only; then checks every size.
@@ -274,8 +280,8 @@ void check_attention(const JsonNode& root, WorkedProblem& problem) {
   }
   if (problem.output.given() && problem.v.empty()) root.fail("W_O: there is no X or v to attend to");
   if (problem.output.given() && problem.output.weight.rows != joined)
-    root.fail("W_O: takes inputs of length " + std::to_string(problem.output.weight.rows) + ", but the heads give " +
-              std::to_string(joined));
+    root.fail("W_O: expected " + std::to_string(joined) + " inputs, one for each number that the heads give, got " +
+              std::to_string(problem.output.weight.rows));
   const std::int64_t width = problem.output.given() ? problem.output.weight.cols : joined;
   if (problem.residual && (problem.x.rows != problem.q.rows || problem.x.cols != width))
     root.at("residual")
@@ -316,8 +322,8 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
   const auto square = [&](const JsonNode& node) {
     Matrix m = node.matrix();
     if (m.rows != positions || m.cols != positions)
-      node.fail("is " + shape_text(m) + "; W @ x takes " + std::to_string(positions) + " × " +
-                std::to_string(positions));
+      node.fail("expected " + std::to_string(positions) + " × " + std::to_string(positions) + " for W @ x, got " +
+                shape_text(m));
     return m;
   };
   problem.heads.resize(heads.size());
@@ -356,12 +362,13 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
 void read_limit(const JsonNode& node, WorkedProblem& problem) {
   node.allow_only({"parameter", "values"});
   Limit limit{node.at("parameter").text(), node.at("values").numbers()};
-  if (limit.values.size() > 64) node.at("values").fail("takes at most 64 values");
+  if (limit.values.size() > 64)
+    node.at("values").fail("expected at most 64 values, got " + std::to_string(limit.values.size()));
   const ParameterSpec* spec = find_parameter(*problem.mechanism, limit.parameter);
   if (limit.parameter != "scale" && (!spec || spec->rank() != 0))
     node.at("parameter")
-        .fail("takes scale, or a parameter of the score " + std::string(problem.mechanism->name()) +
-              " that is one number for each head; got " + limit.parameter);
+        .fail("expected scale, or a parameter of the score " + std::string(problem.mechanism->name()) +
+              " that is one number for each head, got " + limit.parameter);
   problem.limit = std::move(limit);
 }
 
@@ -446,12 +453,12 @@ WorkedProblem read_problem(const std::string& file, const FileReader& reader) {
   if (const auto precision = root.find("precision")) problem.precision = static_cast<int>(precision->integer(0, 17));
   if (const auto form = root.find("form")) {
     if (form->text() != "matrices" && form->text() != "vectors")
-      form->fail("takes matrices or vectors, got " + form->text());
+      form->fail("expected matrices or vectors, got " + form->text());
     problem.vector_form = form->text() == "vectors";
   }
   if (const auto vectors = root.find("vectors")) {
     if (vectors->text() != "rows" && vectors->text() != "columns")
-      vectors->fail("takes rows (x W) or columns (W x), got " + vectors->text());
+      vectors->fail("expected rows (x W) or columns (W x), got " + vectors->text());
     problem.columns = vectors->text() == "columns";
   }
   if (const auto residual = root.find("residual")) problem.residual = residual->boolean();

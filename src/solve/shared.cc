@@ -1,6 +1,6 @@
 #include "solve/steps.h"
 
-// Document 000: q = k = W_qk x_s; one map of weights serves the values of every task.
+// MulT's shared attention: q = k = W_qk x_s; one map of weights serves the values of every task.
 namespace rapt::solve {
 namespace {
 

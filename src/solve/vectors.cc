@@ -4,7 +4,7 @@
 #include "solve/numbers.h"
 #include "solve/print.h"
 
-// Document 001, question 2: the same attention written for one vector at a time.
+// The same attention written for one vector at a time.
 namespace rapt::solve {
 namespace {
 

@@ -10,11 +10,11 @@ namespace rapt::inline v1::tasks {
 
 std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std::int64_t rows, std::int64_t cols) {
   if (rows < 0 || rows > cols || static_cast<std::int64_t>(costs.size()) != rows * cols)
-    throw Error("assignment: got " + std::to_string(costs.size()) + " costs for " + std::to_string(rows) +
-                " rows and " + std::to_string(cols) +
-                " columns, takes rows·cols of them, and no more rows than columns");
+    throw Error("assignment: expected rows·cols costs and no more rows than columns, got " +
+                std::to_string(costs.size()) + " costs for " + std::to_string(rows) + " rows and " +
+                std::to_string(cols) + " columns");
   for (const double cost : costs)
-    if (!std::isfinite(cost)) throw Error("assignment: got a cost that is not a finite number");
+    if (!std::isfinite(cost)) throw Error("assignment: expected finite costs, got " + std::to_string(cost));
   constexpr double kFar = std::numeric_limits<double>::infinity();
   const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   // Column `cols` is a place for the row that looks for one; `owner` −1: nobody.

@@ -130,9 +130,9 @@ TaskData case_data(const CaseOptions& options) {
   int tries = 0;
   while (static_cast<std::int64_t>(examples.size()) < amount.total()) {
     if (++tries > kMostTries)
-      throw Error("case: got " + std::to_string(amount.total()) + " sentences of " +
-                  std::to_string(options.min_length) + " to " + std::to_string(options.max_length) +
-                  " characters to make, takes about " + std::to_string(examples.size()) + " at most");
+      throw Error("case: expected at most about " + std::to_string(examples.size()) + ", got " +
+                  std::to_string(amount.total()) + " sentences of " + std::to_string(options.min_length) + " to " +
+                  std::to_string(options.max_length) + " characters");
     const std::string lower = sentence(static_cast<std::size_t>(options.min_length) + random.below(lengths), random);
     if (static_cast<std::int64_t>(lower.size()) < options.min_length || !taken.insert(lower).second) continue;
     tries = 0;
@@ -148,7 +148,7 @@ TaskData case_data(const CaseOptions& options) {
 std::vector<std::string> split_case_source(std::string_view text) {
   constexpr std::size_t kTag = 3;
   if (!text.starts_with("<U> ") && !text.starts_with("<L> "))
-    throw Error("case: got a text without a tag, takes \"<U> text\" or \"<L> text\"");
+    throw Error("case: expected \"<U> text\" or \"<L> text\", got a text without a tag");
   std::vector<std::string> tokens = split(text.substr(kTag + 1), Units::characters);
   tokens.emplace(tokens.begin(), text.substr(0, kTag));
   return tokens;

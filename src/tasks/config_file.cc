@@ -18,7 +18,7 @@ std::filesystem::path run_config_path(const std::filesystem::path& directory) {
 
 json parse_config(const std::filesystem::path& path) {
   json whole = json::parse(read_file(path), nullptr, false);
-  if (!whole.is_object()) throw Error(path.string() + ": got something else than a JSON object");
+  if (!whole.is_object()) throw Error(path.string() + ": expected a JSON object, got something else");
   return whole;
 }
 
@@ -55,7 +55,7 @@ void require_same_settings(const std::string& run, const nlohmann::ordered_json&
 
 json parse_run_config(const std::filesystem::path& path) {
   json whole = parse_config(path);
-  if (whole.value("format", json(0)) != kConfigFormat) throw Error(path.string() + ": got a format other than 1");
+  if (whole.value("format", json(0)) != kConfigFormat) throw Error(path.string() + ": expected format 1, got another");
   whole.erase("format");
   return whole;
 }
@@ -63,17 +63,17 @@ json parse_run_config(const std::filesystem::path& path) {
 json take_section(const std::string& file, json& whole, const char* name, bool required) {
   const auto found = whole.find(name);
   if (found == whole.end()) {
-    if (required) throw Error(file + ": got no section '" + name + "'");
+    if (required) throw Error(file + ": expected a section '" + name + "', got none");
     return json::object();
   }
-  if (!found->is_object()) throw Error(file + ": " + name + ": got " + found->dump() + ", takes an object");
+  if (!found->is_object()) throw Error(file + ": " + name + ": expected an object, got " + found->dump());
   json result = *found;
   whole.erase(found);
   return result;
 }
 
 void require_nothing_left(const std::string& file, const json& whole, const std::string& takes) {
-  if (!whole.empty()) throw Error(file + ": got '" + whole.begin().key() + "', " + takes);
+  if (!whole.empty()) throw Error(file + ": expected " + takes + ", got '" + whole.begin().key() + "'");
 }
 
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner) {

@@ -11,7 +11,7 @@ constexpr std::size_t kRecord = 1 + kSize * kRowBytes;
 constexpr int kWhite = 16;
 
 [[noreturn]] void refuse(std::size_t offset, const std::string& got, const std::string& takes) {
-  throw Error("read digits: at byte " + std::to_string(offset) + ": got " + got + "; takes " + takes);
+  throw Error("read digits: at byte " + std::to_string(offset) + ": expected " + takes + ", got " + got);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ const Family& family_of(std::string_view task, const std::string& who) {
       if (info.name == task) return family;
       names += (names.empty() ? "" : ", ") + std::string(info.name);
     }
-  throw Error(who + ": there is no task '" + std::string(task) + "'; takes one of " + names);
+  throw Error(who + ": expected one of the tasks " + names + ", got '" + std::string(task) + "'");
 }
 
 }  // namespace
@@ -47,14 +47,14 @@ std::string task_of_run(const std::filesystem::path& directory) {
   const nlohmann::json whole = parse_config(path);
   const auto data = whole.find("data");
   if (data == whole.end() || !data->is_object() || !data->contains("task") || !(*data)["task"].is_string())
-    throw Error(path.string() + ": got no task in the section 'data'");
+    throw Error(path.string() + ": expected a task in the section 'data', got none");
   return (*data)["task"].get<std::string>();
 }
 
 std::vector<float> best_weights(const std::filesystem::path& directory, const layers::Parameters& parameters) {
   const std::filesystem::path path = directory / "model.safetensors";
   if (!std::filesystem::exists(path))
-    throw Error(directory.string() + " has no model.safetensors yet: its first epoch is not over");
+    throw Error(directory.string() + " has no model.safetensors yet: its first epoch has not ended");
   std::vector<float> values(static_cast<std::size_t>(parameters.size()));
   training::load_weights(path, parameters, values.data());
   return values;

@@ -75,8 +75,8 @@ class FieldReader {
   void operator()(const char* name, T& value, double low, double high, const char*) {
     take(name, [&](const nlohmann::json& found) {
       if (!found.is_number() || (std::is_integral_v<T> && !found.is_number_integer()))
-        throw Error(what(name) + ": got " + found.dump() + ", takes a " + (std::is_integral_v<T> ? "whole " : "") +
-                    "number");
+        throw Error(what(name) + ": expected a " + (std::is_integral_v<T> ? "whole " : "") + "number, got " +
+                    found.dump());
       check_range(what(name), found.get<double>(), low, high);
       found.get_to(value);
     });
@@ -84,7 +84,7 @@ class FieldReader {
 
   // Throws where something is left that no field took.
   void done() const {
-    if (!json_.empty()) throw Error(file_ + ": got '" + json_.begin().key() + "', which is not a setting here");
+    if (!json_.empty()) throw Error(file_ + ": expected settings that exist here, got '" + json_.begin().key() + "'");
   }
 
  private:

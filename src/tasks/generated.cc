@@ -14,11 +14,11 @@ void check(const Amount& amount) {
   constexpr std::int64_t kLongest = 10'000;
   for (const std::int64_t count : {amount.train, amount.valid, amount.test})
     if (count < 0 || count > kMostExamples)
-      throw Error(std::string(amount.task) + ": got a count of " + std::to_string(count) + ", takes 0 to " +
-                  std::to_string(kMostExamples));
+      throw Error(std::string(amount.task) + ": expected a count from 0 to " + std::to_string(kMostExamples) +
+                  ", got " + std::to_string(count));
   if (amount.min_length < 1 || amount.max_length < amount.min_length || amount.max_length > kLongest)
-    throw Error(std::string(amount.task) + ": got lengths " + std::to_string(amount.min_length) + " to " +
-                std::to_string(amount.max_length) + ", takes a range within 1 to " + std::to_string(kLongest));
+    throw Error(std::string(amount.task) + ": expected lengths within 1 to " + std::to_string(kLongest) + ", got " +
+                std::to_string(amount.min_length) + " to " + std::to_string(amount.max_length));
 }
 
 TaskData cut(std::vector<Example> examples, const Amount& amount, Random& random) {

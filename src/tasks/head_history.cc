@@ -21,12 +21,12 @@ using nlohmann::json;
 void read_numbers(const json& list, std::span<const std::int64_t> sizes, const std::string& where,
                   std::vector<double>& out) {
   if (sizes.empty()) {
-    if (!list.is_number()) throw Error(where + ": got " + list.dump().substr(0, 40) + ", takes a number");
+    if (!list.is_number()) throw Error(where + ": expected a number, got " + list.dump().substr(0, 40));
     out.push_back(list.get<double>());
     return;
   }
   if (!list.is_array() || static_cast<std::int64_t>(list.size()) != sizes[0])
-    throw Error(where + ": got something else than lists of the sizes that the model has");
+    throw Error(where + ": expected lists of the model's sizes, got something else");
   for (const json& one : list) read_numbers(one, sizes.subspan(1), where, out);
 }
 
@@ -37,35 +37,35 @@ HeadPlaces read_places(const json& line, std::int64_t layers, std::int64_t heads
   for (const auto& [name, sizes, numbers] :
        {std::tuple{"centers", std::vector<std::int64_t>{layers, heads, 2}, &places.centers},
         {"covariances", std::vector<std::int64_t>{layers, heads, 2, 2}, &places.covariances}}) {
-    if (!line.contains(name)) throw Error(where + ": got no '" + name + "'");
+    if (!line.contains(name)) throw Error(where + ": expected '" + name + "', got none");
     read_numbers(line[name], sizes, where + ": " + name, *numbers);
   }
   return places;
 }
 
-struct Place {
+struct Center {
   double down, right;
 };
 
-Place center_of(const HeadPlaces& places, std::int64_t layer, std::int64_t head) {
+Center center_of(const HeadPlaces& places, std::int64_t layer, std::int64_t head) {
   const auto at = static_cast<std::size_t>(2 * (layer * places.heads + head));
   return {places.centers[at], places.centers[at + 1]};
 }
 
-std::vector<Place> centers_of(const HeadPlaces& places, std::int64_t layer) {
-  std::vector<Place> list;
+std::vector<Center> centers_of(const HeadPlaces& places, std::int64_t layer) {
+  std::vector<Center> list;
   for (std::int64_t h = 0; h < places.heads; ++h) list.push_back(center_of(places, layer, h));
   return list;
 }
 
 // The middle pixel of an even side is the one after the middle, as with a kernel.
-double grid_distance(const std::vector<Place>& centers, std::int64_t side) {
+double grid_distance(const std::vector<Center>& centers, std::int64_t side) {
   const std::int64_t cells = side * side;
   const auto heads = static_cast<std::int64_t>(centers.size());
   std::vector<double> costs;
   for (std::int64_t n = 0; n < cells; ++n) {
     const std::int64_t row = n / side - side / 2, col = n % side - side / 2;
-    for (const Place& c : centers)
+    for (const Center& c : centers)
       costs.push_back(std::hypot(c.down - static_cast<double>(row), c.right - static_cast<double>(col)));
   }
   const std::vector<std::int64_t> own = least_assignment(costs, cells, heads);
@@ -80,10 +80,11 @@ double grid_distance(const std::vector<Place>& centers, std::int64_t side) {
 HeadHistory read_head_history(const std::filesystem::path& run) {
   const ImageRunConfig config = read_image_config(run);
   const models::ImageClassifier model(config.model, config.sizes);
-  if (!model.attention()) throw Error(run.string() + ": got a run of a model without attention: it has no heads");
+  if (!model.attention())
+    throw Error(run.string() + ": expected a run of a model with attention, got one without heads");
   const std::filesystem::path path = run / "metrics.jsonl";
   if (!std::filesystem::exists(path))
-    throw Error(run.string() + " has no metrics.jsonl yet: its first epoch is not over");
+    throw Error(run.string() + " has no metrics.jsonl yet: its first epoch has not ended");
   const std::string text = read_file(path);
   const auto& [layers, heads] = std::pair{model.attention()->config().layers, model.attention()->config().heads};
   HeadHistory history;
@@ -99,17 +100,17 @@ HeadHistory read_head_history(const std::filesystem::path& run) {
     const std::string where = path.string() + ": line " + std::to_string(++number);
     const json line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
                                   text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (!line.is_object()) throw Error(where + ": got something else than a JSON object");
+    if (!line.is_object()) throw Error(where + ": expected a JSON object, got something else");
     history.epochs.push_back(read_places(line, layers, heads, where));
     begin = end + 1;
   }
-  if (number == 0) throw Error(path.string() + ": got no epoch");
+  if (number == 0) throw Error(path.string() + ": expected at least one epoch, got none");
   return history;
 }
 
 double mean_distance(const HeadPlaces& places, std::int64_t layer) {
   double sum = 0;
-  for (const Place& c : centers_of(places, layer)) sum += std::hypot(c.down, c.right);
+  for (const Center& c : centers_of(places, layer)) sum += std::hypot(c.down, c.right);
   return sum / static_cast<double>(places.heads);
 }
 
@@ -123,13 +124,13 @@ double mean_spread(const HeadPlaces& places, std::int64_t layer) {
 }
 
 GridFit fit_to_grid(const HeadPlaces& places, std::int64_t layer) {
-  const std::vector<Place> centers = centers_of(places, layer);
+  const std::vector<Center> centers = centers_of(places, layer);
   GridFit fit;
   while ((fit.side + 1) * (fit.side + 1) <= places.heads) ++fit.side;
   fit.distance = grid_distance(centers, fit.side);
   std::set<std::pair<double, double>> seen;
   double square = 0;
-  for (const Place& c : centers) {
+  for (const Center& c : centers) {
     const double down = std::round(c.down), right = std::round(c.right);
     const std::int64_t half = fit.side / 2;
     const double low = -static_cast<double>(half), high = low + static_cast<double>(fit.side - 1);
@@ -142,8 +143,8 @@ GridFit fit_to_grid(const HeadPlaces& places, std::int64_t layer) {
   const double deviation = std::sqrt(square / static_cast<double>(2 * places.heads));
   Random random(0x67726964U);
   for (int n = 0; n < kDraws; ++n) {
-    std::vector<Place> drawn(centers.size());
-    for (Place& c : drawn) {
+    std::vector<Center> drawn(centers.size());
+    for (Center& c : drawn) {
       c.down = deviation * random.normal();
       c.right = deviation * random.normal();
     }

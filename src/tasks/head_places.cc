@@ -14,7 +14,7 @@ namespace {
 using Square = std::array<double, 4>;  // [2, 2]
 
 const models::AttentionClassifier& attention_of(const models::ImageClassifier& model) {
-  if (!model.attention()) throw Error("head places: got a model without attention");
+  if (!model.attention()) throw Error("head places: expected a model with attention, got one without");
   return *model.attention();
 }
 
@@ -103,7 +103,8 @@ bool has_places_in_parameters(const models::AttentionClassifier& model) {
 
 HeadPlaces places_of_parameters(const models::ImageClassifier& model, const float* values) {
   const models::AttentionClassifier& attention = attention_of(model);
-  if (!has_places_in_parameters(attention)) throw Error("head places: got an encoding without centres");
+  if (!has_places_in_parameters(attention))
+    throw Error("head places: expected an encoding with centres, got one without");
   const bool quadratic = attention.config().encoding == models::Encoding::quadratic;
   HeadPlaces places = empty_places(attention);
   const double side = static_cast<double>(std::max(attention.grid()[0], attention.grid()[1]));

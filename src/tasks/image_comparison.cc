@@ -63,8 +63,7 @@ std::map<std::string, std::string> comparison_settings(std::string_view task, bo
   if (task == "shapes" && quick) settings = {{"train_size", "200"}, {"valid_size", "50"}, {"test_size", "50"}};
   else if (task == "shapes")
     settings = {{"train_size", "4000"}, {"valid_size", "500"}, {"test_size", "2000"}, {"epochs", "16"}};
-  else if (task != "digits")
-    throw Error("compare images: there is no comparison on '" + std::string(task) + "'; takes digits or shapes");
+  else if (task != "digits") throw Error("compare images: expected digits or shapes, got '" + std::string(task) + "'");
   if (quick) settings["epochs"] = "2";
   return settings;
 }

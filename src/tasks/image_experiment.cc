@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tasks/image_fields.h"
 #include "tasks/image_objective.h"
@@ -41,7 +42,7 @@ ImageExperiment::ImageExperiment(ImageRunConfig config) : config_(std::move(conf
   data_ = load_images(config_.data);
   const models::ImageSizes sizes = sizes_of(data_.train);
   if (config_.sizes.rows != 0 && !equal(config_.sizes, sizes))
-    throw Error("train: the run was made for images of other sizes than the data has now");
+    throw Error("train: expected images of the sizes that the run was started with, got others");
   config_.sizes = sizes;
   statistics_ = channel_statistics(data_.train);
   model_ = std::make_unique<models::ImageClassifier>(config_.model, config_.sizes);
@@ -55,12 +56,12 @@ std::string ImageExperiment::about_model() const {
   std::string text;
   if (config_.model.kind == models::ImageModelKind::cnn) {
     const models::CnnConfig& m = config_.model.cnn;
-    text = "cnn: " + std::to_string(m.stages) + " stages of " + std::to_string(m.blocks) + " residual blocks, " +
-           std::to_string(m.width) + " channels at first";
+    text = "cnn: " + counted(m.stages, "stage") + " of " + counted(m.blocks, "residual block") + ", " +
+           counted(m.width, "channel") + " at first";
   } else {
     const models::AttentionClassifierConfig& m = config_.model.attention;
     const auto& grid = model_->attention()->grid();
-    text = "attention: " + std::to_string(m.layers) + " layers of " + std::to_string(m.heads) + " heads, " +
+    text = "attention: " + counted(m.layers, "layer") + " of " + counted(m.heads, "head") + ", " +
            std::string(name_of(m.encoding)) + ", over " + std::to_string(grid[0]) + " × " + std::to_string(grid[1]) +
            " patches of width " + std::to_string(m.width);
   }
@@ -68,7 +69,7 @@ std::string ImageExperiment::about_model() const {
 }
 
 std::string ImageExperiment::about_data() const {
-  return std::to_string(data_.train.count()) + " images to train on, " + std::to_string(data_.valid.count()) +
+  return counted(data_.train.count(), "image") + " to train on, " + std::to_string(data_.valid.count()) +
          " to validate, " + std::to_string(data_.test.count()) + " to test";
 }
 

@@ -18,11 +18,12 @@ constexpr std::uint32_t kLargestSide = 4096;
 
 [[noreturn]] void refuse(const std::string& name, std::uint64_t offset, const std::string& got,
                          const std::string& takes) {
-  throw Error("read '" + name + "': at byte " + std::to_string(offset) + ": got " + got + "; takes " + takes);
+  throw Error(std::string("read '") + name + "': at byte " + std::to_string(offset) + ": expected " + takes + ", got " +
+              got);
 }
 
 void refuse_gzip(std::string_view bytes, const std::string& name) {
-  if (bytes.starts_with("\x1f\x8b")) refuse(name, 0, "a file packed by gzip", "the plain file: unpack it first");
+  if (bytes.starts_with("\x1f\x8b")) refuse(name, 0, "a gzip file: unpack it first", "an uncompressed file");
 }
 
 std::uint8_t byte_at(std::string_view bytes, std::size_t n) { return static_cast<std::uint8_t>(bytes[n]); }
@@ -190,8 +191,8 @@ ImageTask mnist_task(const std::filesystem::path& directory, double valid_fracti
   const ImageData train = read("train");
   ImageData test = read("t10k");
   if (train.rows() != test.rows() || train.cols() != test.cols())
-    throw Error("read mnist: got images " + to_string(train.images.shape()) + " to train on and " +
-                to_string(test.images.shape()) + " to test; takes one size");
+    throw Error("read mnist: expected images of one size, got " + to_string(train.images.shape()) +
+                " to train on and " + to_string(test.images.shape()) + " to test");
   return task_of(train, std::move(test), valid_fraction);
 }
 

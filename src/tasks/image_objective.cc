@@ -53,7 +53,7 @@ ImageObjective::ImageObjective(const models::ImageClassifier& model, const Image
                                const ChannelStatistics& statistics, const Augmentation& augmentation,
                                const training::TrainOptions& options)
     : model_(model), data_(data), statistics_(statistics), augmentation_(augmentation), options_(options) {
-  if (data.train.count() < 1) throw Error("train: got no images to train on");
+  if (data.train.count() < 1) throw Error("train: expected images to train on, got none");
   order_.resize(static_cast<std::size_t>(data.train.count()));
   start_epoch(0);
 }

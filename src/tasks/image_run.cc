@@ -128,7 +128,7 @@ ImageRunConfig image_config(std::string_view task, const std::filesystem::path& 
   read_section(name + ": model", std::move(model), config.model);
   read_section(name + ": training", take_section(name, whole, "training", false), config.training);
   read_section(name + ": data", take_section(name, whole, "data", false), config.data);
-  require_nothing_left(name, whole, "takes the sections model, training and data");
+  require_nothing_left(name, whole, "the sections model, training and data");
   fields(setter, config.model);
   fields(setter, config.training);
   fields(setter, config.data);
@@ -144,7 +144,7 @@ void go_on(ImageRunConfig& config, const std::string& run, const Settings& setti
     read_model_section(name, take_section(name, whole, "model", false), asked.model);
     read_section(name + ": training", take_section(name, whole, "training", false), asked.training);
     read_section(name + ": data", take_section(name, whole, "data", false), asked.data);
-    require_nothing_left(name, whole, "takes the sections model, training and data");
+    require_nothing_left(name, whole, "the sections model, training and data");
   }
   std::map<std::string, std::string> options = settings.options;
   FieldSetter setter(options);
@@ -169,7 +169,7 @@ ImageTask load_images(ImageDataConfig& data) {
   const std::uint64_t hash = hash_of(task);
   if (data.hash != 0 && data.hash != hash)
     throw Error(data.directory +
-                ": the images are not those that the run began with; put them back, or start a new run");
+                ": expected the images that the run was started with, got others; restore them, or start a new run");
   data.hash = hash;
   return task;
 }

@@ -20,11 +20,12 @@ struct Change {
 
 void check_call(const ImageData& data, std::int64_t n, const ChannelStatistics& statistics) {
   if (n < 0 || n >= data.count())
-    throw Error("image: got number " + std::to_string(n) + "; takes 0 to " + std::to_string(data.count() - 1));
+    throw Error("image: expected a number from 0 to " + std::to_string(data.count() - 1) + ", got " +
+                std::to_string(n));
   const auto channels = static_cast<std::size_t>(data.channels());
   if (statistics.mean.size() != channels || statistics.deviation.size() != channels)
-    throw Error("image: got statistics of " + std::to_string(statistics.mean.size()) + " and " +
-                std::to_string(statistics.deviation.size()) + " channels; takes " + std::to_string(channels));
+    throw Error("image: expected statistics of " + std::to_string(channels) + " channels, got " +
+                std::to_string(statistics.mean.size()) + " and " + std::to_string(statistics.deviation.size()));
 }
 
 template <class T>
@@ -51,16 +52,16 @@ void write_image(const ImageData& data, std::int64_t n, const ChannelStatistics&
 
 void check(const ImageData& data, const std::string& name) {
   if (data.images.type() != ElementType::u8 || data.images.rank() != 4)
-    throw Error(name + ": images: got " + name_of(data.images.type()) + " " + to_string(data.images.shape()) +
-                "; takes u8 [N, rows, columns, channels]");
+    throw Error(name + ": images: expected u8 [N, rows, columns, channels], got " + name_of(data.images.type()) + " " +
+                to_string(data.images.shape()));
   if (data.images.shape()[0] != data.count())
-    throw Error(name + ": got " + std::to_string(data.images.shape()[0]) + " images and " +
-                std::to_string(data.count()) + " labels; takes as many of both");
+    throw Error(name + ": expected as many labels as images, got " + std::to_string(data.images.shape()[0]) +
+                " images and " + std::to_string(data.count()) + " labels");
   const int classes = static_cast<int>(data.classes.size());
   for (std::size_t n = 0; n < data.labels.size(); ++n)
     if (data.labels[n] < 0 || data.labels[n] >= classes)
-      throw Error(name + ": image " + std::to_string(n) + ": got label " + std::to_string(data.labels[n]) +
-                  "; takes 0 to " + std::to_string(classes - 1));
+      throw Error(name + ": image " + std::to_string(n) + ": expected a label from 0 to " +
+                  std::to_string(classes - 1) + ", got " + std::to_string(data.labels[n]));
 }
 
 ImageData select(const ImageData& data, const std::vector<std::int64_t>& places) {
@@ -70,8 +71,8 @@ ImageData select(const ImageData& data, const std::vector<std::int64_t>& places)
   std::uint8_t* out = result.images.as<std::uint8_t>().data();
   for (const std::int64_t n : places) {
     if (n < 0 || n >= data.count())
-      throw Error("select images: got number " + std::to_string(n) + "; takes 0 to " +
-                  std::to_string(data.count() - 1));
+      throw Error("select images: expected numbers from 0 to " + std::to_string(data.count() - 1) + ", got " +
+                  std::to_string(n));
     out = std::copy_n(data.image(n), data.image_size(), out);
     result.labels.push_back(data.labels[static_cast<std::size_t>(n)]);
   }
@@ -80,8 +81,8 @@ ImageData select(const ImageData& data, const std::vector<std::int64_t>& places)
 
 ImageTask split_by_hash(const ImageData& data, double valid_fraction, double test_fraction) {
   if (!(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1))
-    throw Error("split by hash: got fractions " + std::to_string(valid_fraction) + " and " +
-                std::to_string(test_fraction) + "; takes two from 0 on whose sum is below 1");
+    throw Error("split by hash: expected two fractions, 0 or more, whose sum is below 1, got " +
+                std::to_string(valid_fraction) + " and " + std::to_string(test_fraction));
   std::vector<std::int64_t> train, valid, test;
   for (std::int64_t n = 0; n < data.count(); ++n) {
     const std::string_view bytes(reinterpret_cast<const char*>(data.image(n)),
@@ -125,8 +126,8 @@ void augmented_image(const ImageData& data, std::int64_t n, const ChannelStatist
   check_call(data, n, statistics);
   const std::int64_t margin = augmentation.crop_margin;
   if (margin < 0 || margin > kLargestMargin)
-    throw Error("augment: crop_margin: got " + std::to_string(margin) + "; takes 0 to " +
-                std::to_string(kLargestMargin));
+    throw Error("augment: crop_margin: expected 0 to " + std::to_string(kLargestMargin) + ", got " +
+                std::to_string(margin));
   // The last id tells this stream from those of other purposes.
   Random random(seed, epoch, n, 0x6175676d656e74);
   Change change;

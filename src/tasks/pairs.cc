@@ -62,7 +62,7 @@ std::string length_error(const Example& example, Units source_units, Units targe
 
 PairFile parse_pairs(std::string_view text, const std::string& name, Units source_units, Units target_units,
                      std::int64_t max_length, bool skip_long) {
-  if (max_length < 1) throw Error("read pairs: got max_length " + std::to_string(max_length) + ", takes at least 1");
+  if (max_length < 1) throw Error("read pairs: expected a max_length of at least 1, got " + std::to_string(max_length));
   // What cannot be counted yet counts nothing.
   const auto too_long = [&](const Example& example) {
     std::string error;
@@ -118,8 +118,8 @@ std::uint64_t stable_hash(std::string_view bytes) {
 
 SplitPlaces places_by_hash(std::span<const Example> examples, double valid_fraction, double test_fraction) {
   if (!(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1))
-    throw Error("split by hash: got fractions " + std::to_string(valid_fraction) + " and " +
-                std::to_string(test_fraction) + ", takes two from 0 on whose sum is below 1");
+    throw Error("split by hash: expected two fractions, 0 or more, whose sum is below 1, got " +
+                std::to_string(valid_fraction) + " and " + std::to_string(test_fraction));
   SplitPlaces places;
   for (std::size_t n = 0; n < examples.size(); ++n) {
     const double place = static_cast<double>(stable_hash(text_of(examples[n].source)) >> 11) * 0x1p-53;

@@ -41,9 +41,9 @@ TaskData reverse_data(const ReverseOptions& options) {
   std::vector<Example> examples;
   while (static_cast<std::int64_t>(examples.size()) < amount.total()) {
     if (stocks.empty())
-      throw Error("reverse: got " + std::to_string(amount.total()) + " strings of " +
-                  std::to_string(options.min_length) + " to " + std::to_string(options.max_length) +
-                  " letters to make, takes at most " + std::to_string(examples.size()));
+      throw Error("reverse: expected at most " + std::to_string(examples.size()) + ", got " +
+                  std::to_string(amount.total()) + " strings of " + std::to_string(options.min_length) + " to " +
+                  std::to_string(options.max_length) + " letters");
     const std::size_t choice = static_cast<std::size_t>(random.below(stocks.size()));
     Stock& stock = stocks[choice];
     std::string text = random_string(stock.length, random);

@@ -73,14 +73,15 @@ std::vector<Job> jobs_of(const SceneComparison& comparison, const std::vector<Ki
 void claim_directory(const std::filesystem::path& directory, const SceneRunConfig& config) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) throw Error("cannot make " + directory.string() + ": " + error.message());
+  if (error) throw Error("cannot create " + directory.string() + ": " + error.message());
   const std::filesystem::path path = directory / "config.json";
   if (!std::filesystem::exists(path)) return write_config(directory, config);
   const std::string before = read_file(path);
   write_config(directory, config);
   if (read_file(path) == before) return;
   write_file(path, before);
-  throw Error(directory.string() + ": got a run of other settings; give another directory, or the same settings");
+  throw Error(directory.string() +
+              ": expected a run with the same settings, got one with others; choose another directory");
 }
 
 struct Scenes {

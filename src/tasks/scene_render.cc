@@ -159,7 +159,9 @@ void write_edges(const std::vector<Surface>& surfaces, std::int64_t size, std::u
 }  // namespace
 
 void render(const Scene& scene, std::int64_t size, int samples, const ScenePixels& out) {
-  if (size < 1 || samples < 1) throw Error("render: got a size or a number of samples below 1; takes 1 or more");
+  if (size < 1 || samples < 1)
+    throw Error("render: expected a size and a number of samples of at least 1, got " + std::to_string(size) + " and " +
+                std::to_string(samples));
   const Renderer renderer(scene, size);
   const double width = static_cast<double>(size);
   std::vector<Surface> surfaces;

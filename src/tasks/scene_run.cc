@@ -55,7 +55,7 @@ void apply_file(SceneRunConfig& config, const std::filesystem::path& path) {
   read_section(file + ": model", take_section(file, whole, "model", false), config.model);
   read_section(file + ": training", take_section(file, whole, "training", false), config.training);
   read_section(file + ": data", take_section(file, whole, "data", false), config.data);
-  require_nothing_left(file, whole, "takes the sections model, training and data");
+  require_nothing_left(file, whole, "the sections model, training and data");
 }
 
 void apply_options(SceneRunConfig& config, std::map<std::string, std::string> options) {
@@ -84,7 +84,7 @@ SceneRunConfig read_scene_config(const std::filesystem::path& directory) {
   json whole = parse_run_config(path);
   SceneRunConfig config;
   json data = take_section(file, whole, "data", true);
-  if (data.value("task", json()) != "scenes") throw Error(file + ": got a run that is not about scenes");
+  if (data.value("task", json()) != "scenes") throw Error(file + ": expected a run on scenes, got another task");
   data.erase("task");
   read_section(file + ": data", std::move(data), config.data);
   read_section(file + ": model", take_section(file, whole, "model", true), config.model);

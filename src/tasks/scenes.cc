@@ -185,12 +185,12 @@ Scene random_scene(std::uint64_t seed, int part, std::int64_t n) {
 
 SceneData render_scenes(const SceneOptions& options, int part, std::int64_t first, std::int64_t count) {
   if (options.size < 8 || options.size > 512)
-    throw Error("scenes: size: got " + std::to_string(options.size) + "; takes 8 to 512 pixels");
+    throw Error("scenes: size: expected 8 to 512 pixels, got " + std::to_string(options.size));
   if (options.samples < 1 || options.samples > 8)
-    throw Error("scenes: samples: got " + std::to_string(options.samples) + "; takes 1 to 8");
+    throw Error("scenes: samples: expected 1 to 8, got " + std::to_string(options.samples));
   if (first < 0 || count < 0 || count > 10'000'000)
-    throw Error("scenes: got " + std::to_string(count) + " from " + std::to_string(first) +
-                " on; takes 0 to 10000000 from 0 on");
+    throw Error("scenes: expected 0 to 10000000 scenes, the first numbered 0 or more, got " + std::to_string(count) +
+                " from " + std::to_string(first) + " on");
   const std::int64_t size = options.size, pixels = size * size;
   SceneData data;
   data.rgb = Array(ElementType::f32, {count, size, size, 3});

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "attend/counted.h"
 #include "tasks/fields.h"
 #include "tasks/sequence_run.h"
 #include "training/sequence_objective.h"
@@ -34,8 +35,8 @@ std::string about(const SequenceRunConfig& config) {
     if (m.input_feeding) text += ", input feeding";
   } else {
     const models::TransformerConfig& m = config.model.transformer;
-    text += ": " + std::to_string(m.layers) + " layers of width " + std::to_string(m.width) + ", " +
-            std::to_string(m.heads) + " heads of " + attention_of(m.attention, m.formula) + normalized(m.normalize) +
+    text += ": " + counted(m.layers, "layer") + " of width " + std::to_string(m.width) + ", " +
+            counted(m.heads, "head") + " of " + attention_of(m.attention, m.formula) + normalized(m.normalize) +
             ", positions " + std::string(name_of(m.positions));
   }
   return text;

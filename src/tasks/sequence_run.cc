@@ -32,7 +32,7 @@ SequenceRunConfig task_defaults(std::string_view name) {
     config.model.seq2seq.embedding = 128;
     config.model.seq2seq.dropout = 0.2;
   } else {
-    throw Error("there is no task '" + std::string(name) + "' of sequences");
+    throw Error("expected a task on sequences, got '" + std::string(name) + "'");
   }
   return config;
 }

@@ -51,13 +51,14 @@ using nlohmann::ordered_json;
 
 std::vector<std::string> symbols(const std::string& file, json& whole, const char* name) {
   const auto found = whole.find(name);
-  if (found == whole.end() || !found->is_array()) throw Error(file + ": got no list '" + name + "' of symbols");
+  if (found == whole.end() || !found->is_array())
+    throw Error(file + ": expected a list '" + name + "' of symbols, got none");
   try {
     auto list = found->get<std::vector<std::string>>();
     whole.erase(found);
     return list;
   } catch (const json::exception&) {
-    throw Error(file + ": " + name + ": got something else than a list of texts");
+    throw Error(file + ": " + name + ": expected a list of strings, got something else");
   }
 }
 
@@ -86,7 +87,7 @@ void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
   read_model_section(file, take_section(file, whole, "model", false), config.model);
   read_section(file + ": training", take_section(file, whole, "training", false), config.training);
   read_section(file + ": data", take_section(file, whole, "data", false), config.data);
-  require_nothing_left(file, whole, "takes the sections model, training and data");
+  require_nothing_left(file, whole, "the sections model, training and data");
 }
 
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {
@@ -152,7 +153,7 @@ SequenceRunConfig read_config(const std::filesystem::path& directory) {
   require_nothing_left(file, whole, "which is not a part of a run");
   if (config.sizes.source_symbols != kFirstSymbol + static_cast<std::int64_t>(config.source_symbols.size()) ||
       config.sizes.target_symbols != kFirstSymbol + static_cast<std::int64_t>(config.target_symbols.size()))
-    throw Error(file + ": got vocabularies of other sizes than the model's");
+    throw Error(file + ": expected vocabularies of the model's sizes, got others");
   return config;
 }
 

@@ -270,8 +270,7 @@ void draw_shapes_image(std::uint64_t seed, int part, std::int64_t n, std::uint8_
 ImageTask shapes_task(const ShapesOptions& options) {
   for (const std::int64_t count : {options.train, options.valid, options.test})
     if (count < 0 || count > kLargestPart)
-      throw Error("shapes: got " + std::to_string(count) + " images to make; takes 0 to " +
-                  std::to_string(kLargestPart));
+      throw Error("shapes: expected 0 to " + std::to_string(kLargestPart) + " images, got " + std::to_string(count));
   return {make_part(options, 0, options.train), make_part(options, 1, options.valid),
           make_part(options, 2, options.test)};
 }

@@ -41,7 +41,7 @@ std::size_t find_invalid_utf8(std::string_view text) {
 
 std::vector<std::string> split(std::string_view text, Units units) {
   if (const std::size_t at = find_invalid_utf8(text); at != std::string_view::npos)
-    throw Error("split text: got invalid UTF-8 at byte " + std::to_string(at) + ", takes UTF-8");
+    throw Error("split text: expected UTF-8, got invalid UTF-8 at byte " + std::to_string(at));
   if (units == Units::subwords)
     if (const std::size_t at = text.find(kWordBegin); at != std::string_view::npos)
       throw Error("split text: expected no U+2581 (" + std::string(kWordBegin) +

@@ -13,15 +13,15 @@ namespace rapt::inline v1::tasks {
 
 Vocabulary::Vocabulary(std::vector<std::string> symbols) : symbols_(std::move(symbols)) {
   if (symbols_.size() > static_cast<std::size_t>(std::numeric_limits<int>::max() - kFirstSymbol))
-    throw Error("vocabulary: got " + std::to_string(symbols_.size()) + " symbols, takes fewer than 2³¹ − 4");
+    throw Error("vocabulary: expected fewer than 2³¹ − 4 symbols, got " + std::to_string(symbols_.size()));
   ids_.reserve(symbols_.size());
   for (std::size_t n = 0; n < symbols_.size(); ++n) {
     const std::string place = "symbol " + std::to_string(n);
-    if (symbols_[n].empty()) throw Error("vocabulary: got an empty " + place + ", takes text");
+    if (symbols_[n].empty()) throw Error("vocabulary: expected text, got an empty " + place);
     const auto [entry, added] = ids_.emplace(symbols_[n], kFirstSymbol + static_cast<int>(n));
     if (!added)
-      throw Error("vocabulary: got '" + symbols_[n] + "' as " + place + " and as symbol " +
-                  std::to_string(entry->second - kFirstSymbol) + ", takes each once");
+      throw Error("vocabulary: expected each symbol once, got '" + symbols_[n] + "' as " + place + " and as symbol " +
+                  std::to_string(entry->second - kFirstSymbol));
   }
 }
 
@@ -59,7 +59,7 @@ int Vocabulary::id(std::string_view symbol) const {
 const std::string& Vocabulary::symbol(int id) const {
   static const std::array<std::string, kFirstSymbol> kSpecial{"<pad>", "<begin>", "<end>", "<unknown>"};
   if (id < 0 || id >= size())
-    throw Error("vocabulary: got id " + std::to_string(id) + ", takes 0 to " + std::to_string(size() - 1));
+    throw Error("vocabulary: expected an id from 0 to " + std::to_string(size() - 1) + ", got " + std::to_string(id));
   const auto n = static_cast<std::size_t>(id);
   return id < kFirstSymbol ? kSpecial[n] : symbols_[n - kFirstSymbol];
 }

@@ -133,7 +133,7 @@ std::int64_t checked_count(std::span<const std::int64_t> shape, std::size_t elem
   std::int64_t product = 1;
   bool empty = false;
   for (const std::int64_t size : shape) {
-    if (size < 0) throw Error("array: shape " + to_string(shape) + " has a negative size; takes sizes from 0");
+    if (size < 0) throw Error("array: expected sizes of 0 or more, got the shape " + to_string(shape));
     if (size == 0) empty = true;
     else if (product > limit / size) throw Error("array: shape " + to_string(shape) + " has too many elements");
     else product *= size;
@@ -142,7 +142,8 @@ std::int64_t checked_count(std::span<const std::int64_t> shape, std::size_t elem
 }
 
 void throw_count_mismatch(std::span<const std::int64_t> shape, std::size_t count) {
-  throw Error("array: got " + std::to_string(count) + " numbers for shape " + to_string(shape));
+  throw Error("array: expected as many numbers as the shape " + to_string(shape) + " has, got " +
+              std::to_string(count));
 }
 
 void Array::Free::operator()(std::byte* p) const { ::operator delete(p, kAlignment); }
@@ -167,7 +168,8 @@ Array& Array::operator=(const Array& other) {
 }
 
 void Array::require(ElementType type) const {
-  if (type != type_) throw Error(std::string("array: elements are ") + name_of(type_) + ", not " + name_of(type));
+  if (type != type_)
+    throw Error(std::string("array: expected elements of ") + name_of(type) + ", got " + name_of(type_));
 }
 
 Array Array::to(ElementType target) && {
@@ -183,7 +185,7 @@ Array Array::to(ElementType target) const& {
     case ElementType::bf16: convert_from<BFloat16>(*this, result); break;
     case ElementType::f32: convert_from<float>(*this, result); break;
     case ElementType::f64: convert_from<double>(*this, result); break;
-    default: throw Error(std::string("array: cannot convert to ") + name_of(target) + "; takes f16, bf16, f32, f64");
+    default: throw Error(std::string("array: convert: expected f16, bf16, f32 or f64, got ") + name_of(target));
   }
   return result;
 }
@@ -208,7 +210,7 @@ Dtype Array::view_dtype() const {
     case ElementType::f64: return Dtype::f64;
     case ElementType::bf16: return Dtype::bf16;
     case ElementType::f16: return Dtype::f16;
-    default: throw Error(std::string("array: elements are ") + name_of(type_) + "; takes f16, bf16, f32, f64");
+    default: throw Error(std::string("array: expected f16, bf16, f32 or f64, got ") + name_of(type_));
   }
 }
 

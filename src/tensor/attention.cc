@@ -103,7 +103,7 @@ struct Step {
 
 template <class T>
 std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& call) {
-  if (call.values.empty()) throw Error("attention: got no values, takes one set or more");
+  if (call.values.empty()) throw Error("attention: expected at least one value set, got none");
   const std::int64_t batch = call.q.size(0);
   const std::int64_t heads = call.q.size(1);
   const std::int64_t queries = call.q.size(2);
@@ -128,7 +128,7 @@ std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& c
 template <class T>
 Tensor<T> attention(Tape<T>& tape, const AttentionCall<T>& call) {
   if (call.values.size() != 1)
-    throw Error("attention: got " + std::to_string(call.values.size()) + " value sets, takes one");
+    throw Error("attention: expected one value set, got " + std::to_string(call.values.size()));
   return shared_attention(tape, call)[0];
 }
 

@@ -94,9 +94,11 @@ void check(const Tensor<T>& x, const Tensor<T>& kernel, const Tensor<T>& bias, c
   const bool fits = shapes && steps.stride >= 1 && steps.padding >= 0 && steps.output(x.size(1), kernel.size(0)) > 0 &&
                     steps.output(x.size(2), kernel.size(1)) > 0;
   if (!fits)
-    throw Error("convolution: got images " + to_string(x) + ", a kernel " + to_string(kernel) + ", a stride of " +
-                std::to_string(steps.stride) + " and a padding of " + std::to_string(steps.padding) +
-                ", takes [N, R, C, in] and [K1, K2, in, out] where the kernel fits into the padded image");
+    throw Error(
+        "convolution: expected [N, R, C, in] and [K1, K2, in, out] where the kernel fits into the padded image, got "
+        "images " +
+        to_string(x) + ", a kernel " + to_string(kernel) + ", a stride of " + std::to_string(steps.stride) +
+        " and a padding of " + std::to_string(steps.padding));
 }
 
 }  // namespace

@@ -109,8 +109,8 @@ std::uint64_t regular_file_size(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) throw file_error("read", path, error ? error.message() : "there is no such file");
-  if (fs::is_directory(status)) throw file_error("read", path, "it is a directory; takes a file");
-  if (!fs::is_regular_file(status)) throw file_error("read", path, "it is a device or a pipe; takes a file");
+  if (fs::is_directory(status)) throw file_error("read", path, "expected a file, got a directory");
+  if (!fs::is_regular_file(status)) throw file_error("read", path, "expected a regular file, got a device or a pipe");
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) throw file_error("read", path, error.message());
   return size;
@@ -119,7 +119,7 @@ std::uint64_t regular_file_size(const fs::path& path) {
 std::string read_file(const fs::path& path, std::uint64_t limit) {
   const std::uint64_t size = regular_file_size(path);
   if (size > limit)
-    throw file_error("read", path, "it has " + std::to_string(size) + " bytes; takes at most " + std::to_string(limit));
+    throw file_error("read", path, "expected at most " + std::to_string(limit) + " bytes, got " + std::to_string(size));
   const FilePointer file(std::fopen(path.c_str(), "rb"));
   if (!file) throw file_error("read", path, std::strerror(errno));
   std::string bytes(size, '\0');

@@ -23,7 +23,7 @@ void move_rows(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& y, std::int64
 template <class T>
 void require_grid(const char* operation, const Tensor<T>& x, std::int64_t steps, bool fits, const std::string& takes) {
   if (x.rank != 3 || x.size(0) != steps || !x.is_contiguous() || !fits)
-    throw Error(std::string(operation) + ": got " + to_string(x) + ", takes " + takes);
+    throw Error(std::string(operation) + ": expected " + takes + ", got " + to_string(x));
 }
 
 std::string text_of(const Grid& grid) { return std::to_string(grid.rows) + "×" + std::to_string(grid.cols); }
@@ -113,8 +113,8 @@ template <class T>
 Tensor<T> grid_bias(Tape<T>& tape, const Tensor<T>& table, const Grid& grid) {
   const std::int64_t wide = 2 * grid.cols - 1;
   if (table.rank != 3 || table.size(1) != 2 * grid.rows - 1 || table.size(2) != wide || !table.is_contiguous())
-    throw Error("grid_bias: got " + to_string(table) + ", takes [heads, " + std::to_string(2 * grid.rows - 1) + ", " +
-                std::to_string(wide) + "] for a " + text_of(grid) + " grid");
+    throw Error("grid_bias: expected [heads, " + std::to_string(2 * grid.rows - 1) + ", " + std::to_string(wide) +
+                "] for a " + text_of(grid) + " grid, got " + to_string(table));
   const std::int64_t heads = table.size(0);
   const Tensor<T> y = tape.make({1, heads, grid.cells(), grid.cells()});
   // The keys of one row of the grid are neighbours in the table.

@@ -98,9 +98,11 @@ Tensor<T> group_norm(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& gain, c
                      std::int64_t groups, T epsilon) {
   if (x.rank < 2 || !x.is_contiguous() || gain.count() != x.size(-1) || bias.count() != x.size(-1) || groups < 1 ||
       x.size(-1) % groups != 0)
-    throw Error("group_norm: got " + to_string(x) + ", a gain of " + std::to_string(gain.count()) + " numbers and " +
-                std::to_string(groups) +
-                " groups, takes [N, .., channels], as many gains, and groups that divide them");
+    throw Error(
+        "group_norm: expected [N, .., channels], as many gains, and a number of groups that divides the channels, "
+        "got " +
+        to_string(x) + ", a gain of " + std::to_string(gain.count()) + " numbers and " + std::to_string(groups) +
+        " groups");
   GroupNorm<T> job;
   job.x = x;
   job.y = tape.make_like(x);

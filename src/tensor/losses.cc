@@ -15,8 +15,9 @@ template <class T>
 Matrix<T> rows_of(const char* operation, const Tensor<T>& x, std::size_t targets, std::int64_t width) {
   const Matrix<T> rows = as_matrix(x);
   if ((width > 0 && rows.cols != width) || static_cast<std::int64_t>(targets) != rows.rows * rows.cols)
-    throw Error(std::string(operation) + ": got " + std::to_string(targets) + " targets for " + to_string(x) +
-                ", takes one for each number" + (width > 0 ? ", in rows of " + std::to_string(width) : std::string()));
+    throw Error(std::string(operation) + ": expected one target for each number" +
+                (width > 0 ? ", in rows of " + std::to_string(width) : std::string()) + ", got " +
+                std::to_string(targets) + " targets for " + to_string(x));
   return rows;
 }
 

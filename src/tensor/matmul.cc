@@ -50,8 +50,8 @@ void set_right(MatmulArgs<T>& args, const Factor<T>& b) {
 
 void check(std::int64_t a_cols, std::int64_t b_rows) {
   if (a_cols != b_rows)
-    throw Error("multiply: got a left matrix of " + std::to_string(a_cols) + " columns and a right one of " +
-                std::to_string(b_rows) + " rows, takes as many");
+    throw Error("multiply: expected as many rows on the right as columns on the left, got a left matrix of " +
+                std::to_string(a_cols) + " columns and a right one of " + std::to_string(b_rows) + " rows");
 }
 
 }  // namespace

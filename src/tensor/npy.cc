@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 constexpr std::uint64_t kNpyHeaderLimit = 1 << 20;
 constexpr std::size_t kMaxRank = 32;
-constexpr const char* kTakes = "takes bool, i1 i2 i4 i8, u1 u2 u4 u8, f2 f4 f8";
+constexpr const char* kExpected = "expected elements of bool, i1 i2 i4 i8, u1 u2 u4 u8, f2 f4 f8, got ";
 
 struct Header {
   ElementType type = ElementType::f32;
@@ -52,7 +52,7 @@ ElementType parse_descr(std::string_view descr, bool* big_endian) {
     for (const Known& known : kKnown)
       if (known.code == descr.substr(1)) return known.type;
   }
-  throw Error("the element type is " + quoted(descr) + "; " + kTakes);
+  throw Error(kExpected + quoted(descr));
 }
 
 // Reads the one Python expression that a header is: a dict of 'descr', 'fortran_order' and 'shape'. One pass.
@@ -71,7 +71,7 @@ class HeaderParser {
       expect(':');
       if (key == "descr") {
         once(seen_descr, key);
-        if (peek() == '[' || peek() == '(') throw Error(std::string("the elements are structured; ") + kTakes);
+        if (peek() == '[' || peek() == '(') throw Error(std::string(kExpected) + "structured ones");
         header.type = parse_descr(string(), &header.big_endian);
       } else if (key == "fortran_order") {
         once(seen_order, key);
@@ -89,7 +89,7 @@ class HeaderParser {
     }
     skip_space();
     if (at_ < text_.size()) fail("has something after the closing brace");
-    if (!seen_descr || !seen_order || !seen_shape) fail("misses a key; takes descr, fortran_order and shape");
+    if (!seen_descr || !seen_order || !seen_shape) fail("lacks a key: expected descr, fortran_order and shape");
     return header;
   }
 
@@ -153,7 +153,7 @@ class HeaderParser {
       value = value * 10 + digit;
       ++at_;
     }
-    if (at_ == begin) fail("has something other than whole numbers in its shape");
+    if (at_ == begin) fail("has something other than integers in its shape");
     if (text_[begin] == '0' && at_ > begin + 1) fail("has a size with a leading zero in its shape");
     // Python 2 wrote long integers so.
     if (at_ < text_.size() && text_[at_] == 'L') ++at_;
@@ -251,12 +251,11 @@ Header read_header(Reader& reader) {
   std::array<char, 8> start{};
   reader.read(start.data(), start.size(), "first 8 bytes");
   if (std::string_view(start.data(), kMagic.size()) != kMagic)
-    throw Error("it does not start as a .npy file does; takes files that numpy.save wrote");
+    throw Error("expected a .npy file, as numpy.save writes it, got other first bytes");
   const int major = static_cast<unsigned char>(start[6]);
   const int minor = static_cast<unsigned char>(start[7]);
   if (major < 1 || major > 3 || minor != 0)
-    throw Error("the format version is " + std::to_string(major) + "." + std::to_string(minor) +
-                "; takes 1.0, 2.0, 3.0");
+    throw Error("expected format version 1.0, 2.0 or 3.0, got " + std::to_string(major) + "." + std::to_string(minor));
   std::array<unsigned char, 4> length_bytes{};
   reader.read(length_bytes.data(), major == 1 ? 2 : 4, "header's length");
   std::uint64_t length = 0;
@@ -265,8 +264,8 @@ Header read_header(Reader& reader) {
     throw Error("the header has " + std::to_string(length) + " bytes but only " + std::to_string(reader.left()) +
                 " are left");
   if (length > kNpyHeaderLimit)
-    throw Error("the header has " + std::to_string(length) + " bytes; takes at most " +
-                std::to_string(kNpyHeaderLimit));
+    throw Error("expected a header of at most " + std::to_string(kNpyHeaderLimit) + " bytes, got " +
+                std::to_string(length));
   std::string text(length, '\0');
   reader.read(text.data(), length, "header");
   return HeaderParser(text).parse();

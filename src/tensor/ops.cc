@@ -14,7 +14,7 @@ namespace {
 template <class T>
 void require(bool fits, const char* operation, const Tensor<T>& a, const Tensor<T>& b, const char* takes) {
   if (!fits)
-    throw Error(std::string(operation) + ": got " + to_string(a) + " and " + to_string(b) + ", takes " + takes);
+    throw Error(std::string(operation) + ": expected " + takes + ", got " + to_string(a) + " and " + to_string(b));
 }
 
 // The shape of x with another last size.
@@ -186,7 +186,7 @@ Tensor<T> activate(Tape<T>& tape, Activation kind, const Tensor<T>& x) {
 
 template <class T>
 Tensor<T> concatenate(Tape<T>& tape, std::span<const Tensor<T>> parts) {
-  if (parts.empty()) throw Error("concatenate: got no tensors, takes one or more");
+  if (parts.empty()) throw Error("concatenate: expected at least one tensor, got none");
   std::int64_t width = 0;
   for (const Tensor<T>& part : parts) {
     require(repeats_into(parts[0], part, parts[0].rank - 1), "concatenate", parts[0], part,
@@ -222,13 +222,13 @@ Tensor<T> embed(Tape<T>& tape, const Tensor<T>& table, std::span<const int> ids,
   const Matrix<T> rows = as_matrix(table);
   const auto count = static_cast<std::int64_t>(ids.size());
   if (batch < 1 || count % batch != 0)
-    throw Error("embed: got " + std::to_string(count) + " ids, takes a multiple of the batch of " +
-                std::to_string(batch));
+    throw Error("embed: expected a number of ids that is a multiple of the batch, " + std::to_string(batch) + ", got " +
+                std::to_string(count));
   const Tensor<T> y = tape.make({count / batch, batch, rows.cols});
   for (std::int64_t n = 0; n < count; ++n) {
     const int id = ids[static_cast<std::size_t>(n)];
     if (id < 0 || id >= rows.rows)
-      throw Error("embed: got id " + std::to_string(id) + ", takes 0 to " + std::to_string(rows.rows - 1));
+      throw Error("embed: expected ids from 0 to " + std::to_string(rows.rows - 1) + ", got " + std::to_string(id));
     std::memcpy(y.data + n * rows.cols, rows.row(id), static_cast<std::size_t>(rows.cols) * sizeof(T));
   }
   if (rows.grad && tape.recording()) {
@@ -262,7 +262,7 @@ Tensor<T> layer_norm(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& gain, c
 
 template <class T>
 Tensor<T> dropout(Tape<T>& tape, const Tensor<T>& x, T rate, std::uint64_t key) {
-  if (!(rate >= 0 && rate < 1)) throw Error("dropout: got a rate of " + std::to_string(rate) + ", takes 0 to below 1");
+  if (!(rate >= 0 && rate < 1)) throw Error("dropout: expected a rate from 0 to below 1, got " + std::to_string(rate));
   if (rate == T(0)) return x;
   const Tensor<T> y = tape.make_like(x);
   const Tensor<T> flat = x.reshape({x.count()});
@@ -276,8 +276,8 @@ Tensor<T> dropout(Tape<T>& tape, const Tensor<T>& x, T rate, std::uint64_t key) 
 template <class T>
 Tensor<T> rotate(Tape<T>& tape, const Tensor<T>& x, std::int64_t heads, std::int64_t first_step) {
   if (x.rank != 3 || heads < 1 || x.size(2) % (2 * heads) != 0)
-    throw Error("rotate: got " + to_string(x) + " and " + std::to_string(heads) +
-                " heads, takes [steps, batch, width] with an even number of numbers for each head");
+    throw Error("rotate: expected [steps, batch, width] with an even head_dim, got " + to_string(x) + " and " +
+                std::to_string(heads) + " heads");
   const std::int64_t dim = x.size(2) / heads;
   const std::int64_t half = dim / 2;
   const std::int64_t steps = x.size(0);
@@ -322,15 +322,15 @@ LossSums cross_entropy(Tape<T>& tape, const Tensor<T>& logits, std::span<const i
                        T weight) {
   const Matrix<T> rows = as_matrix(logits);
   if (static_cast<std::int64_t>(targets.size()) != rows.rows)
-    throw Error("cross_entropy: got " + std::to_string(targets.size()) + " targets for logits " + to_string(logits) +
-                ", takes one for each row");
+    throw Error("cross_entropy: expected one target for each row, got " + std::to_string(targets.size()) +
+                " targets for logits " + to_string(logits));
   LossSums sums;
   for (std::int64_t r = 0; r < rows.rows; ++r) {
     const int target = targets[static_cast<std::size_t>(r)];
     if (target == ignored) continue;
     if (target < 0 || target >= rows.cols)
-      throw Error("cross_entropy: got target " + std::to_string(target) + ", takes 0 to " +
-                  std::to_string(rows.cols - 1));
+      throw Error("cross_entropy: expected targets from 0 to " + std::to_string(rows.cols - 1) + ", got " +
+                  std::to_string(target));
     std::int64_t best = 0;
     // The gradient is ready while the row is in the cache; nothing is left to do on the way back.
     sums.loss += tensor_kernels<T>().cross_entropy(rows.row(r), rows.cols, target, smoothing, weight,

@@ -11,8 +11,8 @@ namespace rapt::inline v1 {
 template <class T>
 Tensor<T> mean_pool(Tape<T>& tape, const Tensor<T>& x, int dim) {
   if (x.rank != 3 || (dim != 0 && dim != 1) || !x.is_contiguous())
-    throw Error("mean_pool: got " + to_string(x) + " and dimension " + std::to_string(dim) +
-                ", takes a tensor of three dimensions without gaps, and 0 or 1");
+    throw Error("mean_pool: expected a contiguous tensor of three dimensions and dimension 0 or 1, got " +
+                to_string(x) + " and dimension " + std::to_string(dim));
   const std::int64_t width = x.size(2), kept = x.size(1 - dim), pooled = x.size(dim);
   const T share = T(1) / static_cast<T>(pooled);
   const Tensor<T> y = tape.make({kept, width});

@@ -70,7 +70,7 @@ double Random::normal() {
 }
 
 std::uint64_t Random::below(std::uint64_t n) {
-  if (n == 0) throw Error("random below: got 0, takes at least 1");
+  if (n == 0) throw Error("random below: expected at least 1, got 0");
   // The first 2⁶⁴ mod n numbers are one too many for some remainders.
   const std::uint64_t reject = (0 - n) % n;
   std::uint64_t number = next_u64();

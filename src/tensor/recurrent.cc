@@ -208,40 +208,41 @@ template <class T>
 void check_input(const Run<T>& run) {
   const CellWeights<T>& w = run.weights;
   const Tensor<T>& x = run.x;
-  if (x.rank != 3) fail("got x " + to_string(x) + ", takes [steps, batch, in]");
+  if (x.rank != 3) fail("expected x [steps, batch, in], got " + to_string(x));
   if (w.input.size(0) != x.size(2) || w.input.size(1) != run.width || w.recurrent.size(1) != run.width || !w.bias ||
       w.bias.count() != run.width)
-    fail("got weights " + to_string(w.input) + " and " + to_string(w.recurrent) + " for x " + to_string(x));
+    fail("expected weights that fit x " + to_string(x) + ", got " + to_string(w.input) + " and " +
+         to_string(w.recurrent));
 }
 
 template <class T>
 void check_symbols(const Run<T>& run) {
   const Tensor<T>& table = run.table;
   if (table.rank != 2 || table.size(1) != run.width || run.weights.recurrent.size(1) != run.width)
-    fail("got a table " + to_string(table) + " and weights " + to_string(run.weights.recurrent) +
-         ", takes a row of all gates for each symbol");
+    fail("expected a table with a row of all gates for each symbol, got " + to_string(table) + " and weights " +
+         to_string(run.weights.recurrent));
   if (run.batch < 1 || static_cast<std::int64_t>(run.ids.size()) != run.steps * run.batch)
-    fail("got " + std::to_string(run.ids.size()) + " ids, takes a multiple of the batch of " +
-         std::to_string(run.batch));
+    fail("expected a number of ids that is a multiple of the batch, " + std::to_string(run.batch) + ", got " +
+         std::to_string(run.ids.size()));
   for (const int id : run.ids)
     if (id < 0 || id >= table.size(0))
-      fail("got id " + std::to_string(id) + ", takes 0 to " + std::to_string(table.size(0) - 1));
+      fail("expected ids from 0 to " + std::to_string(table.size(0) - 1) + ", got " + std::to_string(id));
 }
 
 template <class T>
 void check(const Run<T>& run, std::span<const std::int64_t> lengths) {
   const CellWeights<T>& w = run.weights;
-  if (run.steps < 1) fail("got a sequence of no steps, takes one or more");
+  if (run.steps < 1) fail("expected a sequence of at least one step, got none");
   if (run.cell == Cell::gru && (!w.recurrent_bias || w.recurrent_bias.count() != run.width))
-    fail("got a recurrent bias " + to_string(w.recurrent_bias) + ", takes [" + std::to_string(run.width) + "]");
+    fail("expected a recurrent bias [" + std::to_string(run.width) + "], got " + to_string(w.recurrent_bias));
   if (!lengths.empty() && static_cast<std::int64_t>(lengths.size()) != run.batch)
-    fail("got " + std::to_string(lengths.size()) + " lengths, takes " + std::to_string(run.batch));
+    fail("expected " + std::to_string(run.batch) + " lengths, got " + std::to_string(lengths.size()));
   for (const std::int64_t length : lengths)
     if (length < 0 || length > run.steps)
-      fail("got a length of " + std::to_string(length) + ", takes 0 to " + std::to_string(run.steps));
+      fail("expected lengths from 0 to " + std::to_string(run.steps) + ", got " + std::to_string(length));
   for (const Tensor<T>& state : {run.initial.h, run.initial.c})
     if (state && (state.count() != run.state_size() || !state.is_contiguous()))
-      fail("got a first state " + to_string(state) + ", takes [batch, hidden] without gaps");
+      fail("expected a contiguous first state [batch, hidden], got " + to_string(state));
 }
 
 template <class T>

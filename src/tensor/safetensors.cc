@@ -42,10 +42,10 @@ void check_layout(std::vector<Entry>& entries, std::uint64_t data_bytes) {
     const std::string who = "array " + safetensors::shown(entry.name);
     const std::string range = std::to_string(entry.begin) + " to " + std::to_string(entry.end);
     if (entry.begin != at)
-      throw Error(who + " has the bytes " + range + " but the next free one is " + std::to_string(at) +
-                  "; takes arrays without holes or overlap");
+      throw Error(who + ": expected its bytes to start at " + std::to_string(at) + ", without holes or overlap, got " +
+                  range);
     if (entry.end < entry.begin || entry.end > data_bytes)
-      throw Error(who + " has the bytes " + range + " of " + std::to_string(data_bytes) + "; takes ranges within them");
+      throw Error(who + ": expected bytes within the file's " + std::to_string(data_bytes) + ", got " + range);
     const std::size_t size = size_of(entry.type);
     std::uint64_t needed = 0;
     try {
@@ -66,14 +66,13 @@ void check_layout(std::vector<Entry>& entries, std::uint64_t data_bytes) {
 // read(to, count) gives the next bytes and throws where they cannot be had.
 template <class Read>
 Safetensors read_all(std::uint64_t size, const Read& read) {
-  if (size < kLengthBytes)
-    throw Error("it has " + std::to_string(size) + " bytes; takes at least 8, the header's length");
+  if (size < kLengthBytes) throw Error("expected at least 8 bytes, the header's length, got " + std::to_string(size));
   std::array<char, kLengthBytes> length_bytes{};
   read(length_bytes.data(), kLengthBytes);
   const std::uint64_t length = length_of(length_bytes);
   if (length > kHeaderLimit)
-    throw Error("the header's length is " + std::to_string(length) + "; takes at most " + std::to_string(kHeaderLimit) +
-                ", and files that safetensors wrote");
+    throw Error("expected a safetensors file, with a header of at most " + std::to_string(kHeaderLimit) +
+                " bytes, got " + std::to_string(length));
   if (length > size - kLengthBytes)
     throw Error("the header has " + std::to_string(length) + " bytes but only " + std::to_string(size - kLengthBytes) +
                 " are left");
@@ -92,8 +91,8 @@ Safetensors read_all(std::uint64_t size, const Read& read) {
     if (entry.type == ElementType::boolean)
       for (std::size_t n = 0; n < array.bytes(); ++n)
         if (array.data()[n] > std::byte{1})
-          throw Error("array " + safetensors::shown(entry.name) + " has the byte " +
-                      std::to_string(std::to_integer<int>(array.data()[n])) + " for a boolean; takes 0 and 1");
+          throw Error("array " + safetensors::shown(entry.name) + ": expected 0 or 1 for a boolean, got the byte " +
+                      std::to_string(std::to_integer<int>(array.data()[n])));
     file.arrays.push_back({std::move(entry.name), std::move(array)});
   }
   return file;
@@ -163,8 +162,8 @@ void stage_safetensors(StagedFiles& files, const std::filesystem::path& path, st
   try {
     header = safetensors::header_text(entries, metadata);
     if (header.size() > kHeaderLimit)
-      throw Error("the header would have " + std::to_string(header.size()) + " bytes; takes at most " +
-                  std::to_string(kHeaderLimit));
+      throw Error("expected a header of at most " + std::to_string(kHeaderLimit) + " bytes, got " +
+                  std::to_string(header.size()));
   } catch (const Error& error) {
     throw Error("write '" + path.string() + "': " + error.what());
   }

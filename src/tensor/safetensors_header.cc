@@ -48,30 +48,30 @@ class Handler : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (place_ == Place::shape) {
+    if (state_ == State::shape) {
       if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
         throw Error(who() + " has a size above 2⁶³ in its shape");
       if (entry_.shape.size() == kMaxRank)
         throw Error(who() + " has more than " + std::to_string(kMaxRank) + " dimensions");
       entry_.shape.push_back(static_cast<std::int64_t>(value));
-    } else if (place_ == Place::offsets && offsets_ < 2) {
+    } else if (state_ == State::offsets && offsets_ < 2) {
       (offsets_++ == 0 ? entry_.begin : entry_.end) = value;
     } else {
-      unexpected("a number");
+      unexpected(state_ == State::offsets ? "a third" : "a number");
     }
     return true;
   }
 
   bool string(string_t& value) override {
-    if (place_ == Place::metadata) {
+    if (state_ == State::metadata) {
       header_.metadata[key_] = std::move(value);
-    } else if (place_ == Place::entry && key_ == "dtype") {
+    } else if (state_ == State::entry && key_ == "dtype") {
       for (const Known& known : kKnown)
         if (known.name == value) {
           entry_.type = known.type;
           return true;
         }
-      throw Error(who() + " has the type " + shown(value) + "; takes BOOL, I8 to I64, U8 to U64, F16, BF16, F32, F64");
+      throw Error(who() + ": expected the type BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64, got " + shown(value));
     } else {
       unexpected("a string");
     }
@@ -79,12 +79,12 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   bool start_object(std::size_t) override {
-    if (place_ == Place::start) {
-      place_ = Place::top;
-    } else if (place_ == Place::top && key_ == kMetadata) {
-      place_ = Place::metadata;
-    } else if (place_ == Place::top) {
-      place_ = Place::entry;
+    if (state_ == State::start) {
+      state_ = State::top;
+    } else if (state_ == State::top && key_ == kMetadata) {
+      state_ = State::metadata;
+    } else if (state_ == State::top) {
+      state_ = State::entry;
       entry_ = {};
       entry_.name = key_;
       keys_ = 0;
@@ -95,12 +95,12 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   bool key(string_t& value) override {
-    if (place_ == Place::top && !names_.insert(value).second) throw Error("the header has " + shown(value) + " twice");
-    if (place_ == Place::metadata && header_.metadata.contains(value))
-      throw Error("the metadata have " + shown(value) + " twice");
-    if (place_ == Place::entry) {
+    if (state_ == State::top && !names_.insert(value).second) throw Error("the header has " + shown(value) + " twice");
+    if (state_ == State::metadata && header_.metadata.contains(value))
+      throw Error("the metadata has " + shown(value) + " twice");
+    if (state_ == State::entry) {
       const unsigned bit = value == "dtype" ? 1U : value == "shape" ? 2U : value == "data_offsets" ? 4U : 0U;
-      if (bit == 0) throw Error(who() + " has the unknown key " + shown(value));
+      if (bit == 0) throw Error(who() + ": expected the keys dtype, shape and data_offsets, got " + shown(value));
       if (keys_ & bit) throw Error(who() + " has the key " + shown(value) + " twice");
       keys_ |= bit;
     }
@@ -109,19 +109,19 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   bool end_object() override {
-    if (place_ == Place::entry) {
-      if (keys_ != 7) throw Error(who() + " misses a key; takes dtype, shape and data_offsets");
+    if (state_ == State::entry) {
+      if (keys_ != 7) throw Error(who() + ": expected the keys dtype, shape and data_offsets, got fewer");
       header_.entries.push_back(std::move(entry_));
     }
-    place_ = place_ == Place::top ? Place::done : Place::top;
+    state_ = state_ == State::top ? State::done : State::top;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    if (place_ == Place::entry && key_ == "shape") {
-      place_ = Place::shape;
-    } else if (place_ == Place::entry && key_ == "data_offsets") {
-      place_ = Place::offsets;
+    if (state_ == State::entry && key_ == "shape") {
+      state_ = State::shape;
+    } else if (state_ == State::entry && key_ == "data_offsets") {
+      state_ = State::offsets;
       offsets_ = 0;
     } else {
       unexpected("a list");
@@ -130,34 +130,35 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   bool end_array() override {
-    if (place_ == Place::offsets && offsets_ != 2)
-      throw Error(who() + " has " + std::to_string(offsets_) + " data_offsets; takes 2");
-    place_ = Place::entry;
+    if (state_ == State::offsets && offsets_ != 2)
+      throw Error(who() + ": expected 2 data_offsets, got " + std::to_string(offsets_));
+    state_ = State::entry;
     return true;
   }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
-    throw Error("the header is not JSON: it goes wrong at character " + std::to_string(position));
+    throw Error("the header is not JSON: error at character " + std::to_string(position));
   }
 
  private:
-  enum class Place { start, top, metadata, entry, shape, offsets, done };
+  enum class State { start, top, metadata, entry, shape, offsets, done };
 
   std::string who() const { return "array " + shown(entry_.name); }
 
   [[noreturn]] void unexpected(const char* what) const {
-    std::string where = "in the header";
-    if (place_ == Place::start) where = "as the header; takes an object";
-    if (place_ == Place::top) where = "for " + shown(key_) + "; takes an object";
-    if (place_ == Place::metadata) where = "for " + shown(key_) + " in the metadata; takes a string";
-    if (place_ == Place::entry) where = "for " + shown(key_) + " of " + who();
-    if (place_ == Place::shape) where = "in the shape of " + who() + "; takes whole numbers";
-    if (place_ == Place::offsets) where = "in the data_offsets of " + who() + "; takes two whole numbers";
-    throw Error(std::string("there is ") + what + " " + where);
+    std::string where = "the header: unexpected ";
+    if (state_ == State::start) where = "the header: expected an object, got ";
+    if (state_ == State::top) where = shown(key_) + ": expected an object, got ";
+    if (state_ == State::metadata) where = "the metadata's " + shown(key_) + ": expected a string, got ";
+    if (state_ == State::entry)
+      where = who() + ": " + shown(key_) + (key_ == "dtype" ? ": expected a string, got " : ": expected a list, got ");
+    if (state_ == State::shape) where = who() + ": shape: expected integers, got ";
+    if (state_ == State::offsets) where = who() + ": data_offsets: expected two integers, got ";
+    throw Error(where + what);
   }
 
   Header header_;
-  Place place_ = Place::start;
+  State state_ = State::start;
   std::string key_;
   Entry entry_;
   unsigned keys_ = 0;
@@ -176,7 +177,7 @@ std::string shown(std::string_view text) {
 
 Header parse_header(std::string_view text) {
   // The format asks for this first byte, and JSON alone would take spaces before it.
-  if (!text.starts_with('{')) throw Error("the header does not start with '{'; takes files that safetensors wrote");
+  if (!text.starts_with('{')) throw Error("expected a safetensors file, got a header that does not start with '{'");
   // The parser takes a NUL for the end, and would not look at what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     throw Error("the header is not JSON: it has a NUL at character " + std::to_string(nul));
@@ -191,7 +192,7 @@ std::string header_text(std::span<const Entry> entries, const Metadata& metadata
   std::unordered_set<std::string> names{std::string(kMetadata)};
   for (const Entry& entry : entries) {
     if (!names.insert(entry.name).second)
-      throw Error("got the array name " + shown(entry.name) + " twice, or one that the format keeps for itself");
+      throw Error("expected each array name once, and none that the format reserves, got " + shown(entry.name));
     std::string_view type;
     for (const Known& known : kKnown)
       if (known.type == entry.type) type = known.name;
@@ -203,7 +204,7 @@ std::string header_text(std::span<const Entry> entries, const Metadata& metadata
   try {
     text = json.dump();
   } catch (const Json::exception&) {
-    throw Error("got a name or metadata that are not UTF-8");
+    throw Error("expected names and metadata in UTF-8, got other bytes");
   }
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;

@@ -40,8 +40,8 @@ Tensor<T> Tensor<T>::reshape(std::initializer_list<std::int64_t> sizes) const {
     stride *= result.shape[d];
   }
   if (!is_contiguous() || result.count() != count())
-    throw Error("reshape: got " + to_string(*this) + (is_contiguous() ? "" : " with gaps") +
-                ", takes contiguous numbers, as many as " + to_string(result));
+    throw Error("reshape: expected contiguous numbers, as many as " + to_string(result) + ", got " + to_string(*this) +
+                (is_contiguous() ? "" : " with gaps"));
   return result;
 }
 
@@ -49,8 +49,8 @@ template <class T>
 Tensor<T> Tensor<T>::slice(int dim, std::int64_t begin, std::int64_t end) const {
   const auto d = static_cast<std::size_t>(dim < 0 ? rank + dim : dim);
   if (d >= static_cast<std::size_t>(rank) || begin < 0 || begin > end || end > shape[d])
-    throw Error("slice: got " + std::to_string(begin) + " to " + std::to_string(end) + " of dimension " +
-                std::to_string(dim) + " of " + to_string(*this) + ", takes places within it");
+    throw Error("slice: expected a range within the dimension, got " + std::to_string(begin) + " to " +
+                std::to_string(end) + " of dimension " + std::to_string(dim) + " of " + to_string(*this));
   Tensor result = *this;
   result.shape[d] = end - begin;
   result.data += begin * strides[d];
@@ -72,8 +72,8 @@ Tensor<T> Tensor<T>::at(std::int64_t place) const {
 template <class T>
 Tensor<T> Tensor<T>::split_heads(std::int64_t heads) const {
   if (rank != 3 || heads < 1 || shape[2] % heads != 0)
-    throw Error("split_heads: got " + to_string(*this) + " and " + std::to_string(heads) +
-                " heads, takes [steps, batch, width] with a width that the heads divide");
+    throw Error("split_heads: expected [steps, batch, width] with a width that the heads divide, got " +
+                to_string(*this) + " and " + std::to_string(heads) + " heads");
   const std::int64_t dim = shape[2] / heads;
   Tensor result = *this;
   result.rank = 4;
@@ -109,7 +109,7 @@ Matrix<T> as_matrix(const Tensor<T>& tensor) {
     }
     m.rows *= n;
   }
-  if (!fits) throw Error("tensor: got " + to_string(tensor) + " with uneven strides, takes rows at one distance");
+  if (!fits) throw Error("tensor: expected rows with one stride, got " + to_string(tensor) + " with uneven strides");
   return m;
 }
 

@@ -1,4 +1,4 @@
-// Bad input throws rapt::Error: the message names the operation, the argument, what it got and what it takes; and
+// Bad input throws rapt::Error: the message names the operation and the argument, what was expected and what it got; and
 // nothing is written.
 
 #include <gtest/gtest.h>

@@ -215,7 +215,8 @@ TEST_F(CountFile, TooManyRepeatsAreRefused) {
 
 TEST(Count, BadOptionsAreRefused) {
   expect_refused(count({}), {"tokens"}, "nothing");
-  expect_refused(count({"--din", "0", "--dhid", "1", "--tokens", "1"}), {"--din", "from 1"}, "zero");
+  expect_refused(count({"--din", "0", "--dhid", "1", "--tokens", "1"}),
+                 {"--din", "expected an integer of 1 or more, got '0'"}, "zero");
   expect_refused(count({"--din", "-4", "--dhid", "1", "--tokens", "1"}), {"--din"}, "negative");
   expect_refused(count({"--din", "4x", "--dhid", "1", "--tokens", "1"}), {"--din", "4x"}, "no number");
   expect_refused(count({"--din", "4", "--dhid", "1", "--grid", "4"}), {"--grid"}, "grid of one");
@@ -223,7 +224,8 @@ TEST(Count, BadOptionsAreRefused) {
                  "encoding");
   expect_refused(count({"--din", "4", "--dhid", "1", "--tokens", "1", "--dtype", "f8"}), {"--dtype", "f8"}, "dtype");
   expect_refused(count({"nowhere.json"}), {"nowhere.json"}, "missing file");
-  expect_refused(count({"nowhere.json", "--din", "4"}), {"not both"}, "file and sizes");
+  expect_refused(count({"nowhere.json", "--din", "4"}), {"expected a file or the sizes of a layer, got both"},
+                 "file and sizes");
 }
 
 }  // namespace

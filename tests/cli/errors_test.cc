@@ -98,14 +98,15 @@ TEST_F(CliErrors, TheGoodCaseIsGood) {
 }
 
 TEST_F(CliErrors, Verbs) {
-  expect_refused({}, "no verb");
-  expect_refused({"paint"}, "no verb 'paint'");
-  expect_refused({""}, "no verb ''");
+  expect_refused({}, "expected a verb, one of ");
+  expect_refused({"paint"}, "expected one of the verbs list, attend, ");
+  expect_refused({"paint"}, "got 'paint'");
+  expect_refused({""}, "got ''");
   expect_refused({"--paint"}, "--paint");
   expect_refused({"list", "--paint"}, "--paint");
   expect_refused({"list", "extra"}, "extra");
   expect_refused({"attend"}, "required");
-  expect_refused({"line\nfeed\x01"}, "no verb 'line feed?'");
+  expect_refused({"line\nfeed\x01"}, "got 'line feed?'");
 }
 
 TEST_F(CliErrors, Files) {
@@ -122,7 +123,7 @@ TEST_F(CliErrors, Files) {
   }
   expect_refused(attend({{"--out", "(none)"}}), "--out");
   expect_refused(attend({{"--out", ""}}), "empty");
-  expect_refused(attend({{"--out", "--weights"}}), "value is missing");
+  expect_refused(attend({{"--out", "--weights"}}), "--out: expected a value, got the option '--weights'");
   expect_refused(attend({{"--out", file("a_file")}}), "a_file");
   expect_refused(attend({{"--out", file("a_file/x")}}), "a_file");
   expect_refused(attend({{"--out", file("taken")}}), "out.npy");
@@ -166,10 +167,10 @@ TEST_F(CliErrors, Parameters) {
   expect_refused(score("alibi", {"m"}), "NAME=");
   expect_refused(score("alibi", {"m="}), "NAME=");
   expect_refused(score("alibi", {"=1"}), "NAME=");
-  expect_refused(score("alibi", {"m=1,,2,3"}), "no such file");
-  expect_refused(score("alibi", {"m=1,2,3,nan"}), "no such file");
-  expect_refused(score("alibi", {"m=1,2,3,inf"}), "no such file");
-  expect_refused(score("alibi", {"m=1,2,3,1e999"}), "no such file");
+  expect_refused(score("alibi", {"m=1,,2,3"}), "expected numbers or an existing .npy file");
+  expect_refused(score("alibi", {"m=1,2,3,nan"}), "expected numbers or an existing .npy file");
+  expect_refused(score("alibi", {"m=1,2,3,inf"}), "expected numbers or an existing .npy file");
+  expect_refused(score("alibi", {"m=1,2,3,1e999"}), "expected numbers or an existing .npy file");
   expect_refused(score("alibi", {"m=abc"}), "'abc'");
   expect_refused(score("alibi", {"m=" + file("text.npy")}), "--param m");
   expect_refused(score("alibi", {"m=" + file("folder")}), "directory");
@@ -181,8 +182,8 @@ TEST_F(CliErrors, Parameters) {
   expect_refused(score("additive", {"w=" + file("flat.npy")}), "attend");
   expect_refused(score("additive", {"Wq=" + file("square.npy")}), "attend: --param w: expected");
   expect_refused(score("t5", {"table=1,2,3,4", "max_distance=0"}),
-                 "attend: --param max_distance: expected a whole number from 1 to");
-  expect_refused(score("t5", {"table=1,2,3,4", "max_distance=1.5"}), "whole number");
+                 "attend: --param max_distance: expected an integer from 1 to");
+  expect_refused(score("t5", {"table=1,2,3,4", "max_distance=1.5"}), "expected an integer");
   expect_refused(score("t5", {"table=1,2,3,4", "max_distance=x"}), "attend: --param max_distance");
   expect_refused(score("t5", {"table=1,2,3"}), "attend: --param table: expected [4, any]");
   expect_refused(score("shaw", {"a=1,2,3,4,5,6"}), "odd");
@@ -196,7 +197,7 @@ TEST_F(CliErrors, Parameters) {
                  "attend");
   expect_refused(score("scaled_dot", {"grid=2,3"}), "unknown parameter 'grid'");
   expect_refused(score("learned_2d", {"grid=2,3", "row=1,2,3", "col=1,2,3", "c=2"}),
-                 "attend: --param content: expected a whole number from 0 to 1");
+                 "attend: --param content: expected an integer from 0 to 1");
   expect_refused(score("learned_2d", {"grid=2,3", "row=1,2,3", "col=1,2,3"}), "attend: --param row: expected");
 }
 

@@ -54,7 +54,7 @@ TEST(ImagesOnTheCommandLine, TrainEvaluateAndPlot) {
 
   expect_refused(run_cli({"plot", "maps", dir / "run", "360", "--out", dir / "x.svg"}), "0 to 359");
   expect_refused(run_cli({"plot", "maps", dir / "run", "1", "--pixel", "8,0", "--out", dir / "x.svg"}), "--pixel");
-  expect_refused(run_cli({"plot", "maps", dir / "run", dir / "maps.png", "--out", dir / "x.svg"}), "takes 8 × 8");
+  expect_refused(run_cli({"plot", "maps", dir / "run", dir / "maps.png", "--out", dir / "x.svg"}), "expected 8 × 8");
   save_f4(dir / "image.npy", {8, 8}, Numbers(64, 1.5));
   expect_refused(run_cli({"plot", "maps", dir / "run", dir / "image.npy", "--out", dir / "x.svg"}), "0 to 1");
   std::ofstream(dir / "broken.png") << "PNG?";

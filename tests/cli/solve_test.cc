@@ -173,7 +173,7 @@ TEST_F(Solve, LimitOfLargeAlpha) {
   expect_near(v["weights@1000"], {{0, 0, 0, 0, 0, 1, 0, 0, 0}}, 0, "one-hot");
 }
 
-// Document 000's own program, on the example's weights; axis 0 is its softmax helper.
+// The shared-attention notebook's own program, on the example's weights; axis 0 is its softmax helper.
 void check_shared(const std::string& name, bool down_columns) {
   std::ifstream stream(example("000_shared_attention"));
   const Json given = Json::parse(stream);

@@ -82,8 +82,8 @@ TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
   EXPECT_NE(error_of("foo(1)").find("expected a function, got 'foo'"), std::string::npos);
   EXPECT_NE(error_of("q*k").find("'q' is a name of pair formulas"), std::string::npos);
   EXPECT_NE(error_of("t + t[j]").find("expected 't' as a number as before, got it as a table"), std::string::npos);
-  EXPECT_NE(error_of("t[1.5]").find("expected an index from 0, a whole number, got 1.5"), std::string::npos);
-  EXPECT_NE(error_of("t[-1]").find("expected an index from 0"), std::string::npos);
+  EXPECT_NE(error_of("t[1.5]").find("expected an integer index of 0 or more, got 1.5"), std::string::npos);
+  EXPECT_NE(error_of("t[-1]").find("expected an integer index of 0 or more, got -1"), std::string::npos);
   EXPECT_NE(error_of("1e999").find("expected a number that a double holds"), std::string::npos);
   EXPECT_NE(error_of("1.2.3").find("expected an operator after the number"), std::string::npos);
   EXPECT_NE(error_of("raw", {.visible = "i"}).find("formula: visible: expected a condition"), std::string::npos);

@@ -61,7 +61,7 @@ TEST_P(Padding, ChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(All, Padding, testing::ValuesIn(all_models()), name_of);
 
-// Document 002: without positions an encoder cannot tell "I like A more than B" from its swap; with them it can.
+// Without positions an encoder cannot tell "I like A more than B" from its swap; with them it can.
 TEST(WordOrder, OnlyPositionsTellASentenceFromItsSwap) {
   const std::vector<int> sentence{4, 5, 6, 7, 8, 3};  // I like A more than B
   const std::vector<int> swapped{4, 5, 3, 7, 8, 6};

@@ -185,7 +185,7 @@ class HeadHistoryFiles : public testing::Test {
 
 TEST_F(HeadHistoryFiles, AreReadAndChecked) {
   const std::string good = R"({"epoch":1,"centers":[[[0.5,-1]]],"covariances":[[[[1,0],[0,2]]]]})";
-  EXPECT_NE(error().find("first epoch is not over"), std::string::npos);
+  EXPECT_NE(error().find("first epoch has not ended"), std::string::npos);
   write(good + "\n" + good + "\n");
   const HeadHistory history = read_head_history(directory_.path());
   EXPECT_EQ(history.epochs.size(), 2U);
@@ -194,10 +194,10 @@ TEST_F(HeadHistoryFiles, AreReadAndChecked) {
   EXPECT_EQ(history.last().covariances, (std::vector<double>{1, 0, 0, 2}));
   for (const auto& [text, part] :
        {std::pair{std::string("x"), "line 1"},
-        {good + "\n{}", "line 2: got no 'centers'"},
+        {good + "\n{}", "line 2: expected 'centers', got none"},
         {std::string(R"({"centers":[[[0.5]]],"covariances":[[[[1,0],[0,2]]]]})"), "sizes"},
-        {std::string(R"({"centers":[[[0.5,"a"]]],"covariances":[[[[1,0],[0,2]]]]})"), "takes a number"},
-        {std::string(""), "no epoch"}}) {
+        {std::string(R"({"centers":[[[0.5,"a"]]],"covariances":[[[[1,0],[0,2]]]]})"), "expected a number"},
+        {std::string(""), "expected at least one epoch, got none"}}) {
     write(text);
     EXPECT_NE(error().find(part), std::string::npos) << error();
   }

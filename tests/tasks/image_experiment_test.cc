@@ -132,9 +132,12 @@ std::string error_of(const std::string& task, const Texts& options, const std::f
 
 TEST(ImageRuns, RefuseWhatDoesNotFit) {
   EXPECT_NE(error_of("digits", {{"encoding", "cubic"}}).find("expected quadratic, gaussian"), std::string::npos);
-  EXPECT_NE(error_of("digits", {{"patch", "3"}}).find("divides both"), std::string::npos);
+  EXPECT_NE(error_of("digits", {{"patch", "3"}}).find("patch: expected a divisor of the image's sizes, got 3"),
+            std::string::npos);
   EXPECT_NE(error_of("digits", {{"model", "cnn"}, {"heads", "3"}}).find("setting heads"), std::string::npos);
-  EXPECT_NE(error_of("digits", {{"model", "cnn"}, {"groups", "5"}}).find("divide the channels"), std::string::npos);
+  EXPECT_NE(error_of("digits", {{"model", "cnn"}, {"groups", "5"}})
+                .find("expected a number of groups that divides the channels"),
+            std::string::npos);
   EXPECT_NE(error_of("digits", {{"train_size", "5"}}).find("setting train_size"), std::string::npos);
   EXPECT_NE(error_of("cifar10", {}).find("setting data"), std::string::npos);
   EXPECT_NE(error_of("mnist", {{"data", "/nowhere"}}), "");

@@ -71,8 +71,8 @@ TEST(UnitsOfText, InvalidBytesAreNamed) {
                                             "\xf0\x9f(\x80"};
   for (const Units units : {Units::characters, Units::words})
     for (const std::string& bytes : invalid) {
-      EXPECT_NE(error_of("é " + bytes, units).find("at byte 3,"), std::string::npos) << testing::PrintToString(bytes);
-      EXPECT_NE(error_of(bytes + " a", units).find("at byte 0,"), std::string::npos) << testing::PrintToString(bytes);
+      EXPECT_TRUE(error_of("é " + bytes, units).ends_with(" at byte 3")) << testing::PrintToString(bytes);
+      EXPECT_TRUE(error_of(bytes + " a", units).ends_with(" at byte 0")) << testing::PrintToString(bytes);
     }
 }
 

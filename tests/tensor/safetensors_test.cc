@@ -122,10 +122,10 @@ TEST(SafetensorsFiles, WritingRefuses) {
 }
 
 TEST(SafetensorsFiles, Lengths) {
-  expect_error("", "it has 0 bytes; takes at least 8");
-  expect_error("1234567", "it has 7 bytes");
-  expect_error(std::string(7, '\0') + '\x7f', "the header's length is");
-  expect_error(std::string("\1\xe1\xf5\5\0\0\0\0", 8), "the header's length is 100000001; takes at most 100000000");
+  expect_error("", "expected at least 8 bytes, the header's length, got 0");
+  expect_error("1234567", "the header's length, got 7");
+  expect_error(std::string(7, '\0') + '\x7f', "a header of at most 100000000 bytes, got 9151314442816847872");
+  expect_error(std::string("\1\xe1\xf5\5\0\0\0\0", 8), "a header of at most 100000000 bytes, got 100000001");
   expect_error(std::string("\3\0\0\0\0\0\0\0{}", 10), "the header has 3 bytes but only 2 are left");
   expect_error(std::string(8, '\0'), "does not start with '{'");
   EXPECT_EQ(error_of(file_of("{}")), "");
@@ -151,38 +151,40 @@ TEST(SafetensorsFiles, Headers) {
       {std::string("{}\0", 3), "it has a NUL at character 2"},
       {std::string("{}\0}x", 5), "it has a NUL at character 2"},
       {"{\"\xff\":{}}", "not JSON"},
-      {R"({"a":1})", "there is a number for 'a'; takes an object"},
-      {R"({"a":[]})", "there is a list for 'a'"},
-      {R"({"a":null})", "there is null for 'a'"},
-      {R"({"a":{}})", "array 'a' misses a key"},
-      {R"({"a":{"dtype":"F32","shape":[1]}})", "array 'a' misses a key"},
+      {R"({"a":1})", "'a': expected an object, got a number"},
+      {R"({"a":[]})", "'a': expected an object, got a list"},
+      {R"({"a":null})", "'a': expected an object, got null"},
+      {R"({"a":{}})", "array 'a': expected the keys dtype, shape and data_offsets, got fewer"},
+      {R"({"a":{"dtype":"F32","shape":[1]}})", "array 'a': expected the keys dtype, shape and data_offsets, got fewer"},
       {R"({"a":{"dtype":"F32","dtype":"F32"}})", "has the key 'dtype' twice"},
-      {R"({"a":{"color":"F32"}})", "has the unknown key 'color'"},
-      {R"({"__metadata__":{"x":1}})", "there is a number for 'x' in the metadata; takes a string"},
-      {R"({"__metadata__":{"x":"1","x":"2"}})", "the metadata have 'x' twice"},
+      {R"({"a":{"color":"F32"}})", "expected the keys dtype, shape and data_offsets, got 'color'"},
+      {R"({"__metadata__":{"x":1}})", "the metadata's 'x': expected a string, got a number"},
+      {R"({"__metadata__":{"x":"1","x":"2"}})", "the metadata has 'x' twice"},
       {R"({"__metadata__":{},"__metadata__":{}})", "the header has '__metadata__' twice"},
-      {R"({"__metadata__":"x"})", "there is a string for '__metadata__'"},
-      {array(R"("F8_E4M3")", "[4]", "[0,4]"), "has the type 'F8_E4M3'; takes BOOL"},
-      {array("32", "[1]", "[0,4]"), "there is a number for 'dtype'"},
-      {array(R"("F32")", "1", "[0,4]"), "there is a number for 'shape'"},
-      {array(R"("F32")", R"("1")", "[0,4]"), "there is a string for 'shape'"},
-      {array(R"("F32")", "[[1]]", "[0,4]"), "there is a list in the shape"},
-      {array(R"("F32")", "[-1]", "[0,4]"), "there is a negative number in the shape"},
-      {array(R"("F32")", "[1.0]", "[0,4]"), "there is a fraction"},
-      {array(R"("F32")", "[18446744073709551616]", "[0,4]"), "a number above 2⁶⁴ in the shape"},
+      {R"({"__metadata__":"x"})", "'__metadata__': expected an object, got a string"},
+      {array(R"("F8_E4M3")", "[4]", "[0,4]"),
+       "expected the type BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64, got 'F8_E4M3'"},
+      {array("32", "[1]", "[0,4]"), "'dtype': expected a string, got a number"},
+      {array(R"("F32")", "1", "[0,4]"), "'shape': expected a list, got a number"},
+      {array(R"("F32")", R"("1")", "[0,4]"), "'shape': expected a list, got a string"},
+      {array(R"("F32")", "[[1]]", "[0,4]"), "shape: expected integers, got a list"},
+      {array(R"("F32")", "[-1]", "[0,4]"), "shape: expected integers, got a negative number"},
+      {array(R"("F32")", "[1.0]", "[0,4]"), "shape: expected integers, got a fraction"},
+      {array(R"("F32")", "[18446744073709551616]", "[0,4]"),
+       "shape: expected integers, got a fraction or a number above 2⁶⁴"},
       {array(R"("F32")", "[18446744073709551615]", "[0,4]"), "a size above 2⁶³ in its shape"},
       {array(R"("F32")", "[4611686018427387904,4]", "[0,4]"), "array 'a': "},
       {array(R"("F32")", "[4294967296,4294967296,0]", "[0,4]"), "array 'a': "},
       {array(R"("F32")", "[2]", "[0,4]"), "needs 8 bytes but has 4"},
-      {array(R"("F32")", "[1]", "[0,4,8]"), "there is a number in the data_offsets"},
-      {array(R"("F32")", "[1]", "[0]"), "has 1 data_offsets; takes 2"},
-      {array(R"("F32")", "[1]", "[]"), "has 0 data_offsets; takes 2"},
-      {array(R"("F32")", "[1]", "[4,0]"), "but the next free one is 0"},
-      {array(R"("F32")", "[1]", "[0,-4]"), "there is a negative number in the data_offsets"},
-      {array(R"("F32")", "[1]", "[0,8]"), "has the bytes 0 to 8 of 4"},
-      {array(R"("F32")", "[1]", "[4,8]"), "but the next free one is 0"},
+      {array(R"("F32")", "[1]", "[0,4,8]"), "data_offsets: expected two integers, got a third"},
+      {array(R"("F32")", "[1]", "[0]"), "expected 2 data_offsets, got 1"},
+      {array(R"("F32")", "[1]", "[]"), "expected 2 data_offsets, got 0"},
+      {array(R"("F32")", "[1]", "[4,0]"), "expected its bytes to start at 0, without holes or overlap, got 4 to "},
+      {array(R"("F32")", "[1]", "[0,-4]"), "data_offsets: expected two integers, got a negative number"},
+      {array(R"("F32")", "[1]", "[0,8]"), "expected bytes within the file's 4, got 0 to 8"},
+      {array(R"("F32")", "[1]", "[4,8]"), "expected its bytes to start at 0, without holes or overlap, got 4 to "},
       {array(R"("U8")", "[3]", "[0,3]"), "the arrays end at byte 3 of the data but 4 bytes follow"},
-      {array(R"("BOOL")", "[4]", "[0,4]"), "for a boolean; takes 0 and 1"},
+      {array(R"("BOOL")", "[4]", "[0,4]"), "expected 0 or 1 for a boolean, got the byte "},
       {array(R"("F32")",
              "[" + std::string("1") +
                  [] {

@@ -16,7 +16,7 @@ double exact_match(const std::string& directory, const char* attention) {
   return run->score(tasks::Split::test, trainer.values().data(), default_threads())->get("exact_match");
 }
 
-// The contrast of document 001: 82.1 % without attention, 99.9 % with dot products.
+// The contrast of the course's exercise on reversing strings: 82.1 % without attention, 99.9 % with dot products.
 TEST(ReverseTaskSlow, AttentionSolvesWhatAFixedEncodingCannot) {
   const TemporaryDirectory dir;
   const double without = exact_match(dir.path().string(), "none");

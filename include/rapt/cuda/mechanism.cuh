@@ -11,16 +11,16 @@
 #include "rapt/custom.h"
 #include "rapt/error.h"
 
-// Kernels for a mechanism of the caller's own, for a .cu file that nvcc compiles (-std=c++20 --expt-relaxed-constexpr,
+// Kernels for a custom mechanism, for a .cu file that nvcc compiles (-std=c++20 --expt-relaxed-constexpr,
 // architecture 90a):
 //   #include <rapt/cuda/mechanism.cuh>
 //   #include "kerple.h"
 //   void use_gpu() { rapt::cuda::add_kernels<Kerple>(); }
-// From then on calls with rapt::custom(Kerple{}) as their score run on a GPU too, from any file of the same program.
+// From then on calls with rapt::custom(Kerple{}) as their score also run on a GPU, from any file of the program.
 namespace rapt::inline v1::cuda::hopper {
 
-// What starts kernels on the host's side comes with them: libraries keep theirs to themselves. Weak, since a static library
-// has the same functions.
+// What starts kernels on the host's side comes with them: libraries keep theirs to themselves. Weak, since a static
+// library has the same functions.
 __attribute__((weak)) bool make_map(CUtensorMap* map, const Array& array, int heads, int rows, int box_rows);
 __attribute__((weak)) void merge_parts(const Call& call, const ForwardOutputs& outputs, const DecodeParts& parts,
                                        cudaStream_t stream);
@@ -34,7 +34,7 @@ namespace rapt::inline v1::cuda {
 
 namespace own {
 
-// A program may have a CUDA runtime of its own beside the library's, which then does not see that a kernel did not start.
+// A program may have its own CUDA runtime beside the library's, which then does not see that a launch failed.
 template <auto kLaunch>
 struct Checked;
 template <class R, class... A, R (*kLaunch)(A...)>
@@ -78,7 +78,7 @@ const Programs& checked_programs() {
 
 }  // namespace own
 
-// Makes the kernels of M and hands them to the library. Throws rapt::Error where it is built without CUDA, or where this
+// Instantiates the kernels of M and registers them. Throws rapt::Error if the library is built without CUDA, or if this
 // file was compiled against headers of another version.
 template <class M>
 void add_kernels() {
