@@ -62,7 +62,8 @@ void check_hash(DataConfig& data, std::span<const Example> examples) {
   for (const Example& e : examples)
     hash = hash * 0x9e3779b97f4a7c15U + stable_hash(join(e.source, Units::words) + "\t" + join(e.target, Units::words));
   if (data.train_hash != 0 && data.train_hash != hash)
-    throw Error(data.train + ": the examples are not those that the run began with; put them back, or start a new run");
+    throw Error(data.train +
+                ": expected the examples that the run was started with, got others; restore them, or start a new run");
   data.train_hash = hash;
 }
 
