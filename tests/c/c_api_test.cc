@@ -226,7 +226,7 @@ TEST(CApiPlan, Refuses) {
   EXPECT_STREQ(rapt_last_error(), "rapt_plan_create: plan: expected a pointer, got NULL");
   EXPECT_EQ(rapt_plan_create(&inputs, &outputs, nullptr, &plan), RAPT_BAD_INPUT);
   EXPECT_EQ(plan, nullptr);
-  EXPECT_STREQ(rapt_last_error(), "Plan: v: expected 1 keys as in k, got 2");
+  EXPECT_STREQ(rapt_last_error(), "Plan: v: expected 1 key as in k, got 2");
   EXPECT_EQ(rapt_plan_run(plan, nullptr), RAPT_BAD_INPUT);
   EXPECT_STREQ(rapt_last_error(), "rapt_plan_run: plan: expected a pointer, got NULL");
   rapt_plan_free(nullptr);

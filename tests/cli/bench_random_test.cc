@@ -154,7 +154,7 @@ TEST(CliBenchRandom, RefusesBadArguments) {
     EXPECT_NE(done.err.find(part), std::string::npos) << done.err;
     EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
   };
-  refuses({"--random", "0"}, "got '0'; takes 1 to 100000");
+  refuses({"--random", "0"}, "expected 1 to 100000, got '0'");
   refuses({"--random", "x"}, "got 'x'");
   refuses({"--random", "3", "--seed", "-1"}, "--seed");
   refuses({"--random", "3", "--seed", "x"}, "got 'x'");

@@ -76,7 +76,7 @@ TEST(CliHelp, ExplainsItself) {
   const CliResult overview = run_cli({"--help"});
   EXPECT_EQ(overview.status, 0);
   for (const char* text : {"list", "attend", "solve", "count", "bench", "train", "evaluate", "decode", "plot", "conv",
-                           "Examples:", "Exit: 0"})
+                           "Examples:", "Exit status: 0"})
     EXPECT_NE(overview.out.find(text), std::string::npos) << text;
   for (const char* verb : {"list", "attend", "train", "evaluate", "decode"}) {
     const CliResult help = run_cli({verb, "--help"});
