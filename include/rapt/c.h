@@ -231,8 +231,6 @@ typedef struct rapt_share {
 
 enum rapt_distribution { RAPT_DISTRIBUTION_AUTOMATIC = 0, RAPT_DISTRIBUTION_RING = 1, RAPT_DISTRIBUTION_HEADS = 2 };
 
-/* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
-
 /* struct_size is sizeof the struct as the caller knows it: rapt_options_init(&options, sizeof options). */
 RAPT_API void rapt_options_init(rapt_options* options, size_t struct_size);
 RAPT_API void rapt_inputs_init(rapt_inputs* inputs, size_t struct_size);
@@ -331,6 +329,7 @@ RAPT_API int32_t rapt_threads(void);
    same time or one after the other, and then returns. Null: Rapt's own threads again. */
 typedef void (*rapt_host_threads)(int32_t workers, void (*work)(void* job, int worker), void* job);
 RAPT_API void rapt_use_host_threads(rapt_host_threads run);
+/* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
 /* Lends the threads of an OpenMP runtime that the process has loaded already, first of all one from `folder` (or null).
    1; or 0 where there is none, and nothing changes. */
 RAPT_API int32_t rapt_use_openmp_threads(const char* folder);

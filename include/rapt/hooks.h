@@ -168,7 +168,7 @@ struct SlotIndex {
 // p of the hooks.
 template <class N, int kCount>
 struct Slots {
-  N values[kCount > 0 ? kCount : 1];
+  N values[kCount + (kCount == 0)];
 
   // p[n] with a constant n, which the compiler checks.
   RAPT_FN constexpr const N& operator[](detail::SlotIndex<kCount> index) const { return values[index.n]; }

@@ -56,7 +56,8 @@ double legend_width(const std::vector<LegendEntry>& legend) {
 }
 
 double legend_height(const std::vector<LegendEntry>& legend, std::size_t columns) {
-  return kLegendRow * static_cast<double>((std::min(legend.size(), kMaxLegend) + columns - 1) / columns);
+  const std::size_t rows = (std::min(legend.size(), kMaxLegend) + columns - 1) / columns;
+  return kLegendRow * static_cast<double>(rows);
 }
 
 bool legend_goes_below(const std::vector<LegendEntry>& legend, double width) {
@@ -75,7 +76,8 @@ void add_legend(Drawing& drawing, const std::vector<LegendEntry>& legend, double
   for (std::size_t n = 0; n < legend.size() && n < kMaxLegend; ++n) {
     const LegendEntry& entry = legend[n];
     const double x = left + legend_width(legend) * static_cast<double>(n % columns);
-    const double line = top + kLegendRow * (static_cast<double>(n / columns) + 0.5);
+    const std::size_t row = n / columns;
+    const double line = top + kLegendRow * (static_cast<double>(row) + 0.5);
     if (n + 1 == kMaxLegend && legend.size() > kMaxLegend) {
       group.items.push_back({Text{.kind = "legend-more",
                                   .at = {x + 36, line + 4},

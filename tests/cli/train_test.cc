@@ -118,7 +118,8 @@ TEST(TrainVerb, LearnsFromAFile) {
   EXPECT_NE(bad.err.find("decode: line 1"), std::string::npos) << bad.err;
   // The run remembers its data.
   write(dir / "pairs.tsv", "a\tb\nc\td\n");
-  expect_refused(run_cli({"train", "--resume", "--epochs", "5", "--out", dir / "run"}), {"pairs.tsv", "expected the examples that the run was started with"});
+  expect_refused(run_cli({"train", "--resume", "--epochs", "5", "--out", dir / "run"}),
+                 {"pairs.tsv", "expected the examples that the run was started with"});
 }
 
 TEST(TrainVerb, RefusesBadInput) {

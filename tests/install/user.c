@@ -78,8 +78,7 @@ int main(void) {
   /* Mistakes say what is wrong. */
   inputs.k = rapt_bhsd(k, RAPT_F32, 1, 1, 1, 2);
   expect(rapt_attend_forward(&inputs, &outputs, &options) == RAPT_BAD_INPUT, "a wrong shape was taken");
-  expect(strstr(rapt_last_error(), "v: expected 1 key as in k, got 2") != NULL,
-         "the error does not say what is wrong");
+  expect(strstr(rapt_last_error(), "v: expected 1 key as in k, got 2") != NULL, "the error does not say what is wrong");
   printf("as expected: %s\n", rapt_last_error());
   inputs.k = k_array;
   options.score = "no_such_mechanism";
