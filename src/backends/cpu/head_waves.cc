@@ -118,7 +118,7 @@ template <class T>
 bool HeadWaves<T>::takes_bf16() const {
   const Problem& p = problem_;
   if (!std::is_same_v<T, float> || !programs_ || programs_->template get<T>().raw || !p.uses_content) return false;
-  if (maps_q_ || maps_k_ || p.queries <= 2) return false;
+  if (maps_q_ || maps_k_ || p.queries <= 2 || p.one_position) return false;
   bool all = p.q.dtype == Dtype::bf16 && p.k.dtype == Dtype::bf16;
   for (const Operand& v : p.v) all = all && v.dtype == Dtype::bf16;
   return all;

@@ -21,7 +21,7 @@ class ValueSums {
         first_query_(task.first_query),
         count_(static_cast<int>(task.count)),
         columns_(columns),
-        narrow_(head_.queries <= kNarrow),
+        narrow_(head_.queries <= kNarrow && !head_.bf16),
         wanted_(task.out != nullptr),
         table_(arena, head_, columns) {
     sums_ = arena.take<T*>(head_.sets);
