@@ -7,6 +7,7 @@
 #include "backends/cpu/x86/bf16.h"
 #include "rapt/custom.h"
 #include "support/checks.h"
+#include "support/part_of.h"
 #include "support/storage.h"
 
 namespace {
@@ -19,11 +20,8 @@ using support::CaseSpec;
 using support::Int;
 
 template <class V>
-V rows_of(V view, Int first, Int count) {
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
-  view.data = static_cast<Byte*>(view.data) + first * view.strides[2] * static_cast<Int>(rapt::size_of(view.dtype));
-  view.shape[2] = count;
-  return view;
+V rows_of(const V& view, Int first, Int count) {
+  return support::part_of(view, 2, first, count);
 }
 
 rapt::ConstView columns_of(rapt::ConstView view, Int count) {

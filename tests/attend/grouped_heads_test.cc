@@ -4,6 +4,7 @@
 
 #include "rapt/plan.h"
 #include "support/checks.h"
+#include "support/part_of.h"
 #include "support/storage.h"
 
 namespace {
@@ -13,15 +14,6 @@ using support::Call;
 using support::CaseSpec;
 using support::Int;
 using support::MaskKind;
-
-// The heads [first, first + count) of an array.
-template <class V>
-V heads_of(V view, Int first, Int count) {
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
-  view.data = static_cast<Byte*>(view.data) + first * view.strides[1] * static_cast<Int>(rapt::size_of(view.dtype));
-  view.shape[1] = count;
-  return view;
-}
 
 CaseSpec decoding(Int group, Int keys, rapt::Dtype dtype) {
   CaseSpec s;
@@ -44,9 +36,9 @@ void expect_the_bits_of_each_head(const CaseSpec& s) {
   const Int group = s.heads / s.key_heads, dim = s.value_dims[0];
   for (Int h = 0; h < s.heads; ++h) {
     rapt::Inputs alone = call.inputs;
-    alone.q = heads_of(alone.q, h, 1);
-    alone.k = heads_of(alone.k, h / group, 1);
-    alone.v = {heads_of(alone.v[0], h / group, 1)};
+    alone.q = support::part_of(alone.q, 1, h, 1);
+    alone.k = support::part_of(alone.k, 1, h / group, 1);
+    alone.v = {support::part_of(alone.v[0], 1, h / group, 1)};
     support::Buffer out(s.dtype, {s.batch, 1, 1, dim});
     rapt::Outputs outputs;
     outputs.out = {out.view()};

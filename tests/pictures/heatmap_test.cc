@@ -154,6 +154,21 @@ TEST(HeatMap, ColourBarRunsFromLowToHigh) {
   EXPECT_EQ(texts(svg, "bar-label"), (std::vector<std::string>{"2", "4", "6", "8", "10"}));
 }
 
+// Lightest at 0, darker towards both ends.
+TEST(HeatMap, ColourBarOfSignedNumbersHasItsLightestAtZero) {
+  HeatMap map = ramp(3, 3);
+  map.low = -2;
+  map.high = 6;
+  const Element svg = read(map);
+  const std::vector<std::string> bar = fills(svg, "bar");
+  ASSERT_GE(bar.size(), 32u);
+  const std::size_t zero = bar.size() / 4;
+  for (std::size_t n = 1; n + 1 < zero; ++n) EXPECT_LT(lightness(bar[n - 1]), lightness(bar[n])) << n;
+  for (std::size_t n = zero + 2; n < bar.size(); ++n) EXPECT_GT(lightness(bar[n - 1]), lightness(bar[n])) << n;
+  EXPECT_GT(lightness(bar[zero]), 94);
+  EXPECT_EQ(texts(svg, "bar-label"), (std::vector<std::string>{"−2", "0", "2", "4", "6"}));
+}
+
 TEST(HeatMap, NumbersOutsideTheRangeTakeTheColoursAtItsEnds) {
   HeatMap map = ramp(1, 4);
   map.values = {-5, 0, 1, 7};
