@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "backends/mpi/session.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -216,8 +217,8 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
   const std::int64_t parameters = objective->parameters().count();
   if (!a.json)
     std::cout << run->about_model() << "; " << parameters << " parameters\n"
-              << run->about_data() << "; " << per_epoch << " steps an epoch, " << processes.text() << threads
-              << " threads\n";
+              << run->about_data() << "; " << counted(per_epoch, "step") << " an epoch, " << processes.text()
+              << counted(threads, "thread") << "\n";
   Progress bar("training", options.epochs * per_epoch);
   const auto end = trainer.run(observer(options, std::string(objective->unit()), bar, !a.json, per_epoch));
   bar.clear();

@@ -62,12 +62,12 @@ class SequenceExperiment : public Experiment {
   std::string about_model() const override { return about(config_); }
   std::string about_data() const override {
     const std::int64_t skipped = config_.data.skipped_lines;
-    const std::string more = skipped == 0
-                                 ? ""
-                                 : "; skipped " + std::to_string(skipped) + (skipped == 1 ? " line" : " lines") +
-                                       " of more than " + std::to_string(config_.data.longest) + " tokens";
-    return std::to_string(data_.train.size()) + " examples to train on, " + std::to_string(data_.valid.size()) +
-           " to validate, " + std::to_string(data_.test.size()) + " to test" + more + about_symbols();
+    const std::string more = skipped == 0 ? ""
+                                          : "; skipped " + counted(skipped, "line") + " of more than " +
+                                                counted(config_.data.longest, "token");
+    return counted(static_cast<std::int64_t>(data_.train.size()), "example") + " to train on, " +
+           std::to_string(data_.valid.size()) + " to validate, " + std::to_string(data_.test.size()) + " to test" +
+           more + about_symbols();
   }
   Look look() const override { return Look::answers; }
 
@@ -84,8 +84,8 @@ class SequenceExperiment : public Experiment {
  private:
   std::string about_symbols() const {
     if (config_.data.source != Source::pairs) return "";
-    return "; " + std::to_string(config_.source_symbols.size()) + " source symbols, " +
-           std::to_string(config_.target_symbols.size()) + " target symbols";
+    return "; " + counted(static_cast<std::int64_t>(config_.source_symbols.size()), "source symbol") + ", " +
+           counted(static_cast<std::int64_t>(config_.target_symbols.size()), "target symbol");
   }
 
   SequenceRunConfig config_;
