@@ -54,6 +54,16 @@ Words small(const std::string& data, const std::string& out, const Words& more =
   return all;
 }
 
+TEST(VocabularyOptions, OneIsSaidInTheSingular) {
+  const TemporaryDirectory dir;
+  std::ofstream(dir / "data.tsv", std::ios::binary) << "a b\tc\n";
+  const CliResult trained = run_cli(small(dir / "data.tsv", dir / "run", {"--tokens", "words", "--threads", "1"}));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  for (const char* part :
+       {"\n1 example to train on, ", "; 2 source symbols, 1 target symbol; 1 step an epoch, 1 thread\n"})
+    EXPECT_NE(trained.out.find(part), std::string::npos) << trained.out;
+}
+
 TEST(VocabularyOptions, RareWordsAreUnknown) {
   const TemporaryDirectory dir;
   write_sentences(dir / "data.tsv");
