@@ -14,11 +14,17 @@ namespace {
 
 constexpr const char* kTypes = "expected numbers of float32, float64, float16 or bfloat16, got ";
 
-// Sizes and strides counted in elements, aligned to the right. False: the engine cannot read such strides.
+// Sizes and strides counted in elements, aligned to the right; without strides the array is contiguous, as DLPack says.
+// False: the engine cannot read such strides.
 template <class Size, class Stride>
 bool set_shape(ConstView& view, int rank, const Size* sizes, const Stride* strides, std::int64_t unit) {
   view.shape = {1, 1, 1, 1};
   view.strides = {0, 0, 0, 1};
+  if (strides == nullptr) {
+    for (int n = 0; n < rank; ++n) view.shape[static_cast<std::size_t>(4 - rank + n)] = sizes[n];
+    view.strides = contiguous_strides(view.shape);
+    return true;
+  }
   bool fits = true;
   for (int n = 0; n < rank; ++n) {
     const auto at = static_cast<std::size_t>(4 - rank + n);

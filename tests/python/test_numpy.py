@@ -1,5 +1,6 @@
 """rapt.attend, weights, statistics and gradients on NumPy's arrays, against the definition."""
 
+import ctypes
 import pickle
 import warnings
 
@@ -247,3 +248,40 @@ def test_infos():
     alibi = next(entry for entry in rapt.mechanisms() if entry["name"] == "alibi")
     assert alibi["parameters"][0]["name"] == "m" and alibi["parameters"][0]["per_head"] == "required"
     assert set(NORMALIZERS) >= {"softmax", "argmax", "sparsemax", "entmax15", "sigmoid"}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]  # fmt: skip
+
+
+class _Exchange(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("older", ctypes.c_void_p), ("unused", ctypes.c_void_p * 3),
+                ("read", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor)))]  # fmt: skip
+
+
+class Contiguous:
+    """An array that DLPack's exchange of C functions hands on without strides, which means that it is contiguous."""
+
+    def __init__(self, array):
+        self.array = np.ascontiguousarray(array)
+        self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+
+    def read(self, to):
+        x = self.array
+        to[0] = _Tensor(x.ctypes.data, 1, 0, x.ndim, 2, 8 * x.itemsize, 1, ctypes.addressof(self.shape), None, 0)
+        return 0
+
+    exchange = _Exchange(1, 3, None, (ctypes.c_void_p * 3)(), _Exchange._fields_[-1][1](read))
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    name = b"dlpack_exchange_api"  # a capsule does not copy it
+    __dlpack_c_exchange_api__ = capsule(ctypes.addressof(exchange), name, None)
+
+
+def test_arrays_without_strides_are_contiguous():
+    q, k, v = (random.standard_normal((2, 3, 5, 4)).astype(np.float32) for _ in range(3))
+    expected = rapt.attend(q, k, v)
+    assert (rapt.attend(q, Contiguous(k), Contiguous(v)) == expected).all()
+    assert (rapt.attend(q, Contiguous(k[:1]), Contiguous(v[:, :1])) == rapt.attend(q, k[:1], v[:, :1])).all()
