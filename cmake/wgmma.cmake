@@ -20,7 +20,10 @@ foreach(width IN ITEMS 32 48 64 80 96 112 128 160 192 256)
         set(inputs "\"l\"(a)")
         set(operand "%${count}")
         math(EXPR b "${count} + 1")
-        set(left "0, ")
+        math(EXPR left_down "${b} + 3")
+        set(kinds "SumOver kSum, SumOver kLeft = SumOver::rows")
+        set(left "%${left_down}, ")
+        set(last_input ", \"n\"(int(kLeft == SumOver::columns))")
       else()
         set(argument "const std::uint32_t (&a)[4]")
         set(inputs "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])")
@@ -32,19 +35,21 @@ foreach(width IN ITEMS 32 48 64 80 96 112 128 160 192 256)
         list(JOIN places ", " places)
         set(operand "{${places}}")
         math(EXPR b "${count} + 4")
+        set(kinds "SumOver kSum")
         set(left "")
+        set(last_input "")
       endif()
       math(EXPR add "${b} + 1")
       math(EXPR down "${b} + 2")
       string(APPEND functions "
-template <SumOver kSum>
+template <${kinds}>
 RAPT_DEVICE void wgmma(float (&d)[${count}], ${argument}, std::uint64_t b, ${type}, bool add) {
   asm volatile(
       \"{\\n.reg .pred p;\\nsetp.ne.b32 p, %${add}, 0;\\n\"
       \"wgmma.mma_async.sync.aligned.m64n${width}k16.f32.${name}.${name} {${registers}}, \"
       \"${operand}, %${b}, p, 1, 1, ${left}%${down};\\n}\"
       : ${outputs}
-      : ${inputs}, \"l\"(b), \"r\"(int(add)), \"n\"(int(kSum == SumOver::columns)));
+      : ${inputs}, \"l\"(b), \"r\"(int(add)), \"n\"(int(kSum == SumOver::columns))${last_input});
 }
 ")
     endforeach()

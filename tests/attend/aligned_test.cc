@@ -201,6 +201,45 @@ TEST_P(Aligned, GradientsOfOneQueryAndOneKey) {
     support::check_backward(spec(queries, keys, 64));
 }
 
+// Many heads and queries, where a device adds the gradients of queries up in one order over all keys.
+class ManyHeads : public testing::TestWithParam<rapt::Dtype> {
+ protected:
+  CaseSpec spec(Int queries, Int keys, Int dim) const {
+    CaseSpec s;
+    s.dtype = GetParam();
+    s.layout = support::Layout::aligned;
+    s.heads = support::on_cpu() ? 2 : 24;
+    s.key_heads = s.heads / 2;
+    s.queries = sized(queries);
+    s.keys = sized(keys);
+    s.key_dim = dim;
+    s.value_dims = {dim};
+    return s;
+  }
+};
+
+TEST_P(ManyHeads, Gradients) {
+  support::check_backward(spec(961, 300, 128));
+  support::check_backward(spec(1000, 129, 96));
+}
+
+TEST_P(ManyHeads, GradientsUnderEveryMask) {
+  for (const support::MaskKind mask : support::all_masks()) {
+    CaseSpec s = spec(961, 270, 72);
+    s.mask = mask;
+    support::check_backward(s);
+  }
+}
+
+TEST_P(ManyHeads, GradientsOfMoreKeysThanQueries) {
+  CaseSpec s = spec(970, 1100, 80);
+  s.mask = support::MaskKind::bottom_right;
+  support::check_backward(s);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ManyHeads, testing::Values(rapt::Dtype::bf16, rapt::Dtype::f16),
+                         [](const testing::TestParamInfo<rapt::Dtype>& dtype) { return rapt::name_of(dtype.param); });
+
 INSTANTIATE_TEST_SUITE_P(All, Aligned,
                          testing::Combine(testing::Values("dot", "scaled_dot", "alibi", "t5", "quadratic", "gaussian"),
                                           testing::Values(rapt::Dtype::bf16, rapt::Dtype::f16)),

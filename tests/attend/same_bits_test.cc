@@ -28,9 +28,10 @@ struct Kernel {
   double softcap = 0;
   Int key_heads = 4;
   Int dim = 128;
+  Int heads = 4, queries = 261, keys = 389;  // many tiles, the last of them not full
 };
 
-constexpr Int kBatch = 2, kHeads = 4, kQueries = 261, kKeys = 389;  // many tiles, the last of them not full
+constexpr Int kBatch = 2;
 
 std::size_t bytes_of(Dtype dtype, const rapt::Shape& shape) {
   return static_cast<std::size_t>(rapt::element_count(shape)) * rapt::size_of(dtype);
@@ -54,11 +55,12 @@ Bytes numbers(Dtype dtype, const rapt::Shape& shape, std::uint64_t seed) {
 class Repeated {
  public:
   explicit Repeated(const Kernel& kernel) {
-    const rapt::Shape q{kBatch, kHeads, kQueries, kernel.dim}, k{kBatch, kernel.key_heads, kKeys, kernel.dim};
+    const rapt::Shape q{kBatch, kernel.heads, kernel.queries, kernel.dim},
+        k{kBatch, kernel.key_heads, kernel.keys, kernel.dim};
     inputs_ = {given(kernel.dtype, q, 1), given(kernel.dtype, k, 2), {given(kernel.dtype, k, 3)}};
     grad_out_ = {given(kernel.dtype, q, 4)};
     outputs_.out = {written(kernel.dtype, q)};
-    outputs_.lse = written(Dtype::f32, {kBatch, kHeads, kQueries, 1});
+    outputs_.lse = written(Dtype::f32, {kBatch, kernel.heads, kernel.queries, 1});
     outputs_.saved = &saved_;
     gradients_.q = written(kernel.dtype, q);
     gradients_.k = written(kernel.dtype, k);
@@ -68,7 +70,7 @@ class Repeated {
     options.softcap = kernel.softcap;
     options.path = kernel.path;
     if (!kernel.parameter.empty()) {
-      const rapt::Shape heads{1, 1, 1, kHeads};
+      const rapt::Shape heads{1, 1, 1, kernel.heads};
       options.score.parameters = {{kernel.parameter, given(Dtype::f32, heads, 5)}};
       gradients_.parameters = {{kernel.parameter, written(Dtype::f32, heads)}};
     }
@@ -138,6 +140,8 @@ std::vector<Kernel> kernels() {
       {.name = "Bf16Causal", .causal = Causal::bottom_right},
       {.name = "Bf16Dim64Causal", .causal = Causal::top_left, .dim = 64},
       {.name = "Bf16Dim256", .dim = 256},
+      {.name = "Bf16ManyHeads", .heads = 12, .queries = 1000},
+      {.name = "Bf16ManyHeadsCausal", .causal = Causal::bottom_right, .heads = 12, .queries = 1000, .keys = 1100},
       {.name = "F16SharedKeysSoftcap", .dtype = Dtype::f16, .softcap = 5, .key_heads = 2},
       {.name = "Bf16Alibi", .mechanism = "alibi", .parameter = "m", .causal = Causal::bottom_right},
       {.name = "GeneralBf16", .path = rapt::Path::generic},

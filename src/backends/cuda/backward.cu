@@ -87,6 +87,7 @@ class Backward {
     if (wants_values()) f.value_grads = workspace_.take<float>(problem_.batch * problem_.heads * parts * slots);
     f.redo = workspace_.take<int>(1);
     check(cudaMemsetAsync(f.redo, 0, sizeof(int), stream_), "gradients");
+    if (const std::int64_t bytes = fast->gradient_memory(call_, f)) f.memory = workspace_.take<std::byte>(bytes);
     if (!fast->gradients(call_, f, stream_)) return;
     check(cudaGetLastError(), "gradients");
     for (const ParameterValue& value : problem_.parameters)

@@ -34,6 +34,7 @@ struct FastGradients {
   const float* delta = nullptr;
   float* value_grads = nullptr;  // [batch·heads][value_parts][slots]; null: not wanted
   int* redo = nullptr;  // set where a gradient is not finite: the general kernels then compute all of them again
+  void* memory = nullptr;  // gradient_memory bytes
   std::int32_t padded_queries = 0;
   std::int32_t heads_together = 1;
 };
@@ -49,6 +50,7 @@ struct FastPrograms {
   bool (*forward)(const Call&, const ForwardOutputs&, void* memory, cudaStream_t);
   bool (*takes_gradients)(const Call&, const FastGradients&);
   std::int64_t (*value_parts)(const Call&);
+  std::int64_t (*gradient_memory)(const Call&, const FastGradients&);
   bool (*gradients)(const Call&, const FastGradients&, cudaStream_t);
 };
 

@@ -216,16 +216,17 @@ __global__ void row_deltas_kernel(int batches, int heads, int queries, int sets,
   if (w.lane == 0) delta[w.index(heads, queries)] = static_cast<float>(sum);
 }
 
-// Eight numbers of 16 bits at a time, and 16 lanes a row: half a warp.
-template <class T>
+// Eight numbers of 16 bits at a time, and kLanes lanes a row.
+template <class T, int kLanes>
 __global__ void prepare_rows_kernel(const __grid_constant__ Call call, RowStatistics rows, Array out,
                                     const std::uint16_t* remainder, Array grad, Array grad_lse, PaddedRows to,
                                     float* plain_delta) {
-  constexpr int kLanes = 16;
-  const std::int64_t index = thread_index() / kLanes;
+  // Rows of all batches and heads are fewer than 2^31.
+  const unsigned index = blockIdx.x * (kSmall / kLanes) + threadIdx.x / kLanes, padded = to.padded;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int i = static_cast<int>(index % to.padded), h = static_cast<int>(index / to.padded % call.heads),
-            b = static_cast<int>(index / to.padded / call.heads);
+  const unsigned line = index / padded;
+  const int i = static_cast<int>(index - line * padded), b = static_cast<int>(line) / call.heads,
+            h = static_cast<int>(line) - b * call.heads;
   const bool inside = b < call.batch && i < call.queries;
   const std::int64_t row = call.row(b, h, i);
   float sum = 0;
@@ -429,10 +430,14 @@ void row_deltas(const Call& call, const Array* out, const Array* grad_out, const
 void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out, const void* remainder,
                   const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta,
                   cudaStream_t stream) {
-  const std::int64_t threads = static_cast<std::int64_t>(call.batch) * call.heads * to.padded * 16;
-  const auto kernel = out.dtype == Dtype::bf16 ? prepare_rows_kernel<Bf16> : prepare_rows_kernel<F16>;
-  kernel<<<static_cast<unsigned>((threads + kSmall - 1) / kSmall), kSmall, 0, stream>>>(
-      call, rows, out, static_cast<const std::uint16_t*>(remainder), grad_out, grad_lse, to, plain_delta);
+  const auto launch = [&]<int kLanes>() {
+    const std::int64_t count = static_cast<std::int64_t>(call.batch) * call.heads * to.padded, each = kSmall / kLanes;
+    const auto kernel = out.dtype == Dtype::bf16 ? prepare_rows_kernel<Bf16, kLanes> : prepare_rows_kernel<F16, kLanes>;
+    kernel<<<static_cast<unsigned>((count + each - 1) / each), kSmall, 0, stream>>>(
+        call, rows, out, static_cast<const std::uint16_t*>(remainder), grad_out, grad_lse, to, plain_delta);
+  };
+  if (out.dim <= 64) launch.template operator()<8>();
+  else launch.template operator()<16>();
   check(cudaGetLastError(), "row sums");
 }
 

@@ -3,7 +3,7 @@
 #include "backends/cuda/hopper/backward_keys.cuh"
 #include "backends/cuda/hopper/backward_queries.cuh"
 
-// The kernel of the backward pass on the tensor cores: blocks of one side, keys or queries.
+// The kernel of the backward pass on the tensor cores in parts: blocks of one side, keys or queries.
 namespace rapt::inline v1::cuda::hopper {
 
 template <class Side, class Plan>

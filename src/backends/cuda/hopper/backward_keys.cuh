@@ -18,11 +18,10 @@ struct KeySide {
   RAPT_DEVICE static int stage(int n) { return n % kStages; }
   RAPT_DEVICE static std::uint32_t phase(int n) { return static_cast<std::uint32_t>(n / kStages) & 1; }
 
-  // A tile of keys of one key head, and the query tiles [begin, end) that see some of it, gone through once for each query
-  // head. Those of [full, cut) see all of it.
+  // A tile of keys of one key head, and the query tiles that see some of it, gone through once for each query head.
   struct Work {
     int first_key, key_head, batch;
-    int begin, end, full, cut;
+    TileSpan tiles;
   };
 
   struct Shared {
@@ -44,11 +43,12 @@ struct KeySide {
     const TileQueries seen = tile_queries(call, t.batch, t.tile * kKeys, kKeys);
     Work w{t.tile * kKeys, t.head, t.batch};
     const int tiles = (call.queries + kQueries - 1) / kQueries;
-    w.begin = ::min(seen.some.begin / kQueries, tiles - 1);
-    w.end = ::max(w.begin + 1, (seen.some.end + kQueries - 1) / kQueries);  // keys that nobody sees: the zeros
-    w.full = (seen.all.begin + kQueries - 1) / kQueries;
+    w.tiles.begin = ::min(seen.some.begin / kQueries, tiles - 1);
+    w.tiles.end =
+        ::max(w.tiles.begin + 1, (seen.some.end + kQueries - 1) / kQueries);  // keys that nobody sees: the zeros
+    w.tiles.full = (seen.all.begin + kQueries - 1) / kQueries;
     // Queries past the end have no weight.
-    w.cut = seen.all.end == call.queries ? tiles : seen.all.end / kQueries;
+    w.tiles.cut = seen.all.end == call.queries ? tiles : seen.all.end / kQueries;
     return w;
   }
 
@@ -102,7 +102,7 @@ struct KeySide {
       int n = 0;
       for (int head = w.key_head * call.k.group; head < (w.key_head + 1) * call.k.group; ++head)
 #pragma unroll 1
-        for (int tile = w.begin; tile < w.end; ++tile) load(w, n++, head, tile);
+        for (int tile = w.tiles.begin; tile < w.tiles.end; ++tile) load(w, n++, head, tile);
     }
   };
 
@@ -139,17 +139,16 @@ struct KeySide {
       if constexpr (kKey) start_product<T, D>(dp, shared.v[group], shared.dout[stage(n)]);
     }
 
+    // uniform(), which costs registers that the widest rows do not have.
+    RAPT_DEVICE static int uniform_if_narrow(int x) { return D > 192 ? x : uniform(x); }
+
     // Pairs that may not meet.
     RAPT_DEVICE void hide(int tile) {
+      const int column = tile * kQueries + lane % 4 * 2;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const RowRange range = shared.range[own_row() + 8 * r];
-        const int column = tile * kQueries + lane % 4 * 2, begin = range.begin - column, end = range.end - column;
-#pragma unroll
-        for (int n = 0; n < kQueries / 8; ++n)
-#pragma unroll
-          for (int c = 0; c < 2; ++c)
-            if (8 * n + c >= end || 8 * n + c < begin) s[4 * n + 2 * r + c] = -INFINITY;
+        hide_outside(s, r, range.begin - column, range.end - column);
       }
     }
 
@@ -199,7 +198,7 @@ struct KeySide {
       wgmma_wait<0>(s);
       if constexpr (kKey) wgmma_wait<0>(dp);
       if (n > 0) release(kKey ? &shared.q_empty[stage(n - 1)] : &shared.dout_empty[stage(n - 1)]);
-      const bool cut = tile < w.full || tile >= w.cut;
+      const bool cut = uniform_if_narrow(w.tiles.is_cut(tile));
       if (cut) hide(tile);
       if constexpr (kScaleOnly) plain_gradients(n);
       else formula_gradients(w, n, tile, cut);
@@ -232,14 +231,15 @@ struct KeySide {
       }
       if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
       start_scores(0, true);
-      int head = w.key_head * call.k.group, tile = w.begin;
-      const int steps = uniform(call.k.group * (w.end - w.begin));
+      // The rest of the span stays in shared memory, since registers are short.
+      int head = w.key_head * call.k.group, tile = uniform_if_narrow(w.tiles.begin);
+      const int steps = uniform(call.k.group * (w.tiles.end - w.tiles.begin));
       rule.begin(call, w.batch, head);
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
         step(w, n, tile, n + 1 < steps);
-        if (++tile == w.end && n + 1 < steps) {
-          tile = w.begin;
+        if (uniform_if_narrow(++tile == w.tiles.end) && n + 1 < steps) {
+          tile = uniform_if_narrow(w.tiles.begin);
           rule.begin(call, w.batch, ++head);
         }
       }
@@ -258,7 +258,7 @@ struct KeySide {
         const int row = w.first_key + own_row() + 8 * r;
         const auto store_to = [&](const Array& a, float scale, const auto& x) {
           auto* to = static_cast<std::uint16_t*>(a.data) + a.offset(w.batch, head) + row * a.row_stride;
-          finite = store_row<T>(to, nullptr, a.dim, a.data && row < call.keys, lane, r, scale, x) && finite;
+          finite = store_row<T>(to, false, nullptr, a.dim, a.data && row < call.keys, lane, r, scale, x) && finite;
         };
         if constexpr (kKey) store_to(f.dk, kScaleOnly ? call.scale : 1.f, dk);
         if constexpr (kValue) store_to(f.dv, 1.f, dv);

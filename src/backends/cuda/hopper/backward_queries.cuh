@@ -14,10 +14,10 @@ struct QuerySide {
   static_assert(kStages >= 2);
   using Ring = StageRing<kStages>;
 
-  // A tile of queries of one head, and the key tiles [begin, end) that it sees; those of [full, cut) it sees whole.
+  // A tile of queries of one head, and the key tiles that it sees.
   struct Work {
     int tile, first_query, head, batch;
-    int begin, end, full, cut;
+    TileSpan tiles;
   };
 
   struct Shared {
@@ -37,10 +37,10 @@ struct QuerySide {
         owned_tile(item, (call.queries + kQueries - 1) / kQueries, call.heads, call.batch, f.heads_together, true);
     const TileKeys seen = tile_keys(call, t.batch, t.tile * kQueries, kQueries);
     Work w{t.tile, t.tile * kQueries, t.head, t.batch};
-    w.begin = seen.some.begin / kKeys;
-    w.end = ::max(w.begin + 1, (seen.some.end + kKeys - 1) / kKeys);  // queries that see nothing: the zeros
-    w.full = (seen.all.begin + kKeys - 1) / kKeys;
-    w.cut = seen.all.end / kKeys;
+    w.tiles.begin = seen.some.begin / kKeys;
+    w.tiles.end = ::max(w.tiles.begin + 1, (seen.some.end + kKeys - 1) / kKeys);  // queries that see nothing: the zeros
+    w.tiles.full = (seen.all.begin + kKeys - 1) / kKeys;
+    w.tiles.cut = seen.all.end / kKeys;
     return w;
   }
 
@@ -78,7 +78,7 @@ struct QuerySide {
         }
       const int key_head = w.head / call.k.group;
 #pragma unroll 1
-      for (int tile = w.begin; tile < w.end; ++tile) {
+      for (int tile = w.tiles.begin; tile < w.tiles.end; ++tile) {
         const int s = ring.stage;
         barrier_wait(&shared.k_empty[s], ring.phase ^ 1);
         barrier_expect(&shared.k_full[s], sizeof(shared.k[0]));
@@ -127,15 +127,11 @@ struct QuerySide {
     }
 
     RAPT_DEVICE void hide(int tile) {
+      const int column = tile * kKeys + lane % 4 * 2;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const RowRange range = shared.range[own_row + 8 * r];
-        const int column = tile * kKeys + lane % 4 * 2, begin = range.begin - column, end = range.end - column;
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-          for (int c = 0; c < 2; ++c)
-            if (8 * n + c >= end || 8 * n + c < begin) s[4 * n + 2 * r + c] = -INFINITY;
+        hide_outside(s, r, range.begin - column, range.end - column);
       }
     }
 
@@ -171,9 +167,8 @@ struct QuerySide {
         }
     }
 
-    RAPT_DEVICE void step(const Work& w, int tile, bool first, bool more) {
+    RAPT_DEVICE void step(const Work& w, int tile, bool cut, bool first, bool more) {
       const int previous = (ring.stage + kStages - 1) % kStages;
-      const bool cut = tile < w.full || tile >= w.cut;
       if constexpr (kScaleOnly) {
         wgmma_wait<1>(s);  // and the last step's dq
         if (!first) release(&shared.k_empty[previous]);
@@ -223,9 +218,10 @@ struct QuerySide {
       }
       if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
       start_scores(true);
-      const int begin = uniform(w.begin), end = uniform(w.end);
+      const TileSpan span = w.tiles.in_uniform_registers();
 #pragma unroll 1
-      for (int tile = begin; tile < end; ++tile) step(w, tile, tile == begin, tile + 1 < end);
+      for (int tile = span.begin; tile < span.end; ++tile)
+        step(w, tile, span.is_cut(tile), tile == span.begin, tile + 1 < span.end);
       wgmma_wait<0>(dq);
       wgmma_wait<0>(s);
       wgmma_wait<0>(dp);
@@ -239,7 +235,7 @@ struct QuerySide {
         const int row = w.first_query + own_row + 8 * r;
         auto* to = static_cast<std::uint16_t*>(f.dq.data) + f.dq.offset(w.batch, w.head) + row * f.dq.row_stride;
         if constexpr (kReadsRaw)
-          finite = store_row<T>(to, nullptr, f.dq.dim, f.dq.data && row < call.queries, lane, r,
+          finite = store_row<T>(to, false, nullptr, f.dq.dim, f.dq.data && row < call.queries, lane, r,
                                 kScaleOnly ? call.scale : 1.f, dq) &&
                    finite;
       }

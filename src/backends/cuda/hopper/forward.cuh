@@ -57,6 +57,8 @@ struct Forward {
     int first_query, head, batch;
     int first, end, full, cut;
     Band band;
+
+    RAPT_DEVICE bool is_cut(int tile) const { return tile >= cut || tile < full; }
   };
 
   struct Shared {
@@ -131,57 +133,66 @@ struct Forward {
       barrier_arrive(&shared.item_full[s]);
     }
 
-    RAPT_DEVICE void load_q(const Work& w, int group, int round) {
+    // What a head's rows are found by.
+    struct Source {
+      int head, batch;
+    };
+    RAPT_DEVICE static Source source(const Array& a, const Work& w) {
+      return {w.head / a.group, a.batches == 1 ? 0 : w.batch};
+    }
+
+    RAPT_DEVICE void load_q(const Work& w, const Source& from, int group, int round) {
       barrier_wait(&shared.q_empty[group], round % 2 ^ 1);
       barrier_expect(&shared.q_full[group], sizeof(shared.q[group]));
       for (int panel = 0; panel < kPanels; ++panel)
         copy_box(shared.q[group][panel], &q_map, &shared.q_full[group], panel * 64, w.first_query + group * 64,
-                 w.head / call.q.group, call.q.batches == 1 ? 0 : w.batch);
+                 from.head, from.batch);
     }
 
-    RAPT_DEVICE void load_k(const Work& w, int tile) {
+    RAPT_DEVICE void load_k(const Source& from, int tile) {
       const int s = k_ring.stage;
       barrier_wait(&shared.k_empty[s], k_ring.phase ^ 1);
       barrier_expect(&shared.k_full[s], sizeof(shared.k[s]));
       for (int panel = 0; panel < kPanels; ++panel)
-        copy_box(shared.k[s][panel], &k_map, &shared.k_full[s], panel * 64, tile * kKeys, w.head / call.k.group,
-                 call.k.batches == 1 ? 0 : w.batch);
+        copy_box(shared.k[s][panel], &k_map, &shared.k_full[s], panel * 64, tile * kKeys, from.head, from.batch);
       k_ring.advance();
     }
 
-    RAPT_DEVICE void load_v(const Work& w, int tile) {
+    RAPT_DEVICE void load_v(const Source& from, int tile) {
       const int s = v_ring.stage;
       barrier_wait(&shared.v_empty[s], v_ring.phase ^ 1);
       barrier_expect(&shared.v_full[s], sizeof(shared.v[s]));
       for (int panel = 0; panel < kPanels; ++panel)
-        copy_box(shared.v[s][panel], &v_map, &shared.v_full[s], panel * 64, tile * kKeys, w.head / call.v[0].group,
-                 call.v[0].batches == 1 ? 0 : w.batch);
+        copy_box(shared.v[s][panel], &v_map, &shared.v_full[s], panel * 64, tile * kKeys, from.head, from.batch);
       v_ring.advance();
     }
 
+    RAPT_DEVICE void load_tiles(const Source& k, const Source& v, int from, int to) {
+#pragma unroll 1
+      for (int tile = from; tile >= to; --tile) {
+        load_k(k, tile);
+        load_v(v, tile + 1);
+      }
+    }
+
     // Loads in the order in which the consumers ask: K runs one tile ahead of V. The counter is fetched once for each
-    // item, so that it has gone round to 0 when all are done.
+    // item, so that it has gone round to 0 when all are done. The next item is worked out while copies are under way.
     RAPT_DEVICE void run() {
       const int last = items(call) - 1;
-      int item = static_cast<int>(blockIdx.x);
+      announce(work(call, f, static_cast<int>(blockIdx.x)), 0);
       for (int round = 0;; ++round) {
-        if (item > last) {
-          announce({.item = -1}, round);
-          break;
-        }
-        const Work w = work(call, f, item);
-        announce(w, round);
-        const int next = static_cast<int>(atomicInc(f.next_item, last)) + static_cast<int>(gridDim.x);
-        load_q(w, 0, round);
-        load_k(w, w.end - 1);
-        for (int group = 1; group < kGroups; ++group) load_q(w, group, round);
-#pragma unroll 1
-        for (int tile = w.end - 2; tile >= w.first; --tile) {
-          load_k(w, tile);
-          load_v(w, tile + 1);
-        }
-        load_v(w, w.first);
-        item = next;
+        const Work& w = shared.work[round % 2];
+        if (w.item < 0) break;
+        const int item = static_cast<int>(atomicInc(f.next_item, last)) + static_cast<int>(gridDim.x);
+        const Source q = source(call.q, w), k = source(call.k, w), v = source(call.v[0], w);
+        const int first = w.first, end = w.end, early = ::max(first, end - kStages);  // these find their stages empty
+        load_q(w, q, 0, round);
+        load_k(k, end - 1);
+        for (int group = 1; group < kGroups; ++group) load_q(w, q, group, round);
+        load_tiles(k, v, end - 2, early);
+        announce(item > last ? Work{.item = -1} : work(call, f, item), round + 1);
+        load_tiles(k, v, ::min(early - 1, end - 2), first);
+        load_v(v, first);
       }
     }
   };
@@ -222,6 +233,8 @@ struct Forward {
       w.item = uniform(w.item);
       w.first = uniform(w.first);
       w.end = uniform(w.end);
+      w.full = uniform(w.full);
+      w.cut = uniform(w.cut);
       return w;
     }
 
@@ -270,14 +283,8 @@ struct Forward {
 
     RAPT_DEVICE void hide(int tile) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int begin = range[r].begin - first_column(tile), end = range[r].end - first_column(tile);
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-          for (int c = 0; c < 2; ++c)
-            if (8 * n + c >= end || 8 * n + c < begin) s[4 * n + 2 * r + c] = -INFINITY;
-      }
+      for (int r = 0; r < 2; ++r)
+        hide_outside(s, r, range[r].begin - first_column(tile), range[r].end - first_column(tile));
     }
 
     // s = exp(s − maximum), with the rows' maxima and sums brought up to date.
@@ -355,7 +362,7 @@ struct Forward {
 
     // Starts with q·kᵀ of the item's first tile under way, and ends with p of its last tile.
     RAPT_DEVICE void run_tiles(const Work& w) {
-      finish_scores<0>(w.end - 1, w.end - 1 == w.first, true);
+      finish_scores<0>(w.end - 1, w.end - 1 == w.first, w.is_cut(w.end - 1));
       softmax();
       pack_weights();
 #pragma unroll 1
@@ -366,7 +373,7 @@ struct Forward {
         await_v();
         start_pv();
         pass_turn();
-        finish_scores<1>(tile, tile == w.first, tile >= w.cut || tile < w.full);
+        finish_scores<1>(tile, tile == w.first, w.is_cut(tile));
         softmax();
         finish_output<0>();
         pack_weights();
@@ -406,10 +413,10 @@ struct Forward {
         }
         const float inverse = blind ? 0 : factor / row_sum[r];
         auto* to = static_cast<std::uint16_t*>(f.out.data) + f.out.offset(w.batch, w.head) + i * f.out.row_stride;
-        auto* rest = static_cast<std::uint16_t*>(f.remainder);
-        if (rest) rest += call.row(w.batch, w.head, i) * f.out.dim;
+        auto* rest = static_cast<std::uint16_t*>(f.remainder) + call.row(w.batch, w.head, i) * f.out.dim;
         const bool finite_row = !inside || is_finite(inverse * (blind ? 0.f : maximum));
-        finite_rows = store_row<T>(to, rest, f.out.dim, inside, lane, r, inverse, o) && finite_row && finite_rows;
+        finite_rows = store_row<T>(to, f.remainder != nullptr, rest, f.out.dim, inside, lane, r, inverse, o) &&
+                      finite_row && finite_rows;
       }
       if (!__all_sync(~0u, finite_rows) && lane == 0) f.redo[w.item * kGroups + group] = 1;
     }

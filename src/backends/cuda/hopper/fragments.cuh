@@ -60,6 +60,27 @@ RAPT_DEVICE void pack_columns(std::uint32_t (&to)[K][4], const float (&x)[8 * K]
   for (int r = 0; r < 2; ++r) to[n / 2][n % 2 * 2 + r] = pack(x[4 * n + 2 * r], x[4 * n + 2 * r + 1], T{});
 }
 
+// −∞ in row r of an accumulator in all columns outside [begin, end), counted from the thread's first. A bit for each column
+// that the thread has: the compiler turns those into predicates, seven with an instruction.
+template <int H>
+RAPT_DEVICE void hide_outside(float (&x)[H], int r, int begin, int end) {
+  constexpr int kBits = 32, kColumns = H / 2;
+#pragma unroll
+  for (int first = 0; first < kColumns; first += kBits) {
+    const auto before = [&](int column) {
+      column -= 4 * first;
+      const int count = 2 * (column >> 3) + ::min(column & 7, 2);
+      return count <= 0 ? 0u : (count >= kBits ? ~0u : (1u << count) - 1);
+    };
+    const unsigned seen = before(end) & ~before(begin);
+#pragma unroll
+    for (int n = first; n < kColumns && n < first + kBits; ++n) {
+      float& e = x[n / 2 * 4 + 2 * r + n % 2];
+      e = (seen >> (n - first) & 1) != 0 ? e : -INFINITY;
+    }
+  }
+}
+
 // Makes the compiler write the registers here and not further down, where products are in flight (ptxas C7515).
 template <int N>
 RAPT_DEVICE void keep(float (&x)[N]) {
@@ -81,11 +102,11 @@ RAPT_DEVICE void transpose_words(std::uint32_t (&x)[4], int quad) {
       }
 }
 
-// Row r of an accumulator, times `factor`, → memory where `inside`, and what rounding took from it → `rest` unless that is
-// null. False: some number is infinite or NaN.
+// Row r of an accumulator, times `factor`, → memory where `inside`, and what rounding took from it → `rest` where the whole
+// warp `keeps` it. False: some number is infinite or NaN.
 template <class T, int H>
-RAPT_DEVICE bool store_row(std::uint16_t* to, std::uint16_t* rest, int dim, bool inside, int lane, int r, float factor,
-                           const float (&x)[H]) {
+RAPT_DEVICE bool store_row(std::uint16_t* to, bool keeps, std::uint16_t* rest, int dim, bool inside, int lane, int r,
+                           float factor, const float (&x)[H]) {
   static_assert(H % 16 == 0);
   const int quad = lane % 4;
   float zero = 0;  // NaN once it has met a number that is not finite
@@ -99,7 +120,7 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, std::uint16_t* rest, int dim, bool
       zero = fmaf(b, 0.f, fmaf(a, 0.f, zero));
       w[m] = pack(a, b, T{});
     }
-    if (rest) {
+    if (keeps) {
       std::uint32_t lost[4];
 #pragma unroll
       for (int m = 0; m < 4; ++m) {

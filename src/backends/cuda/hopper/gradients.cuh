@@ -21,6 +21,17 @@ struct GradientPlan {
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240, kProducerRegisters = kGroups == 3 ? 32 : 24;
 };
 
+// The tiles [begin, end) of the other side that a block meets, at least one; those of [full, cut) meet all of it.
+struct TileSpan {
+  int begin, end, full, cut;
+
+  RAPT_DEVICE bool is_cut(int tile) const { return tile < full || tile >= cut; }
+  // In registers that a loop over products can run by.
+  RAPT_DEVICE TileSpan in_uniform_registers() const {
+    return {uniform(begin), uniform(end), uniform(full), uniform(cut)};
+  }
+};
+
 // p and ds of one pair. `take` gets the derivatives by the numbers.
 struct PairGradient {
   float weight, raw;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/cuda/hopper/backward.cuh"
+#include "backends/cuda/hopper/backward_ordered.cuh"
 #include "backends/cuda/hopper/launch.cuh"
 
 // Which calls the kernels of the backward pass for the tensor cores take, and how they are started.
@@ -25,6 +26,23 @@ bool takes_gradients(const Call& call, const FastGradients& f) {
 inline std::int64_t value_parts(const Call& call) {
   const int groups = std::max(call.inner, call.v[0].dim) <= 64 ? 3 : 2;
   return static_cast<std::int64_t>(call.queries + 64 * groups - 1) / (64 * groups) * 4 * groups;
+}
+
+// Whether one kernel computes all gradients. Every query and key passes through memory there, a tile after the other, so
+// that few heads or short ones are served better by the kernels of each side. A choice by shape alone: bits follow from it.
+template <class Rule>
+bool is_ordered(const Call& call, const FastGradients& f) {
+  constexpr int kProcessors = 132;
+  if constexpr (!Rule::kScaleOnly || AtRunTime<typename Rule::Mechanism>) return false;
+  const int dim = std::max(call.inner, call.v[0].dim), tiles = (call.queries + 63) / 64;
+  const double heads = static_cast<double>(call.batch) * call.heads;
+  return dim > 64 && dim <= 128 && f.dq.data && f.dk.data && f.dv.data && tiles >= 16 &&
+         heads * tiles >= 2.5 * kProcessors && heads * tiles * 8 < 2147483648.0;
+}
+
+template <class M>
+std::int64_t gradient_memory(const Call& call, const FastGradients& f) {
+  return call.softcap == 0 && is_ordered<ScoreRule<M, false>>(call, f) ? OrderedSums::bytes(call) : 0;
 }
 
 struct GradientMaps {
@@ -89,11 +107,36 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
   return true;
 }
 
+template <class Rule, class T>
+bool launch_ordered(const Call& call, FastGradients f, cudaStream_t stream) {
+  using Side = OrderedSide<Rule, T>;
+  GradientMaps maps;
+  if (!make_maps(call, f, 64, 64, maps)) return false;
+  const OrderedSums sums(call, f.memory);
+  // Blocks of one head add to dq one after the other. Those of several heads take turns, so that none has to wait, as many
+  // as the L2 cache holds; under a causal mask a block starts later in its head's queries than the one before it anyway.
+  const double bytes = 8.0 * Side::D * call.queries * call.k.group;
+  const int fitting = std::max(1, static_cast<int>(kCacheBytes / bytes));
+  f.heads_together = std::min(is_whole(call) ? std::min(fitting, 16) : 2, call.batch * call.heads / call.k.group);
+  cudaMemsetAsync(sums.ticket, 0, static_cast<std::size_t>(OrderedSums::zeroed_bytes(call)), stream);
+  const auto kernel = ordered_gradients<Side>;
+  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       Side::kSharedBytes);
+  const int blocks = (call.keys + Side::kKeys - 1) / Side::kKeys * call.batch * (call.heads / call.k.group);
+  kernel<<<static_cast<unsigned>(blocks), Side::kThreads, Side::kSharedBytes, stream>>>(maps.q, maps.k, maps.v,
+                                                                                        maps.grad_out, call, f, sums);
+  const auto parts = static_cast<unsigned>(OrderedSums::parts(call) * 4);
+  finish_queries<T><<<parts, 256, 0, stream>>>(call, f, sums);
+  return true;
+}
+
 // False: nothing was started, since the copy engine does not take the arrays.
 template <class M>
 bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t stream) {
   return for_kernel<M>(call, [&]<class T, class Rule>() {
     constexpr bool kPlain = Rule::kScaleOnly;
+    if constexpr (kPlain && !AtRunTime<M>)
+      if (is_ordered<Rule>(call, f)) return launch_ordered<Rule, T>(call, f, stream);
     const auto sized = [&]<int D, class KeyPlan, class QueryPlan>() {
       return launch_sides<Rule, T, D, KeyPlan, QueryPlan>(call, f, stream);
     };
@@ -113,7 +156,7 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
 }
 
 template <class M>
-inline constexpr FastPrograms kPrograms{&takes<M>,           &forward_bytes, &launch_forward<M>,
-                                        &takes_gradients<M>, &value_parts,   &launch_gradients<M>};
+inline constexpr FastPrograms kPrograms{&takes<M>,    &forward_bytes,      &launch_forward<M>,  &takes_gradients<M>,
+                                        &value_parts, &gradient_memory<M>, &launch_gradients<M>};
 
 }  // namespace rapt::inline v1::cuda::hopper

@@ -77,6 +77,51 @@ RAPT_DEVICE void copy_bytes(void* to, const void* from, Barrier* b, std::uint32_
                : "memory");
 }
 
+// Shared memory → memory, in place of what is there or added to it; f32, addresses and bytes multiples of 16.
+RAPT_DEVICE void store_bytes(void* to, const void* from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\ncp.async.bulk.commit_group;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+RAPT_DEVICE void add_bytes(float* to, const void* from, std::uint32_t bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\ncp.async.bulk.commit_group;" ::"l"(
+          to),
+      "r"(shared_address(from)), "r"(bytes)
+      : "memory");
+}
+// Until what the thread stores or adds has been read, and until it is there.
+RAPT_DEVICE void await_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+RAPT_DEVICE void await_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// After ordinary writes to shared memory that wgmma or the copy engine will read; by each writing thread, before a barrier.
+RAPT_DEVICE void fence_shared_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- flags between blocks ------------------------------------------------------------------------------------------
+
+// Returns once *flag is `value`; stops with an error as barrier_wait does.
+RAPT_DEVICE void await_flag(const unsigned* flag, unsigned value) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .b32 start, now, x;\n"
+      "mov.u32 start, %%clock_hi;\n"
+      "AGAIN:\n"
+      "ld.acquire.gpu.global.u32 x, [%0];\n"
+      "setp.eq.u32 p, x, %1;\n"
+      "@p bra DONE;\n"
+      "mov.u32 now, %%clock_hi;\n"
+      "sub.u32 now, now, start;\n"
+      "setp.gt.u32 p, now, 1;\n"
+      "@p trap;\n"
+      "bra AGAIN;\n"
+      "DONE:\n}" ::"l"(flag),
+      "r"(value)
+      : "memory");
+}
+// After everything that the thread did, or saw done, before.
+RAPT_DEVICE void set_flag(unsigned* flag, unsigned value) {
+  asm volatile("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
 // ---- wgmma ---------------------------------------------------------------------------------------------------------
 
 // How wgmma finds an operand in shared memory. Both forms are panels of 64 numbers (128 bytes) a row, as a TMA box with
@@ -84,7 +129,7 @@ RAPT_DEVICE void copy_bytes(void* to, const void* from, Barrier* b, std::uint32_
 inline constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kEightRows = std::uint64_t{1024 >> 4} << 32;
 
-// Which way the sum runs in the right operand: along its rows, or down its columns.
+// Which way the sum runs in an operand in shared memory: along its rows, or down its columns.
 enum class SumOver { rows, columns };
 
 // The sum runs along the rows (Q, K: row = query or key). One instruction takes 16 numbers of a row: step 32 bytes.
@@ -152,6 +197,14 @@ RAPT_DEVICE float reciprocal_fast(float x) {
 
 struct Bf16 {};
 struct F16 {};
+
+// Four matrices of 8 × 8 numbers → shared memory; lane 8m + n gives the address of row n of matrix m, and a lane holds, of
+// each, the row lane/4 and the columns 2·(lane%4) + {0, 1}.
+RAPT_DEVICE void store_matrices(void* to, const std::uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to)), "r"(x[0]),
+               "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
 
 // Two numbers in one register, the first in the low half.
 RAPT_DEVICE std::uint32_t pack(float low, float high, Bf16) {
