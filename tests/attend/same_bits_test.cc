@@ -29,6 +29,7 @@ struct Kernel {
   Int key_heads = 4;
   Int dim = 128;
   Int heads = 4, queries = 261, keys = 389;  // many tiles, the last of them not full
+  Int grid_rows = 0, grid_cols = 0;          // of the quadratic mechanism, whose queries and keys they are
 };
 
 constexpr Int kBatch = 2;
@@ -55,12 +56,13 @@ Bytes numbers(Dtype dtype, const rapt::Shape& shape, std::uint64_t seed) {
 class Repeated {
  public:
   explicit Repeated(const Kernel& kernel) {
-    const rapt::Shape q{kBatch, kernel.heads, kernel.queries, kernel.dim},
-        k{kBatch, kernel.key_heads, kernel.keys, kernel.dim};
+    const Int places = kernel.grid_rows * kernel.grid_cols, queries = places > 0 ? places : kernel.queries;
+    const rapt::Shape q{kBatch, kernel.heads, queries, kernel.dim},
+        k{kBatch, kernel.key_heads, places > 0 ? places : kernel.keys, kernel.dim};
     inputs_ = {given(kernel.dtype, q, 1), given(kernel.dtype, k, 2), {given(kernel.dtype, k, 3)}};
     grad_out_ = {given(kernel.dtype, q, 4)};
     outputs_.out = {written(kernel.dtype, q)};
-    outputs_.lse = written(Dtype::f32, {kBatch, kernel.heads, kernel.queries, 1});
+    outputs_.lse = written(Dtype::f32, {kBatch, kernel.heads, queries, 1});
     outputs_.saved = &saved_;
     gradients_.q = written(kernel.dtype, q);
     gradients_.k = written(kernel.dtype, k);
@@ -73,6 +75,12 @@ class Repeated {
       const rapt::Shape heads{1, 1, 1, kernel.heads};
       options.score.parameters = {{kernel.parameter, given(Dtype::f32, heads, 5)}};
       gradients_.parameters = {{kernel.parameter, written(Dtype::f32, heads)}};
+    }
+    if (places > 0) {
+      const rapt::Shape centers{1, 1, kernel.heads, 2};
+      options.score.grid = {kernel.grid_rows, kernel.grid_cols};
+      options.score.parameters.push_back({"center", given(Dtype::f32, centers, 6)});
+      gradients_.parameters.push_back({"center", written(Dtype::f32, centers)});
     }
   }
 
@@ -152,6 +160,22 @@ std::vector<Kernel> kernels() {
        .parameter = "m",
        .causal = Causal::bottom_right,
        .dim = 40},
+      {.name = "Bf16Grid", .mechanism = "quadratic", .parameter = "alpha", .dim = 44, .grid_rows = 16, .grid_cols = 16},
+      {.name = "F32GridSharedValues",
+       .dtype = Dtype::f32,
+       .mechanism = "quadratic",
+       .parameter = "alpha",
+       .key_heads = 2,
+       .dim = 33,
+       .grid_rows = 20,
+       .grid_cols = 13},
+      {.name = "GridOfALongAxis",
+       .mechanism = "quadratic",
+       .parameter = "alpha",
+       .key_heads = 1,
+       .dim = 8,
+       .grid_rows = 4,
+       .grid_cols = 250},
       {.name = "GeneralDistance", .mechanism = "distance", .parameter = "gamma", .dim = 40},
   };
 }

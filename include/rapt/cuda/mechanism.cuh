@@ -71,6 +71,11 @@ const Programs& checked_programs() {
       }();
       p.fast = &fast;
     }
+    if constexpr (rapt::detail::HasForm<M>) {
+      static constexpr FactorizedPrograms grid{&Checked<&factorized::launch_form<M>>::run,
+                                               &Checked<&factorized::launch_forward_again<M>>::run};
+      p.factorized = &grid;
+    }
     return p;
   }();
   return programs;

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "attend/grid_form.h"
 #include "backends/cpu/engine.h"
 #include "backends/cpu/factorized.h"
 
@@ -7,16 +8,8 @@ namespace rapt::inline v1 {
 namespace factorized {
 namespace {
 
-// The weights of an axis are stored: at most this many numbers for each place of the grid, or they outgrow q, k and v.
-constexpr std::int64_t kWeightsPerPlace = 64;
 // Beyond it the exponents could overflow in double.
 constexpr double kLargestCoefficient = 1e100;
-
-bool has_mask(const Problem& p) {
-  const bool window = p.mask.window && (p.mask.window->left >= 0 || p.mask.window->right >= 0);
-  return p.mask.causal != Causal::none || window || !p.mask.key_lengths.empty() || !p.mask.query_starts.empty() ||
-         p.dense_mask || p.mechanism->definition().scalar.f64.hide != nullptr;
-}
 
 bool separates(const Form& form) {
   for (const double c : form.coefficient)
@@ -151,16 +144,7 @@ template struct Layout<double>;
 }  // namespace factorized
 
 bool can_factorize(const Problem& problem) {
-  const std::int64_t rows = problem.grid[0], cols = problem.grid[1];
-  if (!problem.mechanism->has_form() || problem.uses_content || !problem.is_softmax() ||
-      problem.normalizer_parameters[0].given)
-    return false;
-  if (problem.first_query.size() != 1 || problem.query_shift(0) != 0 || problem.is_part) return false;
-  if (factorized::has_mask(problem) || problem.bias || problem.softcap > 0) return false;
-  if (problem.queries != problem.keys || rows * cols != problem.keys) return false;
-  if (rows * rows + cols * cols > factorized::kWeightsPerPlace * problem.keys) return false;
-  for (const ParameterValue& p : problem.parameters)
-    if (p.given && p.spec->role != Role::value) return false;
+  if (!may_factorize(problem)) return false;
   for (std::int64_t h = 0; h < problem.heads; ++h)
     if (!factorized::separates(factorized::form_of(problem, h))) return false;
   return true;

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "backends/cuda/backward.h"
+#include "backends/cuda/factorized/factorized.h"
 #include "backends/cuda/prepared_call.h"
 #include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
@@ -63,6 +64,11 @@ class Pass final : public ForwardPass {
     if (outputs_.lse) to.lse = array_of(outputs_.lse);
     if (outputs_.row_max) to.row_max = array_of(outputs_.row_max);
     if (outputs_.row_sum) to.row_sum = array_of(outputs_.row_sum);
+    if (factorized::takes(problem_, outputs_)) {
+      if (outputs_.saved) to.rows = device_rows(*outputs_.saved->rows(), 0);
+      factorized::forward(problem_, prepared.call, to, workspace);
+      return;
+    }
     const bool requested = !outputs_.weights.empty() || asks_statistics(outputs_.statistics);
     const bool fast = problem_.path == Path::automatic && programs.fast && programs.fast->takes(prepared.call, to);
     if (outputs_.saved) {

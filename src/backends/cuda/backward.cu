@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/factorized/factorized.h"
 #include "backends/cuda/prepared_call.h"
 #include "backends/cuda/saved_rows.h"
 #include "rapt/tiles.h"
@@ -24,7 +25,7 @@ class Backward {
 
   void run() {
     for (std::size_t n = 0; n < problem_.v.size(); ++n) arguments_.grad_out[n] = array_of(request_.grad_out[n]);
-    run_fast();
+    if (!run_factorized()) run_fast();
     if (!arguments_.rows.max) find_rows();
     if (problem_.normalizer->threshold == Threshold::first_largest) {
       keys(nullptr);
@@ -50,6 +51,19 @@ class Backward {
   const ParameterValue* wanted_parameter(Role role) const {
     const ParameterValue* value = problem_.find(role);
     return value && gradient_of(*value) ? value : nullptr;
+  }
+
+  // In two passes over a grid. What follows then only runs where a number was not finite.
+  bool run_factorized() {
+    if (!factorized::takes_gradients(problem_, request_)) return false;
+    const factorized::Gradients g = factorized::backward(problem_, call_, request_, wants_values(), workspace_);
+    arguments_.rows = g.rows;
+    const int slots = problem_.mechanism->definition().slots;
+    for (const ParameterValue& value : problem_.parameters)
+      if (value.given && value.spec->role == Role::value)
+        store_sum({.batches = 1, .heads = call_.heads}, g.values, slots, value.first_slot, value.size(), value);
+    arguments_.gate = g.redo;
+    return true;
   }
 
   // On the tensor cores. What follows then only runs where a gradient is not finite: the fast kernels multiply hidden

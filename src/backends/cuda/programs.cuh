@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/cuda/factorized/programs.cuh"
 #include "backends/cuda/general/launch.cuh"
 #include "backends/cuda/hopper/launch_backward.cuh"
 
@@ -11,6 +12,7 @@ constexpr Programs make_programs() {
                     &launch_backward_queries<M>, &launch_backward_keys<M>, &launch_backward_bias<M>,
                     &launch_backward_table<M>};
   if constexpr (hopper::servable<M>()) programs.fast = &hopper::kPrograms<M>;
+  if constexpr (detail::HasForm<M>) programs.factorized = &factorized::kPrograms<M>;
   return programs;
 }
 

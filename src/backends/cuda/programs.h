@@ -54,6 +54,20 @@ struct FastPrograms {
   bool (*gradients)(const Call&, const FastGradients&, cudaStream_t);
 };
 
+// The coefficients of a head's QuadraticForm times the scale, and their slopes in the mechanism's slots.
+struct HeadForm {
+  enum Term { kConstant, kRow, kCol, kRowRow, kColCol, kRowCol, kTerms };
+  double coefficient[kTerms];
+  double slope[kTerms][kMaxSlots];
+};
+
+// What a mechanism whose score is such a form adds to the passes over a grid.
+struct FactorizedPrograms {
+  void (*form)(const Call&, double scale, HeadForm* of_heads, cudaStream_t);
+  // The general forward pass, which does nothing where *gate is 0.
+  void (*forward_again)(const Call&, const ForwardOutputs&, const int* gate, cudaStream_t);
+};
+
 // The kernels of one mechanism: those that serve every call, and the fast ones. They start on the stream and return.
 struct Programs {
   void (*forward)(const Call&, const ForwardOutputs&, cudaStream_t);
@@ -63,7 +77,8 @@ struct Programs {
   void (*backward_keys)(const Call&, const BackwardArguments&, cudaStream_t);
   void (*backward_bias)(const Call&, const BackwardArguments&, const BiasGradient&, cudaStream_t);
   void (*backward_table)(const Call&, const BackwardArguments&, const TableGradient&, cudaStream_t);
-  const FastPrograms* fast = nullptr;  // null: the mechanism's scores cannot be computed there
+  const FastPrograms* fast = nullptr;              // null: the mechanism's scores cannot be computed there
+  const FactorizedPrograms* factorized = nullptr;  // null: its score is no quadratic form
 };
 
 // Null: the mechanism has no kernels for a device.

@@ -11,9 +11,10 @@ namespace rapt::inline v1::cuda {
 // What tells kernels that were compiled against other headers than the library's: sizes of what they are handed.
 constexpr std::uint64_t programs_layout() {
   std::uint64_t layout = RAPT_VERSION_MAJOR * 1'000'000 + RAPT_VERSION_MINOR * 1'000 + RAPT_VERSION_PATCH;
-  for (const std::size_t size : {sizeof(Call), sizeof(ForwardOutputs), sizeof(RequestedWeights),
-                                 sizeof(RequestedStatistics), sizeof(BackwardArguments), sizeof(BiasGradient),
-                                 sizeof(TableGradient), sizeof(FastGradients), sizeof(FastPrograms), sizeof(Programs)})
+  for (const std::size_t size :
+       {sizeof(Call), sizeof(ForwardOutputs), sizeof(RequestedWeights), sizeof(RequestedStatistics),
+        sizeof(BackwardArguments), sizeof(BiasGradient), sizeof(TableGradient), sizeof(FastGradients),
+        sizeof(FastPrograms), sizeof(HeadForm), sizeof(FactorizedPrograms), sizeof(Programs)})
     layout = layout * 1'000'003 + size;
   return layout;
 }
