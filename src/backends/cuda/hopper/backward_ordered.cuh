@@ -13,26 +13,37 @@
 //
 // So the sums of dq run from the last keys to the first, whatever the GPU. A block waits only for one that took a lower
 // ticket, which runs already: no set of blocks has to run at once.
+//
+// Where all see all, blocks of a head that start together would come to the same queries at the same time. Each starts at
+// queries of its own instead and goes round; what it adds after its turn goes to a second array, so that either is in order.
 namespace rapt::inline v1::cuda::hopper {
 
 // What the kernel keeps in memory.
 struct OrderedSums {
   static constexpr int kQueries = 64, kColumns = 64;  // of a part of dq
 
-  int tiles;        // of queries, a head
-  float* dq;        // [batch·heads][tiles][2 halves of the columns][8][128 threads][4]: as the threads hold it
-  unsigned* flags;  // [batch·heads][tiles][2]: the block that added last, counted from the last; 0: none has
+  int tiles;           // of queries, a head
+  bool goes_round;     // all see all
+  std::int64_t count;  // of the parts of an array
+  float* dq;           // [before, after the turn][batch·heads][tiles][2 halves of the columns][8][128 threads][4]
+  unsigned* flags;     // [2][batch·heads][tiles][2]: the block that added last, counted from the last; 0: none has
   unsigned* ticket;
 
   static std::int64_t parts(const Call& call) {
     return static_cast<std::int64_t>(call.batch) * call.heads * ((call.queries + kQueries - 1) / kQueries) * 2;
   }
-  static std::int64_t zeroed_bytes(const Call& call) { return 4 * (parts(call) + 4); }
-  static std::int64_t bytes(const Call& call) { return parts(call) * kQueries * kColumns * 4 + zeroed_bytes(call); }
-  OrderedSums(const Call& call, void* memory)
+  static std::int64_t zeroed_bytes(const Call& call, bool goes_round) {
+    return 4 * (parts(call) * (goes_round ? 2 : 1) + 4);
+  }
+  static std::int64_t bytes(const Call& call, bool goes_round) {
+    return parts(call) * (goes_round ? 2 : 1) * kQueries * kColumns * 4 + zeroed_bytes(call, goes_round);
+  }
+  OrderedSums(const Call& call, bool goes_round_, void* memory)
       : tiles((call.queries + kQueries - 1) / kQueries),
+        goes_round(goes_round_),
+        count(parts(call)),
         dq(static_cast<float*>(memory)),
-        flags(reinterpret_cast<unsigned*>(dq + parts(call) * kQueries * kColumns) + 4),
+        flags(reinterpret_cast<unsigned*>(dq + count * (goes_round ? 2 : 1) * kQueries * kColumns) + 4),
         ticket(flags - 4) {}
 
   RAPT_DEVICE std::int64_t part(const Call& call, int batch, int head, int tile, int half) const {
@@ -40,7 +51,8 @@ struct OrderedSums {
   }
 };
 
-template <class Rule, class T>
+// kWhole: no pair is hidden.
+template <class Rule, class T, bool kWhole>
 struct OrderedSide {
   static constexpr int D = 128, kGroups = 2, kQueries = OrderedSums::kQueries, kKeys = 128, kPanels = D / 64;
   static_assert(Rule::kScaleOnly);
@@ -53,7 +65,10 @@ struct OrderedSide {
   struct Work {
     int block, first_key, key_head, batch;
     TileSpan tiles;
-    int next_begin;  // of the block of the keys after these
+    int start;       // the tile that comes first; after the last one of the span follow those before it
+    int next_start;  // of the block of the keys after these
+
+    RAPT_DEVICE int next(int tile) const { return tile + 1 == tiles.end ? tiles.begin : tile + 1; }
   };
 
   struct Shared {
@@ -85,17 +100,23 @@ struct OrderedSide {
         seen.all.end == call.queries ? tiles : seen.all.end / kQueries;  // queries past the end have no weight
   }
 
-  RAPT_DEVICE static Work work(const Call& call, const FastGradients& f, int item) {
+  RAPT_DEVICE static int start_of(const OrderedSums& sums, const Work& w, int blocks) {
+    if (!sums.goes_round) return w.tiles.begin;
+    return static_cast<int>(static_cast<std::int64_t>(w.block) * sums.tiles / blocks);
+  }
+
+  RAPT_DEVICE static Work work(const Call& call, const FastGradients& f, const OrderedSums& sums, int item) {
     const int blocks = (call.keys + kKeys - 1) / kKeys;
     const OwnedTile t = owned_tile(item, blocks, call.heads / call.k.group, call.batch, f.heads_together, true);
     Work w{t.tile, t.tile * kKeys, t.head, t.batch};
-    w.next_begin = INT_MAX;
+    find_tiles(call, w);
+    w.start = start_of(sums, w, blocks);
+    w.next_start = INT_MAX;
     if (w.block + 1 < blocks) {
       Work next{t.tile + 1, (t.tile + 1) * kKeys, t.head, t.batch};
       find_tiles(call, next);
-      w.next_begin = next.tiles.begin;
+      w.next_start = start_of(sums, next, blocks);
     }
-    find_tiles(call, w);
     return w;
   }
 
@@ -149,33 +170,39 @@ struct OrderedSide {
           copy_box(shared.k[group][panel], &k_map, &shared.kv_full, panel * 64, row, w.key_head, w.batch);
           copy_box(shared.v[group][panel], &v_map, &shared.kv_full, panel * 64, row, w.key_head, w.batch);
         }
-      for (int head = w.key_head * call.k.group; head < (w.key_head + 1) * call.k.group; ++head)
+      const int count = w.tiles.end - w.tiles.begin;
+      for (int head = w.key_head * call.k.group; head < (w.key_head + 1) * call.k.group; ++head) {
+        int tile = w.start;
 #pragma unroll 1
-        for (int tile = w.tiles.begin; tile < w.tiles.end; ++tile) load(w, head, tile);
+        for (int n = 0; n < count; ++n, tile = w.next(tile)) load(w, head, tile);
+      }
     }
 
-    // Adds one warpgroup's half of dq to memory, a tile at a time.
+    // Adds one warpgroup's half of dq to memory, a tile at a time: before the turn after the block of the keys after these
+    // where that starts earlier, after the turn always, if there is one.
     RAPT_DEVICE void add_in_order(const Work& w, int half) {
       constexpr int kNumbers = kQueries * OrderedSums::kColumns;
       const unsigned own = static_cast<unsigned>((call.keys + kKeys - 1) / kKeys - w.block);
+      const int count = w.tiles.end - w.tiles.begin;
       std::uint32_t phase = 0;
       for (int head = w.key_head * call.k.group; head < (w.key_head + 1) * call.k.group; ++head) {
-        const std::int64_t part = sums.part(call, w.batch, head, w.tiles.begin, half);
-        unsigned* flag = sums.flags + part;
-        float* to = sums.dq + part * kNumbers;
+        int tile = w.start;
 #pragma unroll 1
-        for (int tile = w.tiles.begin; tile < w.tiles.end; ++tile, phase ^= 1, flag += 2, to += 2 * kNumbers) {
+        for (int n = 0; n < count; ++n, tile = w.next(tile), phase ^= 1) {
+          const bool turned = tile < w.start;
+          const bool follows = turned ? own > 1 : tile >= w.next_start;
+          const std::int64_t part = sums.part(call, w.batch, head, tile, half) + (turned ? sums.count : 0);
           barrier_wait(&shared.dq_full[half], phase);
-          if (tile >= w.next_begin) {
-            await_flag(flag, own - 1);
-            add_bytes(to, shared.dq[half], sizeof(shared.dq[0]));
+          if (follows) {
+            await_flag(sums.flags + part, own - 1);
+            add_bytes(sums.dq + part * kNumbers, shared.dq[half], sizeof(shared.dq[0]));
           } else {
-            store_bytes(to, shared.dq[half], sizeof(shared.dq[0]));
+            store_bytes(sums.dq + part * kNumbers, shared.dq[half], sizeof(shared.dq[0]));
           }
           await_stores_read();
           barrier_arrive(&shared.dq_empty[half]);
           await_stores();
-          set_flag(flag, own);
+          set_flag(sums.flags + part, own);
         }
       }
     }
@@ -290,7 +317,8 @@ struct OrderedSide {
     RAPT_DEVICE void step(int tile, bool cut, bool first, bool more) {
       wgmma_wait<0>(s);
       wgmma_wait<0>(dp);
-      if (cut) hide(tile);
+      if constexpr (!kWhole)
+        if (cut) hide(tile);
       weights_and_gradients();
       share_ds();
       await_turn();
@@ -319,12 +347,12 @@ struct OrderedSide {
       if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
       start_dp(true);
       start_s(true);
-      int tile = uniform(w.tiles.begin);
       const int steps = uniform(call.k.group * (w.tiles.end - w.tiles.begin));
+      int tile = kWhole ? 0 : uniform(w.start);
 #pragma unroll 1
       for (int n = 0; n < steps; ++n) {
-        step(tile, uniform(w.tiles.is_cut(tile)), n == 0, n + 1 < steps);
-        if (uniform(++tile == w.tiles.end)) tile = uniform(w.tiles.begin);
+        step(tile, !kWhole && uniform(w.tiles.is_cut(tile)), n == 0, n + 1 < steps);
+        if constexpr (!kWhole) tile = uniform(w.next(tile));  // after the last of a head that is the first again
       }
       wgmma_wait<0>(dk);
       wgmma_wait<0>(dv);
@@ -366,7 +394,7 @@ __global__ __launch_bounds__(Side::kThreads, 1) void ordered_gradients(const __g
   auto& shared = *reinterpret_cast<typename Side::Shared*>(bytes + (1024 - shared_address(bytes) % 1024) % 1024);
   if (threadIdx.x == 0) {
     Side::init(shared);
-    shared.work = Side::work(call, f, static_cast<int>(atomicAdd(sums.ticket, 1u)));
+    shared.work = Side::work(call, f, sums, static_cast<int>(atomicAdd(sums.ticket, 1u)));
   }
   __syncthreads();
   const auto& w = shared.work;
@@ -397,7 +425,11 @@ __global__ __launch_bounds__(256) void finish_queries(const __grid_constant__ Ca
   const int line = static_cast<int>(blockIdx.x) / 8 / sums.tiles, head = line % call.heads, batch = line / call.heads;
   const std::int64_t part = sums.part(call, batch, head, tile, half);
   float4 x = make_float4(0, 0, 0, 0);
-  if (sums.flags[part] != 0) x = reinterpret_cast<const float4*>(sums.dq)[(part * 8 + n) * 128 + thread];
+  for (std::int64_t from = part; from < sums.count * (sums.goes_round ? 2 : 1); from += sums.count) {
+    if (sums.flags[from] == 0) continue;
+    const float4 y = reinterpret_cast<const float4*>(sums.dq)[(from * 8 + n) * 128 + thread];
+    x = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
+  }
   const int row = tile * 64 + thread / 32 * 16 + thread % 32 / 4, column = half * 64 + n * 8 + thread % 4 * 2;
   if (column >= f.dq.dim) return;
   auto* to = static_cast<std::uint16_t*>(f.dq.data) + f.dq.offset(batch, head) + row * f.dq.row_stride + column;

@@ -109,7 +109,7 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, bool keeps, std::uint16_t* rest, i
                            float factor, const float (&x)[H]) {
   static_assert(H % 16 == 0);
   const int quad = lane % 4;
-  float zero = 0;  // NaN once it has met a number that is not finite
+  float zero[4] = {};  // NaN once they have met a number that is not finite; four, since each waits for the last
 #pragma unroll
   for (int n = 0; n < H / 4; n += 4) {
     const bool stores = inside && 8 * (n + quad) < dim;
@@ -117,7 +117,7 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, bool keeps, std::uint16_t* rest, i
 #pragma unroll
     for (int m = 0; m < 4; ++m) {
       const float a = x[4 * (n + m) + 2 * r] * factor, b = x[4 * (n + m) + 2 * r + 1] * factor;
-      zero = fmaf(b, 0.f, fmaf(a, 0.f, zero));
+      zero[m] = fmaf(b, 0.f, fmaf(a, 0.f, zero[m]));
       w[m] = pack(a, b, T{});
     }
     if (keeps) {
@@ -133,7 +133,7 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, bool keeps, std::uint16_t* rest, i
     transpose_words(w, quad);
     if (stores) *reinterpret_cast<uint4*>(to + 8 * (n + quad)) = make_uint4(w[0], w[1], w[2], w[3]);
   }
-  return zero == 0 || !inside;
+  return (zero[0] + zero[1]) + (zero[2] + zero[3]) == 0 || !inside;
 }
 
 // One tile of owned rows of one head. A few heads at a time, so that what they loop over stays in the L2 cache; of these,

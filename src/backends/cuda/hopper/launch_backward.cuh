@@ -42,7 +42,7 @@ bool is_ordered(const Call& call, const FastGradients& f) {
 
 template <class M>
 std::int64_t gradient_memory(const Call& call, const FastGradients& f) {
-  return call.softcap == 0 && is_ordered<ScoreRule<M, false>>(call, f) ? OrderedSums::bytes(call) : 0;
+  return call.softcap == 0 && is_ordered<ScoreRule<M, false>>(call, f) ? OrderedSums::bytes(call, is_whole(call)) : 0;
 }
 
 struct GradientMaps {
@@ -107,26 +107,30 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
   return true;
 }
 
-template <class Rule, class T>
-bool launch_ordered(const Call& call, FastGradients f, cudaStream_t stream) {
-  using Side = OrderedSide<Rule, T>;
-  GradientMaps maps;
-  if (!make_maps(call, f, 64, 64, maps)) return false;
-  const OrderedSums sums(call, f.memory);
-  // Blocks of one head add to dq one after the other. Those of several heads take turns, so that none has to wait, as many
-  // as the L2 cache holds; under a causal mask a block starts later in its head's queries than the one before it anyway.
-  const double bytes = 8.0 * Side::D * call.queries * call.k.group;
-  const int fitting = std::max(1, static_cast<int>(kCacheBytes / bytes));
-  f.heads_together = std::min(is_whole(call) ? std::min(fitting, 16) : 2, call.batch * call.heads / call.k.group);
-  cudaMemsetAsync(sums.ticket, 0, static_cast<std::size_t>(OrderedSums::zeroed_bytes(call)), stream);
+template <class Rule, class T, bool kWhole>
+void launch_ordered(const GradientMaps& maps, const Call& call, const FastGradients& f, const OrderedSums& sums,
+                    cudaStream_t stream) {
+  using Side = OrderedSide<Rule, T, kWhole>;
   const auto kernel = ordered_gradients<Side>;
   cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                        Side::kSharedBytes);
   const int blocks = (call.keys + Side::kKeys - 1) / Side::kKeys * call.batch * (call.heads / call.k.group);
   kernel<<<static_cast<unsigned>(blocks), Side::kThreads, Side::kSharedBytes, stream>>>(maps.q, maps.k, maps.v,
                                                                                         maps.grad_out, call, f, sums);
-  const auto parts = static_cast<unsigned>(OrderedSums::parts(call) * 4);
-  finish_queries<T><<<parts, 256, 0, stream>>>(call, f, sums);
+}
+
+template <class Rule, class T>
+bool launch_ordered(const Call& call, FastGradients f, cudaStream_t stream) {
+  GradientMaps maps;
+  if (!make_maps(call, f, 64, 64, maps)) return false;
+  const bool whole = is_whole(call);
+  const OrderedSums sums(call, whole, f.memory);
+  // Two heads take turns, so that a block comes a little later than the one that it follows.
+  f.heads_together = std::min(2, call.batch * call.heads / call.k.group);
+  cudaMemsetAsync(sums.ticket, 0, static_cast<std::size_t>(OrderedSums::zeroed_bytes(call, whole)), stream);
+  if (whole && call.keys % 128 == 0) launch_ordered<Rule, T, true>(maps, call, f, sums, stream);
+  else launch_ordered<Rule, T, false>(maps, call, f, sums, stream);
+  finish_queries<T><<<static_cast<unsigned>(OrderedSums::parts(call) * 4), 256, 0, stream>>>(call, f, sums);
   return true;
 }
 
