@@ -143,6 +143,25 @@ def test_strided_tensors_and_expanded_gradients_are_quiet():
         rapt.attend(q[:1].expand(2, -1, -1, -1), q, q)
 
 
+def test_results_lie_as_pytorchs_do():
+    """Heads that lie side by side in q do so in the result and in the gradients: joining them copies nothing."""
+    x = torch.randn(2, 7, 3 * 4 * 8, requires_grad=True)
+    q, k, v = (t.unflatten(-1, (4, 8)).transpose(1, 2) for t in x.chunk(3, -1))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    for out in (rapt.attend(q, k, v), rapt.attend(q.detach(), k.detach(), v.detach()), *rapt.attend(q, k, [v, v])):
+        assert out.stride() == expected.stride() and out.transpose(1, 2).is_contiguous()
+        torch.testing.assert_close(out, expected)
+    seen = []
+    for t in (q, k, v):
+        t.register_hook(lambda grad: seen.append(grad.transpose(1, 2).is_contiguous()))
+    (found,) = torch.autograd.grad(rapt.attend(q, k, v).pow(2).sum(), x)
+    assert seen == [True] * 3
+    torch.testing.assert_close(found, torch.autograd.grad(expected.pow(2).sum(), x)[0])
+    whole = rapt.attend(*(t.detach().contiguous() for t in (q, k, v)))
+    assert whole.is_contiguous() and torch.equal(whole, rapt.attend(q, k, v))
+    assert rapt.attend(q[:, :1], k[:, :1], v[:, :1]).shape == (2, 1, 7, 8)
+
+
 def test_twice_is_refused():
     q, k, v = tensors(grad=True)
     (gradient,) = torch.autograd.grad(rapt.attend(q, k, v).sum(), q, create_graph=True)

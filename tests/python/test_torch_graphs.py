@@ -33,8 +33,24 @@ def test_opcheck(options):
     assert set(checks.values()) == {"SUCCESS"}
 
 
-def test_opcheck_of_the_backward_operator():
-    q, k, v = tensors()
+def side_by_side(*tensors):
+    return [t.transpose(1, 2).contiguous().transpose(1, 2).detach().requires_grad_(t.requires_grad) for t in tensors]
+
+
+def test_opcheck_of_heads_side_by_side():
+    q, k, v = side_by_side(*tensors(grad=True))
+    checks = torch.library.opcheck(torch.ops.rapt.attend.default, (q, k, [v], *arguments(q)))
+    assert set(checks.values()) == {"SUCCESS"}
+    compiled = torch.compile(lambda x: rapt.attend(*(t.transpose(1, 2) for t in x)).transpose(1, 2).flatten(-2), fullgraph=True)
+    x = torch.randn(3, 2, 7, 4, 8, dtype=torch.float64, requires_grad=True)
+    expected = rapt.attend(*(t.transpose(1, 2) for t in x)).transpose(1, 2).flatten(-2)
+    torch.testing.assert_close(compiled(x), expected)
+    torch.testing.assert_close(*(torch.autograd.grad(y.pow(2).sum(), x)[0] for y in (compiled(x), expected)))
+
+
+@pytest.mark.parametrize("arrange", [lambda *t: t, side_by_side])
+def test_opcheck_of_the_backward_operator(arrange):
+    q, k, v = arrange(*tensors())
     given = arguments(q)
     out, _, rows = torch.ops.rapt.attend(q, k, [v], *given)
     call = ([torch.randn_like(out)], None, [out], rows, q, k, [v], *given)

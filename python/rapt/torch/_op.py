@@ -39,6 +39,34 @@ def _cpu_empty(shape, name):
     return torch.empty(shape, dtype=dtype, device="cpu")
 
 
+# PyTorch's attention gives its result in the order of q, so that the heads of a position can be joined without a copy.
+def _joins_heads(q):
+    """Whether q is [batch, positions, heads, dim] in memory, as after a projection."""
+    return q.dim() == 4 and q.shape[1] > 1 and q.shape[2] > 1 and q.stride(1) < q.stride(2)
+
+
+def _joined_empty(shape, dtype, device):
+    return torch.empty((shape[0], shape[2], shape[1], shape[3]), dtype=dtype, device=device).transpose(1, 2)
+
+
+def _contiguous_empty(shape, dtype, device):
+    return torch.empty(shape, dtype=dtype, device=device)
+
+
+def _allocator(q, count=None):
+    """Allocates outputs in the order of q; of gradients the first `count`, which are those of q, k and v."""
+    if not _joins_heads(q):
+        return _empty_like(q)
+    plain, device = _empty_like(q), q.device
+    left = [2**62 if count is None else count]
+
+    def allocate(shape, name):
+        left[0] -= 1
+        return _joined_empty(shape, _TYPES[name], device) if len(shape) == 4 and left[0] >= 0 else plain(shape, name)
+
+    return allocate
+
+
 def _with_stream(q, packed):
     if not q.is_cuda:
         return packed
@@ -74,7 +102,7 @@ def _out_shapes(q, k, v) -> Tuple[list, list, torch.dtype, torch.dtype]:
 def attend_op(q, k, v, *arguments):
     """[out of each value set, lse, and two numbers a row for the backward pass, [2, …]]."""
     packed = _with_stream(q, _options.to_packed(arguments))
-    outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _empty_like(q), _LSE | _SAVED, packed)
+    outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _allocator(q), _LSE | _SAVED, packed)
     if q.is_cuda:
         return [*outs, lse, saved.memory[: 2 * lse.numel()].clone().view(2, *lse.shape)]
     rows = torch.empty((2, *lse.shape), dtype=lse.dtype, device="cpu")
@@ -85,7 +113,9 @@ def attend_op(q, k, v, *arguments):
 @attend_op.register_fake
 def _(q, k, v, *arguments):
     shapes, rows, dtype, compute = _out_shapes(q, k, v)
-    return [q.new_empty(shape, dtype=dtype) for shape in shapes] + [q.new_empty(shape, dtype=compute) for shape in (rows, [2, *rows])]
+    joins = _joins_heads(q)
+    outs = [_joined_empty(s, dtype, q.device) if joins and len(s) == 4 else q.new_empty(s, dtype=dtype) for s in shapes]
+    return outs + [q.new_empty(shape, dtype=compute) for shape in (rows, [2, *rows])]
 
 
 @torch.library.custom_op(
@@ -102,7 +132,7 @@ def backward_op(grad_out, grad_lse, out, rows, q, k, v, *arguments):
     want = (True, True, True, True, None)
     grad_out, grad_lse = _readable(grad_out, grad_lse)
     dq, dk, dv, dbias, found = _core.backward(
-        q, k, list(v), list(out), grad_out, saved, grad_lse, want, _empty_like(q), packed
+        q, k, list(v), list(out), grad_out, saved, grad_lse, want, _allocator(q, 2 + len(v)), packed
     )
     return [dq, dk, *dv] + ([] if dbias is None else [dbias]) + [found[name] for name in _options.names_of(arguments[NAMES])]
 
@@ -110,7 +140,9 @@ def backward_op(grad_out, grad_lse, out, rows, q, k, v, *arguments):
 @backward_op.register_fake
 def _(grad_out, grad_lse, out, rows, q, k, v, *arguments):
     like = [q, k, *v] + ([] if arguments[BIAS] is None else [arguments[BIAS]]) + list(arguments[PARAMS])
-    return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in like]
+    joins = 2 + len(v) if _joins_heads(q) else 0
+    empty = [_joined_empty if n < joins and x.dim() == 4 else _contiguous_empty for n, x in enumerate(like)]
+    return [make(x.shape, x.dtype, x.device) for make, x in zip(empty, like)]
 
 
 def _setup_context(ctx, inputs, output):
@@ -235,9 +267,9 @@ class _Eager(torch.autograd.Function):
         q, k, bias, mask = tensors[:4]
         v = tensors[4] if sets == 1 else list(tensors[4 : 4 + sets])
         ctx.packed, ctx.names, ctx.sets, ctx.with_lse = packed, names, sets, with_lse
-        allocate = _cpu_empty
+        allocate = _allocator(q)
         if not q.is_cpu:
-            allocate, packed = _empty_like(q), _with_stream(q, packed)
+            packed = _with_stream(q, packed)
         want = _LSE | _SAVED if with_lse else _SAVED
         out, lse, _, _, ctx.rows = _core.forward("attend", q, k, v, allocate, want, packed)
         out = (out,) if sets == 1 else out
@@ -266,8 +298,9 @@ class _Eager(torch.autograd.Function):
         want = (needs[0], needs[1], any(needs[4 : 4 + sets]), needs[2], wanted)
         grad_out = [torch.zeros_like(o) if g is None else g for o, g in zip(out, grads)]
         grad_out, grad_lse = _readable(grad_out, grads[sets] if ctx.with_lse else None)
+        allocate = _allocator(q, want[0] + want[1] + (sets if want[2] else 0))
         dq, dk, dv, dbias, found = _core.backward(
-            q, k, v, list(out), grad_out, ctx.rows, grad_lse, want, _empty_like(q), _with_stream(q, packed)
+            q, k, v, list(out), grad_out, ctx.rows, grad_lse, want, allocate, _with_stream(q, packed)
         )
         dv = [None] * sets if dv is None else dv
         return (None, None, None, None, dq, dk, dbias, None, *dv, *(found.get(name) for name in names))
@@ -460,9 +493,9 @@ def _attend(q, k, v, packed, return_lse):
         or (params is not None and any(x.requires_grad for x in tensors.values()))
     )
     if not graded:
-        allocate = _cpu_empty
+        allocate = _allocator(q)
         if not q.is_cpu:
-            allocate, packed = _empty_like(q), _with_stream(q, packed)
+            packed = _with_stream(q, packed)
         if not return_lse:
             return _core.attend(q, k, v, allocate, packed)
         return _core.forward("attend", q, k, v, allocate, _LSE, packed)[:2]

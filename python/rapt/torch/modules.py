@@ -212,12 +212,10 @@ class QuadraticAttention2d(_Scored):
 
     def forward(self, x):
         batch, rows, columns, width = x.shape
-        # The weights are the same for every image: all images are one row of values.
-        values = x.reshape(batch, rows * columns, width).transpose(0, 1).reshape(1, 1, rows * columns, batch * width)
-        places = x.new_zeros(1).expand(1, self.heads, rows * columns, 1)
-        mixed = self.attend(places, places, values, grid=(rows, columns))  # [1, heads, pixels, batch · width]
-        mixed = mixed.reshape(self.heads, rows * columns, batch, width).permute(2, 1, 0, 3)
-        return self.out_proj(mixed.reshape(batch, rows, columns, self.heads * width))
+        # Scores read nothing of q and k. Heads lie side by side there, and so they do in what is mixed.
+        places = x.new_zeros(rows * columns, 1).expand(1, self.heads, rows * columns, 1)
+        mixed = self.attend(places, places, x.reshape(batch, 1, rows * columns, width), grid=(rows, columns))
+        return self.out_proj(mixed.transpose(1, 2).reshape(batch, rows, columns, self.heads * width))
 
 
 class SharedAttention(_Scored):
