@@ -110,6 +110,7 @@ class Backward {
                   value.first_slot, value.size(), value);
     if (wants_sink()) sink(delta_);
     arguments_.gate = f.redo;
+    fast_ = f;
   }
 
   // The array of a gradient of k or v, whose heads several of q may share.
@@ -371,13 +372,24 @@ class Backward {
     // As many splits of the queries as give the device work; they follow from the sizes alone.
     const std::int64_t tiles = (problem_.queries + kTile - 1) / kTile;
     const std::int64_t blocks = problem_.batch * problem_.heads * ((shape.offsets + kTile - 1) / kTile);
-    const std::int64_t splits = std::clamp<std::int64_t>(512 / blocks, 1, std::min<std::int64_t>(tiles, 64));
+    const bool fast = is_fast_table(value);
+    const std::int64_t splits = fast ? 1 : std::clamp<std::int64_t>(512 / blocks, 1, std::min<std::int64_t>(tiles, 64));
     const std::int64_t size = static_cast<std::int64_t>(shape.offsets) * shape.cols;
     TableGradient gradient;
     gradient.slot = output ? -1 : value.first_slot;
     gradient.splits = static_cast<std::int32_t>(splits);
     gradient.out = workspace_.take<float>(problem_.batch * problem_.heads * splits * size);
-    programs_.backward_table(call_, arguments_, gradient, stream_);
+    // The general kernel then only computes again what is not finite.
+    BackwardArguments general = arguments_;
+    if (fast) {
+      FastGradients f = fast_;
+      f.memory = workspace_.take<std::byte>(programs_.fast->table_memory(call_));
+      if (!programs_.fast->table(call_, f, gradient, stream_)) general.gate = nullptr;
+      check(cudaGetLastError(), "gradient of a table");
+    } else {
+      general.gate = nullptr;
+    }
+    programs_.backward_table(call_, general, gradient, stream_);
     check(cudaGetLastError(), "gradient of a table");
     const std::int32_t heads = value.per_head ? call_.heads : 1;
     float* by_offset = workspace_.take<float>(heads * size);
@@ -399,6 +411,12 @@ class Backward {
           static_cast<std::int32_t>(n);
     sum_offsets(by_offset, heads, shape.offsets, value.rows, shape.cols, kept_table(starts), kept_table(order), *target,
                 stream_);
+  }
+
+  // Whether the kernels for the tensor cores have the rows of this call, and can sum the gradient of this table.
+  bool is_fast_table(const ParameterValue& value) const {
+    return fast_.redo && value.spec->role == Role::relative_value && value.spec->along == Along::position &&
+           !call_.tables[value.first_slot].is_vector;
   }
 
   // Hard attention: no gradient reaches the scores.
@@ -423,6 +441,7 @@ class Backward {
   const Call& call_;
   const Programs& programs_;
   BackwardArguments arguments_;
+  FastGradients fast_;      // redo not null: they have been launched
   float* delta_ = nullptr;  // of every row, where the fast kernels' is needed by others too
 };
 

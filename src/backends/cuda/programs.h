@@ -33,10 +33,13 @@ struct FastGradients {
   const float* log2_sum = nullptr;
   const float* delta = nullptr;
   float* value_grads = nullptr;  // [batch·heads][value_parts][slots]; null: not wanted
-  int* redo = nullptr;  // set where a gradient is not finite: the general kernels then compute all of them again
+  int* redo = nullptr;     // set where a gradient is not finite: the general kernels then compute all of them again
   void* memory = nullptr;  // gradient_memory bytes
   std::int32_t padded_queries = 0;
   std::int32_t heads_together = 1;
+  // For the gradient of a table of numbers by position: sums over 64 queries each, [batch·heads][tiles][groups][width].
+  float* windows = nullptr;
+  std::int32_t table_slot = 0, first_tile = 0, window_tiles = 0, window_width = 0;
 };
 
 // At least 128 more than there are queries, so that the last tile of any kernel ends inside.
@@ -52,6 +55,9 @@ struct FastPrograms {
   std::int64_t (*value_parts)(const Call&);
   std::int64_t (*gradient_memory)(const Call&, const FastGradients&);
   bool (*gradients)(const Call&, const FastGradients&, cudaStream_t);
+  // Of a table of numbers by position; its splits are 1. Null: the mechanism has none.
+  std::int64_t (*table_memory)(const Call&);
+  bool (*table)(const Call&, const FastGradients&, const TableGradient&, cudaStream_t);
 };
 
 // The coefficients of a head's QuadraticForm times the scale, and their slopes in the mechanism's slots.

@@ -335,6 +335,23 @@ __global__ void sum_offsets_kernel(const float* by_offset, std::int64_t offsets,
   }
 }
 
+// The same for a table of numbers, whose rows may have many offsets: a block for each, over its threads in order.
+__global__ void sum_row_offsets_kernel(const float* by_offset, std::int64_t offsets, std::int64_t rows,
+                                       const std::int32_t* starts, const std::int32_t* order, void* data, Dtype dtype,
+                                       Places places) {
+  __shared__ double partial[kSmall];
+  const std::int64_t n = blockIdx.x, row = n % rows, head = n / rows;
+  double sum = 0;
+  for (std::int32_t k = starts[row] + static_cast<std::int32_t>(threadIdx.x); k < starts[row + 1]; k += kSmall)
+    sum += by_offset[head * offsets + order[k]];
+  partial[threadIdx.x] = sum;
+  for (unsigned half = kSmall / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) store(data, dtype, places(n), static_cast<float>(partial[0]));
+}
+
 unsigned warps_for(std::int64_t rows) { return static_cast<unsigned>((rows * 32 + kSmall - 1) / kSmall); }
 
 void allow_shared(const void* kernel) {
@@ -478,9 +495,13 @@ void sum_parts(const PartSums& sums, float* target, cudaStream_t stream) {
 void sum_offsets(const float* by_offset, int heads, std::int64_t offsets, std::int64_t rows, int cols,
                  const std::int32_t* starts, const std::int32_t* order, const View& target, cudaStream_t stream) {
   const std::int64_t count = heads * rows * cols;
-  sum_offsets_kernel<<<blocks_for(count), kSmall, 0, stream>>>(by_offset, offsets, rows, cols, starts, order,
-                                                               target.data, target.dtype,
-                                                               Places(target.shape, target.strides), count);
+  const Places places(target.shape, target.strides);
+  if (cols == 1 && count > 0)
+    sum_row_offsets_kernel<<<static_cast<unsigned>(count), kSmall, 0, stream>>>(by_offset, offsets, rows, starts, order,
+                                                                                target.data, target.dtype, places);
+  else
+    sum_offsets_kernel<<<blocks_for(count), kSmall, 0, stream>>>(by_offset, offsets, rows, cols, starts, order,
+                                                                 target.data, target.dtype, places, count);
   check(cudaGetLastError(), "gradient of a table");
 }
 

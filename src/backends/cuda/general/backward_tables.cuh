@@ -60,6 +60,7 @@ __global__ __launch_bounds__(kThreads,
                              1) void backward_table_kernel(const __grid_constant__ Call call,
                                                            const __grid_constant__ BackwardArguments arguments,
                                                            TableGradient gradient) {
+  if (arguments.gate && *arguments.gate == 0) return;
   extern __shared__ float4 memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
   const bool output = gradient.slot < 0;

@@ -2,15 +2,18 @@
 
 #include "backends/cuda/hopper/gradients.cuh"
 
-// The gradients of queries, and of the numbers of a mechanism.
+// The gradients of queries, and of the numbers of a mechanism; or, with kTable, that of a table by position: the gradients of
+// a tile's scores go to shared memory, where each thread sums a diagonal or two.
 namespace rapt::inline v1::cuda::hopper {
 
-template <class Rule, class T, int D, class Plan>
+template <class Rule, class T, int D, class Plan, bool kTable = false>
 struct QuerySide {
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kTile, kQueries = 64 * kGroups;
   static constexpr int kPanels = (D + 63) / 64, kRowBytes = kPanels * 128, kSlots = Rule::kSlots;
-  static constexpr bool kScaleOnly = Rule::kScaleOnly, kReadsRaw = Rule::kReadsRaw;
-  static constexpr int kStages = std::min(4, (227 * 1024 - 3072 - 2 * kRowBytes * kQueries) / (2 * kRowBytes * kKeys));
+  static constexpr bool kScaleOnly = Rule::kScaleOnly, kReadsRaw = Rule::kReadsRaw && !kTable;
+  static constexpr int kPitch = kTable ? kKeys + 8 : 1, kPairRows = kTable ? 64 : 1;
+  static constexpr int kStages = std::min(
+      4, (227 * 1024 - 3072 - 2 * kRowBytes * kQueries - 4 * kGroups * kPairRows * kPitch) / (2 * kRowBytes * kKeys));
   static_assert(kStages >= 2);
   using Ring = StageRing<kStages>;
 
@@ -25,6 +28,7 @@ struct QuerySide {
     alignas(1024) std::uint16_t dout[kGroups][kPanels][64][64];
     alignas(1024) std::uint16_t k[kStages][kPanels][kKeys][64];
     alignas(1024) std::uint16_t v[kStages][kPanels][kKeys][64];
+    alignas(16) float by_pair[kGroups][kPairRows][kPitch];
     RowRange range[kQueries];  // the keys that a query sees
     Work work;
     Barrier q_full, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
@@ -33,8 +37,9 @@ struct QuerySide {
   static_assert(kSharedBytes <= 227 * 1024);
 
   RAPT_DEVICE static Work work(const Call& call, const FastGradients& f, int item) {
-    const OwnedTile t =
-        owned_tile(item, (call.queries + kQueries - 1) / kQueries, call.heads, call.batch, f.heads_together, true);
+    const int tiles = kTable ? f.window_tiles : (call.queries + kQueries - 1) / kQueries;
+    OwnedTile t = owned_tile(item, tiles, call.heads, call.batch, f.heads_together, true);
+    if constexpr (kTable) t.tile += f.first_tile;
     const TileKeys seen = tile_keys(call, t.batch, t.tile * kQueries, kQueries);
     Work w{t.tile, t.tile * kQueries, t.head, t.batch};
     w.tiles.begin = seen.some.begin / kKeys;
@@ -167,6 +172,68 @@ struct QuerySide {
         }
     }
 
+    // The gradients of a tile's scores by the number that the table has for them.
+    RAPT_DEVICE void table_gradients(const Work& w, int tile, bool cut) {
+      rule.begin_tile(call, w.first_query + own_row, tile * kKeys + lane % 4 * 2);
+      float* to = &shared.by_pair[group][warp * 16 + lane / 4][lane % 4 * 2];
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float pair[2];
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            const int e = 4 * n + 2 * r + c;
+            pair_gradient(rule, s[e], dp[e], log2_sum[r], delta[r], cut && s[e] == -INFINITY, 8 * r, 8 * n + c,
+                          [&](float gradient, const float* by_slot, bool hidden) {
+#pragma unroll
+                            for (int slot = 0; slot < kSlots; ++slot) {
+                              if (!Rule::is_relative(slot)) continue;
+                              const float part = hidden ? 0.f : gradient * by_slot[slot];
+                              pair[c] = slot == f.table_slot ? part : pair[c];
+                            }
+                          });
+          }
+          *reinterpret_cast<float2*>(to + 8 * r * kPitch + 8 * n) = make_float2(pair[0], pair[1]);
+        }
+    }
+
+    // The window of the warpgroup: Σ over its queries i of the pairs (i, j), by j − i + 63, i counted from its first.
+    RAPT_DEVICE float* window(const Work& w) const {
+      const std::int64_t line = static_cast<std::int64_t>(w.batch) * call.heads + w.head;
+      return f.windows + ((line * f.window_tiles + w.tile - f.first_tile) * kGroups + group) * f.window_width;
+    }
+    RAPT_DEVICE void await_group() { named_wait(4 + group, 128); }
+
+    RAPT_DEVICE void add_diagonals(float* to) {
+      bool finite = true;
+      for (int n = static_cast<int>(threadIdx.x) % 128; n < 63 + kKeys; n += 128) {
+        const int first = ::max(0, 63 - n), last = ::min(63, kKeys + 62 - n);
+        float sum = 0;
+#pragma unroll 8
+        for (int i = first; i <= last; ++i) sum += shared.by_pair[group][i][n - 63 + i];
+        to[n] += sum;
+        finite = finite && is_finite(sum);
+      }
+      if (!finite) *f.redo = 1;
+    }
+
+    RAPT_DEVICE void table_step(const Work& w, float* to, int tile, bool cut, bool more) {
+      wgmma_wait<0>(s);
+      wgmma_wait<0>(dp);
+      release(&shared.k_empty[ring.stage]);
+      release(&shared.v_empty[ring.stage]);
+      if (cut) hide(tile);
+      table_gradients(w, tile, cut);
+      await_turn();
+      start_scores(more);
+      pass_turn();
+      await_group();  // all pairs are there
+      add_diagonals(to + tile * kKeys);
+      await_group();  // and have been read
+      ring.advance();
+    }
+
     RAPT_DEVICE void step(const Work& w, int tile, bool cut, bool first, bool more) {
       const int previous = (ring.stage + kStages - 1) % kStages;
       if constexpr (kScaleOnly) {
@@ -219,13 +286,21 @@ struct QuerySide {
       if (group == kGroups - 1) pass_turn();  // the first turn is group 0's
       start_scores(true);
       const TileSpan span = w.tiles.in_uniform_registers();
+      if constexpr (kTable) {
+        float* to = window(w);
+        for (int n = static_cast<int>(threadIdx.x) % 128; n < f.window_width; n += 128) to[n] = 0;
 #pragma unroll 1
-      for (int tile = span.begin; tile < span.end; ++tile)
-        step(w, tile, span.is_cut(tile), tile == span.begin, tile + 1 < span.end);
+        for (int tile = span.begin; tile < span.end; ++tile)
+          table_step(w, to, tile, span.is_cut(tile), tile + 1 < span.end);
+      } else {
+#pragma unroll 1
+        for (int tile = span.begin; tile < span.end; ++tile)
+          step(w, tile, span.is_cut(tile), tile == span.begin, tile + 1 < span.end);
+      }
       wgmma_wait<0>(dq);
       wgmma_wait<0>(s);
       wgmma_wait<0>(dp);
-      store(w);
+      if constexpr (!kTable) store(w);
     }
 
     RAPT_DEVICE void store(const Work& w) {

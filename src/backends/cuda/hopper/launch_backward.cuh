@@ -3,6 +3,7 @@
 #include "backends/cuda/hopper/backward.cuh"
 #include "backends/cuda/hopper/backward_ordered.cuh"
 #include "backends/cuda/hopper/launch.cuh"
+#include "backends/cuda/hopper/table_windows.cuh"
 
 // Which calls the kernels of the backward pass for the tensor cores take, and how they are started.
 namespace rapt::inline v1::cuda::hopper {
@@ -132,6 +133,51 @@ bool launch_ordered(const Call& call, FastGradients f, cudaStream_t stream) {
   else launch_ordered<Rule, T, false>(maps, call, f, sums, stream);
   finish_queries<T><<<static_cast<unsigned>(OrderedSums::parts(call) * 4), 256, 0, stream>>>(call, f, sums);
   return true;
+}
+
+template <class Rule>
+constexpr bool has_table() {
+  for (int slot = 0; slot < Rule::kSlots; ++slot)
+    if (Rule::is_relative(slot)) return true;
+  return false;
+}
+
+template <class Rule, class T, int D, class Plan>
+bool launch_table(const Call& call, FastGradients f, const TableGradient& gradient, cudaStream_t stream) {
+  const TableWindows windows(call);
+  GradientMaps maps;
+  if (!make_maps(call, f, 64, Plan::kTile, maps)) return false;
+  f.table_slot = gradient.slot;
+  f.windows = static_cast<float*>(f.memory);
+  f.window_width = windows.width;
+  for (f.first_tile = 0; f.first_tile < windows.tiles; f.first_tile += windows.at_a_time) {
+    f.window_tiles = std::min(windows.at_a_time, windows.tiles - f.first_tile);
+    launch_side<QuerySide<Rule, T, D, Plan, true>, Plan, typename Rule::Mechanism>(
+        "QuerySide<" + kernel_kinds<Rule, T, D>() + ", " + pair_name("GradientPlan", Plan::kGroups, Plan::kTile) +
+            ", true>",
+        maps, call, f, f.window_tiles * 64 * Plan::kGroups, call.heads, 4.0 * D * call.keys / call.k.group, stream);
+    sum_windows(call, f, gradient, stream);
+  }
+  return true;
+}
+
+template <class M>
+bool launch_table_gradient(const Call& call, const FastGradients& f, const TableGradient& gradient,
+                           cudaStream_t stream) {
+  return for_kernel<M>(call, [&]<class T, class Rule>() {
+    if constexpr (!has_table<Rule>()) {
+      return false;
+    } else {
+      const auto sized = [&]<int D, int kTile>() {
+        return launch_table<Rule, T, D, GradientPlan<TableWindows::kGroups, kTile>>(call, f, gradient, stream);
+      };
+      const int dim = std::max(call.inner, call.v[0].dim);
+      if (dim <= 64) return sized.template operator()<64, 96>();
+      if (dim <= 128) return sized.template operator() < 128, Rule::kHeavy ? 64 : 96 > ();
+      if (dim <= 192) return sized.template operator()<192, 48>();
+      return sized.template operator()<256, 32>();
+    }
+  });
 }
 
 // False: nothing was started, since the copy engine does not take the arrays.
