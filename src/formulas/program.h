@@ -32,7 +32,7 @@ struct Place {
 struct Instruction {
   Op op = Op::number;
   Level level = Level::uniform;  // of a line that is computed; of a reduction's result
-  Place out{}, a{}, b{}, c{};
+  Place out{}, a{}, b{}, c{}, d{};
   std::int16_t index = 0;  // slot or table of a leaf
   double value = 0;
 };
