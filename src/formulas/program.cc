@@ -59,7 +59,7 @@ class Compiler {
       if (leaf.children[0] != kNone) to_.outputs_.back().row = place(leaf.children[0]);
       if (leaf.children[1] != kNone) to_.outputs_.back().col = place(leaf.children[1]);
     }
-    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostColumns + kTemporaryGap);
+    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostQueries + kTemporaryGap);
     if (numbers > kWorkspace)
       throw Error("formula: expected one that keeps at most " + std::to_string(kWorkspace) +
                   " numbers of a tile of pairs at a time, got one that keeps " + std::to_string(numbers) + " (" +

@@ -46,8 +46,8 @@ struct ProgramOutput {
 };
 
 // The largest tiles that programs run over; engines assert that theirs are within.
-inline constexpr int kMostKeys = 64, kMostColumns = 64;
-inline constexpr int kLineSize = kMostKeys + kMostColumns + 16;  // offsets of a tile, and a vector
+inline constexpr int kMostKeys = 64, kMostQueries = 64;
+inline constexpr int kLineSize = kMostKeys + kMostQueries + 16;  // offsets of a tile, and a vector
 // Between temporaries: at distances of 4096 bytes loads would wait for stores that have nothing to do with them.
 inline constexpr int kTemporaryGap = 48;
 inline constexpr int kMostScalars = 2048;

@@ -27,7 +27,7 @@ inline constexpr int kWidth = Lanes<Lane<T>>::count;
 template <class T>
 constexpr bool programs_fit() {
   constexpr int kColumns = most_columns(kWidth<T>);
-  static_assert(kColumns <= formulas::kMostColumns);
+  static_assert(kColumns <= formulas::kMostQueries);
   static_assert(kTileKeys + kColumns + kWidth<T> <= formulas::kLineSize);
   static_assert(kTileKeys * kWidth<T> <= formulas::kSpreadSize);
   static_assert(kTileKeys <= formulas::kMostKeys);
