@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "formulas/formula.h"
 #include "formulas/unknown.h"
@@ -65,18 +66,33 @@ class Writer {
 
   std::optional<std::string> write(NodeId root, const std::string& result) {
     const NodeId roots[] = {root};
+    const std::optional<std::string> text = nodes(roots);
+    if (!text) return std::nullopt;
+    return *text + "    return " + result + "(" + name(root) + ");\n";
+  }
+
+  // All of them as N.
+  std::optional<std::string> write_list(std::span<const NodeId> roots) {
+    const std::optional<std::string> text = nodes(roots);
+    if (!text) return std::nullopt;
+    std::string list;
+    for (const NodeId root : roots) list += (list.empty() ? "N(" : ", N(") + name(root) + ")";
+    return *text + "    return {" + list + "};\n";
+  }
+
+ private:
+  std::optional<std::string> nodes(std::span<const NodeId> roots) {
     const std::vector<bool> needed = graph_.reachable(roots);
     std::string text;
-    for (NodeId id = 0; id <= root; ++id) {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!needed[static_cast<std::size_t>(id)] || is_grid(graph_[id].op)) continue;
       const std::string value = value_of(id);
       if (value.empty()) return std::nullopt;
       text += "    const auto " + name(id) + " = " + value + ";\n";
     }
-    return text + "    return " + result + "(" + name(root) + ");\n";
+    return text;
   }
 
- private:
   static std::string name(NodeId id) { return "x" + std::to_string(id); }
   std::string child(const Node& node, std::size_t n) const { return name(node.children[n]); }
 
@@ -208,6 +224,13 @@ DeviceHooks Formula::write_hooks(bool offsets_seen) const {
         "  RAPT_DEVICE Dual<V, 1> slope_of_read(V raw, const P& p, const A& at, int read, V (&place)[2]) const {\n" +
         *slope + "  }\n";
     hooks.table_reads = reads.table_reads();
+  }
+  if (form_) {
+    const std::optional<std::string> form = Writer(form_->graph()).write_list(form_->terms());
+    hooks.has_form = form.has_value();
+    if (form)
+      text +=
+          "  template <class N, class P>\n  RAPT_DEVICE QuadraticForm<N> form(const P& p) const {\n" + *form + "  }\n";
   }
   if (seen != kNone)
     written =

@@ -114,6 +114,17 @@ TEST_F(FormulaKernels, OfGradientsOfTablesCompile) {
   EXPECT_TRUE(hooks_of(rapt::formula("raw*scale + t[i-j]"), false).table_reads.empty());
 }
 
+// Scores that factorise over a grid: what the passes need of them.
+TEST_F(FormulaKernels, OfFormsOfTheGridCompile) {
+  const rapt::Score score = rapt::formula("-exp(alpha)*((row - 2*center[0])*row + (col - 2*center[1])*col)/2");
+  const rapt::DeviceHooks& hooks = hooks_of(score, false);
+  ASSERT_TRUE(hooks.has_form);
+  for (const char* kernel : {"factorized::form_kernel<@, float>", "factorized::forward_again_kernel<@>",
+                             "gradient_kernel<rapt::cuda::QueryGradients, @>"})
+    expect_compiles(hooks, kernel, "compute_90a");
+  EXPECT_FALSE(hooks_of(rapt::formula("raw - row^2"), false).has_form);
+}
+
 // Both passes on the tensor cores.
 TEST_F(FormulaKernels, ForTheTensorCoresCompile) {
   const rapt::Score score = rapt::formula("raw*scale - m*sqrt(abs(i-j))");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/cuda/factorized/form.cuh"
 #include "backends/cuda/general/backward_free_tables.cuh"
 #include "backends/cuda/general/backward_keys.cuh"
 #include "backends/cuda/general/backward_queries.cuh"
