@@ -102,6 +102,9 @@ class Compiler {
 
   // Whoever uses a node comes after it: what is a part already begins nothing of its own.
   void find_fused() {
+    fusions_.resize(needed_.size());
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (needed_[static_cast<std::size_t>(id)] && is_block(id)) fusions_[static_cast<std::size_t>(id)] = fuse(id);
     for (NodeId id = static_cast<NodeId>(graph_.size() - 1); id >= 0; --id) {
       if (!needed_[static_cast<std::size_t>(id)] || fused_[static_cast<std::size_t>(id)] || !is_block(id)) continue;
       for (const NodeId part : fusion(id).parts)
@@ -114,7 +117,9 @@ class Compiler {
     return graph_[id].op == op && is_block(id) && uses_[static_cast<std::size_t>(id)] == 1;
   }
 
-  Fused fusion(NodeId id) const {
+  const Fused& fusion(NodeId id) const { return fusions_[static_cast<std::size_t>(id)]; }
+
+  Fused fuse(NodeId id) const {
     const Node& node = graph_[id];
     const NodeId a = node.children[0], b = node.children[1], c = node.children[2];
     // Of a product, what is one number for all pairs is its second factor.
@@ -306,6 +311,7 @@ class Compiler {
   bool adds_;
   CompiledProgram& to_;
   std::vector<bool> needed_, after_, fused_;
+  std::vector<Fused> fusions_;           // of blocks that are needed
   std::vector<bool> held_, read_later_;  // of lines: read by others than lines; read in the second round
   std::vector<int> uses_;
   std::vector<NodeId> last_use_;
