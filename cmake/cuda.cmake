@@ -77,7 +77,8 @@ endforeach()
 file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/general/*.cuh"
   "${PROJECT_SOURCE_DIR}/src/backends/cuda/hopper/*.cuh" "${PROJECT_SOURCE_DIR}/src/backends/cuda/hopper/*.h" "${PROJECT_SOURCE_DIR}/src/normalizers/*.h")
 list(FILTER headers EXCLUDE REGEX "/(launch[a-z_]*\\.cuh|definition\\.h)$")
-foreach(name IN ITEMS backends/cuda/array.h backends/cuda/call.h backends/cuda/programs.h backends/cuda/runtime/formula_hooks.cuh)
+foreach(name IN ITEMS backends/cuda/array.h backends/cuda/call.h backends/cuda/programs.h backends/cuda/factorized/form.cuh
+                      backends/cuda/runtime/formula_hooks.cuh)
   list(APPEND headers "${PROJECT_SOURCE_DIR}/src/${name}")
 endforeach()
 foreach(header IN LISTS headers)

@@ -18,6 +18,9 @@ class Form {
   // None where the score is not one, or where a coefficient depends on more than numbers.
   static std::optional<Form> find(const Graph& graph, NodeId score);
 
+  // The coefficients as formulas.
+  const Graph& graph() const { return graph_; }
+  const std::array<NodeId, kTerms>& terms() const { return terms_; }
   // The coefficients and their slopes in every slot.
   void evaluate(const double* slots, double* coefficients, double (*slopes)[kMaxSlots]) const;
 

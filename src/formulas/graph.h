@@ -68,7 +68,11 @@ enum class Op : std::uint8_t {
   multiply_subtract,
   negated_multiply_add,  // c − a·b
   subtract_both,         // a − b − c
-  reduce,                // the sum over all pairs, of those of each place of `level`
+  // Of programs alone.
+  add_products,       // a·b + c·d
+  subtract_products,  // a·b − c·d
+  scaled_squares,     // c·(a² + b²)
+  reduce,             // the sum over all pairs, of those of each place of `level`
 };
 
 RAPT_FN constexpr bool is_leaf(Op op) { return op <= Op::grad; }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "formulas/formula.h"
 #include "formulas/unknown.h"
@@ -57,27 +58,46 @@ bool is_grid(Op op) { return op == Op::query_row || op == Op::query_col || op ==
 
 class Writer {
  public:
-  explicit Writer(const Graph& graph) : graph_(graph) {}
+  // by_read: the slope by one read of a table, instead of the value.
+  explicit Writer(const Graph& graph, bool by_read = false) : graph_(graph), by_read_(by_read) {}
+
+  // The tables of the reads that were written, in the order of their numbers.
+  const std::vector<int>& table_reads() const { return table_reads_; }
 
   std::optional<std::string> write(NodeId root, const std::string& result) {
     const NodeId roots[] = {root};
+    const std::optional<std::string> text = nodes(roots);
+    if (!text) return std::nullopt;
+    return *text + "    return " + result + "(" + name(root) + ");\n";
+  }
+
+  // All of them as N.
+  std::optional<std::string> write_list(std::span<const NodeId> roots) {
+    const std::optional<std::string> text = nodes(roots);
+    if (!text) return std::nullopt;
+    std::string list;
+    for (const NodeId root : roots) list += (list.empty() ? "N(" : ", N(") + name(root) + ")";
+    return *text + "    return {" + list + "};\n";
+  }
+
+ private:
+  std::optional<std::string> nodes(std::span<const NodeId> roots) {
     const std::vector<bool> needed = graph_.reachable(roots);
     std::string text;
-    for (NodeId id = 0; id <= root; ++id) {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!needed[static_cast<std::size_t>(id)] || is_grid(graph_[id].op)) continue;
       const std::string value = value_of(id);
       if (value.empty()) return std::nullopt;
       text += "    const auto " + name(id) + " = " + value + ";\n";
     }
-    return text + "    return " + result + "(" + name(root) + ");\n";
+    return text;
   }
 
- private:
   static std::string name(NodeId id) { return "x" + std::to_string(id); }
   std::string child(const Node& node, std::size_t n) const { return name(node.children[n]); }
 
   // Empty: not written.
-  std::string value_of(NodeId id) const {
+  std::string value_of(NodeId id) {
     const Node& node = graph_[id];
     if (std::string difference = grid_difference(node); !difference.empty()) return difference;
     for (const NodeId c : node.children)
@@ -103,7 +123,7 @@ class Writer {
     return a == Op::query_col && b == Op::key_col ? "-at.col" : "";
   }
 
-  std::string leaf(const Node& node) const {
+  std::string leaf(const Node& node) {
     switch (node.op) {
       case Op::number: return node.condition ? (node.value != 0 ? "true" : "false") : literal(node.value);
       case Op::raw: return "raw";
@@ -121,7 +141,10 @@ class Writer {
         const auto place = [&](std::size_t n) {
           return node.children[n] == kNone ? std::string("V(0)") : "value_of(" + child(node, n) + ")";
         };
-        return "table_at(at, " + std::to_string(node.index) + ", " + place(0) + ", " + place(1) + ")";
+        const std::string read = "(at, " + std::to_string(node.index) + ", " + place(0) + ", " + place(1);
+        if (!by_read_) return "table_at" + read + ")";
+        table_reads_.push_back(node.index);
+        return "table_read" + read + ", read == " + std::to_string(table_reads_.size() - 1) + ", place)";
       }
       case Op::pair_q: return "q";
       case Op::pair_k: return "k";
@@ -131,6 +154,8 @@ class Writer {
   }
 
   const Graph& graph_;
+  bool by_read_;
+  std::vector<int> table_reads_;
 };
 
 const char* name_of(Role role) {
@@ -165,9 +190,9 @@ DeviceHooks Formula::write_hooks(bool offsets_seen) const {
       seen = graph.binary(Op::logical_or, seen, open);
     }
   }
-  DeviceHooks hooks{
-      .source = {}, .has_score = !is_scaled_raw(graph, score), .is_plain = seen == kNone && pair_ == kNone};
-  hooks.is_plain = hooks.is_plain && !definition_.grid;
+  DeviceHooks hooks;
+  hooks.has_score = !is_scaled_raw(graph, score);
+  hooks.is_plain = seen == kNone && pair_ == kNone && !definition_.grid;
   std::string text = "struct Formula {\n";
   text += "  static constexpr std::string_view formula = \"formula\";\n";
   if (definition_.grid) text += "  static constexpr bool grid = true;\n";
@@ -191,6 +216,22 @@ DeviceHooks Formula::write_hooks(bool offsets_seen) const {
                              "  template <class N, class P, class A>\n"
                              "  RAPT_DEVICE N score(N raw, const P& p, const A& at)",
                              "N");
+  Writer reads(graph, true);
+  const std::optional<std::string> slope = hooks.has_score ? reads.write(score, "Dual<V, 1>") : std::nullopt;
+  if (slope && !reads.table_reads().empty()) {
+    text +=
+        "  template <class P, class A>\n"
+        "  RAPT_DEVICE Dual<V, 1> slope_of_read(V raw, const P& p, const A& at, int read, V (&place)[2]) const {\n" +
+        *slope + "  }\n";
+    hooks.table_reads = reads.table_reads();
+  }
+  if (form_) {
+    const std::optional<std::string> form = Writer(form_->graph()).write_list(form_->terms());
+    hooks.has_form = form.has_value();
+    if (form)
+      text +=
+          "  template <class N, class P>\n  RAPT_DEVICE QuadraticForm<N> form(const P& p) const {\n" + *form + "  }\n";
+  }
   if (seen != kNone)
     written =
         written &&

@@ -59,7 +59,7 @@ class Compiler {
       if (leaf.children[0] != kNone) to_.outputs_.back().row = place(leaf.children[0]);
       if (leaf.children[1] != kNone) to_.outputs_.back().col = place(leaf.children[1]);
     }
-    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostColumns + kTemporaryGap);
+    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostQueries + kTemporaryGap);
     if (numbers > kWorkspace)
       throw Error("formula: expected one that keeps at most " + std::to_string(kWorkspace) +
                   " numbers of a tile of pairs at a time, got one that keeps " + std::to_string(numbers) + " (" +
@@ -93,26 +93,66 @@ class Compiler {
   const Place& place(NodeId id) const { return places_[static_cast<std::size_t>(id)]; }
   bool after(NodeId id) const { return after_[static_cast<std::size_t>(id)]; }
 
-  // a·b + c and its like as one operation, where nothing else needs the product; and a − b − c.
+  // What a block's operation computes at once: a·b + c and its like, where nothing else needs the parts.
+  struct Fused {
+    Op op = Op::number;
+    std::array<NodeId, 4> operands{kNone, kNone, kNone, kNone};
+    std::array<NodeId, 3> parts{kNone, kNone, kNone};
+  };
+
+  // Whoever uses a node comes after it: what is a part already begins nothing of its own.
   void find_fused() {
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || !is_block(id)) continue;
-      const NodeId part = fused_part(graph_[id]);
-      if (part != kNone) fused_[static_cast<std::size_t>(part)] = true;
+    fusions_.resize(needed_.size());
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (needed_[static_cast<std::size_t>(id)] && is_block(id)) fusions_[static_cast<std::size_t>(id)] = fuse(id);
+    for (NodeId id = static_cast<NodeId>(graph_.size() - 1); id >= 0; --id) {
+      if (!needed_[static_cast<std::size_t>(id)] || fused_[static_cast<std::size_t>(id)] || !is_block(id)) continue;
+      for (const NodeId part : fusion(id).parts)
+        if (part != kNone) fused_[static_cast<std::size_t>(part)] = true;
     }
   }
 
-  NodeId fused_part(const Node& node) const {
-    if (node.op != Op::add && node.op != Op::subtract) return kNone;
-    const auto is_only = [&](NodeId id, Op op) {
-      return graph_[id].op == op && is_block(id) && uses_[static_cast<std::size_t>(id)] == 1;
+  // Computed for every pair, for one reader.
+  bool is_part(NodeId id, Op op) const {
+    return graph_[id].op == op && is_block(id) && uses_[static_cast<std::size_t>(id)] == 1;
+  }
+
+  const Fused& fusion(NodeId id) const { return fusions_[static_cast<std::size_t>(id)]; }
+
+  Fused fuse(NodeId id) const {
+    const Node& node = graph_[id];
+    const NodeId a = node.children[0], b = node.children[1], c = node.children[2];
+    // Of a product, what is one number for all pairs is its second factor.
+    const auto of = [&](NodeId n, std::size_t child) {
+      const std::array<NodeId, 3>& parts = graph_[n].children;
+      const bool swapped = graph_[n].op == Op::multiply && graph_[parts[0]].level == Level::uniform;
+      return parts[swapped ? 1 - child : child];
     };
-    for (const std::size_t n : {std::size_t{0}, std::size_t{1}})
-      if (is_only(node.children[n], Op::multiply)) return node.children[n];
-    const NodeId first = node.children[0];
-    // What is a sum of three already takes no fourth.
-    if (node.op == Op::subtract && is_only(first, Op::subtract) && fused_part(graph_[first]) == kNone) return first;
-    return kNone;
+    if (node.op == Op::multiply) {
+      // Squared distances.
+      for (const auto& [scale, sum] : {std::pair{a, b}, std::pair{b, a}}) {
+        if (is_block(scale) || !is_part(sum, Op::add)) continue;
+        const NodeId p = of(sum, 0), q = of(sum, 1);
+        if (is_part(p, Op::multiply) && is_part(q, Op::multiply) && of(p, 0) == of(p, 1) && of(q, 0) == of(q, 1))
+          return {Op::scaled_squares, {of(p, 0), of(q, 0), scale, kNone}, {sum, p, q}};
+      }
+    }
+    if (node.op == Op::add || node.op == Op::subtract) {
+      const bool adds = node.op == Op::add;
+      const bool first = is_part(a, Op::multiply), second = is_part(b, Op::multiply);
+      if (first && second)
+        return {
+            adds ? Op::add_products : Op::subtract_products, {of(a, 0), of(a, 1), of(b, 0), of(b, 1)}, {a, b, kNone}};
+      if (first)
+        return {adds ? Op::multiply_add : Op::multiply_subtract, {of(a, 0), of(a, 1), b, kNone}, {a, kNone, kNone}};
+      if (second)
+        return {adds ? Op::multiply_add : Op::negated_multiply_add, {of(b, 0), of(b, 1), a, kNone}, {b, kNone, kNone}};
+      // What is a sum of three already takes no fourth.
+      if (!adds && is_part(a, Op::subtract) && fusion(a).parts[0] == kNone)
+        return {Op::subtract_both, {of(a, 0), of(a, 1), b, kNone}, {a, kNone, kNone}};
+    }
+    if (node.op == Op::multiply) return {node.op, {of(id, 0), of(id, 1), kNone, kNone}, {kNone, kNone, kNone}};
+    return {node.op, {a, b, c, kNone}, {kNone, kNone, kNone}};
   }
 
   // A temporary lives until the last operation that reads it. So does a line that only lines read: what else reads one does
@@ -144,18 +184,10 @@ class Compiler {
     }
   }
 
-  std::array<NodeId, 3> operands(NodeId id) const {
+  std::array<NodeId, 4> operands(NodeId id) const {
+    if (is_block(id)) return fusion(id).operands;
     const Node& node = graph_[id];
-    const NodeId part = is_block(id) ? fused_part(node) : kNone;
-    if (part == kNone) return node.children;
-    const NodeId other = node.children[0] == part ? node.children[1] : node.children[0];
-    return {graph_[part].children[0], graph_[part].children[1], other};
-  }
-
-  Op fused_op(const Node& node, NodeId part) const {
-    if (graph_[part].op == Op::subtract) return Op::subtract_both;
-    if (node.op == Op::add) return Op::multiply_add;
-    return node.children[0] == part ? Op::multiply_subtract : Op::negated_multiply_add;
+    return {node.children[0], node.children[1], node.children[2], kNone};
   }
 
   void emit(NodeId id, Place out) {
@@ -169,13 +201,12 @@ class Compiler {
       places_[n] = {.space = Space::scores};
       return;
     }
-    const std::array<NodeId, 3> inputs = operands(id);
+    const std::array<NodeId, 4> inputs = operands(id);
     Instruction instruction{.op = node.op, .level = node.level, .index = node.index, .value = node.value};
-    if (is_block(id))
-      if (const NodeId part = fused_part(node); part != kNone) instruction.op = fused_op(node, part);
+    if (is_block(id)) instruction.op = fusion(id).op;
     bool later = node.op == Op::reduce;
-    Place* const targets[] = {&instruction.a, &instruction.b, &instruction.c};
-    for (std::size_t k = 0; k < 3; ++k) {
+    Place* const targets[] = {&instruction.a, &instruction.b, &instruction.c, &instruction.d};
+    for (std::size_t k = 0; k < 4; ++k) {
       if (inputs[k] == kNone) continue;
       *targets[k] = node.level == Level::pair ? in_block(inputs[k]) : place(inputs[k]);
       later = later || after(inputs[k]);
@@ -280,6 +311,7 @@ class Compiler {
   bool adds_;
   CompiledProgram& to_;
   std::vector<bool> needed_, after_, fused_;
+  std::vector<Fused> fusions_;           // of blocks that are needed
   std::vector<bool> held_, read_later_;  // of lines: read by others than lines; read in the second round
   std::vector<int> uses_;
   std::vector<NodeId> last_use_;

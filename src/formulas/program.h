@@ -32,7 +32,7 @@ struct Place {
 struct Instruction {
   Op op = Op::number;
   Level level = Level::uniform;  // of a line that is computed; of a reduction's result
-  Place out{}, a{}, b{}, c{};
+  Place out{}, a{}, b{}, c{}, d{};
   std::int16_t index = 0;  // slot or table of a leaf
   double value = 0;
 };
@@ -46,8 +46,8 @@ struct ProgramOutput {
 };
 
 // The largest tiles that programs run over; engines assert that theirs are within.
-inline constexpr int kMostKeys = 64, kMostColumns = 64;
-inline constexpr int kLineSize = kMostKeys + kMostColumns + 16;  // offsets of a tile, and a vector
+inline constexpr int kMostKeys = 64, kMostQueries = 64;
+inline constexpr int kLineSize = kMostKeys + kMostQueries + 16;  // offsets of a tile, and a vector
 // Between temporaries: at distances of 4096 bytes loads would wait for stores that have nothing to do with them.
 inline constexpr int kTemporaryGap = 48;
 inline constexpr int kMostScalars = 2048;

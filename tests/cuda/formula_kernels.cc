@@ -96,8 +96,33 @@ TEST_F(FormulaKernels, OfEveryOperationCompile) {
   for (const char* kernel :
        {"forward_kernel<@>", "weights_kernel<@>", "statistics_kernel<@>",
         "gradient_kernel<rapt::cuda::QueryGradients, @>", "gradient_kernel<rapt::cuda::KeyGradients, @>",
-        "backward_bias_kernel<@>", "backward_table_kernel<@>"})
+        "backward_bias_kernel<@>", "backward_table_kernel<@>", "backward_free_table_kernel<@>"})
     expect_compiles(hooks, kernel, "compute_90a");
+}
+
+// Slopes by what a table gave, among numbers that have none.
+TEST_F(FormulaKernels, OfGradientsOfTablesCompile) {
+  const rapt::Score score = rapt::formula(
+      "raw*scale*(1 + g[j]) + g[i]*sin(min(g[j], a)) + where(u[batch, j] > 0, h[0, clip(i*3, 0, 60)], raw*h[batch, j]) "
+      "+ "
+      "max(2, sqrt(abs(g[i]))) + a^g[i + 1] + clip(u[0, g[j]], -1, 1)/j",
+      {.pair = "", .visible = "u[batch, j] > 0.1 and v[j] < 2"});
+  const rapt::DeviceHooks& hooks = hooks_of(score, false);
+  // In the order of the score; what only `visible` reads has no slope, and is read by the score where it is not settled.
+  EXPECT_GE(hooks.table_reads.size(), 7u);
+  expect_compiles(hooks, "backward_free_table_kernel<@>", "compute_90a");
+  EXPECT_TRUE(hooks_of(rapt::formula("raw*scale + t[i-j]"), false).table_reads.empty());
+}
+
+// Scores that factorise over a grid: what the passes need of them.
+TEST_F(FormulaKernels, OfFormsOfTheGridCompile) {
+  const rapt::Score score = rapt::formula("-exp(alpha)*((row - 2*center[0])*row + (col - 2*center[1])*col)/2");
+  const rapt::DeviceHooks& hooks = hooks_of(score, false);
+  ASSERT_TRUE(hooks.has_form);
+  for (const char* kernel : {"factorized::form_kernel<@, float>", "factorized::forward_again_kernel<@>",
+                             "gradient_kernel<rapt::cuda::QueryGradients, @>"})
+    expect_compiles(hooks, kernel, "compute_90a");
+  EXPECT_FALSE(hooks_of(rapt::formula("raw - row^2"), false).has_form);
 }
 
 // Both passes on the tensor cores.

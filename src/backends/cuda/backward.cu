@@ -4,6 +4,7 @@
 
 #include "backends/cuda/factorized/factorized.h"
 #include "backends/cuda/prepared_call.h"
+#include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
 #include "rapt/tiles.h"
 
@@ -38,6 +39,8 @@ class Backward {
     bias();
     for (const ParameterValue& value : problem_.parameters)
       if (value.given && is_table(value.spec->role)) table(value);
+    for (const ParameterValue& value : problem_.parameters)
+      if (value.given && value.spec->role == Role::table) free_table(value);
   }
 
  private:
@@ -417,6 +420,31 @@ class Backward {
   bool is_fast_table(const ParameterValue& value) const {
     return fast_.redo && value.spec->role == Role::relative_value && value.spec->along == Along::position &&
            !call_.tables[value.first_slot].is_vector;
+  }
+
+  // A table that a formula reads at indices of its own: one read after the other.
+  void free_table(const ParameterValue& value) {
+    const View* target = gradient_of(value);
+    if (!target) return;
+    const std::vector<int> reads = reads_of_table(problem_, value.table);
+    if (reads.empty()) return store_zeros(*target, stream_);
+    // As many splits of the queries as give the device work, and not much memory; they follow from the sizes alone.
+    constexpr std::int64_t kNumbers = std::int64_t{1} << 26;
+    const std::int64_t pairs = problem_.batch * problem_.heads, tiles = (problem_.queries + kTile - 1) / kTile;
+    const std::int64_t most = std::max<std::int64_t>(1, std::min(512 / pairs, kNumbers / (pairs * value.size())));
+    FreeTableGradient gradient;
+    gradient.table = value.table;
+    gradient.splits = static_cast<std::int32_t>(std::min(most, tiles));
+    const std::int64_t count = pairs * gradient.splits * value.size();
+    gradient.out = workspace_.take<float>(count);
+    check(cudaMemsetAsync(gradient.out, 0, static_cast<std::size_t>(count) * sizeof(float), stream_), "gradients");
+    for (const int read : reads) {
+      gradient.read = read;
+      programs_.backward_free_table(call_, arguments_, gradient, stream_);
+      check(cudaGetLastError(), "gradient of a table");
+    }
+    store_sum({.batches = call_.batch, .heads = call_.heads, .count = gradient.splits}, gradient.out, value.size(), 0,
+              value.size(), value);
   }
 
   // Hard attention: no gradient reaches the scores.

@@ -56,10 +56,14 @@ struct FreeTable {
   std::int64_t head_stride = 0;  // 0: shared by the heads
   std::int32_t rows = 1, cols = 1;
 
-  RAPT_DEVICE float at(std::int64_t head, float row, float col) const {
+  // −1: outside.
+  RAPT_DEVICE std::int64_t find(float row, float col) const {
     const bool inside = row >= 0 && row < static_cast<float>(rows) && col >= 0 && col < static_cast<float>(cols);
-    return inside ? numbers[head * head_stride + static_cast<std::int64_t>(row) * cols + static_cast<std::int64_t>(col)]
-                  : __int_as_float(0x7fffffff);
+    return inside ? static_cast<std::int64_t>(row) * cols + static_cast<std::int64_t>(col) : -1;
+  }
+  RAPT_DEVICE float at(std::int64_t head, float row, float col) const {
+    const std::int64_t place = find(row, col);
+    return place < 0 ? __int_as_float(0x7fffffff) : numbers[head * head_stride + place];
   }
 };
 inline constexpr int kMaxFreeTables = 8;

@@ -11,6 +11,7 @@ constexpr Programs make_programs() {
   Programs programs{&launch_forward<M>,          &launch_weights<M>,       &launch_statistics<M>,
                     &launch_backward_queries<M>, &launch_backward_keys<M>, &launch_backward_bias<M>,
                     &launch_backward_table<M>};
+  if constexpr (AtRunTime<M>) programs.backward_free_table = &launch_backward_free_table<M>;
   if constexpr (hopper::servable<M>()) programs.fast = &hopper::kPrograms<M>;
   if constexpr (detail::HasForm<M>) programs.factorized = &factorized::kPrograms<M>;
   return programs;

@@ -25,6 +25,14 @@ struct TableGradient {
   std::int32_t splits = 1;
 };
 
+// The gradient of a formula's table through one of its reads, added to `out`: of every batch and head apart.
+struct FreeTableGradient {
+  std::int32_t table = 0;
+  std::int32_t read = 0;  // among all reads of tables in the score
+  float* out = nullptr;   // [batch·heads][splits][rows·cols]
+  std::int32_t splits = 1;
+};
+
 // What the backward pass on the tensor cores reads and writes.
 struct FastGradients {
   Array grad_out, dq, dk, dv;  // data null: not wanted
@@ -83,6 +91,8 @@ struct Programs {
   void (*backward_keys)(const Call&, const BackwardArguments&, cudaStream_t);
   void (*backward_bias)(const Call&, const BackwardArguments&, const BiasGradient&, cudaStream_t);
   void (*backward_table)(const Call&, const BackwardArguments&, const TableGradient&, cudaStream_t);
+  // Null: the mechanism reads no tables at indices of its own.
+  void (*backward_free_table)(const Call&, const BackwardArguments&, const FreeTableGradient&, cudaStream_t) = nullptr;
   const FastPrograms* fast = nullptr;              // null: the mechanism's scores cannot be computed there
   const FactorizedPrograms* factorized = nullptr;  // null: its score is no quadratic form
 };

@@ -13,8 +13,8 @@ constexpr std::uint64_t programs_layout() {
   std::uint64_t layout = RAPT_VERSION_MAJOR * 1'000'000 + RAPT_VERSION_MINOR * 1'000 + RAPT_VERSION_PATCH;
   for (const std::size_t size :
        {sizeof(Call), sizeof(ForwardOutputs), sizeof(RequestedWeights), sizeof(RequestedStatistics),
-        sizeof(BackwardArguments), sizeof(BiasGradient), sizeof(TableGradient), sizeof(FastGradients),
-        sizeof(FastPrograms), sizeof(HeadForm), sizeof(FactorizedPrograms), sizeof(Programs)})
+        sizeof(BackwardArguments), sizeof(BiasGradient), sizeof(TableGradient), sizeof(FreeTableGradient),
+        sizeof(FastGradients), sizeof(FastPrograms), sizeof(HeadForm), sizeof(FactorizedPrograms), sizeof(Programs)})
     layout = layout * 1'000'003 + size;
   return layout;
 }

@@ -27,7 +27,7 @@ inline constexpr int kWidth = Lanes<Lane<T>>::count;
 template <class T>
 constexpr bool programs_fit() {
   constexpr int kColumns = most_columns(kWidth<T>);
-  static_assert(kColumns <= formulas::kMostColumns);
+  static_assert(kColumns <= formulas::kMostQueries);
   static_assert(kTileKeys + kColumns + kWidth<T> <= formulas::kLineSize);
   static_assert(kTileKeys * kWidth<T> <= formulas::kSpreadSize);
   static_assert(kTileKeys <= formulas::kMostKeys);
@@ -224,7 +224,7 @@ class Run {
   struct Span {
     T* out = nullptr;
     std::ptrdiff_t out_row = 0;
-    Rows a, b, c;
+    Rows a, b, c, d;
     int rows = 0, columns = 0;
   };
 
@@ -240,7 +240,7 @@ class Run {
       source.line(x, out, padded);
       return;
     }
-    const Span span{out, 0, line_of(x.a), line_of(x.b), line_of(x.c), 1, padded};
+    const Span span{out, 0, line_of(x.a), line_of(x.b), line_of(x.c), {}, 1, padded};
     if (x.op == Op::table) read_table(span, source.table(x.index));
     else compute(x.op, span);
     // Nothing stands past the end: sums may read it.
@@ -249,7 +249,8 @@ class Run {
 
   template <class Source>
   void run_block(const Source& source, const Instruction& x, int first, int rows) {
-    Span span{nullptr, 0, rows_of(x.a, first), rows_of(x.b, first), rows_of(x.c, first), rows, columns_};
+    Span span{nullptr, 0,       rows_of(x.a, first), rows_of(x.b, first), rows_of(x.c, first), rows_of(x.d, first),
+              rows,    columns_};
     if (x.op == Op::reduce) {
       reduce(x, span, first);
       return;
@@ -321,42 +322,68 @@ class Run {
     for (; c < span.columns; c += kWidth<T>) f(c, std::integral_constant<int, 1>());
   }
 
+  // A column's vectors of an operand, row after row. In registers, as nothing that a loop reads may lie where it writes;
+  // kUniform: one vector for all.
+  template <bool kUniform = false>
+  struct Reader {
+    const T* at;
+    const std::ptrdiff_t row, next;
+    const V same;
+
+    RAPT_FN Reader(const Rows& rows, int column)
+        : at(rows.column(column)),
+          row(rows.row),
+          next(static_cast<std::ptrdiff_t>(rows.step) * kWidth<T>),
+          same(Lanes<V>::load(at)) {}
+    RAPT_FN V get(int n) const {
+      if constexpr (kUniform) return same;
+      else return Lanes<V>::load(at + n * next);
+    }
+    RAPT_FN void move() {
+      if constexpr (!kUniform) at += row;
+    }
+  };
+
+  static RAPT_FN bool is_uniform(const Rows& rows) { return rows.step == 0 && rows.row == 0; }
+
+  // out = f(n, vectors n of the readers), which are then moved on.
+  template <int kCount, class F, class... R>
+  RAPT_FN void each_row(const Span& span, int column, std::integral_constant<int, kCount>, F&& f, R... readers) {
+    T* out = span.out + column;
+    const std::ptrdiff_t out_row = span.out_row;
+    const int rows = span.rows;
+    for (int j = 0; j < rows; ++j, out += out_row) {
+      for (int n = 0; n < kCount; ++n) Lanes<V>::store(f(readers.get(n)...), out + n * kWidth<T>);
+      (readers.move(), ...);
+    }
+  }
+
   template <class F>
   void each(const Span& span, F&& f) {
-    each_column(span, [&](int column, auto vectors) {
-      const T* a = span.a.column(column);
-      T* out = span.out + column;
-      const std::ptrdiff_t next_a = span.a.step * kWidth<T>;
-      for (int j = 0; j < span.rows; ++j, a += span.a.row, out += span.out_row)
-        for (int n = 0; n < vectors; ++n) Lanes<V>::store(f(Lanes<V>::load(a + n * next_a)), out + n * kWidth<T>);
-    });
+    each_column(span, [&](int c, auto vectors) { each_row(span, c, vectors, f, Reader<>(span.a, c)); });
   }
   template <class F>
   void each_two(const Span& span, F&& f) {
-    each_column(span, [&](int column, auto vectors) {
-      const T* a = span.a.column(column);
-      const T* b = span.b.column(column);
-      T* out = span.out + column;
-      const std::ptrdiff_t next_a = span.a.step * kWidth<T>, next_b = span.b.step * kWidth<T>;
-      for (int j = 0; j < span.rows; ++j, a += span.a.row, b += span.b.row, out += span.out_row)
-        for (int n = 0; n < vectors; ++n)
-          Lanes<V>::store(f(Lanes<V>::load(a + n * next_a), Lanes<V>::load(b + n * next_b)), out + n * kWidth<T>);
+    each_column(span, [&](int c, auto vectors) {
+      if (is_uniform(span.b)) each_row(span, c, vectors, f, Reader<>(span.a, c), Reader<true>(span.b, c));
+      else each_row(span, c, vectors, f, Reader<>(span.a, c), Reader<>(span.b, c));
     });
   }
   template <class F>
   void each_three(const Span& span, F&& f) {
-    each_column(span, [&](int column, auto vectors) {
-      const T* a = span.a.column(column);
-      const T* b = span.b.column(column);
-      const T* c = span.c.column(column);
-      T* out = span.out + column;
-      const std::ptrdiff_t next_a = span.a.step * kWidth<T>, next_b = span.b.step * kWidth<T>,
-                           next_c = span.c.step * kWidth<T>;
-      for (int j = 0; j < span.rows; ++j, a += span.a.row, b += span.b.row, c += span.c.row, out += span.out_row)
-        for (int n = 0; n < vectors; ++n)
-          Lanes<V>::store(
-              f(Lanes<V>::load(a + n * next_a), Lanes<V>::load(b + n * next_b), Lanes<V>::load(c + n * next_c)),
-              out + n * kWidth<T>);
+    each_column(span, [&](int c, auto vectors) {
+      const Reader<> a_reader(span.a, c), b_reader(span.b, c);
+      if (is_uniform(span.c)) each_row(span, c, vectors, f, a_reader, b_reader, Reader<true>(span.c, c));
+      else each_row(span, c, vectors, f, a_reader, b_reader, Reader<>(span.c, c));
+    });
+  }
+  template <class F>
+  void each_four(const Span& span, F&& f) {
+    each_column(span, [&](int c, auto vectors) {
+      const Reader<> a_reader(span.a, c), c_reader(span.c, c);
+      if (is_uniform(span.b) && is_uniform(span.d))
+        each_row(span, c, vectors, f, a_reader, Reader<true>(span.b, c), c_reader, Reader<true>(span.d, c));
+      else each_row(span, c, vectors, f, a_reader, Reader<>(span.b, c), c_reader, Reader<>(span.d, c));
     });
   }
 
@@ -397,6 +424,9 @@ class Run {
       case Op::multiply_subtract: each_three(span, [](V a, V b, V c) { return mul_add(a, b, -c); }); break;
       case Op::subtract_both: each_three(span, [](V a, V b, V c) { return a - b - c; }); break;
       case Op::negated_multiply_add: each_three(span, [](V a, V b, V c) { return mul_add(-a, b, c); }); break;
+      case Op::add_products: each_four(span, [](V a, V b, V c, V d) { return mul_add(a, b, c * d); }); break;
+      case Op::subtract_products: each_four(span, [](V a, V b, V c, V d) { return mul_add(a, b, -(c * d)); }); break;
+      case Op::scaled_squares: each_three(span, [](V a, V b, V c) { return c * mul_add(a, a, b * b); }); break;
       default: break;
     }
   }

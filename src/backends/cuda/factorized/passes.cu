@@ -21,10 +21,10 @@ struct Pass {
 };
 
 // The places first, first + step, … of a source; of several batches that share a target the sum.
-template <class T, bool kSums, class F>
+template <class T, bool kBatches, class F>
 RAPT_DEVICE void along_source(const Pass& p, int b, int h, int first, int step, int d, const F& f) {
   const Source<T> source(p.in, p.in_vectors, b, h);
-  if constexpr (kSums) {
+  if constexpr (kBatches) {
     f([&](int k) {
       float4 sum = make_float4(0, 0, 0, 0);
       Source<T> next = source;
@@ -38,8 +38,8 @@ RAPT_DEVICE void along_source(const Pass& p, int b, int h, int first, int step, 
 
 // A block for some numbers of the vectors of one target: along columns from memory into the tile, then along rows from the
 // tile into memory.
-template <class T, bool kSums>
-__global__ __launch_bounds__(kMostThreads, kSums ? 1 : 2) void grid_kernel(const __grid_constant__ Pass p, Cut cut) {
+template <class T, bool kHeads, bool kBatches>
+__global__ __launch_bounds__(kMostThreads, kBatches ? 1 : 2) void grid_kernel(const __grid_constant__ Pass p, Cut cut) {
   extern __shared__ float4 memory[];
   float* col = reinterpret_cast<float*>(memory);
   float* row = col + p.cols * p.col_pitch;
@@ -62,8 +62,8 @@ __global__ __launch_bounds__(kMostThreads, kSums ? 1 : 2) void grid_kernel(const
       const int quad = n % quads, r = n / quads % p.rows, first = n / quads / p.rows * kFiber;
       with_count(p.cols, first, [&](auto count) {
         float4 acc[count()] = {};
-        along_source<T, kSums>(p, own_b * p.batches, h, r * p.cols, 1, first_d + 4 * quad,
-                               [&](const auto& x) { add_products(acc, col + first, p.col_pitch, p.cols, x); });
+        along_source<T, kBatches>(p, own_b * p.batches, h, r * p.cols, 1, first_d + 4 * quad,
+                                  [&](const auto& x) { add_products(acc, col + first, p.col_pitch, p.cols, x); });
 #pragma unroll
         for (int m = 0; m < count(); ++m)
           if (first + m < p.cols) half.at(r, first + m, quad) = acc[m];
@@ -75,12 +75,12 @@ __global__ __launch_bounds__(kMostThreads, kSums ? 1 : 2) void grid_kernel(const
       const int quad = n % quads, c = n / quads % p.cols, first = n / quads / p.cols * kFiber;
       with_count(p.rows, first, [&](auto count) {
         float4 acc[count()] = {};
-        if (kSums && g > 0)
+        if (kHeads && g > 0)
 #pragma unroll
           for (int m = 0; m < count(); ++m)
             if (first + m < p.rows) acc[m] = sum.at(first + m, c, quad);
         add_products(acc, row + first, p.row_pitch, p.rows, [&](int k) { return half.at(k, c, quad); });
-        if (kSums && g + 1 < p.group) {
+        if (kHeads && g + 1 < p.group) {
 #pragma unroll
           for (int m = 0; m < count(); ++m)
             if (first + m < p.rows) sum.at(first + m, c, quad) = acc[m];
@@ -102,7 +102,7 @@ struct Along {
   const float* matrices = nullptr;
   std::int32_t size = 1, pitch = 8, step = 1, others = 1, other_step = 1;
 };
-template <class T, class To, bool kSums>
+template <class T, class To, bool kBatches>
 __global__ __launch_bounds__(kMostThreads, 1) void axis_kernel(const __grid_constant__ Pass p, const Along along,
                                                                std::int64_t count) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -118,8 +118,8 @@ __global__ __launch_bounds__(kMostThreads, 1) void axis_kernel(const __grid_cons
     for (int g = 0; g < p.group; ++g) {
       const int h = own_h * p.group + g;
       const float* matrix = along.matrices + static_cast<std::int64_t>(h) * along.size * along.pitch + first;
-      along_source<T, kSums>(p, own_b * p.batches, h, other * along.other_step, along.step, 4 * quad,
-                             [&](const auto& x) { add_products(acc, matrix, along.pitch, along.size, x); });
+      along_source<T, kBatches>(p, own_b * p.batches, h, other * along.other_step, along.step, 4 * quad,
+                                [&](const auto& x) { add_products(acc, matrix, along.pitch, along.size, x); });
     }
     const std::int64_t place =
         static_cast<std::int64_t>(first) * along.step + static_cast<std::int64_t>(other) * along.other_step;
@@ -203,7 +203,6 @@ void multiply_grid(const Axes& axes, const GridProduct& product, Workspace& work
   p.batches = product.in_batches / product.out_batches;
   p.redo = axes.redo;
   const int targets = product.out_batches * product.out_heads;
-  const bool sums = p.group > 1 || p.batches > 1;
   const Cut cut = cut_for(axes.row, axes.col, p.out.dim, p.group > 1 ? 2 : 1);  // another tile for a sum of heads
   if (cut.width == 0) {
     // First the columns of every source, its batches summed; then the rows, their heads summed.
@@ -228,7 +227,9 @@ void multiply_grid(const Axes& axes, const GridProduct& product, Workspace& work
   const int threads = std::clamp((fibers + 31) / 32 * 32, 64, kMostThreads);
   with_type(p.in.dtype, [&](auto type) {
     using T = decltype(type);
-    const auto kernel = sums ? &grid_kernel<T, true> : &grid_kernel<T, false>;
+    const auto kernel = p.batches > 1 ? &grid_kernel<T, true, true>
+                        : p.group > 1 ? &grid_kernel<T, true, false>
+                                      : &grid_kernel<T, false, false>;
     allow_bytes(kernel, cut.bytes);
     kernel<<<static_cast<unsigned>(targets) * static_cast<unsigned>(cut.count), static_cast<unsigned>(threads),
              static_cast<std::size_t>(cut.bytes), workspace.stream()>>>(p, cut);

@@ -2,63 +2,51 @@
 
 #include <algorithm>
 
-#include "backends/cuda/general/forward.cuh"
+#include "backends/cuda/factorized/form.cuh"
+#include "backends/cuda/runtime/kernels.h"
 
-// What the passes over a grid need of a mechanism whose score is a quadratic form.
+// How the kernels of form.cuh are started.
 namespace rapt::inline v1::cuda::factorized {
 
-template <class M>
-__global__ void form_kernel(const __grid_constant__ Call call, double scale, HeadForm* forms) {
-  constexpr int kSlots = detail::slot_count<M>();
-  using N = Dual<Number<double>, kSlots + 1>;
-  const int h = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (h >= call.heads) return;
-  detail::SlotsOf<M, N> p{};
-  for (int s = 0; s < kSlots; ++s)
-    p.values[s] = N::variable(Number<double>(static_cast<double>(call.values[h * kSlots + s])), s);
-  const QuadraticForm<N> f = M{}.template form<N>(p);
-  const N terms[HeadForm::kTerms] = {f.constant, f.row, f.col, f.row_row, f.col_col, f.row_col};
-  HeadForm form{};
-  for (int t = 0; t < HeadForm::kTerms; ++t) {
-    form.coefficient[t] = terms[t].value.value * scale;
-    for (int s = 0; s < kSlots; ++s) form.slope[t][s] = terms[t].d[s].value * scale;
-  }
-  forms[h] = form;
-}
+inline LaunchSize form_size(const Call& call) { return {dim3(static_cast<unsigned>((call.heads + 63) / 64)), 64, 0}; }
 
 template <class M>
 void launch_form(const Call& call, double scale, HeadForm* forms, cudaStream_t stream) {
-  form_kernel<M><<<static_cast<unsigned>((call.heads + 63) / 64), 64, 0, stream>>>(call, scale, forms);
+  const LaunchSize size = form_size(call);
+  form_kernel<M, double><<<size.grid, static_cast<unsigned>(size.threads), 0, stream>>>(call, scale, forms);
 }
 
-// The general forward pass where *gate is not 0, by a few blocks that take all tiles in turn.
-template <class M>
-__global__ __launch_bounds__(kThreads, 1) void forward_again_kernel(const __grid_constant__ Call call,
-                                                                    const __grid_constant__ ForwardOutputs outputs,
-                                                                    const int* gate, Blocks blocks) {
-  extern __shared__ float4 memory[];
-  if (*gate == 0) return;
-#pragma unroll 1
-  for (int n = static_cast<int>(blockIdx.x); n < blocks.count(); n += static_cast<int>(gridDim.x)) {
-    const Block block = blocks.at(n);
-    ForwardBlock<M>(call, outputs, *reinterpret_cast<Shared*>(memory), block.x / call.heads, block.x % call.heads,
-                    block.y * kTile, block.z)
-        .run();
-    __syncthreads();
-  }
+inline Blocks forward_blocks(const Call& call) {
+  return {call.batch * call.heads, tile_count(call.queries), ::max(1, column_passes(call))};
+}
+// A few that take all of them in turn.
+inline LaunchSize forward_again_size(const Call& call) {
+  return {dim3(static_cast<unsigned>(std::min(forward_blocks(call).count(), 256))), kThreads,
+          static_cast<int>(sizeof(Shared))};
 }
 
 template <class M>
 void launch_forward_again(const Call& call, const ForwardOutputs& outputs, const int* gate, cudaStream_t stream) {
   const auto kernel = forward_again_kernel<M>;
+  const LaunchSize size = forward_again_size(call);
   cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(sizeof(Shared)));
-  const Blocks blocks{call.batch * call.heads, tile_count(call.queries), ::max(1, column_passes(call))};
-  kernel<<<static_cast<unsigned>(std::min(blocks.count(), 256)), kThreads, sizeof(Shared), stream>>>(call, outputs,
-                                                                                                     gate, blocks);
+                       size.shared_bytes);
+  kernel<<<size.grid, kThreads, sizeof(Shared), stream>>>(call, outputs, gate, forward_blocks(call));
 }
 
 template <class M>
 inline constexpr FactorizedPrograms kPrograms{&launch_form<M>, &launch_forward_again<M>};
+
+// Of a formula: its numbers are f32, and so is its form.
+inline void launch_formula_form(const Call& call, double scale, HeadForm* forms, cudaStream_t stream) {
+  start(*call.kernels, "factorized::form_kernel<@, float>", form_size(call), stream, call, scale, forms);
+}
+inline void launch_formula_again(const Call& call, const ForwardOutputs& outputs, const int* gate,
+                                 cudaStream_t stream) {
+  const Blocks blocks = forward_blocks(call);
+  start(*call.kernels, "factorized::forward_again_kernel<@>", forward_again_size(call), stream, call, outputs, gate,
+        blocks);
+}
+inline constexpr FactorizedPrograms kFormulaPrograms{&launch_formula_form, &launch_formula_again};
 
 }  // namespace rapt::inline v1::cuda::factorized

@@ -105,6 +105,14 @@ void launch_backward_table(const Call& call, const BackwardArguments& arguments,
   RAPT_LAUNCH(backward_table_kernel, grid, stream, call, arguments, gradient);
 }
 
+// Only formulas have such tables.
+template <class M>
+void launch_backward_free_table(const Call& call, const BackwardArguments& arguments, const FreeTableGradient& gradient,
+                                cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(call.batch * call.heads), static_cast<unsigned>(gradient.splits));
+  launch_named("backward_free_table_kernel<@>", grid, stream, call, arguments, gradient);
+}
+
 #undef RAPT_LAUNCH
 
 }  // namespace rapt::inline v1::cuda

@@ -299,6 +299,23 @@ struct Scores {
       for (int c = 0; c < 4; ++c) logit[r][c] = compute_logit(r, c);
   }
 
+  // ∂logit → ∂score.
+  RAPT_DEVICE float through_softcap(int r, int c, float grad) const {
+    if (call.softcap <= 0) return grad;
+    const float t = tanhf(score[r][c] / call.softcap);
+    return grad * (1 - t * t);
+  }
+
+  // ∂logit → the gradient of what a formula's read number `read` of a table gave, and where that was.
+  RAPT_DEVICE float through_read(int r, int c, float grad, int read, V (&place)[2]) const {
+    if (grad == 0) return 0;
+    detail::SlotsOf<M, V> p{};
+#pragma unroll
+    for (int n = 0; n < kSlots; ++n) p.values[n] = V(slot(n, r, c));
+    const float slope = M{}.slope_of_read(V(raw[r][c]), p, at(r, c), read, place).d[0].value;
+    return slope == 0 ? 0.f : through_softcap(r, c, grad) * slope;
+  }
+
   // ∂logit → ∂raw, returned; the derivatives by the slots are multiplied in and handed to take(slot, gradient).
   template <class F>
   RAPT_DEVICE float through_score(int r, int c, float grad, const F& take) const {
@@ -306,10 +323,7 @@ struct Scores {
       for (int n = 0; n < kSlots; ++n) take(n, 0.f);
       return 0;
     }
-    if (call.softcap > 0) {
-      const float t = tanhf(score[r][c] / call.softcap);
-      grad *= 1 - t * t;
-    }
+    grad = through_softcap(r, c, grad);
     if constexpr (!kHasScore) return grad * call.scale;
     else {
       using N = Dual<V, kSlots + 1>;

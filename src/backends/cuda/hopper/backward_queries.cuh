@@ -12,8 +12,9 @@ struct QuerySide {
   static constexpr int kPanels = (D + 63) / 64, kRowBytes = kPanels * 128, kSlots = Rule::kSlots;
   static constexpr bool kScaleOnly = Rule::kScaleOnly, kReadsRaw = Rule::kReadsRaw && !kTable;
   static constexpr int kPitch = kTable ? kKeys + 8 : 1, kPairRows = kTable ? 64 : 1;
-  static constexpr int kStages = std::min(
-      4, (227 * 1024 - 3072 - 2 * kRowBytes * kQueries - 4 * kGroups * kPairRows * kPitch) / (2 * kRowBytes * kKeys));
+  static constexpr int kPairBytes = kTable ? 4 * kGroups * kPairRows * kPitch : 0;
+  static constexpr int kStages =
+      std::min(4, (227 * 1024 - 3072 - 2 * kRowBytes * kQueries - kPairBytes) / (2 * kRowBytes * kKeys));
   static_assert(kStages >= 2);
   using Ring = StageRing<kStages>;
 

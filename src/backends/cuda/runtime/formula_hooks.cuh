@@ -1,5 +1,7 @@
 #pragma once
 
+#include "backends/cuda/factorized/form.cuh"
+#include "backends/cuda/general/backward_free_tables.cuh"
 #include "backends/cuda/general/backward_keys.cuh"
 #include "backends/cuda/general/backward_queries.cuh"
 #include "backends/cuda/general/backward_tables.cuh"
@@ -121,6 +123,18 @@ RAPT_FN N sigmoid(const N& x) {
 template <class A>
 RAPT_DEVICE Number<float> table_at(const A& at, int n, Number<float> row, Number<float> col) {
   return static_cast<const cuda::FreeTable*>(at.tables)[n].at(at.head, row.value, col.value);
+}
+
+// The same in derivatives by one of the reads, whose place is kept.
+template <class A>
+RAPT_DEVICE Dual<V, 1> table_read(const A& at, int n, V row, V col, bool is_that, V (&place)[2]) {
+  Dual<V, 1> x(table_at(at, n, row, col));
+  if (is_that) {
+    x.d[0] = V(1);
+    place[0] = row;
+    place[1] = col;
+  }
+  return x;
 }
 
 }  // namespace rapt::mechanisms

@@ -107,14 +107,25 @@ bool offsets_are_masks(const Problem& problem) {
 std::string run_time_refusal(const Problem& problem, const BackwardRequest* backward) {
   if (!is_compiled_at_run_time(problem)) return "";
   if (hooks_of(problem).source.empty()) return "this formula has no kernels for a device";
+  // Its sums are kept of every batch and head apart.
+  constexpr std::int64_t kMostNumbers = std::int64_t{1} << 30;
   for (const ParameterValue& value : problem.parameters) {
     if (!backward || value.spec->role != Role::table) continue;
+    const std::int64_t apart = problem.batch * problem.heads * value.size();
     for (const NamedGradient& g : backward->gradients.parameters)
-      if (g.name == value.spec->name)
-        return "the gradient of '" + g.name +
-               "' is not computed on a device: expected numbers and tables whose index is " + "a function of j-i alone";
+      if (g.name == value.spec->name && apart > kMostNumbers)
+        return "the gradient of '" + g.name + "': expected a table of at most " + std::to_string(kMostNumbers) +
+               " numbers times batches and heads on a device, got " + std::to_string(apart);
   }
   return compiler_refusal();
+}
+
+std::vector<int> reads_of_table(const Problem& problem, int table) {
+  const std::vector<int>& tables = hooks_of(problem).table_reads;
+  std::vector<int> reads;
+  for (std::size_t n = 0; n < tables.size(); ++n)
+    if (tables[n] == table) reads.push_back(static_cast<int>(n));
+  return reads;
 }
 
 // Kernels are kept as long as the program runs: formulas that are the same share them.

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <string>
+#include <vector>
 
 // Kernels that are compiled when they are first started: those of a mechanism whose hooks are text.
 namespace rapt::inline v1 {
@@ -22,6 +23,9 @@ const Programs& run_time_programs(const Problem& problem);
 
 // Whether the offsets that the mechanism's visible() leaves are a window around the query, which masks have.
 bool offsets_are_masks(const Problem& problem);
+
+// Which of the score's reads of tables are of this one.
+std::vector<int> reads_of_table(const Problem& problem, int table);
 
 // The kernels of one formula on one device.
 class Kernels;

@@ -35,8 +35,15 @@ const Programs& run_time_programs(const Problem& problem) {
     programs.fast = nullptr;
     return programs;
   }();
+  static constexpr Programs kGrid = [] {
+    Programs programs = make_programs<run_time::Scored>();
+    programs.fast = nullptr;
+    programs.factorized = &factorized::kFormulaPrograms;
+    return programs;
+  }();
   const DeviceHooks& hooks =
       problem.mechanism->definition().entry->device_hooks(problem.object, offsets_are_masks(problem));
+  if (hooks.has_form) return kGrid;
   if (!hooks.is_plain) return kGeneral;
   if (!hooks.has_score) return kScaled;
   return problem.mechanism->definition().slots > 2 ? kHeavy : kScored;
