@@ -16,6 +16,7 @@ NEEDS = {
     "test_jax.py": "jax",
     "test_onnx.py": "onnx",
     "test_examples.py": "torch",
+    "test_cifar10.py": "torch",
 }
 
 collect_ignore = [] if os.environ.get("RAPT_TEST_ALL") else list(NEEDS)
