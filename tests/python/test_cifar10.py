@@ -1,6 +1,7 @@
 """examples/python/cifar10 on a few synthetic images: every model and implementation, resuming, packing, the measures."""
 
 import functools
+import importlib
 import itertools
 import json
 import pathlib
@@ -16,14 +17,14 @@ ROOT = pathlib.Path(__file__).parents[2] / "examples" / "python" / "cifar10"
 @pytest.fixture(scope="module")
 def example():
     """The example's modules, by name; its folder is on the path only here."""
-    names = ("attention", "centers", "data", "models", "train", "benchmark", "record")
+    names = ("attention", "centers", "compare", "data", "models", "train", "benchmark", "record", "pieces")
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    sys.path.insert(0, str(ROOT))
-    import importlib
+    path = list(sys.path)
+    sys.path[:0] = [str(ROOT), str(ROOT.parent / "common")]
 
     loaded = {name: importlib.import_module(name) for name in names}
     yield type("Example", (), loaded)
-    sys.path.remove(str(ROOT))
+    sys.path[:] = path
     for name in names:
         sys.modules.pop(name, None)
     sys.modules.update(before)

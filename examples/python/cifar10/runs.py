@@ -7,10 +7,7 @@ pays where one alone leaves the GPU waiting for Python. --collect FILE.tar.gz pa
 
 import argparse
 import pathlib
-import subprocess
 import sys
-import tarfile
-import time
 
 HERE = pathlib.Path(__file__).parent
 KEPT = ("config.json", "metrics.jsonl", "result.json", "centers.npy", "covariances.npy")
@@ -30,12 +27,6 @@ def parse(words):
     return runs
 
 
-def collect(out, path):
-    with tarfile.open(path, "w:gz") as tar:
-        for file in sorted(file for name in KEPT for file in out.glob(f"*/{name}")):
-            tar.add(file, str(file.relative_to(out)))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+")
@@ -45,31 +36,20 @@ def main():
     parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--collect", type=pathlib.Path)
     given, options = parser.parse_known_args()
-    began = time.monotonic()
-    left = lambda: given.minutes - (time.monotonic() - began) / 60
-    sys.path.insert(0, str(HERE))
+    sys.path[:0] = [str(HERE), str(HERE.parent / "common")]
     import data
+    import pieces
 
     data.load(given.data)  # a pack is decoded once, before several programs want it
-    todo = [run for run in parse(given.runs) if not (given.out / run[0] / "result.json").exists()]
-    running, failed = [], []
-    while todo or running:
-        while todo and len(running) < given.parallel and (not given.minutes or left() > 0.2):
-            name, model, implementation, seed = todo.pop(0)
-            command = [sys.executable, str(HERE / "train.py"), "--model", model, "--attention", implementation, "--seed", str(seed)]
-            command += ["--data", str(given.data), "--out", str(given.out / name), "--resume", *options]
-            command += ["--minutes", f"{left():.2f}"] if given.minutes else []
-            running.append((name, subprocess.Popen(command)))
-        if not running:
-            break
-        time.sleep(0.2)
-        for one in [one for one in running if one[1].poll() is not None]:
-            running.remove(one)
-            failed += [one[0]] if one[1].returncode else []
+    runs = []
+    for name, model, implementation, seed in parse(given.runs):
+        out = given.out / name
+        command = [sys.executable, str(HERE / "train.py"), "--model", model, "--attention", implementation, "--seed", str(seed)]
+        command += ["--data", str(given.data), "--out", str(out), "--resume", *options]
+        runs.append((name, (out / "result.json").exists, command))
+    failed = pieces.run_all(runs, given.minutes, given.parallel)
     if given.collect:
-        collect(given.out, given.collect)
-    unfinished = [run[0] for run in parse(given.runs) if not (given.out / run[0] / "result.json").exists()]
-    print("all are done" if not unfinished else f"not done yet: {', '.join(unfinished)}", flush=True)
+        pieces.collect(given.out, KEPT, given.collect)
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 

@@ -11,10 +11,7 @@ import contextlib
 import datetime
 import json
 import math
-import os
 import pathlib
-import platform
-import signal
 import sys
 import time
 
@@ -22,14 +19,15 @@ import numpy as np
 import torch
 from torch import nn
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "common")]
 
 import centers  # noqa: E402
 import data  # noqa: E402
 import models  # noqa: E402
 from attention import IMPLEMENTATIONS  # noqa: E402
+from pieces import Stop, machine, rate_at, write_atomically, write_text  # noqa: E402
 
-HERE = pathlib.Path(__file__).parent
 TRAINING = {
     "optimizer": "adamw", "schedule": "cosine", "rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0,
     "average": 0.0, "clip": 1.0, "label_smoothing": 0.0, "warmup": 0, "epochs": 30, "batch": 64,
@@ -61,17 +59,6 @@ def read_settings(path, given):
     return settings
 
 
-def rate_at(training, step, total):
-    """The learning rate of step 1 … total, as in src/training/optimizer.cc."""
-    warmup = training["warmup"]
-    if step <= warmup:
-        return training["rate"] * step / warmup
-    if training["schedule"] == "constant":
-        return training["rate"]
-    done = min(1.0, (step - warmup) / max(1, total - warmup))
-    return training["rate"] * 0.5 * (1 + math.cos(math.pi * done))
-
-
 def optimizer_of(model, training, device):
     """Weights decay; norms, biases and what makes up a score (centres, widths, tables) do not."""
     decays = lambda name, p: p.dim() >= 2 and "score_parameters" not in name
@@ -91,36 +78,6 @@ def mixed_precision(device, precision):
     if precision == "bf16":
         return torch.autocast(device.type, torch.bfloat16)
     return contextlib.nullcontext()
-
-
-def write_atomically(path, write):
-    """A reader, or a power cut, finds the old file or the new one."""
-    temporary = path.with_name(path.name + ".part")
-    with open(temporary, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def write_text(path, text):
-    write_atomically(path, lambda file: file.write(text.encode()))
-
-
-class Stop:
-    """Set by Ctrl-C, SIGTERM or the clock; looked at between steps."""
-
-    def __init__(self, minutes):
-        self.end = time.monotonic() + 60 * minutes if minutes else math.inf
-        self.asked = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.ask)
-
-    def ask(self, *_):
-        self.asked = True
-
-    def __bool__(self):
-        return self.asked or time.monotonic() >= self.end
 
 
 class Run:
@@ -248,15 +205,6 @@ class Run:
             for n, name in enumerate(("centers", "covariances")):
                 array = np.array([place[n] for place in self.places], np.float64)
                 write_atomically(out / f"{name}.npy", lambda file, array=array: np.save(file, array))
-
-
-def machine(device):
-    facts = {"torch": torch.__version__, "python": platform.python_version()}
-    if device.type == "cuda":
-        facts["device"] = torch.cuda.get_device_name(device)
-    else:
-        facts["device"] = f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
-    return facts
 
 
 def train(run, train_images, test_images, out, stop, on_epoch=print):

@@ -1,0 +1,90 @@
+"""Training in pieces: files that are whole or not there, a clock that stops, several runs after and beside each other."""
+
+import math
+import os
+import platform
+import signal
+import subprocess
+import tarfile
+import time
+
+import torch
+
+
+def write_atomically(path, write):
+    """A reader, or a power cut, finds the old file or the new one."""
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def write_text(path, text):
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+class Stop:
+    """True after so many minutes (0: never), and after Ctrl-C or SIGTERM."""
+
+    def __init__(self, minutes=0):
+        self.end = time.monotonic() + 60 * minutes if minutes else math.inf
+        self.asked = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.ask)
+
+    def ask(self, *_):
+        self.asked = True
+
+    def __bool__(self):
+        return self.asked or time.monotonic() >= self.end
+
+
+def rate_at(training, step, total):
+    """The learning rate of step 1 … total, as `rapt train` has it."""
+    warmup = training["warmup"]
+    if step <= warmup:
+        return training["rate"] * step / warmup
+    if training["schedule"] == "constant":
+        return training["rate"]
+    done = min(1.0, (step - warmup) / max(1, total - warmup))
+    return training["rate"] * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def machine(device):
+    device = torch.device(device)
+    facts = {"torch": torch.__version__, "python": platform.python_version()}
+    if device.type == "cuda":
+        facts["device"] = torch.cuda.get_device_name(device)
+    else:
+        facts["device"] = f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+    return facts
+
+
+def run_all(runs, minutes=0, parallel=1):
+    """runs: [(name, whether it is done, command that continues it), …]; `--minutes` is added. Names that failed."""
+    began = time.monotonic()
+    left = lambda: minutes - (time.monotonic() - began) / 60
+    todo, running, failed = [run for run in runs if not run[1]()], [], []
+    while todo or running:
+        while todo and len(running) < parallel and (not minutes or left() > 0.2):
+            name, _, command = todo.pop(0)
+            limit = ["--minutes", f"{left():.2f}"] if minutes else []
+            running.append((name, subprocess.Popen([*command, *limit])))
+        if not running:
+            break
+        time.sleep(0.2)
+        for one in [one for one in running if one[1].poll() is not None]:
+            running.remove(one)
+            failed += [one[0]] if one[1].returncode else []
+    unfinished = [name for name, is_done, _ in runs if not is_done()]
+    print("all are done" if not unfinished else f"not done yet: {', '.join(unfinished)}", flush=True)
+    return failed
+
+
+def collect(directory, names, path):
+    """Packs the files of these names in all runs below a directory."""
+    with tarfile.open(path, "w:gz") as tar:
+        for file in sorted(file for name in names for file in directory.glob(f"*/{name}")):
+            tar.add(file, str(file.relative_to(directory)))
