@@ -17,6 +17,7 @@ NEEDS = {
     "test_onnx.py": "onnx",
     "test_examples.py": "torch",
     "test_cifar10.py": "torch",
+    "test_scenes.py": "torch",
 }
 
 collect_ignore = [] if os.environ.get("RAPT_TEST_ALL") else list(NEEDS)

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2] / "examples" / "python" / "cifar10"
 @pytest.fixture(scope="module")
 def example():
     """The example's modules, by name; its folder is on the path only here."""
-    names = ("attention", "centers", "compare", "data", "models", "train", "benchmark", "record", "pieces")
+    names = ("attention", "centers", "compare", "data", "models", "train", "benchmark", "record", "pieces", "stored")
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     path = list(sys.path)
     sys.path[:0] = [str(ROOT), str(ROOT.parent / "common")]
@@ -304,3 +304,61 @@ def test_benchmark(example, tmp_path, monkeypatch, capsys):
     assert rows["rapt"]["milliseconds"] > 0 and rows["plain"]["flops"] > 0 and rows["none"]["flops"] is None
     assert "error" in rows["flex"] or rows["flex"]["milliseconds"] > 0  # no backward pass on a CPU
     assert "ms/step" in capsys.readouterr().out
+
+
+def test_loss_curves(example):
+    curves = [[2.0, 1.5], [2.02, 1.52], [1.98, 1.48]]
+    same, off = [[2.01, 1.51], [1.99, 1.5], [2.0, 1.49]], [[2.0, 1.3], [2.01, 1.31], [1.99, 1.29]]
+    within = lambda rows: [abs(row[3]) <= row[4] for row in rows]
+    assert within(example.compare.compare(curves, same)) == [True, True]
+    assert within(example.compare.compare(curves, off)) == [True, False]
+
+
+def write_run(directory, name, seed, accuracy, centers=None):
+    out = directory / f"{name}_{seed}"
+    out.mkdir(parents=True)
+    result = {
+        "model": name, "attention": "rapt", "seed": seed, "precision": "bf16", "parameters": 1000, "memory_bytes": 2**30,
+        "test_accuracy": accuracy, "seconds": 20.0, "epoch": 2, "images": {"train": 50000, "test": 10000}, "settings": {},
+        "command": f"python train.py --model {name} --seed {seed}", "date": f"2026-01-0{seed}", "machine": {"device": "abacus", "torch": "2"},
+    }  # fmt: skip
+    (out / "result.json").write_text(json.dumps(result))
+    line = {"loss": 1.0, "images_per_second": 100.0, "test_accuracy": accuracy}
+    (out / "metrics.jsonl").write_text(2 * (json.dumps(line) + "\n"))
+    if centers is not None:
+        np.save(out / "centers.npy", centers)
+        np.save(out / "covariances.npy", np.stack([np.eye(2) * n for n in (1.0, 2.0)])[:, None, None].repeat(9, 2))
+
+
+def test_records_results(example, tmp_path, monkeypatch, capsys):
+    grid = np.array([(r, c) for r in (-1, 0, 1) for c in (-1, 0, 1)], float)
+    runs, speed, out = tmp_path / "runs", tmp_path / "speed.json", tmp_path / "cifar10.json"
+    for seed, accuracy in ((1, 0.931), (2, 0.935)):
+        write_run(runs, "quadratic", seed, accuracy, np.stack([0.5 * grid, grid])[:, None])
+        write_run(runs, "resnet18", seed, accuracy + 0.004)
+    row = {"model": "quadratic", "memory_bytes": 2**30, "images_per_second": 10.0, "flops": 1e12, "of_matmul": 0.5}
+    times = {"rapt": 10.0, "plain": 14.0, "none": 8.0}
+    rows = [{**row, "attention": name, "milliseconds": ms} for name, ms in times.items()] + [{"model": "quadratic", "attention": "flex", "error": "E"}]
+    speed.write_text(json.dumps({"rows": rows, "batch": 128, "precision": "bf16", "matmul_flops": 2e12, "command": "python benchmark.py"}))
+    monkeypatch.setattr(sys, "argv", ["record.py", str(runs), "--speed", str(speed), "--out", str(out)])
+    example.record.main()
+    stored = json.loads(out.read_text())
+    claims = {claim["name"]: claim for claim in stored["claims"]}
+    assert claims["accuracy"]["holds"] and claims["accuracy"]["ours"].startswith("93.30 % and 93.70 % after 2 epochs, means of 2 seeds")
+    assert claims["spread"]["holds"] and claims["grid"]["holds"] and claims["grid"]["reason"] == ""
+    assert not claims["speed"]["holds"] and claims["speed"]["ours"] == "1.40 ×; with no mixing at all 1.75 ×"
+    assert "1.75 times" in claims["speed"]["reason"]
+    assert stored["provenance"]["date"] == "2026-01-02" and "python benchmark.py" in stored["provenance"]["commands"]
+    assert stored["tables"][0]["rows"][0][2] == "93.30 ± 0.28 %"
+    monkeypatch.setattr(sys, "argv", ["record.py", "--check", str(out)])
+    example.record.main()
+    stored["measured"]["runs"][0]["test_accuracy"] = 0.99
+    out.write_text(json.dumps(stored))
+    with pytest.raises(SystemExit, match="tables: expected what follows"):
+        example.record.main()
+
+
+def test_what_is_stored_follows_from_what_was_measured(example):
+    path = ROOT.parents[2] / "data" / "experiments" / "cifar10.json"
+    if path.exists():
+        example.record.stored.check(path, example.record.derive)
