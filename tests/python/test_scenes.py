@@ -17,12 +17,15 @@ EXPERIMENTS = ROOT.parents[1] / "data" / "experiments"
 
 @pytest.fixture(scope="module")
 def example():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # tiny tensors: other threads only wait
     names = ("compare", "network", "render", "train", "pieces", "stored")
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     path = list(sys.path)
     sys.path[:0] = [str(ROOT / "scenes"), str(ROOT / "common")]
     yield type("Example", (), {name: importlib.import_module(name) for name in names})
     sys.path[:] = path
+    torch.set_num_threads(threads)
     for name in names:
         sys.modules.pop(name, None)
     sys.modules.update(before)
@@ -80,8 +83,10 @@ def test_implementations_agree(example, sharing):
         gradients.append({name: p.grad for name, p in model.named_parameters()})
     for a, b in zip(*found):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    # The gradient of a bias of the keys is 0 but for rounding, so the largest of all gradients is the measure.
+    largest = max(float(g.abs().max()) for g in gradients[0].values())
     for name, expected in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()) + 1e-5, msg=name)
+        torch.testing.assert_close(gradients[1][name], expected, rtol=1e-3, atol=1e-5 * largest, msg=name)
 
 
 def test_cells_and_windows(example):
@@ -216,7 +221,7 @@ def test_comparison_tells_effects_from_chance(example, tmp_path, capsys):
     gains = stored["tables"][1]["rows"][0]
     values = np.array([10.0, 10.0, 11.0])
     assert gains[1] == f"+{values.mean():.2f} ± {4.303 * values.std(ddof=1) / math.sqrt(3):.2f} %"
-    assert stored["provenance"]["date"] == "2026-01-02"
+    assert stored["provenance"][0]["date"] == "2026-01-02"
     example.compare.stored.check(tmp_path / "scenes.json", example.compare.derive)
     stored["claims"][0]["holds"] = True
     (tmp_path / "scenes.json").write_text(json.dumps(stored))

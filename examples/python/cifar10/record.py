@@ -1,9 +1,11 @@
-"""Turns runs into stored results: python record.py RUNS [--speed speed.json] [--out FILE] [--reason CLAIM=TEXT]…
+"""Turns runs into stored results: python record.py [RUNS] [--speed speed.json] [--tool RUN… --example RUN…] [--reason CLAIM=TEXT]…
 
-Reads result.json, metrics.jsonl and centres of every run below RUNS, and writes data/experiments/cifar10.json: what was
-measured ("measured", nothing rounded), where and how ("provenance"), and from these the tables and claims that
-`rapt reproduce` shows. `python record.py --check FILE` makes tables and claims again from what was measured and compares.
---reason says why a claim that does not hold does not; claims are accuracy, spread, grid and speed.
+Reads result.json, metrics.jsonl and centres of every run below RUNS, a benchmark's file, and the losses of runs of
+`rapt train cifar10` (--tool) beside those of train.py with the same settings (--example), and writes
+data/experiments/cifar10.json: what was measured ("measured"), where and how ("provenance"), and from these the tables and
+claims that `rapt reproduce` shows. What is not given stays as the file has it. `python record.py --check FILE` makes
+tables and claims again from what was measured and compares. --reason says why a claim that does not hold does not;
+claims are accuracy, spread, grid, speed and curves.
 """
 
 import argparse
@@ -18,6 +20,8 @@ HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "common")]
 
 import centers  # noqa: E402
+import compare  # noqa: E402
+import pieces  # noqa: E402
 import stored  # noqa: E402
 
 TITLE = "Attention and convolution on CIFAR-10"
@@ -42,10 +46,32 @@ def read_run(directory):
     return run, result
 
 
-def provenance(results, speed):
-    machines = sorted({f"{r['machine']['device']}, PyTorch {r['machine']['torch']}" for r in results})
-    commands = sorted({r["command"] for r in results}) + ([speed["command"]] if speed else [])
-    return {"date": max(r["date"] for r in results), "machine": "; ".join(machines), "commands": commands}
+def named(facts):
+    return f"{facts['device']}, PyTorch {facts['torch']}"
+
+
+def origin_of_runs(directory, results):
+    commands = pieces.commands_of(directory) or sorted({r["command"] for r in results})
+    return {"of": "runs", "date": max(r["date"] for r in results), "machine": "; ".join(sorted({named(r["machine"]) for r in results})), "commands": commands}
+
+
+def read_curves(tool, example):
+    """Losses of both, and the settings that the example's runs had; (curves, origin)."""
+    configs = [json.loads((run / "config.json").read_text()) for run in example]
+    settings = configs[0]["settings"]
+    if any(config["settings"] != settings for config in configs):
+        raise SystemExit("curves: expected runs of the same settings, got others")
+    curves = {"tool": [compare.losses(run) for run in tool], "example": [compare.losses(run) for run in example], "settings": settings}
+    words = configs[0]["command"].split()[2:]
+    at = {word: n for n, word in enumerate(words) if word.startswith("--")}
+    gone = {n + d for name in ("--seed", "--out", "--data", "--resume", "--test-size") if name in at for n in [at[name]] for d in (0, name != "--resume")}
+    options = " ".join(word for n, word in enumerate(words) if n not in gone)
+    seeds = ", ".join(str(config["seed"]) for config in configs)
+    commands = [
+        f"rapt train cifar10 --config examples/python/cifar10/settings.json --data DIR {options} --seed N --out RUN   # N = {seeds}",
+        f"python examples/python/cifar10/train.py --data DIR {options} --seed N --out RUN",
+    ]
+    return curves, {"of": "curves", "date": configs[0]["date"], "machine": named(configs[0]["machine"]), "commands": commands}
 
 
 def by_model(runs):
@@ -104,8 +130,20 @@ def centers_table(run):
     return {"caption": caption, "head": head, "rows": rows}
 
 
+def curves_table(curves):
+    rows = [
+        [str(epoch), f"{one:.4f}", f"{other:.4f}", f"{difference:+.4f}", f"± {allowed:.4f}"]
+        for epoch, one, other, difference, allowed in compare.compare(curves["tool"], curves["example"])
+    ]
+    caption = (
+        f"Training loss on {curves['settings']['data']['train_size']:,} images, quadratic, the same settings file: rapt train on a CPU and "
+        f"PyTorch, means of {len(curves['tool'])} and {len(curves['example'])} seeds"
+    )
+    return {"caption": caption, "head": ["epoch", "rapt train", "PyTorch", "difference", "noise"], "rows": rows}
+
+
 def claims(measured, reasons):
-    groups, found = by_model(measured["runs"]), []
+    groups, found = by_model(measured.get("runs", [])), []
     if "quadratic" in groups and "resnet18" in groups:
         means = [statistics.mean(run["test_accuracy"] for run in groups[name]) for name in ("quadratic", "resnet18")]
         seeds = min(len(groups[name]) for name in ("quadratic", "resnet18"))
@@ -149,15 +187,25 @@ def claims(measured, reasons):
             f"With the mixing left out altogether the step is {bound:.2f} times as fast: the heads' matrices take the time, not the mixing."
             if bound else "Measured as it is.", reasons,
         ))  # fmt: skip
+    if measured.get("curves"):
+        rows = compare.compare(measured["curves"]["tool"], measured["curves"]["example"])
+        within = sum(abs(row[3]) <= row[4] for row in rows)
+        most = max(abs(row[3]) for row in rows)
+        found.append(stored.claim(
+            "curves", "(Rapt)", "rapt train cifar10 learns as the model in PyTorch does", "the same loss curve",
+            f"{within} of {len(rows)} epochs within noise, at most {most:.3f} apart", "every epoch within noise", within == len(rows),
+            f"{len(rows) - within} of {len(rows)} epochs differ by more than three standard errors of the seeds: the table has them.", reasons,
+        ))  # fmt: skip
     return found
 
 
 def derive(measured, reasons=None):
-    groups = by_model(measured["runs"])
+    groups = by_model(measured.get("runs", []))
     tables = [accuracy_table(groups)] if groups else []
     first = next((run for run in groups.get("quadratic", []) if "centers" in run), None)
     tables += [centers_table(first)] if first else []
     tables += [speed_table(measured["speed"])] if measured.get("speed") else []
+    tables += [curves_table(measured["curves"])] if measured.get("curves") else []
     return {"tables": tables, "claims": claims(measured, reasons or {})}
 
 
@@ -167,22 +215,36 @@ def main():
     parser.add_argument("--speed", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, default=stored.DIRECTORY / "cifar10.json")
     parser.add_argument("--reason", action="append", default=[])
+    parser.add_argument("--tool", nargs="+", type=pathlib.Path, default=[])
+    parser.add_argument("--example", nargs="+", type=pathlib.Path, default=[])
     parser.add_argument("--check", type=pathlib.Path)
     given = parser.parse_args()
     if given.check:
         return stored.check(given.check, derive)
-    if not given.runs:
-        parser.error("expected RUNS or --check FILE, got neither")
-    pairs = [read_run(path.parent) for path in sorted(given.runs.glob("*/result.json"))]
-    if not pairs:
-        raise SystemExit(f"{given.runs}: expected runs that are done, got none")
-    speed = json.loads(given.speed.read_text()) if given.speed else None
-    measured = {"runs": [run for run, _ in pairs], "speed": speed}
+    if bool(given.tool) != bool(given.example):
+        parser.error("expected --tool and --example together, got one of them")
+    before = json.loads(given.out.read_text()) if given.out.exists() else {"measured": {}, "provenance": [], "reasons": {}}
+    measured, origins = dict(before["measured"]), {origin["of"]: origin for origin in before["provenance"]}
+    if given.runs:
+        pairs = [read_run(path.parent) for path in sorted(given.runs.glob("*/result.json"))]
+        if not pairs:
+            raise SystemExit(f"{given.runs}: expected runs that are done, got none")
+        measured["runs"] = [run for run, _ in pairs]
+        origins["runs"] = origin_of_runs(given.runs, [result for _, result in pairs])
+    if given.speed:
+        speed = measured["speed"] = json.loads(given.speed.read_text())
+        origins["speed"] = {"of": "speed", "date": speed["date"], "machine": named(speed["machine"]), "commands": [speed["command"]]}
+    if given.tool:
+        measured["curves"], origins["curves"] = read_curves(given.tool, given.example)
+    if not measured:
+        parser.error("expected something to record, got nothing")
     about = (
         "Six layers of nine full-width heads on a 16 × 16 grid, and ResNet-18, with one recipe for all: "
         "the same augmentation, schedule, epochs and optimiser; examples/python/cifar10 has them."
     )
-    stored.write(given.out, TITLE, DOCUMENT, about, provenance([result for _, result in pairs], speed), measured, derive, given.reason)
+    reasons = [f"{name}={text}" for name, text in before["reasons"].items()] + given.reason
+    where = [origins[name] for name in ("runs", "speed", "curves") if name in origins]
+    stored.write(given.out, TITLE, DOCUMENT, about, where, measured, derive, reasons)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ def main():
     import data
     import pieces
 
+    pieces.note_command(given.out, "examples/python/cifar10/runs.py", sys.argv[1:])
     data.load(given.data)  # a pack is decoded once, before several programs want it
     runs = []
     for name, model, implementation, seed in parse(given.runs):

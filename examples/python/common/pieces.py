@@ -83,8 +83,32 @@ def run_all(runs, minutes=0, parallel=1):
     return failed
 
 
+# What says when, how long and to where, and not what is measured.
+_PASSING = ("--minutes", "--collect", "--record", "--reason")
+
+
+def note_command(directory, script, words):
+    """Adds the line that was given to commands.txt of the runs, once."""
+    kept, skip = [], False
+    for word in words:
+        skip, passed = word in _PASSING, skip or word.partition("=")[0] in _PASSING
+        kept += [] if passed else [word]
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "commands.txt"
+    lines = commands_of(directory)
+    line = " ".join(["python", script, *kept])
+    if line not in lines:
+        write_text(path, "".join(one + "\n" for one in [*lines, line]))
+
+
+def commands_of(directory):
+    path = directory / "commands.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def collect(directory, names, path):
-    """Packs the files of these names in all runs below a directory."""
+    """Packs commands.txt and the files of these names in all runs below a directory."""
     with tarfile.open(path, "w:gz") as tar:
-        for file in sorted(file for name in names for file in directory.glob(f"*/{name}")):
+        found = sorted(file for name in names for file in directory.glob(f"*/{name}"))
+        for file in [*directory.glob("commands.txt"), *found]:
             tar.add(file, str(file.relative_to(directory)))

@@ -2,7 +2,7 @@
 
     format      1
     title, document, about
-    provenance  date, machine, commands: where the numbers are from
+    provenance  [{of, date, machine, commands}, …]: where the numbers of each part of `measured` are from
     measured    everything that was measured, nothing rounded
     reasons     why claims do not hold, in a person's words, by the claim's name
     tables      [{caption, head, rows}, …] and

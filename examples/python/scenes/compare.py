@@ -137,7 +137,8 @@ def record(directory, path, reasons):
     measured = {"train": data["train"], "test": data["test"], "training": training, "data": data, "variants": measured_of(directory)}
     measured["pretrained"] = None if backbone is None else {**backbone["training"], "scenes": backbone["data"]["train"]}
     machines = sorted({f"{r['machine']['device']}, PyTorch {r['machine']['torch']}" for r in results})
-    where = {"date": max(r["date"] for r in results), "machine": "; ".join(machines), "commands": sorted({r["command"] for r in results})}
+    commands = pieces.commands_of(directory) or sorted({r["command"] for r in results})
+    where = [{"of": "variants", "date": max(r["date"] for r in results), "machine": "; ".join(machines), "commands": commands}]
     about = (
         f"Networks for five tasks on every pixel, {training['epochs']} epochs on {data['train']:,} ray-cast scenes of "
         f"{data['size']} × {data['size']} pixels"
@@ -166,6 +167,7 @@ def main():
     if not given.out:
         parser.error("expected --out or --check, got neither")
     if not given.only_record:
+        pieces.note_command(given.out, "examples/python/scenes/compare.py", sys.argv[1:])
         train_all(given, options)
     if given.record:
         record(given.out, given.record, given.reason)
