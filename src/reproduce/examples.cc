@@ -20,7 +20,7 @@ Section run_examples(const Context& context) {
                 3};
   std::int64_t done = 0;
   const auto files = example_files();
-  for (const ExampleFile& file : files) {
+  for (const EmbeddedFile& file : files) {
     context.progress(done++, static_cast<std::int64_t>(files.size()), std::string(file.name));
     // Document 000 has a part of its own.
     if (file.name.starts_with("000")) continue;

@@ -103,7 +103,8 @@ Section run_multitask(const Context& context) {
                             grouped(comparison.run.data.train) + " scenes with " +
                             (comparison.seeds == 1 ? std::string("one seed, which cannot tell a small gain from chance")
                                                    : std::to_string(comparison.seeds) + " seeds") +
-                            "; the networks are far from trained. rapt bench multitask has larger sizes.";
+                            "; the networks are far from trained. rapt bench multitask has larger sizes, and the part "
+                            "experiments what is stored of 10,000 scenes.";
   section.claims.push_back({"000 5", "Sharing attention between tasks improves each of them", "each task improves",
                             of(better, tasks_count) + " scores are better with sharing than without", "all of them",
                             better == tasks_count, Weight::informative, small});

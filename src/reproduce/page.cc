@@ -104,8 +104,9 @@ class PageWriter {
                  "What a document says, beside what this run computed. Numbers under “its figure” are printed in the "
                  "document unless the row says where else they are from: some documents give a formula or a statement "
                  "without numbers. An informative claim depends on the machine, on chance, or on settings that the "
-                 "document does not state: it is reported, but does not affect the verdict. Where a claim does not "
-                 "hold, the reason stands beside it.")
+                 "document does not state: it is reported, but does not affect the verdict. What is marked as stored "
+                 "was measured before, on the machine that its part names. Where a claim does not hold, the reason "
+                 "stands beside it.")
         .line();
     // Roles are repeated because narrow screens show the rows as blocks, which would lose them.
     html_.open("table", {{"class", "claims"}, {"role", "table"}}).open("thead").open("tr", {{"role", "row"}});

@@ -16,6 +16,7 @@ Section run_convolution(const Context& context);
 Section run_images(const Context& context);
 Section run_shared_attention(const Context& context);
 Section run_multitask(const Context& context);
+Section run_experiments(const Context& context);
 Section run_speed(const Context& context);
 
 }  // namespace rapt::reproduce

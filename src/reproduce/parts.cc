@@ -18,6 +18,7 @@ std::span<const Part> all_parts() {
       Part{"images", "Image models of attention alone, and where their heads look", run_images},
       Part{"shared_attention", "The shared-attention block: one map, several tasks", run_shared_attention},
       Part{"multitask", "Several tasks on ray-cast scenes, with and without shared attention", run_multitask},
+      Part{"experiments", "Experiments at full size: stored results, with date, machine and commands", run_experiments},
       Part{"speed", "Speed of this machine, as a fraction of its matrix products", run_speed},
   };
   return kParts;

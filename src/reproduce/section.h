@@ -19,9 +19,9 @@ enum class Weight : std::uint8_t { must_hold, informative };
 struct Claim {
   std::string document;  // "001 1.2"
   std::string claim;
-  std::string theirs;  // the only figure that is not computed; says so where it is not the document's
-  std::string ours;
-  std::string rule;  // when it holds, in words
+  std::string theirs;  // not computed; says so where it is not the document's
+  std::string ours;    // computed by this run, or stored with its provenance (stored.h), which it then says
+  std::string rule;    // when it holds, in words
   bool holds = false;
   Weight weight = Weight::must_hold;
   // Why it does not hold, where it does not, in one sentence that a reader can check.

@@ -14,7 +14,7 @@ namespace {
 // Examples may build on others beside them; both come from what the tool carries.
 std::string carried(const std::string& file) {
   const std::string name = std::filesystem::path(file).filename().string();
-  for (const ExampleFile& example : example_files())
+  for (const EmbeddedFile& example : example_files())
     if (example.name == name) return std::string(example.text);
   throw Error("reproduce: there is no example " + name);
 }

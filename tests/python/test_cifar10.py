@@ -81,6 +81,23 @@ def test_implementations_agree(example, score):
 
 
 @pytest.mark.parametrize("score", SCORES)
+def test_mixed_precision(example, score):
+    """bf16 products; scores by position are made in f32 all the same, so that centres mean what they say."""
+    pixels = torch.randn(2, 32, 32, 3, generator=torch.Generator().manual_seed(1))
+    exact = spread_out(example.models.make(score, SMALL, "plain"))
+    expected = exact(pixels)
+    with torch.autocast("cpu", torch.bfloat16):
+        for implementation in ("plain", "rapt"):
+            found = spread_out(example.models.make(score, SMALL, implementation))(pixels)
+            assert found.dtype == torch.bfloat16
+            torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+        if score != "learned_content":
+            inside = exact.blocks[0].attention.weights()
+    if score != "learned_content":
+        torch.testing.assert_close(inside, exact.blocks[0].attention.weights(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("score", SCORES)
 def test_scores_by_hand(example, score):
     """The plain weights against a loop over pairs of cells, in double precision."""
     layer = spread_out(example.models.make(score, SMALL, "plain")).double().blocks[0].attention

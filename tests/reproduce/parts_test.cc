@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "reproduce/format.h"
 #include "reproduce/page.h"
 #include "reproduce/resources.h"
+#include "reproduce/stored.h"
 #include "reproduce/training.h"
 #include "reproduce/worked.h"
 #include "tensor/files.h"
@@ -71,7 +73,7 @@ TEST(ReproduceExamples, NumbersThatAreNotTheDocumentsSaySo) {
   for (const char* name : {"001_1_1_one_query.json", "001_2_2_vectors_two_heads.json", "004_a_scores.json"})
     EXPECT_EQ(comparison_claim(reproduce::solve_example(name)).theirs.find("not printed"), std::string::npos) << name;
   // Every example that says so in its source says it in the field too.
-  for (const reproduce::ExampleFile& file : reproduce::example_files()) {
+  for (const reproduce::EmbeddedFile& file : reproduce::example_files()) {
     const reproduce::Worked worked = reproduce::solve_example(file.name);
     const bool without = worked.problem.source.find("no numbers") != std::string::npos;
     EXPECT_FALSE(without && worked.problem.numbers_from.empty()) << file.name;
@@ -80,8 +82,71 @@ TEST(ReproduceExamples, NumbersThatAreNotTheDocumentsSaySo) {
 
 TEST(ReproduceExamples, TheToolCarriesThoseOfTheFolder) {
   ASSERT_GE(reproduce::example_files().size(), 10u);
-  for (const reproduce::ExampleFile& file : reproduce::example_files())
+  for (const reproduce::EmbeddedFile& file : reproduce::example_files())
     EXPECT_EQ(read_file(std::string(RAPT_SOURCE_DIR) + "/examples/" + std::string(file.name)), file.text) << file.name;
+}
+
+TEST(ReproduceExperiments, TheToolCarriesThoseOfTheFolder) {
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(RAPT_SOURCE_DIR) + "/data/experiments"))
+    files += entry.path().extension() == ".json" ? 1 : 0;
+  ASSERT_GE(files, 1u);
+  ASSERT_EQ(reproduce::experiment_files().size(), files);
+  for (const reproduce::EmbeddedFile& file : reproduce::experiment_files()) {
+    EXPECT_EQ(read_file(std::string(RAPT_SOURCE_DIR) + "/data/experiments/" + std::string(file.name)), file.text);
+    const reproduce::StoredResults results = reproduce::parse_stored(file.name, file.text);
+    EXPECT_FALSE(results.claims.empty()) << file.name;
+    EXPECT_FALSE(results.tables.empty()) << file.name;
+    for (const reproduce::Origin& origin : results.origins) {
+      EXPECT_EQ(origin.date.size(), 10u) << file.name;
+      EXPECT_FALSE(origin.machine.empty() || origin.commands.empty()) << file.name;
+    }
+  }
+}
+
+constexpr const char* kStored =
+    R"({"format": 1, "title": "T", "document": "003", "about": "A.", "measured": {}, "reasons": {},
+  "provenance": [{"of": "runs", "date": "2026-01-02", "machine": "abacus", "commands": ["python x.py"]},
+                 {"of": "speed", "date": "2026-01-03", "machine": "abacus", "commands": ["python y.py"]}],
+  "tables": [{"caption": "C", "head": ["a", "b"], "rows": [["1", "2"]]}],
+  "claims": [{"name": "n", "document": "003", "claim": "It learns", "theirs": "93 %", "ours": "91 %", "rule": "as much",
+              "holds": false, "reason": "Half the epochs."}]})";
+
+TEST(ReproduceExperiments, ShowsWhatIsStoredAndWhereItIsFrom) {
+  reproduce::Section section{"S", "003"};
+  add_stored(reproduce::parse_stored("x.json", kStored), section);
+  ASSERT_EQ(section.claims.size(), 1u);
+  EXPECT_EQ(section.claims[0].ours, "91 % (stored, 2026-01-03)");
+  EXPECT_EQ(section.claims[0].why_not(), "Half the epochs.");
+  EXPECT_EQ(section.claims[0].weight, reproduce::Weight::informative);
+  std::string text;
+  std::vector<std::string> commands;
+  for (const reproduce::Block& block : section.blocks) {
+    if (const auto* p = std::get_if<reproduce::Paragraph>(&block)) text += p->text + "\n";
+    if (const auto* c = std::get_if<reproduce::Commands>(&block)) commands = c->lines;
+  }
+  EXPECT_NE(text.find("Measured (runs): 2026-01-02, abacus."), std::string::npos) << text;
+  EXPECT_EQ(commands, (std::vector<std::string>{"python x.py", "python y.py"}));
+}
+
+TEST(ReproduceExperiments, RefusesWhatIsNotSuchAFile) {
+  const auto message = [](const std::string& from, const std::string& to) {
+    std::string text = kStored;
+    text.replace(text.find(from), from.size(), to);
+    try {
+      reproduce::parse_stored("x.json", text);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(message("{", "["), "x.json: expected an object, got <discarded>");
+  EXPECT_EQ(message("\"format\": 1", "\"format\": 2"), "x.json: format: expected 1, got 2");
+  EXPECT_EQ(message("\"about\": \"A.\"", "\"about\": 3"), "x.json: about: expected a text, got 3");
+  EXPECT_EQ(message("\"reason\": \"Half the epochs.\"", "\"reason\": \"\""),
+            "x.json: claims: expected a reason where 'It learns' does not hold, got none");
+  EXPECT_EQ(message("[\"1\", \"2\"]", "[\"1\"]"), "x.json: tables: expected rows of 2 cells, got 1");
+  EXPECT_EQ(message("\"machine\"", "\"where\""), "x.json: provenance: machine: expected one, got none");
 }
 
 TEST(ReproduceExamples, ANumberThatDiffersIsSeen) {

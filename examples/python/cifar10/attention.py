@@ -43,11 +43,29 @@ def offsets(grid, device):
     return rows[None, :] - rows[:, None], cols[None, :] - cols[:, None]
 
 
+def in_full_precision(function):
+    """Scores are few, and bf16 has too few digits for squares of offsets."""
+
+    @functools.wraps(function)
+    def call(*arguments):
+        with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+            return function(*arguments)
+
+    return call
+
+
+@in_full_precision
+def learned_tables(p):
+    """The scores of every offset down and right, [heads, 2R − 1] each."""
+    return [p["u"] @ p[name].mT / math.sqrt(p["u"].shape[1]) for name in ("row", "col")]
+
+
+@in_full_precision
 def position_scores(score, p, grid):
     """[heads, cells, cells] in f32, of the parameters by name."""
     down, right = offsets(grid, p["center" if "center" in p else "row"].device)
     if score == "learned":
-        rows, cols = (p["u"] @ p[name].mT / math.sqrt(p["u"].shape[1]) for name in ("row", "col"))  # [heads, 2R − 1]
+        rows, cols = learned_tables(p)
         return rows[:, down + grid[0] - 1] + cols[:, right + grid[1] - 1]
     down, right = down.float(), right.float()
     center = p["center"][:, :, None, None]
@@ -86,7 +104,7 @@ class PositionAttention(nn.Module):
         return cells.repeat(1, 1, self.heads)
 
     def plain(self, cells):
-        weights = self.weights()[0].to(_mixed_type(cells))
+        weights = self.weights()[0].to(mixed_type(cells))
         count = cells.shape[1]
         # One product for each image, and no copy: the weights' rows are (query, head), so heads come out side by side.
         rows = weights.transpose(0, 1).reshape(count * self.heads, count)
@@ -110,9 +128,9 @@ class PositionAttention(nn.Module):
 
     def flex(self, cells):
         p, (rows, cols), width = self.parameters_by_name(), self.grid, cells.shape[2]
-        values = _side_by_side(cells, 64).to(_mixed_type(cells))
+        values = _side_by_side(cells, 64).to(mixed_type(cells))
         if self.score == "learned":
-            tables = [p["u"] @ p[name].mT / math.sqrt(p["u"].shape[1]) for name in ("row", "col")]
+            tables = learned_tables(p)
 
         def score_mod(score, b, h, q, k):
             down, right = k // cols - q // cols, k % cols - q % cols
@@ -199,7 +217,8 @@ class ContentAttention(nn.Module):
         return _flex_attention(q.device.type)(q, k, values, score_mod=score_mod, scale=scale)
 
 
-def _mixed_type(x):
+def mixed_type(x):
+    """What products with x are computed in."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
@@ -225,4 +244,7 @@ def _apart(mixed, shape):
 def _flex_attention(device):
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False) if device == "cuda" else flex_attention
+    if device != "cuda":
+        return flex_attention
+    torch._dynamo.config.recompile_limit = 64  # one for each layer, with and without gradients
+    return torch.compile(flex_attention, dynamic=False)

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from attention import SCORES, grid_attention
+from attention import SCORES, grid_attention, mixed_type
 from torch import nn
 
 MODELS = (*SCORES, "resnet18")
@@ -18,7 +18,8 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        x = x + self.dropout(self.attention(self.attention_norm(x)))
+        normed = self.attention_norm(x)  # f32; the attention moves it about, half the bytes are enough
+        x = x + self.dropout(self.attention(normed.to(mixed_type(normed))))
         return x + self.dropout(self.inner(self.inner_norm(x)))
 
 
@@ -44,6 +45,7 @@ class AttentionClassifier(nn.Module):
 
     def forward(self, images):
         x = self.cells(images)
+        x = x.to(torch.promote_types(x.dtype, torch.float32))  # sums of layers keep all digits
         for block in self.blocks:
             x = block(x)
         return self.output(self.norm(x).mean((1, 2)))

@@ -36,6 +36,7 @@ DATA = {"flip": False, "crop_margin": 0, "valid_fraction": 0, "train_size": 0}
 MODEL = {"patch": 2, "layers": 6, "heads": 9, "width": 400, "inner": 512, "dropout": 0.0}
 # What `rapt train` alone reads, and this program does in its own way.
 UNUSED = {"model": ("kind", "encoding", "head_dim", "full_heads"), "training": ("parts", "patience", "seed"), "data": ("task",)}
+SECONDS_BETWEEN_SAVES = 60
 
 
 def read_settings(path, given):
@@ -198,8 +199,10 @@ class Run:
         self.places.append(place)
         return place
 
-    def save(self, out):
-        write_atomically(out / "state.pt", lambda file: torch.save(self.state(), file))
+    def save(self, out, whole=True):
+        """whole: with the state, which is large."""
+        if whole:
+            write_atomically(out / "state.pt", lambda file: torch.save(self.state(), file))
         write_text(out / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.metrics))
         if self.places:
             for n, name in enumerate(("centers", "covariances")):
@@ -222,6 +225,7 @@ def train(run, train_images, test_images, out, stop, on_epoch=print):
     run.model.train()
     if not run.places:
         run.record_places(shown)
+    saved = time.monotonic()
     wait = torch.cuda.synchronize if run.device.type == "cuda" else lambda: None
     while run.epoch < t["epochs"]:
         began, steps = time.monotonic(), 0
@@ -258,9 +262,12 @@ def train(run, train_images, test_images, out, stop, on_epoch=print):
             f"{run.name} seed {run.seed}: epoch {run.epoch} of {t['epochs']}, loss {line['loss']:.4f}, "
             f"train {100 * line['image_accuracy']:.2f} %, test {100 * test_accuracy:.2f} %, {spent:.1f} s"
         )
-        run.save(out)
-        if stop and run.epoch < t["epochs"]:
-            return False
+        last = run.epoch == t["epochs"] or bool(stop)
+        due = last or time.monotonic() - saved > SECONDS_BETWEEN_SAVES
+        run.save(out, due)
+        if last:
+            return run.epoch == t["epochs"]
+        saved = time.monotonic() if due else saved
     return True
 
 
