@@ -124,6 +124,27 @@ def test_scores_by_hand(example, score):
         np.testing.assert_allclose(weights[head, query].detach().numpy(), expected / expected.sum(), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("score", SCORES)
+def test_implementations_agree_on_a_gpu(example, score):
+    """bf16 on a GPU, where each implementation takes another way than on a CPU; the measure is the plain model in f32."""
+    sizes = {**SMALL, "width": 40}
+    pixels = torch.randn(5, 32, 32, 3, generator=torch.Generator().manual_seed(1)).cuda()
+    found = {}
+    for implementation in ("f32", "plain", "rapt", "flex"):
+        model = spread_out(example.models.make(score, sizes, "plain" if implementation == "f32" else implementation)).cuda()
+        with torch.autocast("cuda", torch.bfloat16, enabled=implementation != "f32"):
+            logits = model(pixels)
+        logits.float().square().sum().backward()
+        found[implementation] = {"logits": logits.float(), **{name: p.grad for name, p in model.named_parameters()}}
+    largest = max(float(t.abs().max()) for name, t in found["f32"].items() if name != "logits")
+    error = lambda name, what: float((found[name][what] - found["f32"][what]).abs().max())
+    for implementation in ("rapt", "flex"):
+        for what in found["f32"]:
+            floor = 0.02 if what == "logits" else 2e-3 * largest
+            assert error(implementation, what) <= 2 * error("plain", what) + floor, f"{implementation}: {what}"
+
+
 def test_multiply_adds(example):
     """Counted by PyTorch on the plain model, and of the paper's sizes known: 6.2 G and 15 G operations as it counts them."""
     from torch.utils.flop_counter import FlopCounterMode

@@ -3,7 +3,7 @@
 rapt    Rapt's kernels: factorised over rows and columns where the score allows it, never an N × N matrix in memory
 flex    PyTorch's FlexAttention, compiled where it can be
 plain   PyTorch's operations over the N × N matrix
-none    no mixing at all: each head passes its cell on. Not the model; the benchmark's bound for any attention
+none    no mixing: each head passes its cell on. Not the model; the benchmark's bound for attention that writes what it mixed
 
 Every head mixes whole cells and has a matrix of its own in the output projection, so that nine heads on the nine
 neighbours are a 3 × 3 convolution. Parameters have the same names and shapes in all three.
@@ -120,27 +120,33 @@ class PositionAttention(nn.Module):
             q = parameters.pop("u")[None, :, None, :].expand(1, -1, count, -1).to(values.dtype)
             k = q.detach()
             parameters["content"] = 0
+        elif cells.is_cuda:
+            # The scores read nothing of them, but the tensor cores' kernels take them whole, in rows of 16 bytes.
+            q = values.new_zeros(len(values), self.heads, count, 8)
+            k = q[:, :1]
         else:
-            # 8: the tensor cores' kernels take rows of whole 16 bytes
-            q = k = values.new_zeros(1, 1, 1, 8 if cells.is_cuda else 1).expand(1, self.heads, count, -1)
+            q = k = values.new_zeros(1).expand(1, self.heads, count, 1)
         mixed = rapt.attend(q, k, values, score=score, grid=self.grid, params=parameters)
         return _apart(mixed, cells.shape)
 
     def flex(self, cells):
-        p, (rows, cols), width = self.parameters_by_name(), self.grid, cells.shape[2]
+        p, (rows, cols) = self.parameters_by_name(), self.grid
         values = _side_by_side(cells, 64).to(mixed_type(cells))
+        # A score_mod may read each tensor that has a gradient in one place only.
         if self.score == "learned":
             tables = learned_tables(p)
+        else:
+            center_down, center_right = p["center"].unbind(1)
+            g00, g01, g10, g11 = p["gamma"].flatten(1).unbind(1) if self.score == "gaussian" else [None] * 4
 
         def score_mod(score, b, h, q, k):
             down, right = k // cols - q // cols, k % cols - q % cols
             if self.score == "learned":
                 return tables[0][h, down + rows - 1] + tables[1][h, right + cols - 1]
-            center, down, right = p["center"], down.float(), right.float()
             if self.score == "quadratic":
-                return -p["alpha"][h] * (down * down + right * right - 2 * (down * center[h, 0] + right * center[h, 1]))
-            gamma, down, right = p["gamma"], down - center[h, 0], right - center[h, 1]
-            first, second = (gamma[h, n, 0] * down + gamma[h, n, 1] * right for n in (0, 1))
+                return -p["alpha"][h] * (down * down + right * right - 2 * (down * center_down[h] + right * center_right[h]))
+            down, right = down - center_down[h], right - center_right[h]
+            first, second = g00[h] * down + g01[h] * right, g10[h] * down + g11[h] * right
             return -0.5 * (first * first + second * second)
 
         q = values.new_zeros(len(values), self.heads, cells.shape[1], 16)

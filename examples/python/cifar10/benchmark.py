@@ -1,7 +1,8 @@
 """Times a training step of each model with each implementation of its attention: python benchmark.py [--batch 128] [--json FILE]
 
 A step is forward, backward, clipping and the optimiser, on one batch that stays in memory. Implementations take turns, and
-the median of the rounds counts. `none` leaves the mixing out: no attention, however fast, makes the step shorter than that.
+the median of the rounds counts. `none` leaves the mixing out and only writes each cell once a head: no attention that writes
+what it mixed makes the step shorter than that.
 FLOP/s are of the operations that the implementation needs (2 per multiply-add, backward twice the forward pass), beside
 the rate of a bf16 product of 8192 × 8192 matrices in the same run (f32 of 1024 on a CPU).
 """
