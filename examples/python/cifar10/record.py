@@ -108,8 +108,8 @@ def speed_table(speed):
             "" if rate is None else f"{rate / 1e12:.3g}", "" if rate is None else f"{row['of_matmul']:.3f}",
         ])  # fmt: skip
     caption = (
-        f"A training step of {speed['batch']} images, {speed['precision']}; matrix products run at {speed['matmul_flops'] / 1e12:.3g} TFLOP/s; "
-        "none: without mixing, the bound for any attention"
+        f"A training step of {speed['batch']} images, {speed['precision']}{', torch.compile' if speed.get('compiled') else ''}; matrix products run at {speed['matmul_flops'] / 1e12:.3g} TFLOP/s; "
+        "none: without mixing, the bound for attention that writes what it mixed"
     )
     return {"caption": caption, "head": ["model", "attention", "ms", "images/s", "memory", "TFLOP/s", "of products"], "rows": rows}
 

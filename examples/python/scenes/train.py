@@ -27,7 +27,7 @@ import network  # noqa: E402
 import render  # noqa: E402
 from pieces import Stop, machine, rate_at, write_atomically, write_text  # noqa: E402
 
-TRAINING = {"rate": 2e-3, "schedule": "cosine", "warmup": 300, "weight_decay": 0.05, "epochs": 30, "batch": 32, "clip": 1.0}
+TRAINING = {"rate": 2e-3, "schedule": "cosine", "warmup": 150, "weight_decay": 0.05, "epochs": 30, "batch": 64, "clip": 1.0}
 DATA = {"train": 10_000, "test": 2_000, "size": 32, "samples": 2, "data_seed": 1}
 PARTS = {"train": 0, "test": 2, "pretrain": 3}  # as the tool numbers them; 3 is a part that it does not use
 
@@ -96,8 +96,9 @@ def score(model, data, size=256):
     return found.named()
 
 
-def train(model, optimizer, train_data, test_data, training, seed, out, progress, stop, say=print):
-    """progress: {epoch, step, seconds, metrics}. Whether all epochs are done."""
+def train(model, optimizer, train_data, test_data, training, seed, out, progress, stop, say=print, call=None):
+    """progress: {epoch, step, seconds, metrics}; call: the model, compiled. Whether all epochs are done."""
+    call = call or model
     weights = network.edge_weights(train_data["edges"])
     steps = -(-len(train_data["rgb"]) // training["batch"])
     total = training["epochs"] * steps
@@ -110,7 +111,7 @@ def train(model, optimizer, train_data, test_data, training, seed, out, progress
             progress["step"] += 1
             for group in optimizer.param_groups:
                 group["lr"] = rate_at(training, progress["step"], total)
-            loss = network.total_loss(model.tasks, model(truth["rgb"]), truth, weights)
+            loss = network.total_loss(model.tasks, call(truth["rgb"]), truth, weights)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), training["clip"])
@@ -148,6 +149,7 @@ def main():
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--minutes", type=float, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile with CUDA graphs; for --attention plain on a GPU")
     add_settings(parser)
     given = parser.parse_args()
     chosen = lambda known: {name: value if getattr(given, name) is None else getattr(given, name) for name, value in known.items()}
@@ -187,7 +189,9 @@ def main():
     train_data = scenes("pretrain" if given.variant == "pretrain" else "train", data["train"], data, given.cache, device)
     test_data = scenes("test", data["test"], data, given.cache, device)
     say = lambda text: print(f"{given.variant} seed {given.seed}: {text}", flush=True)
-    if not train(model, optimizer, train_data, test_data, training, given.seed, given.out, progress, stop, say):
+    call = torch.compile(model, mode="reduce-overhead") if given.compile else None
+    torch.backends.cuda.matmul.allow_tf32 = True
+    if not train(model, optimizer, train_data, test_data, training, given.seed, given.out, progress, stop, say, call):
         return say("stopped; --resume goes on")
     scores = {name: progress["metrics"][-1][name] for name in (network.SCORES[task] for task in model.tasks)}
     write_text(given.out / "result.json", json.dumps({**about, "scores": scores, "seconds": progress["seconds"]}, indent=1) + "\n")
