@@ -77,7 +77,9 @@ def test_implementations_agree(example, score):
         torch.testing.assert_close(logits[implementation], logits["plain"], rtol=1e-4, atol=1e-5)
     assert gradients["rapt"].keys() == gradients["plain"].keys()
     for name, expected in gradients["plain"].items():
-        torch.testing.assert_close(gradients["rapt"][name], expected, rtol=2e-3, atol=2e-4 * float(expected.abs().max()) + 1e-6, msg=name)
+        torch.testing.assert_close(
+            gradients["rapt"][name], expected, rtol=2e-3, atol=2e-4 * float(expected.abs().max()) + 1e-6, msg=name
+        )
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -336,7 +338,21 @@ def test_measures_of_centers(example):
 
 def test_benchmark(example, tmp_path, monkeypatch, capsys):
     out = tmp_path / "speed.json"
-    arguments = ["benchmark.py", "--models", "quadratic", "--batch", "2", "--steps", "1", "--rounds", "1", "--warmup", "1", "--json", str(out)]
+    arguments = [
+        "benchmark.py",
+        "--models",
+        "quadratic",
+        "--batch",
+        "2",
+        "--steps",
+        "1",
+        "--rounds",
+        "1",
+        "--warmup",
+        "1",
+        "--json",
+        str(out),
+    ]
     for name in ("width", "layers", "inner"):
         arguments += [f"--{name}", str(SMALL[name])]
     monkeypatch.setattr(sys, "argv", arguments + ["--device", "cpu"])
@@ -379,14 +395,18 @@ def test_records_results(example, tmp_path, monkeypatch, capsys):
         write_run(runs, "resnet18", seed, accuracy + 0.004)
     row = {"model": "quadratic", "memory_bytes": 2**30, "images_per_second": 10.0, "flops": 1e12, "of_matmul": 0.5}
     times = {"rapt": 10.0, "plain": 14.0, "none": 8.0}
-    rows = [{**row, "attention": name, "milliseconds": ms} for name, ms in times.items()] + [{"model": "quadratic", "attention": "flex", "error": "E"}]
+    rows = [{**row, "attention": name, "milliseconds": ms} for name, ms in times.items()] + [
+        {"model": "quadratic", "attention": "flex", "error": "E"}
+    ]
     speed.write_text(json.dumps({"rows": rows, "batch": 128, "precision": "bf16", "matmul_flops": 2e12, "command": "python benchmark.py",
                                  "date": "2026-01-03", "machine": {"device": "abacus", "torch": "2"}}))  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["record.py", str(runs), "--speed", str(speed), "--out", str(out)])
     example.record.main()
     stored = json.loads(out.read_text())
     claims = {claim["name"]: claim for claim in stored["claims"]}
-    assert claims["accuracy"]["holds"] and claims["accuracy"]["ours"].startswith("93.30 % and 93.70 % after 2 epochs, means of 2 seeds")
+    assert claims["accuracy"]["holds"] and claims["accuracy"]["ours"].startswith(
+        "93.30 % and 93.70 % after 2 epochs, means of 2 seeds"
+    )
     assert claims["spread"]["holds"] and claims["grid"]["holds"] and claims["grid"]["reason"] == ""
     assert not claims["speed"]["holds"] and claims["speed"]["ours"] == "1.40 ×; with no mixing at all 1.75 ×"
     assert "1.75 times" in claims["speed"]["reason"]
@@ -398,14 +418,24 @@ def test_records_results(example, tmp_path, monkeypatch, capsys):
     for name in ("tool", "example"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "metrics.jsonl").write_text(json.dumps({"loss": 2.0}) + "\n" + json.dumps({"loss": 1.0}))
-        about = {"settings": settings, "command": command, "seed": 4, "date": "2026-01-04", "machine": {"device": "a", "torch": "2"}}
+        about = {
+            "settings": settings,
+            "command": command,
+            "seed": 4,
+            "date": "2026-01-04",
+            "machine": {"device": "a", "torch": "2"},
+        }
         (tmp_path / name / "config.json").write_text(json.dumps(about))
     curves = ["--tool", str(tmp_path / "tool"), "--example", str(tmp_path / "example")]
     monkeypatch.setattr(sys, "argv", ["record.py", "--out", str(out), *curves])
     example.record.main()  # what is there stays
     stored = json.loads(out.read_text())
     assert [one["of"] for one in stored["provenance"]] == ["runs", "speed", "curves"] and len(stored["claims"]) == 5
-    assert stored["claims"][4]["holds"] and "/x" not in json.dumps(stored["provenance"]) and "--epochs 2 --seed N" in stored["provenance"][2]["commands"][0]
+    assert (
+        stored["claims"][4]["holds"]
+        and "/x" not in json.dumps(stored["provenance"])
+        and "--epochs 2 --seed N" in stored["provenance"][2]["commands"][0]
+    )
     monkeypatch.setattr(sys, "argv", ["record.py", "--check", str(out)])
     example.record.main()
     stored["measured"]["runs"][0]["test_accuracy"] = 0.99

@@ -209,7 +209,9 @@ def results_of(example, directory, numbers):
 
 def test_comparison_tells_effects_from_chance(example, tmp_path, capsys):
     base = {"segmentation_miou": 0.5, "depth_rmse": 2.0, "normals_angle": 20.0, "edges_f1": 0.6, "reshading_l1": 0.1}
-    seeds = lambda **changes: [{name: value * (1 + 0.01 * n) * changes.get(name, (1, 1, 1))[n] for name, value in base.items()} for n in range(3)]
+    seeds = lambda **changes: [
+        {name: value * (1 + 0.01 * n) * changes.get(name, (1, 1, 1))[n] for name, value in base.items()} for n in range(3)
+    ]
     # Segmentation is 10 % better and edges are 5 % worse in every seed; depth is 10 % better, then worse, then the same.
     shared = seeds(segmentation_miou=(1.1, 1.1, 1.11), edges_f1=(0.95, 0.95, 0.94), depth_rmse=(0.9, 1.1, 1.0))
     results_of(example, tmp_path / "runs", {"none": seeds(), "shared": shared})

@@ -81,7 +81,10 @@ class PositionAttention(nn.Module):
     def __init__(self, score, width, heads, grid, implementation):
         super().__init__()
         self.score, self.heads, self.grid, self.implementation = score, heads, tuple(grid), implementation
-        shapes = {"quadratic": {"alpha": (heads,), "center": (heads, 2)}, "gaussian": {"center": (heads, 2), "gamma": (heads, 2, 2)}}
+        shapes = {
+            "quadratic": {"alpha": (heads,), "center": (heads, 2)},
+            "gaussian": {"center": (heads, 2), "gamma": (heads, 2, 2)},
+        }
         dim = -(-width // heads)
         shapes["learned"] = {"u": (heads, dim), "row": (2 * grid[0] - 1, dim), "col": (2 * grid[1] - 1, dim)}
         self.score_parameters = nn.ParameterDict({name: nn.Parameter(torch.empty(shape)) for name, shape in shapes[score].items()})

@@ -108,7 +108,9 @@ def measure(given, settings):
 
 
 def table(found):
-    lines = [f"matmul: {found['matmul_flops'] / 1e12:.3g} TFLOP/s; batch {found['batch']}, {found['precision']}, {found['machine']['device']}"]
+    lines = [
+        f"matmul: {found['matmul_flops'] / 1e12:.3g} TFLOP/s; batch {found['batch']}, {found['precision']}, {found['machine']['device']}"
+    ]
     lines.append(f"{'model':16} {'attention':9} {'ms/step':>9} {'images/s':>9} {'memory':>9} {'TFLOP/s':>8} {'of matmul':>9}")
     for row in found["rows"]:
         if "error" in row:
@@ -116,7 +118,9 @@ def table(found):
             continue
         memory = "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 2**30:.2f} GiB"
         rate = "" if row["flops"] is None else f"{row['flops'] / 1e12:8.3g} {row['of_matmul']:9.3f}"
-        lines.append(f"{row['model']:16} {row['attention']:9} {row['milliseconds']:9.2f} {row['images_per_second']:9.0f} {memory:>9} {rate}")
+        lines.append(
+            f"{row['model']:16} {row['attention']:9} {row['milliseconds']:9.2f} {row['images_per_second']:9.0f} {memory:>9} {rate}"
+        )
     return "\n".join(lines)
 
 

@@ -125,7 +125,9 @@ def table(found):
             f"{pair(layer['grid_first'], layer['grid_last'])}{layer['grid_random']:6.2f}  {100 * layer['nearer_than']:.0f} %"
         )
     count = len(found["layers"])
-    lines.append(f"local, then spreading: {found['layers_wider']} of {count} layers are wider, {found['layers_farther']} of {count} farther out")
+    lines.append(
+        f"local, then spreading: {found['layers_wider']} of {count} layers are wider, {found['layers_farther']} of {count} farther out"
+    )
     lines.append(f"a kernel's grid: {found['layers_like_a_grid']} of {count} layers nearer to one than 95 of 100 random ones")
     return "\n".join(lines)
 

@@ -36,7 +36,9 @@ def main():
     rows = compare([losses(run) for run in given.runs], [losses(run) for run in given.others])
     print("epoch   loss    other   difference  within")
     for epoch, one, other, difference, allowed in rows:
-        print(f"{epoch:5}  {one:.4f}  {other:.4f}  {difference:+.4f}    ±{allowed:.4f}  {'' if abs(difference) <= allowed else 'beyond noise'}")
+        print(
+            f"{epoch:5}  {one:.4f}  {other:.4f}  {difference:+.4f}    ±{allowed:.4f}  {'' if abs(difference) <= allowed else 'beyond noise'}"
+        )
     beyond = sum(abs(row[3]) > row[4] for row in rows)
     print("the same within noise" if not beyond else f"beyond noise in {beyond} of {len(rows)} epochs")
 

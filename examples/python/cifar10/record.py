@@ -36,7 +36,10 @@ PAPER = {"quadratic": "93.8 %", "learned": "91.8 %", "learned_content": "87.1 %"
 def read_run(directory):
     result = json.loads((directory / "result.json").read_text())
     lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    run = {key: result[key] for key in ("model", "attention", "seed", "precision", "parameters", "memory_bytes", "test_accuracy", "seconds")}
+    run = {
+        key: result[key]
+        for key in ("model", "attention", "seed", "precision", "parameters", "memory_bytes", "test_accuracy", "seconds")
+    }
     run["epochs"], run["images"], run["settings"] = result["epoch"], result["images"], result["settings"]
     run["images_per_second"] = statistics.median(line["images_per_second"] for line in lines)
     run["losses"] = [round(line["loss"], 5) for line in lines]
@@ -52,7 +55,12 @@ def named(facts):
 
 def origin_of_runs(directory, results):
     commands = pieces.commands_of(directory) or sorted({r["command"] for r in results})
-    return {"of": "runs", "date": max(r["date"] for r in results), "machine": "; ".join(sorted({named(r["machine"]) for r in results})), "commands": commands}
+    return {
+        "of": "runs",
+        "date": max(r["date"] for r in results),
+        "machine": "; ".join(sorted({named(r["machine"]) for r in results})),
+        "commands": commands,
+    }
 
 
 def read_curves(tool, example):
@@ -61,10 +69,20 @@ def read_curves(tool, example):
     settings = configs[0]["settings"]
     if any(config["settings"] != settings for config in configs):
         raise SystemExit("curves: expected runs of the same settings, got others")
-    curves = {"tool": [compare.losses(run) for run in tool], "example": [compare.losses(run) for run in example], "settings": settings}
+    curves = {
+        "tool": [compare.losses(run) for run in tool],
+        "example": [compare.losses(run) for run in example],
+        "settings": settings,
+    }
     words = configs[0]["command"].split()[2:]
     at = {word: n for n, word in enumerate(words) if word.startswith("--")}
-    gone = {n + d for name in ("--seed", "--out", "--data", "--resume", "--test-size") if name in at for n in [at[name]] for d in (0, name != "--resume")}
+    gone = {
+        n + d
+        for name in ("--seed", "--out", "--data", "--resume", "--test-size")
+        if name in at
+        for n in [at[name]]
+        for d in (0, name != "--resume")
+    }
     options = " ".join(word for n, word in enumerate(words) if n not in gone)
     seeds = ", ".join(str(config["seed"]) for config in configs)
     commands = [
@@ -92,7 +110,11 @@ def accuracy_table(groups):
             f"{memory / 2**30:.1f} GiB" if memory else "", "/".join(sorted({run["attention"] for run in runs})) if name != "resnet18" else "",
         ])  # fmt: skip
     head = ["model", "paper", "test accuracy", "seeds", "parameters", "epochs", "an epoch", "memory", "attention"]
-    return {"caption": "CIFAR-10, JPEG copy: test accuracy after the last epoch, mean ± deviation over the seeds", "head": head, "rows": rows}
+    return {
+        "caption": "CIFAR-10, JPEG copy: test accuracy after the last epoch, mean ± deviation over the seeds",
+        "head": head,
+        "rows": rows,
+    }
 
 
 def speed_table(speed):
@@ -126,7 +148,17 @@ def centers_table(run):
         f"Centres of the quadratic model, seed {run['seed']}, in cells of the 16 × 16 grid: mean distance from the query; spread; "
         "mean distance of a 3 × 3 kernel's pixels from heads of their own, beside centres drawn at random as far out"
     )
-    head = ["layer", "distance before", "after", "spread before", "after", "to the kernel before", "after", "random", "nearer than random"]
+    head = [
+        "layer",
+        "distance before",
+        "after",
+        "spread before",
+        "after",
+        "to the kernel before",
+        "after",
+        "random",
+        "nearer than random",
+    ]
     return {"caption": caption, "head": head, "rows": rows}
 
 
@@ -160,7 +192,9 @@ def claims(measured, reasons):
         all_centers = [run["centers"] for run in groups["quadratic"]]
         layers = len(all_centers[0]["layers"])
         total = layers * len(all_centers)
-        wider, farther, like = (sum(c[key] for c in all_centers) for key in ("layers_wider", "layers_farther", "layers_like_a_grid"))
+        wider, farther, like = (
+            sum(c[key] for c in all_centers) for key in ("layers_wider", "layers_farther", "layers_like_a_grid")
+        )
         start, end = (statistics.mean(c["spread"][n] for c in all_centers) for n in (0, 1))
         near, far = (statistics.mean(c["distance"][n] for c in all_centers) for n in (0, 1))
         of = f"{total} layers of {len(all_centers)} runs" if len(all_centers) > 1 else f"{total} layers"
@@ -177,7 +211,11 @@ def claims(measured, reasons):
             f"{total - like} of the {of} are not; with a mean spread of {end:.2f} cells heads overlap, and the theorem's grid "
             "is needed only where each head looks at one pixel.", reasons,
         ))  # fmt: skip
-    rows = {row["attention"]: row for row in (measured.get("speed") or {"rows": []})["rows"] if row["model"] == "quadratic" and "error" not in row}
+    rows = {
+        row["attention"]: row
+        for row in (measured.get("speed") or {"rows": []})["rows"]
+        if row["model"] == "quadratic" and "error" not in row
+    }
     if "rapt" in rows and "plain" in rows:
         times = {name: row["milliseconds"] for name, row in rows.items()}
         ratio, bound = times["plain"] / times["rapt"], times["plain"] / times["none"] if "none" in times else None
@@ -233,7 +271,12 @@ def main():
         origins["runs"] = origin_of_runs(given.runs, [result for _, result in pairs])
     if given.speed:
         speed = measured["speed"] = json.loads(given.speed.read_text())
-        origins["speed"] = {"of": "speed", "date": speed["date"], "machine": named(speed["machine"]), "commands": [speed["command"]]}
+        origins["speed"] = {
+            "of": "speed",
+            "date": speed["date"],
+            "machine": named(speed["machine"]),
+            "commands": [speed["command"]],
+        }
     if given.tool:
         measured["curves"], origins["curves"] = read_curves(given.tool, given.example)
     if not measured:

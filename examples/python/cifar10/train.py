@@ -216,9 +216,7 @@ def train(run, train_images, test_images, out, stop, on_epoch=print):
     mean, deviation = data.statistics(train_images)
     train_images, test_images = train_images.to(run.device), test_images.to(run.device)
     common = dict(mean=mean, deviation=deviation)
-    batches = data.Batches(
-        train_images, t["batch"], flip=d["flip"], crop_margin=d["crop_margin"], seed=run.seed, **common
-    )
+    batches = data.Batches(train_images, t["batch"], flip=d["flip"], crop_margin=d["crop_margin"], seed=run.seed, **common)
     test = data.Batches(test_images, 500, shuffle=False, **common)
     shown = next(data.Batches(test_images.first(min(16, len(test_images))), 16, shuffle=False, **common).epoch(0))[0]
     total = t["epochs"] * len(batches)
@@ -321,7 +319,9 @@ def main():
     about["memory_bytes"] = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     about["images"] = {"train": len(train_images), "test": len(test_images)}
     write_text(given.out / "result.json", json.dumps({**about, **last}, indent=2) + "\n")
-    print(f"{run.name}, {run.implementation}: test {100 * last['test_accuracy']:.2f} % after {last['epoch']} epochs, {run.seconds:.0f} s")
+    print(
+        f"{run.name}, {run.implementation}: test {100 * last['test_accuracy']:.2f} % after {last['epoch']} epochs, {run.seconds:.0f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Results that were measured elsewhere, as files in data/experiments that `rapt reproduce` shows beside its own.
 
-    format      1
-    title, document, about
-    provenance  [{of, date, machine, commands}, …]: where the numbers of each part of `measured` are from
-    measured    everything that was measured, nothing rounded
-    reasons     why claims do not hold, in a person's words, by the claim's name
-    tables      [{caption, head, rows}, …] and
-    claims      [{name, document, claim, theirs, ours, rule, holds, reason}, …], both made from `measured` and `reasons` alone
+format      1
+title, document, about
+provenance  [{of, date, machine, commands}, …]: where the numbers of each part of `measured` are from
+measured    everything that was measured, nothing rounded
+reasons     why claims do not hold, in a person's words, by the claim's name
+tables      [{caption, head, rows}, …] and
+claims      [{name, document, claim, theirs, ours, rule, holds, reason}, …], both made from `measured` and `reasons` alone
 """
 
 import json
@@ -40,7 +40,16 @@ def claim(name, document, text, theirs, ours, rule, holds, reason, reasons):
     """The reason is kept only where the claim does not hold; a person's goes before."""
     holds = bool(holds)
     reason = "" if holds else reasons.get(name, reason)
-    return {"name": name, "document": document, "claim": text, "theirs": theirs, "ours": ours, "rule": rule, "holds": holds, "reason": reason}
+    return {
+        "name": name,
+        "document": document,
+        "claim": text,
+        "theirs": theirs,
+        "ours": ours,
+        "rule": rule,
+        "holds": holds,
+        "reason": reason,
+    }
 
 
 def write(path, title, document, about, provenance, measured, derive, reasons=()):

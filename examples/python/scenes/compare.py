@@ -48,7 +48,9 @@ def measured_of(directory):
         if result["variant"] == "pretrain":
             continue
         variant = result["variant"].partition(":")[0]
-        one = found.setdefault(variant, {}).setdefault(str(result["seed"]), {"scores": {}, "parameters": 0, "multiply_adds": 0, "seconds": 0.0})
+        one = found.setdefault(variant, {}).setdefault(
+            str(result["seed"]), {"scores": {}, "parameters": 0, "multiply_adds": 0, "seconds": 0.0}
+        )
         one["scores"].update(result["scores"])
         for key in ("parameters", "multiply_adds", "seconds"):
             one[key] += result[key]
@@ -93,7 +95,11 @@ def derive(measured, reasons=None):
     for name, seeds in variants.items():
         each = list(seeds.values())
         scores = [number(score, [one["scores"][score] for one in each]) for score in TITLES]
-        cost = [f"{each[0]['parameters']:,}", f"{1e-6 * each[0]['multiply_adds']:.1f} M", f"{statistics.mean(one['seconds'] for one in each):.0f} s"]
+        cost = [
+            f"{each[0]['parameters']:,}",
+            f"{1e-6 * each[0]['multiply_adds']:.1f} M",
+            f"{statistics.mean(one['seconds'] for one in each):.0f} s",
+        ]
         rows.append([NAMES[name], *scores, *cost])
     count = max((len(seeds) for seeds in variants.values()), default=0)
     tables = [{
@@ -125,7 +131,17 @@ def told(name, text, found, seeds, reasons):
     of = lambda kind: [TITLES[score].split()[0] for score, one in found.items() if one == kind]
     parts = [f"{kind}: {', '.join(of(kind))}" for kind in ("better", "worse", "no difference") if of(kind)]
     why = f"Beyond chance over {seeds} seeds, {len(of('better'))} of {len(found)} tasks are better and {len(of('worse'))} worse; the table has the intervals."
-    return stored.claim(name, DOCUMENT, text, "each task improves", "; ".join(parts), "every task better beyond chance", len(of("better")) == len(found), why, reasons)
+    return stored.claim(
+        name,
+        DOCUMENT,
+        text,
+        "each task improves",
+        "; ".join(parts),
+        "every task better beyond chance",
+        len(of("better")) == len(found),
+        why,
+        reasons,
+    )
 
 
 def record(directory, path, reasons):
@@ -134,7 +150,13 @@ def record(directory, path, reasons):
         raise SystemExit(f"{directory}: expected runs that are done, got none")
     data, training = results[0]["data"], results[0]["training"]
     backbone = next((r for r in results if r["variant"] == "pretrain"), None)
-    measured = {"train": data["train"], "test": data["test"], "training": training, "data": data, "variants": measured_of(directory)}
+    measured = {
+        "train": data["train"],
+        "test": data["test"],
+        "training": training,
+        "data": data,
+        "variants": measured_of(directory),
+    }
     measured["pretrained"] = None if backbone is None else {**backbone["training"], "scenes": backbone["data"]["train"]}
     machines = sorted({f"{r['machine']['device']}, PyTorch {r['machine']['torch']}" for r in results})
     commands = pieces.commands_of(directory) or sorted({r["command"] for r in results})
@@ -142,7 +164,11 @@ def record(directory, path, reasons):
     about = (
         f"Networks for five tasks on every pixel, {training['epochs']} epochs on {data['train']:,} ray-cast scenes of "
         f"{data['size']} × {data['size']} pixels"
-        + (f", from a backbone trained on segmentation for {backbone['training']['epochs']} epochs on other scenes" if backbone else "")
+        + (
+            f", from a backbone trained on segmentation for {backbone['training']['epochs']} epochs on other scenes"
+            if backbone
+            else ""
+        )
         + "; examples/python/scenes has them."
     )
     stored.write(path, "Sharing attention between tasks", DOCUMENT, about, where, measured, derive, reasons)
@@ -184,10 +210,18 @@ def train_all(given, options):
 
     def run(variant, seed, *more):
         out = given.out / run_name(variant, seed)
-        return run_name(variant, seed), (out / "result.json").exists, [*common, "--variant", variant, "--seed", str(seed), "--out", str(out), *more]
+        return (
+            run_name(variant, seed),
+            (out / "result.json").exists,
+            [*common, "--variant", variant, "--seed", str(seed), "--out", str(out), *more],
+        )
 
     backbones = [run("pretrain", seed, "--epochs", str(given.pretrain_epochs)) for seed in seeds] if given.pretrain_epochs else []
-    todo = [run(v, s, *(["--backbone", str(given.out / run_name("pretrain", s))] if backbones else [])) for s in seeds for v in given.variants.split(",")]
+    todo = [
+        run(v, s, *(["--backbone", str(given.out / run_name("pretrain", s))] if backbones else []))
+        for s in seeds
+        for v in given.variants.split(",")
+    ]
     # The first one alone: it renders the scenes for all.
     groups = [(backbones[:1], 1), (backbones[1:], given.parallel), (todo[:1], 1), (todo[1:], given.parallel)]
     failed = []

@@ -11,7 +11,13 @@ from torch import nn
 
 # Name: numbers for a pixel, and the factor that brings its loss to the size of the others.
 TASKS = {"segmentation": (6, 1.0), "depth": (1, 3.0), "normals": (3, 3.0), "edges": (1, 1.0), "reshading": (1, 4.0)}
-SCORES = {"segmentation": "segmentation_miou", "depth": "depth_rmse", "normals": "normals_angle", "edges": "edges_f1", "reshading": "reshading_l1"}
+SCORES = {
+    "segmentation": "segmentation_miou",
+    "depth": "depth_rmse",
+    "normals": "normals_angle",
+    "edges": "edges_f1",
+    "reshading": "reshading_l1",
+}
 HIGHER = ("segmentation_miou", "edges_f1")
 MIDDLE_DEPTH = 8.0
 SIZES = {"size": 32, "patch": 2, "width": 32, "stages": 2, "blocks": 1, "heads": 2, "inner": 64, "decoder_inner": 64, "window": 8}
@@ -103,7 +109,9 @@ class Encoder(nn.Module):
             if s:
                 self.norms.append(nn.LayerNorm(4 * (width << (s - 1))))
                 self.merges.append(nn.Linear(4 * (width << (s - 1)), width << s))
-            block = lambda: Block(width << s, side >> s, 1, sizes["heads"] << s, sizes["inner"] << s, sizes["window"], implementation)
+            block = lambda: Block(
+                width << s, side >> s, 1, sizes["heads"] << s, sizes["inner"] << s, sizes["window"], implementation
+            )
             self.stages.append(nn.ModuleList(block() for _ in range(sizes["blocks"])))
 
     def forward(self, rgb):

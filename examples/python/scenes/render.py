@@ -120,7 +120,13 @@ def random_scene(seed, part, n):
     level = _unit(_cross(forward, (0.0, 1.0, 0.0)))
     below = _cross(forward, level)
     right = [a * math.cos(roll) + b * math.sin(roll) for a, b in zip(level, below)]
-    scene = {"ground": ground, "solids": [], "position": position, "frame": [right, _cross(forward, right), forward], "tangent": tangent}
+    scene = {
+        "ground": ground,
+        "solids": [],
+        "position": position,
+        "frame": [right, _cross(forward, right), forward],
+        "tangent": tangent,
+    }
     wanted, tries = 3 + random.below(4), 0
     while tries < 200 and len(scene["solids"]) < wanted:
         tries += 1
@@ -152,7 +158,10 @@ def random_scene(seed, part, n):
         place = (math.cos(turn) * math.cos(height), math.sin(height), math.sin(turn) * math.cos(height))
         scene["lights"].append(([x * distance for x in place], [strength * random.between(0.9, 1.1) for _ in range(3)]))
     shade = random.between(0, 1)
-    scene["sky"] = [[0.72 + 0.2 * shade, 0.8 + 0.05 * shade, 0.92 - 0.2 * shade], [0.25 + 0.2 * shade, 0.45, random.between(0.65, 0.95)]]
+    scene["sky"] = [
+        [0.72 + 0.2 * shade, 0.8 + 0.05 * shade, 0.92 - 0.2 * shade],
+        [0.25 + 0.2 * shade, 0.45, random.between(0.65, 0.95)],
+    ]
     return scene
 
 
@@ -162,20 +171,37 @@ class _Scenes:
     def __init__(self, scenes, device):
         number = lambda values: torch.tensor(values, dtype=torch.float64, device=device)
         signed = lambda seed: seed - (1 << 64) if seed >> 63 else seed
-        empty = {"kind": SPHERE, "label": 0, "size": [0.0] * 3, "center": [0.0] * 3, "axes": _turned(0.0), "texture": scenes[0]["ground"]}
+        empty = {
+            "kind": SPHERE,
+            "label": 0,
+            "size": [0.0] * 3,
+            "center": [0.0] * 3,
+            "axes": _turned(0.0),
+            "texture": scenes[0]["ground"],
+        }
         solids = [scene["solids"] + [empty] * (MOST_SOLIDS - len(scene["solids"])) for scene in scenes]
         dark = ([0.0, 1.0, 0.0], [0.0] * 3)
         lights = [scene["lights"] + [dark] * (MOST_LIGHTS - len(scene["lights"])) for scene in scenes]
         of = lambda key: number([[solid[key] for solid in row] for row in solids])
-        self.kind, self.label, self.size, self.center, self.axes = of("kind"), of("label").long(), of("size"), of("center"), of("axes")
+        self.kind, self.label, self.size, self.center, self.axes = (
+            of("kind"),
+            of("label").long(),
+            of("size"),
+            of("center"),
+            of("axes"),
+        )
         self.there = torch.arange(MOST_SOLIDS, device=device) < number([len(scene["solids"]) for scene in scenes])[:, None]
-        textures = [[solid["texture"] for solid in row] + [scene["ground"]] for row, scene in zip(solids, scenes)]  # the ground is last
+        textures = [
+            [solid["texture"] for solid in row] + [scene["ground"]] for row, scene in zip(solids, scenes)
+        ]  # the ground is last
         of = lambda key: number([[texture[key] for texture in row] for row in textures])
         self.pattern, self.first, self.second, self.period, self.across = (
             of(key) for key in ("kind", "first", "second", "period", "direction")
         )
         self.seed = torch.tensor([[signed(texture["seed"]) for texture in row] for row in textures], device=device)
-        self.position, self.frame, self.tangent = (number([scene[key] for scene in scenes]) for key in ("position", "frame", "tangent"))
+        self.position, self.frame, self.tangent = (
+            number([scene[key] for scene in scenes]) for key in ("position", "frame", "tangent")
+        )
         self.ambient, self.sky = (number([scene[key] for scene in scenes]) for key in ("ambient", "sky"))
         self.lamps = number([[lamp[0] for lamp in row] for row in lights])
         self.colors = number([[lamp[1] for lamp in row] for row in lights])
@@ -213,7 +239,12 @@ class _Scenes:
         on_ground = (ground < FAR) & ~(t < ground)
         up = torch.tensor([0.0, 1.0, 0.0], dtype=t.dtype, device=t.device)
         place = torch.where(on_ground, MOST_SOLIDS, torch.where(hit, place, -1))
-        return torch.where(on_ground, ground, t), torch.where(on_ground[..., None], up, normal), face.masked_fill(on_ground, 0), place
+        return (
+            torch.where(on_ground, ground, t),
+            torch.where(on_ground[..., None], up, normal),
+            face.masked_fill(on_ground, 0),
+            place,
+        )
 
     def color(self, direction, t, normal, place, size):
         unit = direction / direction.norm(dim=-1, keepdim=True)
@@ -233,7 +264,9 @@ class _Scenes:
         return torch.where(is_sky[..., None], sky, (albedo * light).clamp_max(1.0))
 
     def albedo(self, unit, t, normal, point, place, size):
-        of = lambda values: values.gather(1, place.reshape(*place.shape, *([1] * (values.dim() - 2))).expand(-1, -1, *values.shape[2:]))
+        of = lambda values: values.gather(
+            1, place.reshape(*place.shape, *([1] * (values.dim() - 2))).expand(-1, -1, *values.shape[2:])
+        )
         identity = torch.eye(3, dtype=t.dtype, device=t.device).expand(len(t), 1, 3, 3)
         center = of(torch.cat([self.center, torch.zeros_like(self.center[:, :1])], 1))
         axes = of(torch.cat([self.axes, identity], 1))
@@ -341,7 +374,9 @@ def render(seed, part, first, count, size=32, samples=2, device="cpu", together=
         direction = scenes.rays(*grid(0.5, 0.5))
         t, normal, face, place = scenes.trace(direction)
         sky = place < 0
-        labels = torch.cat([scenes.label, torch.ones_like(scenes.label[:, :1])], 1).gather(1, place.clamp_min(0)).masked_fill(sky, 0)
+        labels = (
+            torch.cat([scenes.label, torch.ones_like(scenes.label[:, :1])], 1).gather(1, place.clamp_min(0)).masked_fill(sky, 0)
+        )
         own = torch.einsum("nri,nai->nra", normal, scenes.frame).masked_fill(sky[..., None], 0)
         point = torch.einsum("nri,nai->nra", direction * t.masked_fill(sky, 0.0)[..., None], scenes.frame)
         to_light = torch.tensor(RESHADING_LIGHT, dtype=t.dtype, device=device) - point

@@ -37,7 +37,9 @@ def scenes(part, count, data, directory, device):
     path = pathlib.Path(directory) / f"{part}_{count}_{data['size']}_{data['samples']}_{data['data_seed']}.pt"
     if path.exists():
         return torch.load(path, map_location=device, weights_only=True)
-    found = render.render(data["data_seed"], PARTS[part], 0, count, data["size"], data["samples"], device, 512 if device.type == "cuda" else 32)
+    found = render.render(
+        data["data_seed"], PARTS[part], 0, count, data["size"], data["samples"], device, 512 if device.type == "cuda" else 32
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda file: torch.save({name: t.cpu() for name, t in found.items()}, file))
     return found
@@ -76,7 +78,9 @@ def make(variant, implementation, sizes=None):
 
 def load_encoder(model, path):
     state = torch.load(path, map_location="cpu", weights_only=True)["model"]
-    model.encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in state.items() if name.startswith("encoder.")})
+    model.encoder.load_state_dict(
+        {name.removeprefix("encoder."): value for name, value in state.items() if name.startswith("encoder.")}
+    )
 
 
 def batches(data, size, seed, epoch):
