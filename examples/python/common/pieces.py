@@ -2,6 +2,7 @@
 
 import math
 import os
+import pathlib
 import platform
 import signal
 import subprocess
@@ -52,13 +53,23 @@ def rate_at(training, step, total):
     return training["rate"] * 0.5 * (1 + math.cos(math.pi * done))
 
 
+def processor():
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    names = (
+        [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        if cpuinfo.exists()
+        else []
+    )
+    return names[0] if names else platform.machine()
+
+
 def machine(device):
     device = torch.device(device)
     facts = {"torch": torch.__version__, "python": platform.python_version()}
     if device.type == "cuda":
         facts["device"] = torch.cuda.get_device_name(device)
     else:
-        facts["device"] = f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+        facts["device"] = f"{processor()}, {torch.get_num_threads()} threads"
     return facts
 
 
