@@ -33,13 +33,6 @@ std::int64_t task_keys(const Problem& p, std::int64_t fit) {
   return keys;
 }
 
-bool all_narrow(const std::vector<Operand>& grad_out, const Gradients& gradients) {
-  bool all = (!gradients.q || gradients.q.dtype == Dtype::bf16) && (!gradients.k || gradients.k.dtype == Dtype::bf16);
-  for (const Operand& g : grad_out) all = all && g.dtype == Dtype::bf16;
-  for (const View& v : gradients.v) all = all && (!v || v.dtype == Dtype::bf16);
-  return all;
-}
-
 template <class T>
 class Backward {
  public:
@@ -51,7 +44,7 @@ class Backward {
       : p_(p),
         request_(request),
         kernels_(kernels_for<T>(p.isa)),
-        heads_(p, kernels_, true, all_narrow(request.grad_out, gradients), wave_bytes(p, gradients)),
+        heads_(p, kernels_, true, all_narrow(request), wave_bytes(p, gradients)),
         grad_out_(request.grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),
         means_(p, kernels_, request, rows_),
@@ -385,7 +378,15 @@ class Backward {
 
 }  // namespace
 
+bool all_narrow(const BackwardRequest& request) {
+  const auto narrow = [](const View& view) { return !view || view.dtype == Dtype::bf16; };
+  return narrow(request.gradients.q) && narrow(request.gradients.k) &&
+         std::ranges::all_of(request.gradients.v, narrow) &&
+         std::ranges::all_of(request.grad_out, [](const Operand& g) { return g.dtype == Dtype::bf16; });
+}
+
 void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows) {
+  if (short_backward(problem, request, rows)) return;
   if (problem.is_double) Backward<double>(problem, request, rows).run();
   else Backward<float>(problem, request, rows).run();
 }

@@ -10,6 +10,9 @@ std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs
 bool all_narrow(const Outputs& outputs);
 // The same, and where rows are saved for a backward pass, outputs as they were before they were rounded to 16 bits.
 std::unique_ptr<ForwardPass> keeping_forward(const Problem& problem, const Outputs& outputs);
+bool all_narrow(const BackwardRequest& request);
+// Plain products of short sequences, whole heads at a time. False: the problem is none, and nothing was written.
+bool short_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
 void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
 
 // A row pass and a column pass: where the score factorises over the grid's rows and columns.

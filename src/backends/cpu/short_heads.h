@@ -8,6 +8,30 @@
 
 namespace rapt::inline v1 {
 
+inline ShortArray short_array(const Operand& o) {
+  const auto bytes = static_cast<std::int64_t>(size_of(o.dtype));
+  return {{o.data, o.dtype, o.row_stride}, o.batches == 1 ? 0 : o.batch_stride * bytes, o.head_stride * bytes, o.group};
+}
+
+// How whole heads are shared out, a `unit` of them together.
+struct ShortShare {
+  int workers = 1;
+  std::int64_t heads = 1;  // of a task
+
+  // `products`: of which each pair of a query and a key has so many.
+  ShortShare(const Problem& p, double products, std::int64_t unit) {
+    // Waking a thread takes as long as this much work.
+    constexpr double kProductsPerThread = 1 << 17;
+    constexpr std::int64_t kTasksPerThread = 4;
+    const std::int64_t total = p.batch * p.heads / unit;
+    products *= static_cast<double>(p.queries * p.keys * p.batch * p.heads);
+    const double threads = std::clamp(products / kProductsPerThread, 1.0, static_cast<double>(p.threads));
+    workers = static_cast<int>(std::min<std::int64_t>(static_cast<std::int64_t>(threads), total));
+    const std::int64_t tasks = workers == 1 ? 1 : std::min(total, workers * kTasksPerThread);
+    heads = (total + tasks - 1) / tasks * unit;
+  }
+};
+
 // Short sequences: plain products under softmax, of at most kShort queries and keys. What a task costs besides the
 // arithmetic would be most of its time, so a task takes whole heads, many of them, and keeps nothing for each.
 template <class T>
@@ -19,21 +43,14 @@ class ShortHeads {
              !p.normalizer_parameters[0].given && asks_plain(outputs);
     if (!takes_) return;
 
-    // Waking a thread takes as long as this much work.
-    constexpr double kProductsPerThread = 1 << 17;
-    const std::int64_t total = p.batch * p.heads;
     double products = static_cast<double>(p.inner);
     for (const Operand& v : p.v) products += static_cast<double>(v.dim);
-    products *= static_cast<double>(p.queries * p.keys * total);
-    const double threads = std::clamp(products / kProductsPerThread, 1.0, static_cast<double>(p.threads));
-    const auto workers = static_cast<int>(std::min<std::int64_t>(static_cast<std::int64_t>(threads), total));
-    constexpr std::int64_t kTasksPerThread = 4;
-    const std::int64_t tasks = workers == 1 ? 1 : std::min(total, workers * kTasksPerThread);
-    group_ = (total + tasks - 1) / tasks;
-    failed_.resize(static_cast<std::size_t>(total));
+    const ShortShare share(p, products, 1);
+    group_ = share.heads;
+    failed_.resize(static_cast<std::size_t>(p.batch * p.heads));
     describe();
     const std::size_t bytes = kernels.short_workspace(task_);
-    for (int t = 0; t < workers; ++t) workspaces_.emplace_back(bytes);
+    for (int t = 0; t < share.workers; ++t) workspaces_.emplace_back(bytes);
   }
 
   bool takes() const { return takes_; }
@@ -55,32 +72,26 @@ class ShortHeads {
   }
 
  private:
-  static ShortArray array_of(const Operand& o) {
-    const auto bytes = static_cast<std::int64_t>(size_of(o.dtype));
-    return {
-        {o.data, o.dtype, o.row_stride}, o.batches == 1 ? 0 : o.batch_stride * bytes, o.head_stride * bytes, o.group};
-  }
-
   void describe() {
-    for (const Operand& v : p_.v) values_.push_back({array_of(v), v.dim});
-    for (const View& out : outputs_.out) out_.push_back(array_of(make_operand("attend", "out", out)));
+    for (const Operand& v : p_.v) values_.push_back({short_array(v), v.dim});
+    for (const View& out : outputs_.out) out_.push_back(short_array(make_operand("attend", "out", out)));
     task_.heads = p_.heads;
     task_.queries = p_.queries;
     task_.keys = p_.keys;
     task_.dim = static_cast<int>(p_.inner);
     task_.scale = static_cast<T>(p_.scale);
-    task_.q = array_of(p_.q);
-    task_.k = array_of(p_.k);
+    task_.q = short_array(p_.q);
+    task_.k = short_array(p_.k);
     task_.sets = static_cast<int>(values_.size());
     task_.v = values_.data();
     task_.out = out_.empty() ? nullptr : out_.data();
-    if (outputs_.lse) task_.lse = array_of(make_operand("attend", "lse", outputs_.lse));
+    if (outputs_.lse) task_.lse = short_array(make_operand("attend", "lse", outputs_.lse));
     task_.failed = failed_.data();
   }
 
   // The addresses, and what the problem's lengths say, are those of this run. Rotated queries may have other strides.
   void bind() {
-    task_.q = array_of(p_.q);
+    task_.q = short_array(p_.q);
     task_.k.first.data = p_.k.data;
     for (std::size_t s = 0; s < values_.size(); ++s) values_[s].array.first.data = p_.v[s].data;
     for (std::size_t s = 0; s < out_.size(); ++s) out_[s].first.data = outputs_.out[s].data;

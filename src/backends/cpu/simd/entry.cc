@@ -8,6 +8,7 @@ const Kernels<T>& kernels() {
     Kernels<T> k;
     fill_forward(k);
     fill_short_heads(k);
+    fill_short_backward(k);
     fill_backward(k);
     fill_slope_means(k);
     return k;

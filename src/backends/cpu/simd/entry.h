@@ -9,6 +9,8 @@ void fill_forward(Kernels<T>& kernels);
 template <class T>
 void fill_short_heads(Kernels<T>& kernels);
 template <class T>
+void fill_short_backward(Kernels<T>& kernels);
+template <class T>
 void fill_backward(Kernels<T>& kernels);
 template <class T>
 void fill_slope_means(Kernels<T>& kernels);

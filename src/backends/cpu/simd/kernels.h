@@ -271,6 +271,25 @@ struct ShortTask {
   std::uint8_t* failed = nullptr;  // [batches·heads]: becomes 1 where a sum is not finite and the head is not done
 };
 
+// The gradients of the same. The heads that share a matrix follow each other, and one call gets all of them.
+template <class T>
+struct ShortBackwardTask {
+  std::int64_t heads = 1;
+  std::int64_t queries = 0, keys = 0;
+  int dim = 0;
+  T scale = 1;
+  ShortArray q, k, dq, dk;  // dq and dk: data null: not wanted
+
+  int sets = 1;
+  const ShortValues* v = nullptr;  // [sets], as those that follow
+  const ShortArray* grad_out = nullptr;
+  const ShortArray* dv = nullptr;  // data null: not wanted
+  ShortArray grad_lse;             // data null: none
+  const T* row_max = nullptr;      // [batches·heads·queries]: what Saved keeps
+  const T* row_sum = nullptr;
+  const Visibility* visibility = nullptr;  // null: every query sees every key
+};
+
 template <class T>
 struct Kernels {
   int pad = 1;            // rows of vectors are padded to a multiple of this
@@ -292,6 +311,9 @@ struct Kernels {
   std::size_t (*short_workspace)(const ShortTask<T>&) = nullptr;
   // The heads first … first+count−1, counted b·heads + h.
   void (*short_heads)(const ShortTask<T>&, std::int64_t first, std::int64_t count, char* workspace) = nullptr;
+  std::size_t (*short_backward_workspace)(const ShortBackwardTask<T>&) = nullptr;
+  void (*short_backward)(const ShortBackwardTask<T>&, std::int64_t first, std::int64_t count,
+                         char* workspace) = nullptr;
   // Adds a part of the keys to the parts before it: rows [rows][dim] of sums with their maxima and sums.
   void (*merge_rows)(const MergeRows<T>&) = nullptr;
   // δ of the rows of a block of queries where it is not Σ out∘grad_out: Σ u·∂weight / Σ u, u the slopes.

@@ -17,11 +17,11 @@ RAPT_FN constexpr std::int64_t padded(std::int64_t n) {
   return round_up(n, kLanes<T>);
 }
 
-// Rows of C held in registers: 8×2 vectors where there are 32 registers, 6×2 where there are 16.
+// Rows of C held in registers, of two vectors each, and of three where there are as many registers as that takes.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
-inline constexpr int kProductRows = 8;
+inline constexpr int kProductRows = 8, kProductRowsOfThree = 8;
 #else
-inline constexpr int kProductRows = 6;
+inline constexpr int kProductRows = 6, kProductRowsOfThree = 4;
 #endif
 
 template <class T, int kRows, int kVectors>
@@ -33,19 +33,19 @@ RAPT_FN void product_block(const ProductArgs<T>& args, std::int64_t m, std::int6
   Vec<T> sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(tag);
   const std::ptrdiff_t a_row = args.a_row;
   const std::ptrdiff_t a_col = args.a_col;
   const std::ptrdiff_t b_row = args.b_row;
   for (std::int64_t k = 0; k < args.k; ++k) {
     Vec<T> x[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) x[v] = hn::LoadU(tag, b + v * kLanes<T>);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Vec<T> y = hn::Set(tag, a[r * a_row]);
-#pragma GCC unroll 2
+#pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(y, x[v], sum[r][v]);
     }
     a += a_col;
@@ -53,7 +53,7 @@ RAPT_FN void product_block(const ProductArgs<T>& args, std::int64_t m, std::int6
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
       T* target = c + r * args.c_row + v * kLanes<T>;
       if (args.accumulate) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(tag, target));
@@ -61,25 +61,36 @@ RAPT_FN void product_block(const ProductArgs<T>& args, std::int64_t m, std::int6
     }
 }
 
+// The block of `rows` rows, at most kRows.
+template <class T, int kRows, int kVectors>
+RAPT_FN void product_rows(const ProductArgs<T>& args, std::int64_t rows, std::int64_t m, std::int64_t n) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return product_rows<T, kRows - 1, kVectors>(args, rows, m, n);
+  product_block<T, kRows, kVectors>(args, m, n);
+}
+
+// Blocks of nearly as many rows each: one of a row or two would wait for its own sums.
 template <class T, int kVectors>
 void product_columns(const ProductArgs<T>& args, std::int64_t n) {
-  std::int64_t m = 0;
-  for (; m + kProductRows <= args.m; m += kProductRows) product_block<T, kProductRows, kVectors>(args, m, n);
-  if (m + 4 <= args.m) {
-    product_block<T, 4, kVectors>(args, m, n);
-    m += 4;
+  constexpr int kRows = kVectors == 3 ? kProductRowsOfThree : kProductRows;
+  const std::int64_t blocks = (args.m + kRows - 1) / kRows;
+  const std::int64_t fewest = blocks <= 1 ? args.m : args.m / blocks;
+  std::int64_t more = args.m - fewest * blocks;  // blocks with one row more
+  for (std::int64_t m = 0; m < args.m; --more) {
+    const std::int64_t rows = fewest + (more > 0 ? 1 : 0);
+    product_rows<T, kRows, kVectors>(args, rows, m, n);
+    m += rows;
   }
-  if (m + 2 <= args.m) {
-    product_block<T, 2, kVectors>(args, m, n);
-    m += 2;
-  }
-  if (m < args.m) product_block<T, 1, kVectors>(args, m, n);
 }
 
 template <class T>
 void product(const ProductArgs<T>& args) {
   constexpr std::int64_t kWide = 2 * kLanes<T>;
   std::int64_t n = 0;
+  if (args.n % kWide != 0 && args.n > kWide) {
+    product_columns<T, 3>(args, n);
+    n += 3 * kLanes<T>;
+  }
   for (; n + kWide <= args.n; n += kWide) product_columns<T, 2>(args, n);
   if (n < args.n) product_columns<T, 1>(args, n);
 }

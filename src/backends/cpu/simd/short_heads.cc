@@ -3,6 +3,7 @@
 #include "backends/cpu/simd/entry.h"
 #include "backends/cpu/simd/flush_tiny.h"
 #include "backends/cpu/simd/scores.h"
+#include "backends/cpu/simd/short_array.h"
 
 // Whole heads of short sequences: one tile of keys, so no running maximum and nothing to rescale. Every sum is made in the
 // order of SoftmaxBlock, so a row has the bits that it has in a longer call.
@@ -11,13 +12,6 @@ namespace {
 
 // Queries that are as many lanes of keys; more are lanes themselves.
 constexpr int kFewOfShort = 2;
-
-RAPT_FN MatrixRef matrix_of(const ShortArray& array, std::int64_t b, std::int64_t h) {
-  MatrixRef matrix = array.first;
-  const std::int64_t own = array.group == 1 ? h : h / array.group;
-  matrix.data = static_cast<char*>(matrix.data) + b * array.batch_bytes + own * array.head_bytes;
-  return matrix;
-}
 
 template <class T>
 class ShortHead {
