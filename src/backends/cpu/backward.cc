@@ -8,6 +8,7 @@
 #include "backends/cpu/block_visits.h"
 #include "backends/cpu/engine.h"
 #include "backends/cpu/gradient_sink.h"
+#include "backends/cpu/grouped_heads.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/map_gradients.h"
 #include "backends/cpu/parallel.h"
@@ -77,6 +78,13 @@ class Backward {
  public:
   void run() {
     const std::int64_t total = p_.batch * p_.heads;
+    // Of one wave the first head of a key writes its gradients, and others add to them.
+    writes_ = (want_score_ || want_dv_) && heads_.wave_size() >= total;
+    dq_.clear();
+    dbias_.clear();
+    if (!writes_ || !p_.uses_content || heads_.maps_k()) dk_.clear();
+    for (Sink<T>& v : dv_)
+      if (!writes_) v.clear();
     if (want_score_) means_.prepare();
     if (want_score_ && p_.normalizer->threshold == Threshold::none && want_normalizer_)
       normalizer_parts_.resize(static_cast<std::size_t>(total * chunks_ * kMaxSlots));
@@ -287,6 +295,8 @@ class Backward {
     task.want_dk = dk_.wanted() || map_gradients_->wants_k();
     task.want_dv = want_dv_ && !correct_;
     task.want_score = want_score_;
+    Places places;
+    find_places(head, item, places, task);
     if (dbias_.wanted()) {
       if (!adds_bias_rows_) {
         order.bias_strip.assign(static_cast<std::size_t>(task.count), T(0));
@@ -321,15 +331,16 @@ class Backward {
     } else if (dk_.wanted() && p_.uses_content) {
       const std::int64_t place = k_sharing_->place[n] * chunks_ + item.chunk;
       key_tickets_->wait(place, k_sharing_->rank[n]);
-      add_rows(dk, dk_stride, count, p_.key_dim, dk_.at(head.b, head.h) + first * dk_.row_stride(), dk_.row_stride());
+      leave_rows(dk, dk_stride, count, p_.key_dim, dk_.at(head.b, head.h) + first * dk_.row_stride(), dk_.row_stride(),
+                 k_sharing_->rank[n]);
       key_tickets_->done(place);
     }
     for (std::size_t s = 0; s < dv_.size(); ++s) {
       if (!dv_[s].wanted() || correct_) continue;
       const std::int64_t place = v_sharing_[s].place[n] * chunks_ + item.chunk;
       value_tickets_[s]->wait(place, v_sharing_[s].rank[n]);
-      add_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(head.b, head.h) + first * dv_[s].row_stride(),
-               dv_[s].row_stride());
+      leave_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(head.b, head.h) + first * dv_[s].row_stride(),
+                 dv_[s].row_stride(), v_sharing_[s].rank[n]);
       value_tickets_[s]->done(place);
     }
     if (!bias_strip.empty()) {
@@ -338,6 +349,38 @@ class Backward {
       add_rows(bias_strip.data(), count, 1, count, dbias_.at(head.b, head.h) + first, 0);
       bias_tickets_->done(place);
     }
+  }
+
+  // Where a task adds up dv.
+  struct Places {
+    std::vector<T*> rows;
+    std::vector<std::ptrdiff_t> strides;
+  };
+
+  // What no other head shares is added up where it is wanted; products write whole vectors.
+  void find_places(const Head<T>& head, const Item& item, Places& places, BackwardTask<T>& task) const {
+    if (!writes_ || correct_ || prototype_.bf16) return;
+    const std::int64_t first = item.chunk * chunk_;
+    const auto place = [&](const Sink<T>& sink, const Sharing& sharing, std::int64_t dim) -> T* {
+      const bool fits = sink.wanted() && sharing.count[item.head] == 1 && dim % kernels_.pad == 0;
+      return fits ? sink.at(head.b, head.h) + first * sink.row_stride() : nullptr;
+    };
+    if (p_.uses_content && !heads_.maps_k()) task.dk = place(dk_, *k_sharing_, p_.key_dim);
+    task.dk_stride = dk_.row_stride();
+    for (std::size_t s = 0; s < dv_.size(); ++s) {
+      places.rows.push_back(place(dv_[s], v_sharing_[s], p_.v[s].dim));
+      places.strides.push_back(dv_[s].row_stride());
+    }
+    task.dv = places.rows.data();
+    task.dv_stride = places.strides.data();
+  }
+
+  // Of dk or dv, by the head of that rank among those that share it.
+  void leave_rows(const T* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t dim, T* to,
+                  std::ptrdiff_t to_stride, std::int64_t rank) const {
+    if (from == to) return;
+    if (!writes_ || correct_ || rank > 0) return add_rows(from, from_stride, rows, dim, to, to_stride);
+    for (std::int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, dim, to + r * to_stride);
   }
 
   static void add_rows(const T* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t dim, T* to,
@@ -357,6 +400,7 @@ class Backward {
   std::vector<Sink<T>> dv_;
   std::vector<ParameterSink<T>> parameters_;
   bool want_dv_ = false, want_score_ = false;
+  bool writes_ = false;          // dk and dv are written before anything is added
   bool adds_bias_rows_ = false;  // to a gradient with a row for every query
   HeadTask<T> prototype_;
   std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
@@ -386,6 +430,7 @@ bool all_narrow(const BackwardRequest& request) {
 }
 
 void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows) {
+  if (groups_heads(problem)) return grouped_backward(problem, request, rows);
   if (short_backward(problem, request, rows)) return;
   if (problem.is_double) Backward<double>(problem, request, rows).run();
   else Backward<float>(problem, request, rows).run();

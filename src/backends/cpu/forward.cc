@@ -330,7 +330,7 @@ bool all_narrow(const Outputs& outputs) {
 }
 
 std::unique_ptr<ForwardPass> tiled_forward(const Problem& problem, const Outputs& outputs, bool narrow) {
-  if (groups_heads(problem, outputs)) return grouped_forward(problem, outputs, narrow);
+  if (asks_plain(outputs) && groups_heads(problem)) return grouped_forward(problem, outputs, narrow);
   if (problem.is_double) return std::make_unique<Forward<double>>(problem, outputs, narrow);
   return std::make_unique<Forward<float>>(problem, outputs, narrow);
 }

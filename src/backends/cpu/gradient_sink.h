@@ -28,6 +28,11 @@ class Sink {
       operand_.head_stride = strides[1];
       operand_.row_stride = strides[2];
     }
+  }
+
+  // Before anything is added. Not needed where every row is first written.
+  void clear() {
+    if (!wanted()) return;
     for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) {
       std::memset(row, 0, static_cast<std::size_t>(operand_.dim) * sizeof(T));
     });

@@ -26,14 +26,31 @@ View rows_of_groups(View view, std::int64_t group) {
   return view;
 }
 
+Operand own_group(Operand operand) {
+  operand.group = 1;
+  return operand;
+}
+
+// Makes `grouped`, a copy of the problem, one of as many queries as a group has heads.
+void set_groups(const Problem& given, Problem& grouped) {
+  const std::int64_t group = given.k.group;
+  grouped.heads = given.heads / group;
+  grouped.queries = group;
+  grouped.one_position = true;
+  grouped.q = rows_of_groups(given.q, group);
+  grouped.k = own_group(given.k);
+  for (std::size_t s = 0; s < grouped.v.size(); ++s) grouped.v[s] = own_group(given.v[s]);
+  grouped.dense_mask = given.dense_mask;
+  grouped.dense_mask.row_stride = 0;
+  grouped.mask.key_lengths = given.mask.key_lengths;
+  grouped.first_query = given.first_query;
+}
+
 // Reads the arrays of the call anew before each run, as its owner may have changed them.
 class GroupedForward final : public ForwardPass {
  public:
   GroupedForward(const Problem& problem, const Outputs& outputs, bool narrow)
       : given_(problem), given_outputs_(outputs), group_(problem.k.group), grouped_(problem), outputs_(outputs) {
-    grouped_.heads /= group_;
-    grouped_.queries = group_;
-    grouped_.one_position = true;
     read();
     inner_ = tiled_forward(grouped_, outputs_, narrow);
   }
@@ -45,21 +62,10 @@ class GroupedForward final : public ForwardPass {
 
  private:
   void read() {
-    grouped_.q = rows_of_groups(given_.q, group_);
-    grouped_.k = own_group(given_.k);
-    for (std::size_t s = 0; s < grouped_.v.size(); ++s) grouped_.v[s] = own_group(given_.v[s]);
-    grouped_.dense_mask = given_.dense_mask;
-    grouped_.dense_mask.row_stride = 0;
-    grouped_.mask.key_lengths = given_.mask.key_lengths;
-    grouped_.first_query = given_.first_query;
+    set_groups(given_, grouped_);
     for (std::size_t s = 0; s < outputs_.out.size(); ++s)
       outputs_.out[s] = rows_of_groups(given_outputs_.out[s], group_);
     outputs_.lse = rows_of_groups(given_outputs_.lse, group_);
-  }
-
-  static Operand own_group(Operand operand) {
-    operand.group = 1;
-    return operand;
   }
 
   const Problem& given_;
@@ -72,9 +78,9 @@ class GroupedForward final : public ForwardPass {
 
 }  // namespace
 
-bool groups_heads(const Problem& p, const Outputs& outputs) {
+bool groups_heads(const Problem& p) {
   const std::int64_t group = p.k.group;
-  if (p.queries != 1 || group < 2 || p.q.group != 1 || !asks_plain(outputs) || !p.is_softmax()) return false;
+  if (p.queries != 1 || group < 2 || p.q.group != 1 || !p.is_softmax()) return false;
   if (std::ranges::any_of(p.v, [&](const Operand& v) { return v.group != group; })) return false;
   // What differs between the heads of a group, or is asked of a query's position, stays with them.
   const auto given = [](const ParameterValue& value) { return value.given; };
@@ -86,6 +92,18 @@ bool groups_heads(const Problem& p, const Outputs& outputs) {
 
 std::unique_ptr<ForwardPass> grouped_forward(const Problem& problem, const Outputs& outputs, bool narrow) {
   return std::make_unique<GroupedForward>(problem, outputs, narrow);
+}
+
+void grouped_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows) {
+  const std::int64_t group = problem.k.group;
+  Problem grouped = problem;
+  set_groups(problem, grouped);
+  BackwardRequest own = request;
+  for (Operand& out : own.out) out = rows_of_groups(out, group);
+  for (Operand& grad : own.grad_out) grad = rows_of_groups(grad, group);
+  if (own.grad_lse) own.grad_lse = rows_of_groups(own.grad_lse, group);
+  own.gradients.q = rows_of_groups(own.gradients.q, group);
+  tiled_backward(grouped, own, rows);
 }
 
 }  // namespace rapt::inline v1

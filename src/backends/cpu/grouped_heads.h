@@ -5,10 +5,11 @@
 #include "attend/backend.h"
 
 // One query of many heads that share their keys and values, as when a cache is decoded from: the heads of a group become the
-// rows of one head, and each key and value is read once for all of them. No bit of the result depends on it.
+// rows of one head, and each key and value is read once for all of them. No bit of an output depends on it.
 namespace rapt::inline v1 {
 
-bool groups_heads(const Problem& problem, const Outputs& outputs);
+bool groups_heads(const Problem& problem);
 std::unique_ptr<ForwardPass> grouped_forward(const Problem& problem, const Outputs& outputs, bool narrow);
+void grouped_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
 
 }  // namespace rapt::inline v1

@@ -14,7 +14,9 @@ std::int64_t chunk_keys(const HeadTask<T>& head) {
   for (int s = 0; s < head.sets; ++s) width += 2 * padded<T>(head.value_dim[s]);
   const std::int64_t fit = (std::int64_t{512} << 10) / (width * static_cast<std::int64_t>(sizeof(T)));
   const std::int64_t tiles = fit / kTileKeys;
-  return kTileKeys * (tiles < 1 ? 1 : (tiles > 16 ? 16 : tiles));
+  // One block of queries reads them once: what it leaves is written soonest from a smaller cache.
+  const std::int64_t most = head.queries <= kMostColumns<T> ? 4 : 16;
+  return kTileKeys * (tiles < 1 ? 1 : (tiles > most ? most : tiles));
 }
 
 template <class T>
@@ -31,6 +33,11 @@ class BackwardChunk {
     dim_pad_ = scores_.dim_pad();
     keys_ = arena.take<T>(keys * dim_pad_);
     dk_ = arena.take<T>(keys * dim_pad_);
+    dk_stride_ = dim_pad_;
+    if (task.dk) {
+      dk_ = task.dk;
+      dk_stride_ = task.dk_stride;
+    }
     dq_ = arena.take<T>(columns_ * dim_pad_);
     if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * columns_);
     if (scores_.has_relative_vectors()) dr_ = arena.take<T>(columns_ * scores_.relative_pad());
@@ -40,18 +47,21 @@ class BackwardChunk {
     if (is_program()) slope_tile_ = arena.take<T>(kTileKeys * columns_);
     if (head_.normalizer->parameter_gradient) kept_ = arena.take<T>(kTileKeys * columns_);
     for (T** row : {&max_, &second_, &delta_, &sums_, &sizes_}) *row = arena.take<T>(columns_);
-    values_ = arena.take<T*>(head_.sets);
+    values_ = arena.take<Values>(head_.sets);
     dv_ = arena.take<T*>(head_.sets);
     grad_rows_ = arena.take<T*>(head_.sets);
     grad_columns_ = arena.take<T*>(head_.sets);
     value_stride_ = arena.take<std::ptrdiff_t>(head_.sets);
+    dv_stride_ = arena.take<std::ptrdiff_t>(head_.sets);
     for (int s = 0; s < head_.sets; ++s) {
       const std::int64_t pad = padded<T>(head_.value_dim[s]);
       T* pieces[4] = {arena.take<T>(keys * pad), arena.take<T>(keys * pad), arena.take<T>(columns_ * pad),
                       arena.take<T>(head_.value_dim[s] * columns_)};
       if (!values_) continue;
-      values_[s] = pieces[0];
-      dv_[s] = pieces[1];
+      values_[s].copy = pieces[0];
+      const bool given = task.dv && task.dv[s];
+      dv_[s] = given ? task.dv[s] : pieces[1];
+      dv_stride_[s] = given ? task.dv_stride[s] : pad;
       grad_rows_[s] = pieces[2];
       grad_columns_[s] = pieces[3];
       value_stride_[s] = pad;
@@ -73,44 +83,69 @@ class BackwardChunk {
     if (!loaded) clear_gradients();
     // The queries of bf16 products do not have the scale in them.
     if (head_.bf16 && scores_.bf16_scale() != T(1))
-      for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] *= scores_.bf16_scale();
-    task_.order->finish(dk_, dim_pad_, dv_, value_stride_);
+      for (std::int64_t j = 0; j < task_.count; ++j)
+        for (std::int64_t d = 0; d < dim_pad_; ++d) dk_[j * dk_stride_ + d] *= scores_.bf16_scale();
+    task_.order->finish(dk_, dk_stride_, dv_, dv_stride_);
   }
 
  private:
+  struct Values {
+    T* copy;  // where they are copied
+    const T* rows;
+    std::ptrdiff_t stride;
+  };
+
   void load_chunk() {
     finite_ = true;
     if (head_.content) {
-      load_rows(head_.k, task_.first_key, task_.count, head_.dim, keys_, dim_pad_);
-      finite_ = all_finite(keys_, task_.count * dim_pad_);
+      key_rows_ = padded_rows(head_.k, head_.dim, keys_, key_stride_);
+      finite_ = finite_rows(key_rows_, key_stride_, task_.count, head_.dim);
     }
     if (head_.bf16) bf16_.load_chunk(task_.first_key, task_.count);
     for (int s = 0; s < head_.sets; ++s) {
-      load_rows(head_.v[s], task_.first_key, task_.count, head_.value_dim[s], values_[s], value_stride_[s]);
-      finite_ = finite_ && all_finite(values_[s], task_.count * value_stride_[s]);
+      Values& v = values_[s];
+      v.rows = padded_rows(head_.v[s], head_.value_dim[s], v.copy, v.stride);
+      finite_ = finite_ && finite_rows(v.rows, v.stride, task_.count, head_.value_dim[s]);
     }
-    clear_gradients();
+    // A block that sees all keys and comes first writes what others add to.
+    fresh_ = task_.want_score && threshold_ != Threshold::first_largest && head_.content && !head_.bf16 &&
+             !head_.program->raw && !head_.program->visible_tile && scores_.sees_all(task_.first_key, task_.count);
+    if (!fresh_) clear_gradients();
+  }
+
+  // The task's rows as they lie, or copied to where whole vectors may be read.
+  const T* padded_rows(const MatrixRef& from, std::int64_t dim, T* copy, std::ptrdiff_t& stride) const {
+    if (from.dtype == dtype_of<T>() && dim % kLanes<T> == 0) {
+      stride = from.stride;
+      return static_cast<const T*>(from.data) + task_.first_key * from.stride;
+    }
+    stride = padded<T>(dim);
+    load_rows(from, task_.first_key, task_.count, dim, copy, stride);
+    return copy;
   }
 
   void clear_gradients() {
-    for (std::int64_t n = 0; n < task_.count * dim_pad_; ++n) dk_[n] = 0;
+    for (std::int64_t j = 0; j < task_.count; ++j)
+      for (std::int64_t d = 0; d < dim_pad_; ++d) dk_[j * dk_stride_ + d] = 0;
     for (int s = 0; s < head_.sets; ++s)
-      for (std::int64_t n = 0; n < task_.count * value_stride_[s]; ++n) dv_[s][n] = 0;
+      for (std::int64_t j = 0; j < task_.count; ++j)
+        for (std::int64_t d = 0; d < value_stride_[s]; ++d) dv_[s][j * dv_stride_[s] + d] = 0;
   }
 
   bool load_queries(std::int64_t first, int count, bool& loaded) {
     scores_.set_visible(first, count);
     const std::int64_t stop = task_.first_key + task_.count;
     if (scores_.first_key() >= stop || scores_.last_key() <= task_.first_key) return false;
+    fresh_ = false;
     if (!loaded) load_chunk();
     loaded = true;
     scores_.load_queries();
-    block_finite_ = finite_ && all_finite(scores_.q_rows(), columns_ * dim_pad_);
+    block_finite_ = finite_ && finite_rows(scores_.q_rows(), dim_pad_, count, dim_pad_);
     for (int s = 0; s < head_.sets; ++s) {
       const std::int64_t pad = value_stride_[s];
       load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
       for (std::int64_t n = count * pad; n < columns_ * pad; ++n) grad_rows_[s][n] = 0;
-      block_finite_ = block_finite_ && all_finite(grad_rows_[s], count * pad);
+      block_finite_ = block_finite_ && finite_rows(grad_rows_[s], pad, count, pad);
       if (!head_.bf16 || table_.given())
         transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
     }
@@ -166,7 +201,7 @@ class BackwardChunk {
     if (!task_.correct) table_.add_weights(scores_.first_query(), scores_.count(), tile_, first, keys);
     // Where something is not finite, zeros must stay zeros: the careful product does that.
     const bool by_bf16 = head_.bf16 && block_finite_;
-    if (task_.want_dv && by_bf16) bf16_.value_gradient(tile_, keys, offset, dv_, value_stride_);
+    if (task_.want_dv && by_bf16) bf16_.value_gradient(tile_, keys, offset, dv_, dv_stride_);
     else if (task_.want_dv) value_gradient(offset);
     if (!task_.want_score || hard) return;
     if (task_.correct) {
@@ -204,7 +239,7 @@ class BackwardChunk {
     if (task_.dbias && task_.dbias_stride != 0)
       fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
                  task_.dbias_stride, scores_.count(), keys);
-    scores_.tile(first, keys, keys_ + offset * dim_pad_, dim_pad_, tile_, bf16_.key_rows(offset));
+    scores_.tile(first, keys, key_rows_ + offset * key_stride_, key_stride_, tile_, bf16_.key_rows(offset));
     if (!is_program()) clamp_if_needed(keys);
     find_strips(head_.bf16 || scores_.is_whole(), keys);
     if (kept_ && task_.normalizer_grads)
@@ -234,8 +269,13 @@ class BackwardChunk {
   // The parts of the tile that anybody sees: at the edge of a mask strips of columns, each with its own rows.
   void find_strips(bool whole, int keys) {
     strip_count_ = 0;
-    if (whole) strips_[strip_count_++] = {0, columns_, 0, keys};
-    for (int c = 0; c < columns_ && !whole; c += kStrip<T>) strips_[strip_count_++] = scores_.strip_at(c);
+    if (whole) strips_[strip_count_++] = {0, scores_.live(), 0, keys};
+    for (int c = 0; c < scores_.live() && !whole; c += kStrip<T>) strips_[strip_count_++] = scores_.strip_at(c);
+  }
+
+  int queries_of(const Strip& strip) const {
+    const int left = scores_.count() > strip.column ? scores_.count() - strip.column : 0;
+    return left < strip.columns ? left : strip.columns;
   }
 
   // dV += P·dO.
@@ -245,15 +285,15 @@ class BackwardChunk {
         const Strip& strip = strips_[n];
         multiply({.m = strip.end - strip.begin,
                   .n = value_stride_[s],
-                  .k = strip.columns,
+                  .k = queries_of(strip),
                   .a = tile_ + strip.begin * columns_ + strip.column,
                   .a_row = columns_,
                   .a_col = 1,
                   .b = grad_rows_[s] + strip.column * value_stride_[s],
                   .b_row = value_stride_[s],
-                  .c = dv_[s] + (offset + strip.begin) * value_stride_[s],
-                  .c_row = value_stride_[s],
-                  .accumulate = true});
+                  .c = dv_[s] + (offset + strip.begin) * dv_stride_[s],
+                  .c_row = dv_stride_[s],
+                  .accumulate = !fresh_});
       }
   }
 
@@ -265,8 +305,8 @@ class BackwardChunk {
         product<T>({.m = strip.end - strip.begin,
                     .n = strip.columns,
                     .k = head_.value_dim[s],
-                    .a = values_[s] + (offset + strip.begin) * value_stride_[s],
-                    .a_row = value_stride_[s],
+                    .a = values_[s].rows + (offset + strip.begin) * values_[s].stride,
+                    .a_row = values_[s].stride,
                     .a_col = 1,
                     .b = grad_columns_[s] + strip.column,
                     .b_row = columns_,
@@ -304,20 +344,20 @@ class BackwardChunk {
   }
 
   void content_gradient(std::int64_t offset, int keys) {
-    T* dk = dk_ + offset * dim_pad_;
-    const T* k = keys_ + offset * dim_pad_;
+    T* dk = dk_ + offset * dk_stride_;
+    const T* k = key_rows_ + offset * key_stride_;
     if (head_.program->raw) {
-      PairTile<T> pairs = scores_.pair_tile(keys, k, dim_pad_);
+      PairTile<T> pairs = scores_.pair_tile(keys, k, key_stride_);
       pairs.grad = grad_tile_;
       pairs.grad_queries = dq_columns_;
       pairs.grad_keys = dk;
-      pairs.grad_key_stride = dim_pad_;
+      pairs.grad_key_stride = dk_stride_;
       pairs.grad_weights = task_.pair_weight_grads;
       (head_.fast ? head_.program->fast_raw_backward : head_.program->raw_backward)(pairs);
       return;
     }
     if (head_.bf16 && block_finite_) {
-      if (task_.want_dk) bf16_.key_gradient(grad_tile_, keys, dk, dim_pad_);
+      if (task_.want_dk) bf16_.key_gradient(grad_tile_, keys, dk, dk_stride_);
       if (task_.dq) bf16_.query_gradient(grad_tile_, keys, offset, dq_, dim_pad_);
       return;
     }
@@ -327,24 +367,24 @@ class BackwardChunk {
       if (task_.want_dk)
         multiply({.m = strip.end - strip.begin,
                   .n = dim_pad_,
-                  .k = strip.columns,
+                  .k = queries_of(strip),
                   .a = grads,
                   .a_row = columns_,
                   .a_col = 1,
                   .b = scores_.q_rows() + strip.column * dim_pad_,
                   .b_row = dim_pad_,
-                  .c = dk + strip.begin * dim_pad_,
-                  .c_row = dim_pad_,
-                  .accumulate = true});
+                  .c = dk + strip.begin * dk_stride_,
+                  .c_row = dk_stride_,
+                  .accumulate = !fresh_});
       if (task_.dq)
-        multiply({.m = strip.columns,
+        multiply({.m = queries_of(strip),
                   .n = dim_pad_,
                   .k = strip.end - strip.begin,
                   .a = grads,
                   .a_row = 1,
                   .a_col = columns_,
-                  .b = k + strip.begin * dim_pad_,
-                  .b_row = dim_pad_,
+                  .b = k + strip.begin * key_stride_,
+                  .b_row = key_stride_,
                   .c = dq_ + strip.column * dim_pad_,
                   .c_row = dim_pad_,
                   .accumulate = true});
@@ -381,10 +421,14 @@ class BackwardChunk {
   BackwardBf16<T> bf16_;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
+  bool fresh_ = false;  // nothing was added to dk and dv yet, and the block writes all of them
   Strip strips_[kMostColumns<T> / kStrip<T>];
   int strip_count_ = 0;
-  T* keys_ = nullptr;  // [count][dim_pad]
-  T* dk_ = nullptr;
+  T* keys_ = nullptr;  // [count][dim_pad], where they are copied
+  const T* key_rows_ = nullptr;
+  std::ptrdiff_t key_stride_ = 0;
+  T* dk_ = nullptr;  // [count][dk_stride], where the caller wants it or here
+  std::ptrdiff_t dk_stride_ = 0;
   T* dq_ = nullptr;          // [columns][dim_pad]
   T* dq_columns_ = nullptr;  // [dim][columns], for mechanisms with their own pair()
   T* dr_ = nullptr;          // [columns][relative_pad]
@@ -397,11 +441,12 @@ class BackwardChunk {
   T* delta_ = nullptr;
   T* sums_ = nullptr;  // Σ ∂score of each column, and of their sizes
   T* sizes_ = nullptr;
-  T** values_ = nullptr;
+  Values* values_ = nullptr;  // [sets], as those that follow
   T** dv_ = nullptr;
   T** grad_rows_ = nullptr;
   T** grad_columns_ = nullptr;
-  std::ptrdiff_t* value_stride_ = nullptr;
+  std::ptrdiff_t* value_stride_ = nullptr;  // of rows that are copied, and of grad_rows
+  std::ptrdiff_t* dv_stride_ = nullptr;
 };
 
 template <class T>

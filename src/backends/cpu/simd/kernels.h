@@ -174,7 +174,7 @@ class BackwardOrder {
   // Around the adding of its part of dq and of tables by offset.
   virtual void begin_block(std::int64_t block) = 0;
   virtual void end_block(std::int64_t block) = 0;
-  // With the finished gradients of the task's keys, [count][stride] each, while they are in the workspace.
+  // With the finished gradients of the task's keys, [count][stride] each, before the workspace is used again.
   virtual void finish(const T* dk, std::ptrdiff_t dk_stride, T* const* dv, const std::ptrdiff_t* dv_stride) = 0;
 
  protected:
@@ -207,6 +207,11 @@ struct BackwardTask {
   std::int64_t dbias_first = 0;
   bool want_dk = false;
   bool want_dv = false;
+  // Where dk and dv of the task's keys are to be added up, whole vectors of each row; null: in the workspace.
+  T* dk = nullptr;
+  std::ptrdiff_t dk_stride = 0;
+  T* const* dv = nullptr;  // [sets], null or each of them null
+  const std::ptrdiff_t* dv_stride = nullptr;
   bool want_score = false;              // gradients before the softmax: q, k, bias, parameters
   double* value_grads = nullptr;        // [kMaxSlots], added to
   double* normalizer_grads = nullptr;   // [kMaxSlots], added to; null: not wanted

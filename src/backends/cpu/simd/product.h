@@ -17,11 +17,11 @@ RAPT_FN constexpr std::int64_t padded(std::int64_t n) {
   return round_up(n, kLanes<T>);
 }
 
-// Rows of C held in registers, of two vectors each, and of three where there are as many registers as that takes.
+// Rows of C held in registers, by how many vectors each has.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
-inline constexpr int kProductRows = 8, kProductRowsOfThree = 8;
+inline constexpr int kProductRows = 8, kProductRowsOfThree = 8, kProductRowsOfOne = 8;
 #else
-inline constexpr int kProductRows = 6, kProductRowsOfThree = 4;
+inline constexpr int kProductRows = 6, kProductRowsOfThree = 4, kProductRowsOfOne = 8;
 #endif
 
 template <class T, int kRows, int kVectors>
@@ -72,7 +72,7 @@ RAPT_FN void product_rows(const ProductArgs<T>& args, std::int64_t rows, std::in
 // Blocks of nearly as many rows each: one of a row or two would wait for its own sums.
 template <class T, int kVectors>
 void product_columns(const ProductArgs<T>& args, std::int64_t n) {
-  constexpr int kRows = kVectors == 3 ? kProductRowsOfThree : kProductRows;
+  constexpr int kRows = kVectors == 1 ? kProductRowsOfOne : kVectors == 2 ? kProductRows : kProductRowsOfThree;
   const std::int64_t blocks = (args.m + kRows - 1) / kRows;
   const std::int64_t fewest = blocks <= 1 ? args.m : args.m / blocks;
   std::int64_t more = args.m - fewest * blocks;  // blocks with one row more

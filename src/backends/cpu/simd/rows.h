@@ -295,6 +295,29 @@ RAPT_FN bool all_finite(const T* values, std::int64_t count) {
   return rest == T(0);
 }
 
+// The same of rows that lie a stride apart.
+template <class T>
+bool finite_rows(const T* rows, std::ptrdiff_t stride, std::int64_t count, std::int64_t dim) {
+  const Tag<T> tag;
+  if (stride == dim) {
+    dim *= count;
+    count = 1;
+  }
+  Vec<T> sums[4] = {hn::Zero(tag), hn::Zero(tag), hn::Zero(tag), hn::Zero(tag)};
+  T rest = 0;
+  for (std::int64_t r = 0; r < count; ++r) {
+    const T* const row = rows + r * stride;
+    std::int64_t d = 0;
+    for (; d + 4 * kLanes<T> <= dim; d += 4 * kLanes<T>)
+#pragma GCC unroll 4
+      for (int n = 0; n < 4; ++n) sums[n] = hn::MulAdd(hn::LoadU(tag, row + d + n * kLanes<T>), hn::Zero(tag), sums[n]);
+    for (; d + kLanes<T> <= dim; d += kLanes<T>) sums[0] = hn::MulAdd(hn::LoadU(tag, row + d), hn::Zero(tag), sums[0]);
+    for (; d < dim; ++d) rest += row[d] * T(0);
+  }
+  const Vec<T> sum = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
+  return hn::AllTrue(tag, hn::Eq(sum, hn::Zero(tag))) && rest == T(0);
+}
+
 // As std::swap, whose inline copy for this target could be linked in place of everybody's.
 template <class P>
 RAPT_FN void exchange(P*& a, P*& b) {

@@ -88,6 +88,9 @@ class Scores {
   void set_visible(std::int64_t first, int count) {
     first_query_ = first;
     count_ = count;
+    // Hooks, tables and bf16 products take all columns of a tile; plain products leave out what would be padding alone.
+    const bool all = !folds_scale() || head_.bf16 || head_.slots > 0 || head_.output_table.table;
+    live_ = all ? columns_ : static_cast<int>(padded<T>(count));
     head_.visibility->ranges(head_.b, first, count, begin_, end_);
     first_key_ = head_.keys;
     last_key_ = 0;
@@ -163,7 +166,7 @@ class Scores {
 
   // The rows of the current tile that some query of a strip of columns may see.
   Strip strip_at(int column) const {
-    const int columns = columns_ - column < kStrip<T> ? columns_ - column : kStrip<T>;
+    const int columns = live_ - column < kStrip<T> ? live_ - column : kStrip<T>;
     Strip strip{column, columns, 0, tile_keys_};
     if (is_whole()) return strip;
     std::int64_t begin = tile_keys_;
@@ -208,7 +211,7 @@ class Scores {
     } else if (head_.queries <= kNarrow) {
       few_scores(keys, key_rows, key_stride, bf16_rows, scores);
     } else {
-      for (int c = 0; c < columns_; c += kStrip<T>) {
+      for (int c = 0; c < live_; c += kStrip<T>) {
         const Strip strip = strip_at(c);
         clear_outside(scores, strip);
         product<T>({.m = strip.end - strip.begin,
@@ -295,6 +298,12 @@ class Scores {
   std::int64_t relative_pad() const { return relative_pad_; }
   std::int64_t first_query() const { return first_query_; }
   int count() const { return count_; }
+  // The columns that strips are of; what is in others is of no use.
+  int live() const { return live_; }
+  // Every query of the block sees every one of these keys, whatever hooks may hide.
+  bool sees_all(std::int64_t first, std::int64_t keys) const {
+    return full_begin_ <= first && first + keys <= full_end_;
+  }
 
  private:
   // A formula may have no number for the padding's queries: NaN there would spread to the gradients of keys.
@@ -464,6 +473,7 @@ class Scores {
   std::int64_t first_query_ = -1;
   std::int64_t position_ = 0;  // of the block's first query
   int count_ = 0;
+  int live_ = 0;
   std::int64_t first_key_ = 0, last_key_ = 0;   // some query sees them
   std::int64_t full_begin_ = 0, full_end_ = 0;  // every query sees them
   std::int64_t tile_first_ = 0;

@@ -23,25 +23,6 @@ struct ShortTarget {
 };
 
 template <class T>
-bool finite_rows(const ShortRows<T>& rows, std::int64_t count, std::int64_t dim) {
-  const Tag<T> tag;
-  Vec<T> sums[4] = {hn::Zero(tag), hn::Zero(tag), hn::Zero(tag), hn::Zero(tag)};
-  T rest = 0;
-  for (std::int64_t r = 0; r < count; r += 4)
-#pragma GCC unroll 4
-    for (int n = 0; n < 4; ++n) {
-      // The last rows may be read twice.
-      const T* const row = rows.at + (r + n < count ? r + n : count - 1) * rows.stride;
-      std::int64_t d = 0;
-      for (; d + kLanes<T> <= dim; d += kLanes<T>)
-        sums[n] = hn::MulAdd(hn::LoadU(tag, row + d), hn::Zero(tag), sums[n]);
-      for (; d < dim; ++d) rest += row[d] * T(0);
-    }
-  const Vec<T> sum = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
-  return hn::AllTrue(tag, hn::Eq(sum, hn::Zero(tag))) && rest == T(0);
-}
-
-template <class T>
 class ShortBackward {
  public:
   ShortBackward(Arena& arena, const ShortBackwardTask<T>& task)
@@ -105,7 +86,7 @@ class ShortBackward {
     const ShortRows<T> k = vector_rows(matrix_of(task_.k, b, h), keys_, task_.dim, key_rows_);
     transpose(q.at, q.stride, queries, task_.dim, q_columns_, columns_);
     scale_queries();
-    finite_ = finite_rows(q, queries, task_.dim) && finite_rows(k, keys_, task_.dim);
+    finite_ = finite_rows(q.at, q.stride, queries, task_.dim) && finite_rows(k.at, k.stride, keys_, task_.dim);
     multiply_tile(k, task_.dim, q_columns_, weights_, false);
     for (int s = 0; s < task_.sets; ++s) weight_gradient(s, b, h);
     for (int s = 0; s < strip_count_; ++s)
@@ -205,7 +186,8 @@ class ShortBackward {
                                                            grad_rows_ + s * task_.queries * value_pad_);
     ShortRows<T> values;
     values.at = rows_at(matrix_of(task_.v[s].array, b, h), 0, keys_, dim, value_rows_, value_pad_, values.stride);
-    finite_ = finite_ && finite_rows(values, keys_, dim) && finite_rows(grads, task_.queries, dim);
+    finite_ = finite_ && finite_rows(values.at, values.stride, keys_, dim) &&
+              finite_rows(grads.at, grads.stride, task_.queries, dim);
     if (!wants_score_) return;
     transpose(grads.at, grads.stride, task_.queries, dim, grad_columns_, columns_);
     multiply_tile(values, dim, grad_columns_, grads_, s > 0);
