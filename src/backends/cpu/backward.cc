@@ -357,9 +357,9 @@ class Backward {
     std::vector<std::ptrdiff_t> strides;
   };
 
-  // What no other head shares is added up where it is wanted; products write whole vectors.
+  // What one block of queries makes and no other head shares is written where it is wanted; products write whole vectors.
   void find_places(const Head<T>& head, const Item& item, Places& places, BackwardTask<T>& task) const {
-    if (!writes_ || correct_ || prototype_.bf16) return;
+    if (!writes_ || correct_ || blocks_ > 1 || prototype_.bf16) return;
     const std::int64_t first = item.chunk * chunk_;
     const auto place = [&](const Sink<T>& sink, const Sharing& sharing, std::int64_t dim) -> T* {
       const bool fits = sink.wanted() && sharing.count[item.head] == 1 && dim % kernels_.pad == 0;

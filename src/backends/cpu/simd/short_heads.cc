@@ -154,11 +154,12 @@ class ShortHead {
     const T* key_rows = rows_at(matrix_of(task_.k, b, h), 0, keys, task_.dim, key_rows_, dim_pad_, key_stride);
     for (std::int64_t first = 0; first < task_.queries; first += columns_) {
       const int count = static_cast<int>(task_.queries - first < columns_ ? task_.queries - first : columns_);
+      live_ = static_cast<int>(padded<T>(count));
       load_queries(matrix_of(task_.q, b, h), first, count);
       if (task_.visibility) task_.visibility->ranges(b, first, count, begin_, end_);
       if (narrow_) weigh_few(count, key_rows, key_stride);
       else weigh_many(count, key_rows, key_stride);
-      for (int c = 0; c < columns_; ++c) factor_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
+      for (int c = 0; c < live_; ++c) factor_[c] = sum_[c] == T(0) ? T(0) : T(1) / sum_[c];
       if (task_.out && !(narrow_ ? store_few(b, h, first, count, weights_) : store_many(b, h, first, count)))
         return false;
       write_rows(n, b, h, first, count);
@@ -171,8 +172,8 @@ class ShortHead {
     if (task_.scale != T(1))
       for (std::int64_t n = 0; n < count * dim_pad_; ++n) q_rows_[n] *= task_.scale;
     if (narrow_) return;
-    for (std::int64_t n = count * dim_pad_; n < columns_ * dim_pad_; ++n) q_rows_[n] = 0;
-    transpose(q_rows_, dim_pad_, columns_, task_.dim, q_columns_, columns_);
+    for (std::int64_t n = count * dim_pad_; n < live_ * dim_pad_; ++n) q_rows_[n] = 0;
+    transpose(q_rows_, dim_pad_, live_, task_.dim, q_columns_, columns_);
   }
 
   // Weights [query][kTileKeys], of kLanes keys or more.
@@ -191,7 +192,7 @@ class ShortHead {
       const T correction = few_weights<T>(line, lanes, kSlack<T>, max_[c]);
       few_sums<T>(line, 0, 1, keys, &correction, sum_ + c);
     }
-    for (int c = count; c < columns_; ++c) sum_[c] = 0;
+    for (int c = count; c < live_; ++c) sum_[c] = 0;
   }
 
   // Weights [keys][columns].
@@ -199,7 +200,7 @@ class ShortHead {
     const Tag<T> tag;
     const int keys = static_cast<int>(task_.keys);
     product<T>({.m = keys,
-                .n = columns_,
+                .n = live_,
                 .k = task_.dim,
                 .a = key_rows,
                 .a_row = key_stride,
@@ -210,7 +211,7 @@ class ShortHead {
                 .c_row = columns_,
                 .accumulate = false});
     if (task_.visibility) hide(count);
-    for (int c = 0; c < columns_; c += kLanes<T>) {
+    for (int c = 0; c < live_; c += kLanes<T>) {
       Vec<T> top = hn::Set(tag, -kInfinity<T>);
       for (int j = 0; j < keys; ++j) top = hn::Max(hn::LoadU(tag, weights_ + j * columns_ + c), top);
       if (!hn::AllFalse(tag, hn::Gt(top, hn::Set(tag, kLargest<T>)))) {
@@ -276,7 +277,7 @@ class ShortHead {
       std::ptrdiff_t stride = 0;
       const T* rows = rows_at(matrix_of(task_.v[s].array, b, h), 0, keys, dim, value_rows_, value_pad_, stride);
       product<T>({.m = dim,
-                  .n = columns_,
+                  .n = live_,
                   .k = keys,
                   .a = rows,
                   .a_row = 1,
@@ -286,14 +287,14 @@ class ShortHead {
                   .c = sums,
                   .c_row = columns_,
                   .accumulate = false});
-      if (!all_finite(sums, dim * columns_)) return false;
+      if (!finite_rows(sums, columns_, dim, live_)) return false;
     }
     for (int s = 0; s < task_.sets; ++s) {
       const std::int64_t dim = task_.v[s].dim;
       T* const sums = sums_ + s * columns_ * value_pad_;
       // A sum of −0 becomes 0, as where it is added to sums of 0.
       for (std::int64_t d = 0; d < dim; ++d)
-        for (int c = 0; c < columns_; c += kLanes<T>) {
+        for (int c = 0; c < live_; c += kLanes<T>) {
           T* const o = sums + d * columns_ + c;
           const Vec<T> sum = hn::Add(hn::LoadU(tag, o), hn::Zero(tag));
           hn::StoreU(hn::Mul(sum, hn::LoadU(tag, factor_ + c)), tag, o);
@@ -328,6 +329,7 @@ class ShortHead {
   const ShortTask<T>& task_;
   const bool narrow_;
   const int columns_;
+  int live_ = 0;  // columns of the block: as many vectors as its queries take
   std::int64_t dim_pad_ = 0, value_pad_ = 0;
   T* q_rows_ = nullptr;      // [columns][dim_pad]
   T* q_columns_ = nullptr;   // [dim][columns]
