@@ -11,7 +11,7 @@ FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
 SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
 # Tests of the cpu's own memory, threads, processes (CUDA does not survive a fork) and plans, and those that compare a call of their own with one of the device.
-NOT_ON_A_DEVICE = 'Memory*:*Threads*:Plan*:*PlanOf*:OptionErrors*:*Properties.WeightsOfSomeRows*:FewQueries*:Processes*:Outputs.SeveralWeight*:Outputs.PlainCall*'
+NOT_ON_A_DEVICE = 'Memory*:*Threads*:Plan*:*PlanOf*:OptionErrors*:*Properties.WeightsOfSomeRows*:FewQueries*:Processes*:Outputs.SeveralWeight*:Outputs.PlainCall*:GroupedHeads*'
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

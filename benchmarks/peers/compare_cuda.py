@@ -388,8 +388,8 @@ def main():
         sys.exit(f"bench-cuda: {options.library} is not there; make bench-cuda builds it")
     torch.set_default_device(DEVICE)
     torch.backends.cuda.matmul.allow_tf32 = False
-    import torch._functorch.config
-    torch._functorch.config.donated_buffer = False  # the backward pass is run again and again
+    import torch._functorch.config as functorch_config
+    functorch_config.donated_buffer = False  # the backward pass is run again and again
     library = rapt_c.Library(options.library)
     cases = [c for c in all_cases() if not options.names or c.name in options.names]
     if options.quick:

@@ -1,8 +1,8 @@
 #include "backends/cpu/processors.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -22,11 +22,35 @@ struct Hierarchy {
   std::string mount;
 };
 
-bool lists(const std::string& text, std::string_view word) {
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');)
-    if (part == word) return true;
-  return false;
+// Streams read whole lines here and no numbers or words: those ask for facets of a locale, which go wrong in a process with
+// two copies of the C++ library, such as a Python with modules that each bring their own.
+std::vector<std::string_view> parts_of(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+bool lists(std::string_view text, std::string_view word) {
+  const std::vector<std::string_view> parts = parts_of(text, ',');
+  return std::find(parts.begin(), parts.end(), word) != parts.end();
+}
+
+// The numbers that begin the file's first line; "max" and what is not there are none.
+std::vector<std::int64_t> numbers_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  std::vector<std::int64_t> numbers;
+  for (const std::string_view part : parts_of(line, ' ')) {
+    std::int64_t number = 0;
+    if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc()) break;
+    numbers.push_back(number);
+  }
+  return numbers;
 }
 
 // Lines of /proc/self/cgroup are ID:CONTROLLERS:PATH; version 2 has the id 0 and no controllers.
@@ -49,27 +73,28 @@ void find_mounts(const std::string& root, std::vector<Hierarchy>& hierarchies) {
   for (std::string line; std::getline(file, line);) {
     const std::size_t dash = line.find(" - ");
     if (dash == std::string::npos) continue;
-    std::istringstream head(line.substr(0, dash)), tail(line.substr(dash + 3));
-    std::string skipped, shown, mount, type, source, options;
-    head >> skipped >> skipped >> skipped >> shown >> mount;
-    tail >> type >> source >> options;
+    const std::vector<std::string_view> head = parts_of(std::string_view(line).substr(0, dash), ' '),
+                                        tail = parts_of(std::string_view(line).substr(dash + 3), ' ');
+    if (head.size() < 5 || tail.empty()) continue;
     for (Hierarchy& h : hierarchies)
-      if (h.mount.empty() && (h.second ? type == "cgroup2" : type == "cgroup" && lists(options, "cpu")))
-        h.mounted_root = shown, h.mount = mount;
+      if (h.mount.empty() &&
+          (h.second ? tail[0] == "cgroup2" : tail[0] == "cgroup" && tail.size() > 2 && lists(tail[2], "cpu")))
+        h.mounted_root = head[3], h.mount = head[4];
   }
 }
 
 // The quota of one group. -1 and "max" are none; neither reads as a positive number.
 std::optional<double> quota_of(const std::string& folder, bool second) {
-  double quota = 0, period = 0;
+  std::vector<std::int64_t> numbers;
   if (second) {
-    std::ifstream file(folder + "/cpu.max");
-    if (!(file >> quota >> period)) return std::nullopt;
+    numbers = numbers_in(folder + "/cpu.max");
   } else {
-    std::ifstream quota_file(folder + "/cpu.cfs_quota_us"), period_file(folder + "/cpu.cfs_period_us");
-    if (!(quota_file >> quota) || !(period_file >> period)) return std::nullopt;
+    numbers = numbers_in(folder + "/cpu.cfs_quota_us");
+    for (const std::int64_t period : numbers_in(folder + "/cpu.cfs_period_us")) numbers.push_back(period);
   }
-  if (!(quota > 0) || !(period > 0)) return std::nullopt;
+  if (numbers.size() < 2) return std::nullopt;
+  const auto quota = static_cast<double>(numbers[0]), period = static_cast<double>(numbers[1]);
+  if (quota <= 0 || period <= 0) return std::nullopt;
   return quota / period;
 }
 

@@ -206,7 +206,8 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
 }
 
 template <class M>
-inline constexpr FastPrograms kPrograms{&takes<M>,    &forward_bytes,      &launch_forward<M>,  &takes_gradients<M>,
-                                        &value_parts, &gradient_memory<M>, &launch_gradients<M>};
+inline constexpr FastPrograms kPrograms{
+    &takes<M>,           &forward_bytes,       &launch_forward<M>, &takes_gradients<M>,      &value_parts,
+    &gradient_memory<M>, &launch_gradients<M>, &table_memory,      &launch_table_gradient<M>};
 
 }  // namespace rapt::inline v1::cuda::hopper

@@ -31,7 +31,9 @@ template <int kGroups>
 __global__ void sum_windows_kernel(const __grid_constant__ Call call, const __grid_constant__ FastGradients f,
                                    const TableGradient gradient) {
   const Table& table = call.tables[gradient.slot];
-  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), line = static_cast<int>(blockIdx.y);
+  const int blocks = (table.offsets + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
+  const int line = static_cast<int>(blockIdx.x) / blocks;
+  const int n = static_cast<int>(blockIdx.x) % blocks * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
   if (n >= table.offsets) return;
   const int b = line / call.heads, from = n - table.zero + query_shift(call, b) + 63;
   float* to = gradient.out + static_cast<std::int64_t>(line) * table.offsets + n;
@@ -46,8 +48,8 @@ __global__ void sum_windows_kernel(const __grid_constant__ Call call, const __gr
 
 inline void sum_windows(const Call& call, const FastGradients& f, const TableGradient& gradient, cudaStream_t stream) {
   constexpr int kSmall = 256;
-  const dim3 grid(static_cast<unsigned>((call.tables[gradient.slot].offsets + kSmall - 1) / kSmall),
-                  static_cast<unsigned>(call.batch * call.heads));
+  const int blocks = (call.tables[gradient.slot].offsets + kSmall - 1) / kSmall;
+  const auto grid = static_cast<unsigned>(blocks * call.batch * call.heads);
   sum_windows_kernel<TableWindows::kGroups><<<grid, kSmall, 0, stream>>>(call, f, gradient);
 }
 
