@@ -8,10 +8,10 @@ if(rapt_cuda)
 endif()
 file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc")
 rapt_objects(attend SOURCES ${rapt_attend_sources} ${rapt_registry_source}
-                    KERNELS ${rapt_attend_kernels} ${rapt_program_sources})
+                    KERNELS ${rapt_attend_kernels} SMALL ${rapt_program_sources})
 
 file(GLOB apart "${PROJECT_SOURCE_DIR}/src/c/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/mpi/*.cc")
-rapt_batch(rapt_attend_objects 8 APART ${apart})
+rapt_batch(rapt_attend_objects 16 APART ${apart})
 
 # Instructions for bf16 that some processors of the newest target have, asked for when the program runs.
 if("avx512" IN_LIST RAPT_TARGETS)
