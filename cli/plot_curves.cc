@@ -124,13 +124,13 @@ pictures::Curves metric_curves(const CurveArguments& arguments, const std::strin
 pictures::Curves array_curves(const CurveArguments& arguments, const std::string& file) {
   const Array array = read_plot_array(kCurves, file);
   if (array.rank() != 1 && array.rank() != 2)
-    throw Error(std::string(kCurves) + ": " + file + ": got an array " + to_string(array.shape()) +
-                "; takes [N] or [N, S]");
+    throw Error(std::string(kCurves) + ": " + file + ": expected [N] or [N, S], got an array " +
+                to_string(array.shape()));
   if (!arguments.x.empty()) throw Error(std::string(kCurves) + ": --x: the numbers of an array have no names");
   const std::int64_t count = array.shape()[0], width = array.rank() == 2 ? array.shape()[1] : 1;
   if (width > static_cast<std::int64_t>(kMaxSeries))
-    throw Error(std::string(kCurves) + ": " + file + ": got " + std::to_string(width) + " series; takes at most " +
-                std::to_string(kMaxSeries));
+    throw Error(std::string(kCurves) + ": " + file + ": expected at most " + std::to_string(kMaxSeries) +
+                " series, got " + std::to_string(width));
   std::vector<std::string> names = arguments.y.empty() ? std::vector<std::string>{} : split(arguments.y);
   if (!names.empty() && static_cast<std::int64_t>(names.size()) != width)
     refuse(std::string(kCurves) + ": --y", arguments.y,

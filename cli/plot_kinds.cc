@@ -57,7 +57,7 @@ void plot_heat_map(const HeatMapArguments& a) {
   check_labels(row_labels, places[0].rows, "--rows");
   check_labels(col_labels, places[0].cols, "--cols");
   if (a.values && places.size() > 1)
-    throw Error(verb + ": --values: got " + std::to_string(places.size()) + " maps; takes one, use --head");
+    throw Error(verb + ": --values: expected one map, which --head chooses, got " + std::to_string(places.size()));
 
   std::vector<pictures::HeatMap> maps;
   for (const MapPlace& place : places) {
@@ -105,7 +105,8 @@ void plot_alignment(const AlignmentArguments& a) {
   const Array array = read_plot_array(verb, a.file);
   const std::vector<MapPlace> places = map_places(verb, a.file, array, a.head);
   if (places.size() != 1)
-    throw Error(verb + ": " + a.file + ": got " + std::to_string(places.size()) + " maps; takes one, use --head");
+    throw Error(verb + ": " + a.file + ": expected one map, which --head chooses, got " +
+                std::to_string(places.size()));
   const MapPlace& place = places[0];
   const auto check_tokens = [&](std::vector<std::string>& tokens, std::int64_t count, const char* option) {
     if (tokens.empty())

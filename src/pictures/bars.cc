@@ -30,8 +30,8 @@ double number_width(const Bars& bars, const NumberFormat& numbers, bool negative
 void check_bars(const Bars& bars) {
   if (bars.groups.empty() || bars.series.empty()) throw Error("bars: needs at least one group and one series");
   if (bars.groups.size() * bars.series.size() > kMaxBars)
-    throw Error("bars: got " + std::to_string(bars.groups.size()) + " groups of " + std::to_string(bars.series.size()) +
-                " bars; takes at most " + std::to_string(kMaxBars) + " bars");
+    throw Error("bars: expected at most " + std::to_string(kMaxBars) + " bars, got " +
+                std::to_string(bars.groups.size()) + " groups of " + std::to_string(bars.series.size()));
   bool any = false;
   for (const BarSeries& series : bars.series) {
     if (series.values.size() != bars.groups.size())

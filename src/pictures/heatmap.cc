@@ -174,8 +174,8 @@ void check(const HeatMap& map) {
   if (!(map.low < map.high) || !std::isfinite(map.high - map.low)) fail("low must be below high, both finite");
   if (map.row_block < 1 || map.col_block < 1) fail("a block has at least one row and column");
   if (map.numbers == CellNumbers::always && std::max(map.rows, map.cols) > kMaxNumberedCells)
-    fail("got " + std::to_string(map.rows) + " × " + std::to_string(map.cols) +
-         " cells with their numbers; takes at most " + std::to_string(kMaxNumberedCells) + " each way");
+    fail("expected at most " + std::to_string(kMaxNumberedCells) + " cells each way where numbers are shown, got " +
+         std::to_string(map.rows) + " × " + std::to_string(map.cols));
 }
 
 std::pair<double, double> color_range(std::span<const double> values) {

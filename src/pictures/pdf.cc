@@ -27,8 +27,8 @@ cairo_status_t append_bytes(void* target, const unsigned char* data, unsigned le
 std::string to_pdf(const Drawing& drawing, Theme theme, double unit) {
   const double width = drawing.width * unit * kPoint, height = drawing.height * unit * kPoint;
   if (!(width > 0 && width <= kMostPoints && height > 0 && height <= kMostPoints))
-    throw Error("pdf: got " + number(width) + " × " + number(height) + " points; takes up to " +
-                number(kMostPoints, 0) + " each way");
+    throw Error("pdf: expected up to " + number(kMostPoints, 0) + " points each way, got " + number(width) + " × " +
+                number(height));
   std::string bytes;
   {
     const Surface surface(libraries().cairo_pdf_surface_create_for_stream(append_bytes, &bytes, width, height));

@@ -18,8 +18,8 @@ constexpr double kMaxPixels = 32767;
 
 Surface make_surface(std::int64_t rows, std::int64_t cols) {
   if (rows < 1 || cols < 1 || static_cast<double>(std::max(rows, cols)) > kMaxPixels)
-    fail("got " + std::to_string(cols) + " × " + std::to_string(rows) + " pixels; takes 1 to " + number(kMaxPixels, 0) +
-         " each way");
+    fail("expected 1 to " + number(kMaxPixels, 0) + " pixels each way, got " + std::to_string(cols) + " × " +
+         std::to_string(rows));
   Surface surface(
       libraries().cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(cols), static_cast<int>(rows)));
   if (libraries().cairo_surface_status(surface.get()) != CAIRO_STATUS_SUCCESS) throw std::bad_alloc();
@@ -72,8 +72,8 @@ std::string with_resolution(std::string png, double dpi) {
 std::string to_png(const Drawing& drawing, Theme theme, double scale, double dpi) {
   const double width = std::ceil(drawing.width * scale), height = std::ceil(drawing.height * scale);
   if (!(scale > 0) || !(width <= kMaxPixels) || !(height <= kMaxPixels))
-    fail("got " + number(drawing.width) + " × " + number(drawing.height) + " at scale " + number(scale) +
-         "; takes up to " + number(kMaxPixels, 0) + " pixels each way");
+    fail("expected up to " + number(kMaxPixels, 0) + " pixels each way, got " + number(drawing.width) + " × " +
+         number(drawing.height) + " at scale " + number(scale));
   const Surface surface = make_surface(static_cast<std::int64_t>(height), static_cast<std::int64_t>(width));
   render(drawing, theme, false, surface, drawing.width * scale, drawing.height * scale, "png");
   libraries().cairo_surface_flush(surface.get());

@@ -45,7 +45,7 @@ TEST(ReproduceCli, BadInputIsRefusedBeforeAnyWork) {
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_NE(result.err.find(what), std::string::npos) << result.err;
   };
-  expect_refused({"reproduce", "exampels", "--out", directory / "r"}, "there is no part 'exampels'; takes examples");
+  expect_refused({"reproduce", "exampels", "--out", directory / "r"}, "reproduce: expected a part (examples, ");
   expect_refused({"reproduce", "order", "--seed", "x", "--out", directory / "r"}, "--seed");
   expect_refused({"reproduce", "order", "--seed", "-1", "--out", directory / "r"}, "--seed");
   expect_refused({"reproduce", "order", "--threads", "0", "--out", directory / "r"}, "--threads");

@@ -38,11 +38,11 @@ TEST(Start, LoadsNothingForPicturesOrBenchmarks) {
 TEST(Start, APictureWithoutItsLibraryIsRefusedAndTheRestWorks) {
   if (std::getenv("LD_LIBRARY_PATH") != nullptr) GTEST_SKIP() << "skipped: LD_LIBRARY_PATH is set";
   const test::TemporaryDirectory directory;
-  const std::string broken = directory.file("libraries"), map = directory.file("map.npy");
+  const std::string broken = directory / "libraries", map = directory / "map.npy";
   std::filesystem::create_directory(broken);
   std::ofstream(broken + "/librsvg-2.so.2") << "not a library";
   test::save_f4(map, {2, 2}, {0.25, 0.75, 0.5, 0.5});
-  const std::string png = directory.file("map.png"), svg = directory.file("map.svg");
+  const std::string png = directory / "map.png", svg = directory / "map.svg";
   const Variable path("LD_LIBRARY_PATH", broken);
 
   const test::CliResult refused = run_cli({"plot", "heatmap", map, "--out", png});
