@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "attend/counted.h"
 #include "cli/options.h"
 #include "pictures/alignment.h"
 #include "pictures/terminal.h"
@@ -51,8 +52,8 @@ void plot_heat_map(const HeatMapArguments& a) {
   const std::vector<MapPlace> places = map_places(verb, a.file, array, a.head);
   const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* option) {
     if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count)
-      throw Error(verb + ": " + option + ": got " + std::to_string(labels.size()) + " labels for " +
-                  std::to_string(count) + (option == std::string("--rows") ? " rows" : " columns"));
+      throw Error(verb + ": " + option + ": expected " + counted(count, "label") + ", one for each " +
+                  (option == std::string("--rows") ? "row" : "column") + ", got " + std::to_string(labels.size()));
   };
   check_labels(row_labels, places[0].rows, "--rows");
   check_labels(col_labels, places[0].cols, "--cols");
@@ -112,8 +113,8 @@ void plot_alignment(const AlignmentArguments& a) {
     if (tokens.empty())
       for (std::int64_t n = 1; n <= count; ++n) tokens.push_back(std::to_string(n));
     if (static_cast<std::int64_t>(tokens.size()) != count)
-      throw Error(verb + ": " + option + ": got " + std::to_string(tokens.size()) + " tokens for " +
-                  std::to_string(count) + " of the array " + to_string(array.shape()) + " [target, source]");
+      throw Error(verb + ": " + option + ": expected " + counted(count, "token") + " for the array " +
+                  to_string(array.shape()) + " [target, source], got " + std::to_string(tokens.size()));
   };
   check_tokens(alignment.target, place.rows, "--target");
   check_tokens(alignment.source, place.cols, "--source");

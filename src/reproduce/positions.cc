@@ -69,7 +69,7 @@ std::vector<Job> positions_jobs(const Context& context) {
   std::vector<std::string> kinds{"none", "one_hot", "sinusoidal", "learned", "rotary"};
   if (context.quick) {
     kinds = {"none", "sinusoidal"};
-    options["epochs"] = "10";
+    options["epochs"] = "6";
   }
   std::vector<Job> jobs;
   for (const std::string& kind : kinds) {

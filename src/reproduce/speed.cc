@@ -23,10 +23,10 @@ bench::Plan plan_of(const Context& context) {
   bench::Plan plan;
   plan.quick = true;  // one shape of each
   plan.threads = context.threads;
-  plan.naive_seconds = context.quick ? 1 : 4;
+  plan.naive_seconds = context.quick ? 0.5 : 4;
   plan.effort =
-      context.quick ? bench::Effort{.least_runs = 3, .least_seconds = 0.1, .most_seconds = 2} : bench::Effort{};
-  plan.names = {"scaled_dot", "additive", "alibi", "shaw", "quadratic", "causal", "two_values", "quadratic_generic"};
+      context.quick ? bench::Effort{.least_runs = 3, .least_seconds = 0.05, .most_seconds = 1} : bench::Effort{};
+  plan.names = {"scaled_dot", "additive", "alibi", "quadratic", "causal", "two_values", "quadratic_generic"};
   if (context.quick) return plan;
   for (const MechanismInfo* info : all_mechanisms()) plan.names.emplace_back(info->name());
   for (const char* variant : {"short", "argmax", "three_values"}) plan.names.emplace_back(variant);

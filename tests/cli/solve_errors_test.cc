@@ -105,7 +105,7 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
       {"{\"X\": [[1,2]], \"bias\": [[1,2]]}", {"bias", "1 × 2"}},
       {"{\"X\": [[1,2]], \"queries\": [2]}", {"queries[0]", "1 to 1"}},
       {"{\"X\": [[1,2]], \"queries\": [0]}", {"queries[0]"}},
-      {"{\"X\": [[1,2]], \"labels\": [\"a\",\"b\"]}", {"labels", "2 labels for 1"}},
+      {"{\"X\": [[1,2]], \"labels\": [\"a\",\"b\"]}", {"labels", "expected 1 label, one for each row, got 2"}},
       {"{\"X\": [[1,2]], \"precision\": 99}", {"precision"}},
       {"{\"X\": [[1,2]], \"form\": \"poem\"}", {"form"}},
       {"{\"X\": [[1,2]], \"vectors\": \"diagonal\"}", {"vectors"}},
