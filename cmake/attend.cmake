@@ -7,11 +7,16 @@ if(rapt_cuda)
   list(FILTER rapt_attend_sources EXCLUDE REGEX "/backends/cuda/absent\\.cc$")
 endif()
 file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc")
-rapt_objects(attend SOURCES ${rapt_attend_sources} ${rapt_registry_source}
+set(rapt_attend_front ${rapt_attend_sources})
+list(FILTER rapt_attend_front EXCLUDE REGEX "/src/backends/")
+list(REMOVE_ITEM rapt_attend_sources ${rapt_attend_front})
+rapt_objects(attend SOURCES ${rapt_attend_sources} LIGHT ${rapt_attend_front} ${rapt_registry_source} LEVEL -O2
                     KERNELS ${rapt_attend_kernels} SMALL ${rapt_program_sources})
 
 file(GLOB apart "${PROJECT_SOURCE_DIR}/src/c/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/mpi/*.cc")
-rapt_batch(rapt_attend_objects 16 APART ${apart})
+foreach(part IN ITEMS objects light)
+  rapt_batch(rapt_attend_${part} 16 APART ${apart})
+endforeach()
 
 # Instructions for bf16 that some processors of the newest target have, asked for when the program runs.
 if("avx512" IN_LIST RAPT_TARGETS)
