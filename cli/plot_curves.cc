@@ -162,7 +162,7 @@ pictures::Curves curves_of(const CurveArguments& arguments, const std::string& f
 }
 
 // The parts of a path that may name a run: without "metrics.jsonl", and without the ending of another file.
-std::vector<std::string> parts_of(const std::string& file) {
+std::vector<std::string> path_parts(const std::string& file) {
   std::error_code ignored;
   std::filesystem::path path = std::filesystem::path(file).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -181,7 +181,7 @@ std::vector<std::string> short_names(const std::vector<std::string>& files) {
   std::vector<std::vector<std::string>> parts;
   std::size_t longest = 1;
   for (const std::string& file : files) {
-    parts.push_back(parts_of(file));
+    parts.push_back(path_parts(file));
     longest = std::max(longest, parts.back().size());
   }
   std::vector<std::string> names;

@@ -13,7 +13,8 @@ list(REMOVE_ITEM rapt_attend_sources ${rapt_attend_front})
 rapt_objects(attend SOURCES ${rapt_attend_sources} LIGHT ${rapt_attend_front} ${rapt_registry_source} LEVEL -O2
                     KERNELS ${rapt_attend_kernels} SMALL ${rapt_program_sources})
 
-file(GLOB apart "${PROJECT_SOURCE_DIR}/src/c/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/mpi/*.cc")
+file(GLOB apart "${PROJECT_SOURCE_DIR}/src/c/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/mpi/*.cc"
+  "${PROJECT_SOURCE_DIR}/src/backends/reference/backend.cc")
 foreach(part IN ITEMS objects light)
   rapt_batch(rapt_attend_${part} 16 APART ${apart})
 endforeach()
