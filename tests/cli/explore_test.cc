@@ -108,7 +108,7 @@ TEST(Explore, RefusesBadInput) {
   expect_refused({"explore", folder, "--grid", "4000000000,4000000000", "--out", page}, "--grid");
   expect_refused({"explore", folder, "--text", "a", "--out", page}, "holds arrays");
   expect_refused({"explore", folder, "--serve", "--out", page}, "exclude each other");
-  expect_refused({"explore", folder, "--port", "80"}, "without --serve");
+  expect_refused({"explore", folder, "--port", "80"}, "--port: expected --serve beside it");
   expect_refused({"explore", folder, "--serve", "--port", "70000"}, "0 to 65535");
   expect_refused({"explore", folder, "--out", dir / "no/such/place.html"}, "place.html");
   for (const char* broken : {"{", "[]", "{\"scroe\": \"dot\"}", "{\"param\": 3}", "{\"scale\": [true]}"}) {

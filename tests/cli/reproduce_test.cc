@@ -51,7 +51,8 @@ TEST(ReproduceCli, BadInputIsRefusedBeforeAnyWork) {
   expect_refused({"reproduce", "order", "--threads", "0", "--out", directory / "r"}, "--threads");
   EXPECT_TRUE(names_in(directory.path().string()).empty());
   std::filesystem::create_directories(directory / "mine/work");
-  expect_refused({"reproduce", "order", "--out", directory / "mine"}, "not a report");
+  expect_refused({"reproduce", "order", "--out", directory / "mine"},
+                 "or a report of rapt reproduce, got one that holds something else");
   EXPECT_EQ(names_in(directory / "mine"), std::vector<std::string>{"work"});
 }
 

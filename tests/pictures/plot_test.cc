@@ -130,7 +130,8 @@ TEST_F(Plot, HeatMapRefusesBadInput) {
   expect_refused({"heatmap", a, "--out", out_, "--cols", "one two"},
                  {"--cols", "expected 3 labels, one for each column, got 2"});
   expect_refused({"heatmap", a, "--out", out_, "--rows", "a \xff"}, {"--rows", "UTF-8"});
-  expect_refused({"heatmap", a, "--out", out_, "--rows", "a b", "--row-labels", a}, {"twice"});
+  expect_refused({"heatmap", a, "--out", out_, "--rows", "a b", "--row-labels", a},
+                 {"expected words or a file, got both"});
   expect_refused({"heatmap", a, "--out", out_, "--head", "0"}, {"--head", "no heads"});
   expect_refused({"heatmap", ramp("h", {2, 2, 2}), "--out", out_, "--head", "2"}, {"--head", "[2, 2, 2]"});
   expect_refused({"heatmap", ramp("b", {2, 2, 2, 2}), "--out", out_, "--head", "1"}, {"--head", "B,H"});
@@ -181,7 +182,7 @@ TEST_F(Plot, Alignment) {
   EXPECT_EQ(of_class(svg(), "link").size(), 5u);
   std::filesystem::remove(out_);
   expect_refused({"alignment", w, "--source", "a b", "--out", out_}, {"--source", "expected 3 tokens for the array"});
-  expect_refused({"alignment", ramp("h", {2, 2, 2}), "--out", out_}, {"2 maps", "--head"});
+  expect_refused({"alignment", ramp("h", {2, 2, 2}), "--out", out_}, {"expected one map, which --head chooses, got 2"});
   expect_refused({"alignment", array("m", {1, 1}, {-1}), "--out", out_}, {"below 0"});
 }
 
@@ -231,7 +232,7 @@ TEST_F(Plot, Centers) {
   expect_refused({"centers", ramp("c", {4}), "--out", out_}, {"[4]", "[L, H, 2]"});
   expect_refused({"centers", ramp("c", {2, 4, 2}), covariances, "--out", out_}, {"[3, 2, 4, 2, 2]", "[2, 4, 2]"});
   expect_refused({"centers", centers, centers, "--out", out_}, {"[L, H, 2, 2]"});
-  expect_refused({"centers", centers, centers, centers, "--out", out_}, {"3 files"});
+  expect_refused({"centers", centers, centers, centers, "--out", out_}, {"expected at most two files", "got 3"});
 }
 
 TEST_F(Plot, FiguresForPapers) {
