@@ -16,7 +16,7 @@ rapt_objects(attend SOURCES ${rapt_attend_sources} LIGHT ${rapt_attend_front} ${
 file(GLOB apart "${PROJECT_SOURCE_DIR}/src/c/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/cuda/*.cc" "${PROJECT_SOURCE_DIR}/src/backends/mpi/*.cc"
   "${PROJECT_SOURCE_DIR}/src/backends/reference/backend.cc")
 foreach(part IN ITEMS objects light)
-  rapt_batch(rapt_attend_${part} 16 APART ${apart})
+  rapt_batch(rapt_attend_${part} 24 APART ${apart})
 endforeach()
 
 # Instructions for bf16 that some processors of the newest target have, asked for when the program runs.

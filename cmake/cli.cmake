@@ -16,7 +16,7 @@ if(rapt_cli_sources)
   # All of the tool but main(), so that the tests can link it.
   add_library(rapt_cli_lib STATIC ${rapt_cli_sources})
   rapt_compile_quickly(rapt_cli_lib)
-  rapt_batch(rapt_cli_lib 14)
+  rapt_batch(rapt_cli_lib 24)
   target_include_directories(rapt_cli_lib PUBLIC "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(rapt_cli_lib PRIVATE RAPT_VERSION="${PROJECT_VERSION}")
   target_link_libraries(rapt_cli_lib PUBLIC rapt_train_static CLI11::CLI11 nlohmann_json::nlohmann_json
