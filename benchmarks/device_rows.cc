@@ -139,7 +139,7 @@ std::vector<Spec> device_specs(const Plan& plan) {
     if (std::ranges::count(known, name) > 0) continue;
     std::string list;
     for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-    throw Error("bench: --device: there is no row '" + name + "'; takes " + list);
+    throw Error("bench: --device: expected a row (" + list + "), got '" + name + "'");
   }
   if (plan.dtype == Dtype::f64) throw Error("bench: --device: --dtype: expected f32, bf16 or f16, got f64");
   std::vector<Spec> specs;

@@ -31,7 +31,7 @@ class Draw {
   Random random_;
 };
 
-struct Kind {
+struct DrawnKind {
   ShapeKind about;
   void (*draw)(Draw& draw, Spec& spec);
 };
@@ -39,8 +39,8 @@ struct Kind {
 // A call that takes seconds says little that a shorter one of its kind does not.
 constexpr double kMostFlops = 3e10;
 
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> list{
+const std::vector<DrawnKind>& kinds() {
+  static const std::vector<DrawnKind> list{
       {{"short", "B 32–512, H 1–8, S 8–64, D 8–64: many batches of short sequences, small heads"},
        [](Draw& d, Spec& s) {
          s.sizes = {d.doubling(32, 512), d.within(1, 8), d.within(8, 64), 8 * d.within(1, 8)};
@@ -88,7 +88,7 @@ const std::vector<Kind>& kinds() {
 const std::vector<ShapeKind>& shape_kinds() {
   static const std::vector<ShapeKind> list = [] {
     std::vector<ShapeKind> names;
-    for (const Kind& kind : kinds()) names.push_back(kind.about);
+    for (const DrawnKind& kind : kinds()) names.push_back(kind.about);
     return names;
   }();
   return list;
@@ -98,7 +98,7 @@ std::vector<Spec> random_specs(std::int64_t count, std::uint64_t seed) {
   Draw draw(seed);
   std::vector<Spec> specs;
   for (std::int64_t n = 0; n < count; ++n) {
-    const Kind& kind = kinds()[static_cast<std::size_t>(n) % kinds().size()];
+    const DrawnKind& kind = kinds()[static_cast<std::size_t>(n) % kinds().size()];
     Spec spec;
     do {
       spec = {};

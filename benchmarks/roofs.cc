@@ -1,17 +1,20 @@
 #include "benchmarks/roofs.h"
 
 #include <cblas.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <thread>
 
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/kernels.h"
 #include "benchmarks/peak.h"
 #include "benchmarks/timing.h"
+#include "rapt/error.h"
 
 namespace rapt::bench {
 namespace {
@@ -47,6 +50,32 @@ Part part_of(std::size_t total, std::int64_t n, int threads) {
   return {place(n), place(n + 1) - place(n)};
 }
 
+// OpenBLAS, loaded when it is first measured: it starts threads as soon as it is.
+struct Blas {
+  decltype(&::openblas_set_num_threads) set_threads;
+  decltype(&::cblas_sgemm) sgemm;
+};
+
+const Blas& blas() {
+  static const Blas loaded = [] {
+    void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const std::string why = dlerror();
+      library = dlopen("libopenblas.dylib", RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr) throw Error("bench: expected the library libopenblas.so.0, got: " + why);
+    }
+    const auto find = [&](const char* name) {
+      void* const symbol = dlsym(library, name);
+      if (symbol == nullptr)
+        throw Error(std::string("bench: expected the function ") + name + " of OpenBLAS, got none");
+      return symbol;
+    };
+    return Blas{reinterpret_cast<decltype(Blas::set_threads)>(find("openblas_set_num_threads")),
+                reinterpret_cast<decltype(Blas::sgemm)>(find("cblas_sgemm"))};
+  }();
+  return loaded;
+}
+
 }  // namespace
 
 Sgemm::Sgemm(int size, int threads)
@@ -54,13 +83,13 @@ Sgemm::Sgemm(int size, int threads)
       a_(static_cast<std::size_t>(size) * static_cast<std::size_t>(size), 0.5f),
       b_(a_.size(), 0.25f),
       c_(a_.size()) {
-  openblas_set_num_threads(threads);
+  blas().set_threads(threads);
 }
 
 double Sgemm::run() {
   const double seconds = seconds_of([&] {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size_, size_, size_, 1.0f, a_.data(), size_, b_.data(),
-                size_, 0.0f, c_.data(), size_);
+    blas().sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size_, size_, size_, 1.0f, a_.data(), size_, b_.data(),
+                 size_, 0.0f, c_.data(), size_);
   });
   const auto n = static_cast<double>(size_);
   return 2 * n * n * n / seconds / kGiga;

@@ -172,7 +172,7 @@ std::vector<Row> rows_of(const Plan& plan) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     std::string list;
     for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-    throw Error("bench: there is no row '" + name + "'; takes " + list);
+    throw Error("bench: expected a row (" + list + "), got '" + name + "'");
   }
   const auto wanted = [&](std::string_view name) {
     return plan.names.empty() || std::find(plan.names.begin(), plan.names.end(), name) != plan.names.end();

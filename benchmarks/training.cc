@@ -283,7 +283,7 @@ std::vector<TrainingCase> training_cases(const std::vector<std::string>& names, 
     if (std::ranges::any_of(cases, [&](const TrainingCase& spec) { return spec.name == name; })) continue;
     std::string list;
     for (const TrainingCase& spec : cases) list += (list.empty() ? "" : ", ") + spec.name;
-    throw Error("bench train: there is no model '" + name + "'; takes " + list);
+    throw Error("bench train: expected a model (" + list + "), got '" + name + "'");
   }
   std::erase_if(cases, [&](const TrainingCase& spec) {
     return !names.empty() && std::ranges::find(names, spec.name) == names.end();

@@ -304,8 +304,10 @@ void run_growth(const BenchArguments& arguments) {
 }
 
 void run_training(const BenchArguments& arguments) {
-  if (!arguments.shapes.empty()) throw Error("bench train: takes no --shape: each model has its own");
-  if (!arguments.dtype.empty()) throw Error("bench train: takes no --dtype: models are trained in f32");
+  if (!arguments.shapes.empty())
+    throw Error("bench train: --shape: expected none, since each model has its own, got one");
+  if (!arguments.dtype.empty())
+    throw Error("bench train: --dtype: expected none, since models are trained in f32, got one");
   using Jobs = std::vector<bench::Job>;
   const Jobs both{bench::Job::train, bench::Job::decode};
   const Jobs jobs =
@@ -324,13 +326,14 @@ void run_training(const BenchArguments& arguments) {
 
 void require_alone(const BenchArguments& arguments) {
   if (arguments.names.size() > 1)
-    throw Error("bench " + arguments.names[0] + ": got '" + arguments.names[1] + "', takes no further names");
+    throw Error("bench " + arguments.names[0] + ": expected no further names, got '" + arguments.names[1] + "'");
 }
 
 void run_multitask(const BenchArguments& arguments) {
   require_alone(arguments);
   if (!arguments.shapes.empty() || !arguments.dtype.empty() || !arguments.repeat.empty())
-    throw Error("bench multitask: takes no --shape, --dtype or --repeat: networks are trained, not timed");
+    throw Error(
+        "bench multitask: expected no --shape, --dtype or --repeat, since networks are trained, not timed, got one");
   BenchMultitaskArguments a = arguments.multitask;
   a.threads = make_plan(arguments).threads;
   a.quick = arguments.quick;
@@ -341,7 +344,7 @@ void run_multitask(const BenchArguments& arguments) {
 void run_images(const BenchArguments& arguments) {
   const BenchMultitaskArguments& given = arguments.multitask;
   if (!arguments.shapes.empty() || !arguments.dtype.empty() || !arguments.repeat.empty())
-    throw Error("bench images: takes no --shape, --dtype or --repeat: models are trained, not timed");
+    throw Error("bench images: expected no --shape, --dtype or --repeat, since models are trained, not timed, got one");
   if (!given.reference.empty() || !given.config.empty())
     throw Error("bench images: --reference and --config are for multitask");
   BenchImagesArguments a;
@@ -390,14 +393,15 @@ bool run_over_processes(const BenchArguments& arguments, const std::string& firs
 
 void run_on_device(const BenchArguments& arguments, Device::Kind kind) {
   require_no_training(arguments);
-  if (arguments.formula.any()) throw Error("bench: --device cuda: takes no --formula, --pair or --visible");
+  if (arguments.formula.any()) throw Error("bench: --device cuda: expected no --formula, --pair or --visible, got one");
   bench_device(make_plan(arguments), kind, parse_repeat(arguments.repeat), arguments.json);
 }
 
 // Shapes, dtypes and numbers of threads are lists of their own; the rest of the plan is that of other rows.
 void run_random(const BenchArguments& arguments) {
   if (!arguments.names.empty() || !arguments.shapes.empty() || arguments.formula.any())
-    throw Error("bench: --random: takes no names, --shape or formula: the shapes are drawn, for scaled_dot");
+    throw Error(
+        "bench: --random: expected no name, --shape or formula, since shapes are drawn for scaled_dot, got one");
   if (!arguments.device.empty() && arguments.device != "cpu")
     throw Error("bench: --random: --device: expected cpu, got '" + arguments.device + "'");
   BenchArguments rest = arguments;
@@ -422,7 +426,8 @@ void run_bench(const BenchArguments& arguments) {
     if (kind != Device::Kind::cpu) return run_on_device(arguments, kind);
   }
   const bool rows = first.empty() || std::ranges::count(bench::known_names(), first) > 0;
-  if (arguments.formula.any() && !rows) throw Error("bench " + first + ": takes no --formula, --pair or --visible");
+  if (arguments.formula.any() && !rows)
+    throw Error("bench " + first + ": expected no --formula, --pair or --visible, got one");
   if (first == "multitask") return run_multitask(arguments);
   if (first == "images") return run_images(arguments);
   require_no_training(arguments);
@@ -433,7 +438,8 @@ void run_bench(const BenchArguments& arguments) {
   if (first == "calls") {
     require_alone(arguments);
     if (arguments.direction != "both" || !arguments.threads.empty())
-      throw Error("bench calls: takes no --direction or --threads: forward passes on one thread are timed");
+      throw Error(
+          "bench calls: expected no --direction or --threads, since forward passes on one thread are timed, got one");
     return bench_calls(make_plan(arguments), arguments.json);
   }
 

@@ -62,7 +62,7 @@ explorer::Served shown_by_number(const fs::path& directory, const std::string& i
 explorer::Served subject_of(const ExploreArguments& a) {
   const fs::path directory = a.directory;
   if (!fs::is_directory(directory))
-    throw Error("explore: there is no directory '" + a.directory + "'; takes one of `rapt train --out`, or of arrays");
+    throw Error("explore: expected the directory of a run or of arrays, got '" + a.directory + "', which is none");
   if (!fs::exists(directory / "config.json")) {
     if (!holds_arrays(directory))
       throw Error("explore: " + a.directory +
@@ -74,15 +74,15 @@ explorer::Served subject_of(const ExploreArguments& a) {
   const bool scenes = tasks::task_of_run(directory) == "scenes";
   if (scenes || explorer::is_image_run(directory)) {
     if (!a.text.empty() || !a.target.empty())
-      throw Error("explore: --text and --target are for runs on sequences; " + a.directory +
-                  " is about images, takes --image N");
+      throw Error("explore: " + a.directory + ": expected --image N for a run on images, got --text or --target");
     const std::string image = a.image.empty() ? "0" : a.image;
     return scenes ? shown_by_number<explorer::SceneSubject>(directory, image)
                   : shown_by_number<explorer::ImageSubject>(directory, image);
   }
-  if (!a.image.empty()) throw Error("explore: --image is for runs on images; " + a.directory + " takes --text TEXT");
+  if (!a.image.empty())
+    throw Error("explore: " + a.directory + ": expected --text TEXT for a run on sequences, got --image");
   const auto subject = std::make_shared<explorer::SequenceSubject>(directory);
-  if (a.text.empty() && !a.target.empty()) throw Error("explore: --target is given without --text; takes both");
+  if (a.text.empty() && !a.target.empty()) throw Error("explore: --target: expected --text beside it, got none");
   return {subject->show(a.text.empty() ? subject->example() : a.text, a.target),
           [subject](const std::string& text, const std::string& target) { return subject->show(text, target); }};
 }
@@ -132,7 +132,7 @@ std::string in_explore_options(const std::string& message) {
 
 void explore(const ExploreArguments& a) {
   if (a.serve && !a.out.empty()) throw Error("explore: --serve and --out exclude each other");
-  if (!a.serve && !a.port.empty()) throw Error("explore: --port is given without --serve; takes both");
+  if (!a.serve && !a.port.empty()) throw Error("explore: --port: expected --serve beside it, got none");
   const int port = port_of(a.port);
   explorer::Served served = subject_of(a);
   for (const std::string& warning : served.first.warnings)

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "cli/attend_inputs.h"
 #include "cli/options.h"
 #include "explorer/epochs.h"
@@ -30,8 +31,8 @@ std::vector<std::string> read_tokens(const fs::path& path, std::int64_t count) {
     tokens.push_back(std::move(line));
   }
   if (static_cast<std::int64_t>(tokens.size()) != count)
-    throw Error("explore: " + path.string() + ": got " + std::to_string(tokens.size()) + " lines, takes " +
-                std::to_string(count) + ", one for each");
+    throw Error("explore: " + path.string() + ": expected " + counted(count, "line") + ", got " +
+                std::to_string(tokens.size()));
   return tokens;
 }
 
@@ -52,7 +53,8 @@ std::string option_text(const fs::path& file, const std::string& name, const jso
   std::string text;
   for (const json& number : list) {
     if (!number.is_number())
-      throw Error("explore: " + file.string() + ": " + name + ": takes a text, a number or a list of numbers");
+      throw Error("explore: " + file.string() + ": " + name +
+                  ": expected a text, a number or a list of numbers, got something else");
     text += (text.empty() ? "" : ",") + number.dump();
   }
   return text;
@@ -63,7 +65,7 @@ void read_mechanism(const fs::path& directory, AttendArguments& options) {
   const fs::path file = directory / "mechanism.json";
   if (!fs::exists(file)) return;
   const json settings = json::parse(read_file(file), nullptr, false);
-  if (!settings.is_object()) throw Error("explore: " + file.string() + ": takes one JSON object");
+  if (!settings.is_object()) throw Error("explore: " + file.string() + ": expected a JSON object, got something else");
   const std::vector<std::pair<const char*, std::string*>> texts{{"score", &options.score},
                                                                 {"scale", &options.scale},
                                                                 {"softcap", &options.softcap},
@@ -83,17 +85,18 @@ void read_mechanism(const fs::path& directory, AttendArguments& options) {
     const json& value = setting.value();
     if (name == "param") {
       if (!options.parameters.empty()) continue;
-      if (!value.is_object()) throw Error("explore: " + file.string() + ": param: takes an object of parameters");
+      if (!value.is_object())
+        throw Error("explore: " + file.string() + ": param: expected an object of parameters, got something else");
       for (const auto& [parameter, number] : value.items())
         options.parameters.push_back(parameter + "=" + beside(option_text(file, parameter, number)));
       continue;
     }
     const auto place = std::ranges::find_if(texts, [&](const auto& entry) { return name == entry.first; });
     if (place == texts.end())
-      throw Error(
-          "explore: " + file.string() + ": got '" + one_line(name) +
-          "'; takes score, param, scale, softcap, normalize, first_query, causal, window, key_lengths, mask, bias and "
-          "grid");
+      throw Error("explore: " + file.string() +
+                  ": expected score, param, scale, softcap, normalize, first_query, causal, window, key_lengths, mask, "
+                  "bias or grid, got '" +
+                  one_line(name) + "'");
     if (place->second->empty()) *place->second = beside(option_text(file, name, value));
   }
 }
@@ -115,12 +118,12 @@ void add_layers(Exhibit& exhibit, std::int64_t count, const std::string& mechani
 void stored(Exhibit& exhibit, const fs::path& path, std::array<std::int64_t, 2> grid) {
   Array array = read_npy(path).to(ElementType::f32);
   if (array.rank() < 2 || array.rank() > 4 || array.count() == 0)
-    throw Error("explore: " + path.string() + ": got shape " + to_string(array.shape()) +
-                ", takes [queries, keys], [heads, queries, keys] or [layers, heads, queries, keys]");
+    throw Error("explore: " + path.string() +
+                ": expected [queries, keys], [heads, queries, keys] or [layers, heads, queries, keys], got shape " +
+                to_string(array.shape()));
   for (const float w : array.as<float>())
     if (!(w >= 0 && w <= 1.001F))
-      throw Error("explore: " + path.string() + ": got the number " + std::to_string(w) +
-                  ", takes weights from 0 to 1");
+      throw Error("explore: " + path.string() + ": expected weights from 0 to 1, got " + std::to_string(w));
   std::vector<std::int64_t> shape = array.shape();
   shape.insert(shape.begin(), static_cast<std::size_t>(4 - array.rank()), 1);
   array.reshape(shape);
@@ -164,8 +167,8 @@ explorer::Picture read_picture(const fs::path& path) {
   const std::vector<std::int64_t>& shape = file.shape();
   const std::int64_t channels = file.rank() == 3 ? shape[2] : 1;
   if (file.count() == 0 || file.rank() < 2 || file.rank() > 3 || (channels != 1 && channels != 3))
-    throw Error("explore: " + path.string() + ": got shape " + to_string(shape) +
-                ", takes [rows, columns] or [rows, columns, 1 or 3]");
+    throw Error("explore: " + path.string() + ": expected [rows, columns] or [rows, columns, 1 or 3], got shape " +
+                to_string(shape));
   const Array numbers = file.to(ElementType::f32);
   explorer::Picture picture{shape[0], shape[1], channels, {}};
   const auto pixels = numbers.as<float>();

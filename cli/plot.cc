@@ -228,7 +228,7 @@ void add_plot(CLI::App& app) {
   verb->footer(kPlotFooter);
   // CLI11 would say only that something is missing; say what there is.
   verb->callback([verb, names] {
-    if (verb->get_subcommands().empty()) throw Error("plot: no kind is given; takes " + names);
+    if (verb->get_subcommands().empty()) throw Error("plot: expected a kind of plot (" + names + "), got none");
   });
 }
 

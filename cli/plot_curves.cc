@@ -124,13 +124,13 @@ pictures::Curves metric_curves(const CurveArguments& arguments, const std::strin
 pictures::Curves array_curves(const CurveArguments& arguments, const std::string& file) {
   const Array array = read_plot_array(kCurves, file);
   if (array.rank() != 1 && array.rank() != 2)
-    throw Error(std::string(kCurves) + ": " + file + ": got an array " + to_string(array.shape()) +
-                "; takes [N] or [N, S]");
+    throw Error(std::string(kCurves) + ": " + file + ": expected [N] or [N, S], got an array " +
+                to_string(array.shape()));
   if (!arguments.x.empty()) throw Error(std::string(kCurves) + ": --x: the numbers of an array have no names");
   const std::int64_t count = array.shape()[0], width = array.rank() == 2 ? array.shape()[1] : 1;
   if (width > static_cast<std::int64_t>(kMaxSeries))
-    throw Error(std::string(kCurves) + ": " + file + ": got " + std::to_string(width) + " series; takes at most " +
-                std::to_string(kMaxSeries));
+    throw Error(std::string(kCurves) + ": " + file + ": expected at most " + std::to_string(kMaxSeries) +
+                " series, got " + std::to_string(width));
   std::vector<std::string> names = arguments.y.empty() ? std::vector<std::string>{} : split(arguments.y);
   if (!names.empty() && static_cast<std::int64_t>(names.size()) != width)
     refuse(std::string(kCurves) + ": --y", arguments.y,
@@ -162,7 +162,7 @@ pictures::Curves curves_of(const CurveArguments& arguments, const std::string& f
 }
 
 // The parts of a path that may name a run: without "metrics.jsonl", and without the ending of another file.
-std::vector<std::string> parts_of(const std::string& file) {
+std::vector<std::string> path_parts(const std::string& file) {
   std::error_code ignored;
   std::filesystem::path path = std::filesystem::path(file).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -181,7 +181,7 @@ std::vector<std::string> short_names(const std::vector<std::string>& files) {
   std::vector<std::vector<std::string>> parts;
   std::size_t longest = 1;
   for (const std::string& file : files) {
-    parts.push_back(parts_of(file));
+    parts.push_back(path_parts(file));
     longest = std::max(longest, parts.back().size());
   }
   std::vector<std::string> names;

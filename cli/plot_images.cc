@@ -146,7 +146,7 @@ pictures::HeatMapGrid maps_of(const std::vector<layers::AttentionRecord>& record
 
 void plot_centers(const CentersArguments& a) {
   if (a.json) {
-    if (!is_run(a.files)) throw Error("plot centers: --json: takes the directory of a run, whose epochs it reports");
+    if (!is_run(a.files)) throw Error("plot centers: --json: expected the directory of a run, got files");
     std::cout << report_of(a.files[0], tasks::read_head_history(a.files[0])).dump(2) << "\n";
     if (a.output.out.empty()) return;
   }
@@ -166,8 +166,8 @@ void plot_maps(const MapsArguments& a) {
   const std::unique_ptr<tasks::Experiment> opened = tasks::open_experiment(a.run);
   const auto* run = dynamic_cast<const tasks::ImageExperiment*>(opened.get());
   if (!run || !run->model().attention())
-    throw Error("plot maps: " + a.run + ": got a run on " + tasks::task_of_run(a.run) +
-                (run ? " without attention" : "") + ", takes one on images with attention");
+    throw Error("plot maps: " + a.run + ": expected a run on images with attention, got one on " +
+                tasks::task_of_run(a.run) + (run ? " without attention" : ""));
   const models::ImageClassifier& model = run->model();
   const std::array<std::int64_t, 2> query = query_of(*run, a.pixel);
   const Shown shown = image_of(*run, a.image);

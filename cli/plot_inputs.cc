@@ -56,7 +56,7 @@ pictures::HeadCenters sizes_of(const std::string& file, const Array& array, std:
   }
   const char* takes = last == 1 ? "[L, H, 2] or [E, L, H, 2]" : "[L, H, 2, 2] or [E, L, H, 2, 2]";
   if (sizes.size() != 2 && sizes.size() != 3)
-    throw Error("plot centers: " + file + ": got an array " + to_string(array.shape()) + "; takes " + takes);
+    throw Error("plot centers: " + file + ": expected " + takes + ", got an array " + to_string(array.shape()));
   pictures::HeadCenters result;
   if (sizes.size() == 3) result.epochs = sizes[0];
   result.layers = sizes[sizes.size() - 2];
@@ -67,8 +67,7 @@ pictures::HeadCenters sizes_of(const std::string& file, const Array& array, std:
 }  // namespace
 
 std::vector<std::string> read_labels(const std::string& option, const LabelArguments& arguments) {
-  if (!arguments.words.empty() && !arguments.file.empty())
-    throw Error(option + ": labels are given twice; takes words or a file");
+  if (!arguments.words.empty() && !arguments.file.empty()) throw Error(option + ": expected words or a file, got both");
   std::vector<std::string> labels =
       arguments.file.empty() ? words_of(arguments.words) : lines_of(read_file(arguments.file));
   if (labels.size() > kMaxLabels) throw Error(option + ": got more than " + std::to_string(kMaxLabels) + " labels");
@@ -87,8 +86,8 @@ std::string joined(const std::vector<std::string>& names) {
 Array read_plot_array(const std::string& verb, const std::string& file) {
   const std::uint64_t size = regular_file_size(file), available = available_memory();
   if (size > available / 2)
-    throw Error(verb + ": " + file + " has " + format_bytes(static_cast<double>(size)) +
-                "; takes at most half of the " + format_bytes(static_cast<double>(available)) + " of memory there are");
+    throw Error(verb + ": " + file + ": expected at most half of the " + format_bytes(static_cast<double>(available)) +
+                " of free memory, got " + format_bytes(static_cast<double>(size)));
   Array array = read_npy(file);
   if (array.count() == 0) throw Error(verb + ": " + file + ": the array " + to_string(array.shape()) + " is empty");
   return array;
@@ -109,8 +108,7 @@ std::vector<MapPlace> map_places(const std::string& verb, const std::string& fil
   const auto& shape = array.shape();
   const int rank = array.rank();
   if (rank < 2 || rank > 4)
-    throw Error(verb + ": " + file + ": got an array " + to_string(shape) +
-                "; takes [R, C], [H, R, C] or [B, H, R, C]");
+    throw Error(verb + ": " + file + ": expected [R, C], [H, R, C] or [B, H, R, C], got an array " + to_string(shape));
   const auto size = [&](int from_end) { return shape[static_cast<std::size_t>(rank - from_end)]; };
   const std::int64_t rows = size(2), cols = size(1), maps = array.count() / (rows * cols);
   const auto title = [&](std::int64_t n) -> std::string {
@@ -124,8 +122,8 @@ std::vector<MapPlace> map_places(const std::string& verb, const std::string& fil
   }
   constexpr std::int64_t kMaxMaps = 4096;
   if (maps > kMaxMaps)
-    throw Error(verb + ": " + file + ": got " + std::to_string(maps) + " maps; takes at most " +
-                std::to_string(kMaxMaps) + ", or --head B,H for one of them");
+    throw Error(verb + ": " + file + ": expected at most " + std::to_string(kMaxMaps) +
+                " maps, or --head B,H for one of them, got " + std::to_string(maps));
   std::vector<MapPlace> places;
   for (std::int64_t n = 0; n < maps; ++n) places.push_back({n * rows * cols, rows, cols, title(n)});
   return places;
@@ -136,9 +134,9 @@ void require_finite(const std::string& verb, const std::string& file, const std:
   for (std::size_t n = 0; n < values.size(); ++n) {
     if (std::isfinite(values[n])) continue;
     const auto at = static_cast<std::int64_t>(n);
-    throw Error(verb + ": " + file + ": " + (place.title.empty() ? "" : place.title + ": ") + "got " +
-                (std::isnan(values[n]) ? "nan" : "an infinite number") + " in row " + std::to_string(at / place.cols) +
-                ", column " + std::to_string(at % place.cols) + "; takes finite numbers");
+    throw Error(verb + ": " + file + ": " + (place.title.empty() ? "" : place.title + ": ") +
+                "expected finite numbers, got " + (std::isnan(values[n]) ? "nan" : "an infinite number") + " in row " +
+                std::to_string(at / place.cols) + ", column " + std::to_string(at % place.cols));
   }
 }
 
@@ -146,7 +144,8 @@ pictures::HeadCenters read_centers(const std::vector<std::string>& files) {
   constexpr const char* kVerb = "plot centers";
   const std::vector<std::string>& names = files;
   if (names.size() > 2)
-    throw Error("plot centers: got " + std::to_string(names.size()) + " files; takes centres and covariances");
+    throw Error("plot centers: expected at most two files, of centres and of covariances, got " +
+                std::to_string(names.size()));
   const Array array = read_plot_array(kVerb, names[0]);
   pictures::HeadCenters result = sizes_of(names[0], array, 1);
   result.centers = numbers_of(array, 0, array.count());

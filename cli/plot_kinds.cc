@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "attend/counted.h"
 #include "cli/options.h"
 #include "pictures/alignment.h"
 #include "pictures/terminal.h"
@@ -51,13 +52,13 @@ void plot_heat_map(const HeatMapArguments& a) {
   const std::vector<MapPlace> places = map_places(verb, a.file, array, a.head);
   const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* option) {
     if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count)
-      throw Error(verb + ": " + option + ": got " + std::to_string(labels.size()) + " labels for " +
-                  std::to_string(count) + (option == std::string("--rows") ? " rows" : " columns"));
+      throw Error(verb + ": " + option + ": expected " + counted(count, "label") + ", one for each " +
+                  (option == std::string("--rows") ? "row" : "column") + ", got " + std::to_string(labels.size()));
   };
   check_labels(row_labels, places[0].rows, "--rows");
   check_labels(col_labels, places[0].cols, "--cols");
   if (a.values && places.size() > 1)
-    throw Error(verb + ": --values: got " + std::to_string(places.size()) + " maps; takes one, use --head");
+    throw Error(verb + ": --values: expected one map, which --head chooses, got " + std::to_string(places.size()));
 
   std::vector<pictures::HeatMap> maps;
   for (const MapPlace& place : places) {
@@ -105,14 +106,15 @@ void plot_alignment(const AlignmentArguments& a) {
   const Array array = read_plot_array(verb, a.file);
   const std::vector<MapPlace> places = map_places(verb, a.file, array, a.head);
   if (places.size() != 1)
-    throw Error(verb + ": " + a.file + ": got " + std::to_string(places.size()) + " maps; takes one, use --head");
+    throw Error(verb + ": " + a.file + ": expected one map, which --head chooses, got " +
+                std::to_string(places.size()));
   const MapPlace& place = places[0];
   const auto check_tokens = [&](std::vector<std::string>& tokens, std::int64_t count, const char* option) {
     if (tokens.empty())
       for (std::int64_t n = 1; n <= count; ++n) tokens.push_back(std::to_string(n));
     if (static_cast<std::int64_t>(tokens.size()) != count)
-      throw Error(verb + ": " + option + ": got " + std::to_string(tokens.size()) + " tokens for " +
-                  std::to_string(count) + " of the array " + to_string(array.shape()) + " [target, source]");
+      throw Error(verb + ": " + option + ": expected " + counted(count, "token") + " for the array " +
+                  to_string(array.shape()) + " [target, source], got " + std::to_string(tokens.size()));
   };
   check_tokens(alignment.target, place.rows, "--target");
   check_tokens(alignment.source, place.cols, "--source");

@@ -110,7 +110,8 @@ void check_output(const std::string& verb, const Output& output) {
   if (!output.out.empty()) pictures::picture_format(output.out);
   else if (::isatty(STDOUT_FILENO) == 0)
     throw Error(verb + ": the standard output is no terminal; pass --out FILE.svg, FILE.png or FILE.pdf");
-  if (output.title.size() > 10000) throw Error(verb + ": --title: takes at most 10000 bytes");
+  if (output.title.size() > 10000)
+    throw Error(verb + ": --title: expected at most 10,000 bytes, got " + std::to_string(output.title.size()));
 }
 
 void deliver(const std::string& verb, const Output& output, const std::function<Drawing(double)>& drawing,

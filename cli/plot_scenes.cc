@@ -85,7 +85,7 @@ std::vector<std::int64_t> chosen_scenes(const ScenesArguments& a, std::int64_t c
   const std::string takes = "scenes of the run's test data, 0 to " + std::to_string(count - 1);
   for (const std::string& text : a.scenes) {
     const std::int64_t n = parse_integers("plot scenes: N", text, takes, 1)[0];
-    if (n < 0 || n >= count) throw Error("plot scenes: N: got " + text + ", takes " + takes);
+    if (n < 0 || n >= count) throw Error(std::string("plot scenes: N: expected ") + takes + ", got " + text);
     chosen.push_back(n);
   }
   if (chosen.empty()) chosen.push_back(0);

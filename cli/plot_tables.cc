@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "cli/options.h"
 #include "cli/plot_inputs.h"
 #include "pictures/text.h"
@@ -44,7 +45,8 @@ std::vector<BenchRow> bench_rows(const solve::JsonNode& root, const std::string&
     row.name = node.at("name").text();
     row.direction = text_at(node, "direction");
     const std::vector<std::int64_t> shape = node.at("shape").integers(1, std::numeric_limits<std::int64_t>::max());
-    if (shape.size() != 4) node.at("shape").fail("takes [B, H, S, D]");
+    if (shape.size() != 4)
+      node.at("shape").fail("expected [B, H, S, D], got " + counted(static_cast<std::int64_t>(shape.size()), "number"));
     for (const std::int64_t size : shape) row.shape += (row.shape.empty() ? "" : ",") + std::to_string(size);
     row.length = static_cast<double>(shape[2]);
     const auto found = node.find(field);
@@ -52,7 +54,7 @@ std::vector<BenchRow> bench_rows(const solve::JsonNode& root, const std::string&
       std::vector<std::string> names;
       for (const auto& [key, item] : node.value().items())
         if (item.is_number()) names.push_back(key);
-      node.fail("there is no field '" + field + "'; takes " + joined(names));
+      node.fail("expected one of the fields " + joined(names) + ", got '" + field + "'");
     }
     row.value = found->value().is_null() ? kMissing : found->number();
     rows.push_back(std::move(row));

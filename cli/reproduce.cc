@@ -51,7 +51,7 @@ std::vector<reproduce::Part> chosen_parts(const std::vector<std::string>& names)
   const auto chosen = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   for (const std::string& name : names)
     if (std::none_of(all.begin(), all.end(), [&](const reproduce::Part& part) { return part.name == name; }))
-      throw Error("reproduce: there is no part '" + name + "'; takes " + known);
+      throw Error("reproduce: expected a part (" + known + "), got '" + name + "'");
   std::vector<reproduce::Part> parts;
   for (const reproduce::Part& part : all)
     if (chosen(part.name)) parts.push_back(part);

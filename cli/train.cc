@@ -82,7 +82,7 @@ bool holds_a_run(const std::string& directory) {
 }
 
 std::string task_of(const TrainArguments& a) {
-  if (a.task == "pairs") throw Error("train: the task pairs takes its file by --data FILE");
+  if (a.task == "pairs") throw Error("train: pairs: expected its file as --data FILE, got the task alone");
   if (!a.task.empty()) return a.task;
   const std::string task = a.config.empty() ? "" : tasks::task_of_settings(a.config);
   return task.empty() || !a.data.empty() ? "pairs" : task;

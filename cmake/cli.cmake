@@ -8,21 +8,19 @@ if(rapt_cli_sources)
   include(solve)
   include(reproduce)
   include(explorer)
-  include(subwords)
   find_package(CLI11 CONFIG REQUIRED)
   find_package(nlohmann_json CONFIG REQUIRED)
   find_package(PNG REQUIRED)
   find_package(PkgConfig REQUIRED)
-  pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
 
   # All of the tool but main(), so that the tests can link it.
   add_library(rapt_cli_lib STATIC ${rapt_cli_sources})
   rapt_compile_quickly(rapt_cli_lib)
-  rapt_batch(rapt_cli_lib 6)
+  rapt_batch(rapt_cli_lib 24)
   target_include_directories(rapt_cli_lib PUBLIC "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(rapt_cli_lib PRIVATE RAPT_VERSION="${PROJECT_VERSION}")
   target_link_libraries(rapt_cli_lib PUBLIC rapt_train_static CLI11::CLI11 nlohmann_json::nlohmann_json
-                                     PRIVATE rapt_mpi_session rapt_subwords rapt_private rapt_pictures rapt_explorer rapt_solve rapt_reproduce rapt_bench PkgConfig::openblas PNG::PNG Threads::Threads)
+                                     PRIVATE rapt_mpi_session rapt_subwords_linked rapt_private rapt_pictures rapt_explorer rapt_solve rapt_reproduce rapt_bench PNG::PNG Threads::Threads)
 endif()
 
 if(TARGET rapt_cli_lib AND EXISTS "${rapt_cli_main}")

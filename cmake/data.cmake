@@ -13,12 +13,12 @@ namespace ${embed_NAMESPACE} {
 std::span<const unsigned char> ${function}();
 
 namespace {
-constexpr unsigned char kBytes[] = {
+constexpr unsigned char k_${function}[] = {
   ${bytes}
 };
 }  // namespace
 
-std::span<const unsigned char> ${function}() { return kBytes; }
+std::span<const unsigned char> ${function}() { return k_${function}; }
 
 }  // namespace ${embed_NAMESPACE}
 ")

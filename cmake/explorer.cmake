@@ -25,7 +25,7 @@ endforeach()
 file(GLOB rapt_explorer_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/explorer/*.cc")
 add_library(rapt_explorer STATIC ${rapt_explorer_sources} ${rapt_page_sources})
 rapt_compile_quickly(rapt_explorer)
-rapt_batch(rapt_explorer 5 APART "${PROJECT_SOURCE_DIR}/src/explorer/server.cc" ${rapt_page_sources})
+rapt_batch(rapt_explorer 24 APART "${PROJECT_SOURCE_DIR}/src/explorer/server.cc")
 target_link_libraries(rapt_explorer PUBLIC rapt_train_static nlohmann_json::nlohmann_json
                                     PRIVATE rapt_private rapt_pictures ZLIB::ZLIB Threads::Threads)
 target_link_libraries(rapt_explorer PRIVATE ${rapt_httplib})

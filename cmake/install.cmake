@@ -22,6 +22,9 @@ function(rapt_install_package kind)
   if(NOT rapt_mpi)
     list(APPEND without PATTERN mpi.h EXCLUDE)
   endif()
+  if(NOT rapt_subwords)
+    list(APPEND without PATTERN subwords.h EXCLUDE)
+  endif()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/rapt" "${rapt_generated}/include/rapt"
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${ARGN} FILES_MATCHING PATTERN "*.h" ${without})
   # The headers of the CUDA kernels, for mechanisms of a program's own. They name each other from rapt/cuda on.
@@ -42,14 +45,17 @@ function(rapt_install_package kind)
     install(FILES "${PROJECT_SOURCE_DIR}/data/README.md" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN} RENAME DATA.md)
   endif()
 
-  # A package of its own within this one: who has no MPI uses the rest.
-  if(rapt_mpi)
-    install(TARGETS rapt_mpi_${kind} EXPORT rapt_mpi_${kind}
-      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN}
-      LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN})
-    set_target_properties(rapt_mpi_${kind} PROPERTIES INSTALL_RPATH "$ORIGIN")
-    install(EXPORT rapt_mpi_${kind} NAMESPACE rapt:: FILE rapt_mpi_${kind}_targets.cmake DESTINATION "${package_dir}" ${ARGN})
-  endif()
+  # Packages of their own within this one: who has no MPI or no SentencePiece uses the rest.
+  foreach(part IN ITEMS mpi subwords)
+    if(rapt_${part})
+      install(TARGETS rapt_${part}_${kind} EXPORT rapt_${part}_${kind}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN})
+      set_target_properties(rapt_${part}_${kind} PROPERTIES INSTALL_RPATH "$ORIGIN")
+      install(EXPORT rapt_${part}_${kind} NAMESPACE rapt:: FILE rapt_${part}_${kind}_targets.cmake
+        DESTINATION "${package_dir}" ${ARGN})
+    endif()
+  endforeach()
 
   # CMake package
   install(EXPORT rapt_${kind} NAMESPACE rapt:: FILE rapt_${kind}_targets.cmake DESTINATION "${package_dir}" ${ARGN})

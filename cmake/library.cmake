@@ -21,15 +21,22 @@ add_library(rapt_highway INTERFACE)
 target_include_directories(rapt_highway SYSTEM INTERFACE $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)
 target_compile_definitions(rapt_highway INTERFACE HWY_COMPILE_ONLY_STATIC HWY_IS_DEBUG_BUILD=0)
 
-# rapt_objects(NAME SOURCES source… KERNELS source…): the object libraries of rapt::NAME, listed in rapt_NAME_objects.
-# Kernels are compiled once for each SIMD target.
+# rapt_objects(NAME SOURCES source… [LIGHT source… LEVEL -O…] KERNELS source… [SMALL source…]): the object libraries of
+# rapt::NAME, listed in rapt_NAME_objects. LIGHT sources have no loops that anyone waits for: a release compiles them at that
+# level, which saves the compiler's time. Kernels are compiled once for each SIMD target; small ones together.
 function(rapt_objects name)
-  cmake_parse_arguments(objects "" "" "SOURCES;KERNELS" ${ARGN})
+  cmake_parse_arguments(objects "" "LEVEL" "SOURCES;LIGHT;KERNELS;SMALL" ${ARGN})
   add_library(rapt_${name}_objects OBJECT ${objects_SOURCES})
-  target_link_libraries(rapt_${name}_objects PRIVATE rapt_private)
-  set(list $<TARGET_OBJECTS:rapt_${name}_objects>)
+  add_library(rapt_${name}_light OBJECT ${objects_LIGHT})
+  target_compile_options(rapt_${name}_light PRIVATE $<$<CONFIG:Release>:${objects_LEVEL}>)
+  set(list "")
+  foreach(part IN ITEMS objects light)
+    target_link_libraries(rapt_${name}_${part} PRIVATE rapt_private)
+    list(APPEND list $<TARGET_OBJECTS:rapt_${name}_${part}>)
+  endforeach()
   foreach(target IN LISTS RAPT_TARGETS)
-    add_library(rapt_${name}_${target} OBJECT ${objects_KERNELS})
+    add_library(rapt_${name}_${target} OBJECT ${objects_KERNELS} ${objects_SMALL})
+    rapt_batch(rapt_${name}_${target} 10 APART ${objects_KERNELS})
     target_compile_definitions(rapt_${name}_${target} PRIVATE RAPT_TARGET=${target})
     target_compile_options(rapt_${name}_${target} PRIVATE ${rapt_flags_${target}})
     target_link_libraries(rapt_${name}_${target} PRIVATE rapt_private rapt_highway)

@@ -30,9 +30,9 @@ endif()
 if(RAPT_WERROR)
   target_compile_options(rapt_options INTERFACE -Werror)
 endif()
-# For code that nobody waits for, the compiler is: it takes two thirds of the time without the costly optimisations.
+# For code that nobody waits for, the compiler is: GCC takes half of -O3's time at -Og, less than at -O0.
 function(rapt_compile_quickly target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
 endfunction()
 # Several sources in one compilation: most of a small file's time goes into the standard library's headers, which are then
 # read once. rapt_batch(TARGET SIZE [APART source…]): sources that share names with their neighbours stay apart.

@@ -56,6 +56,6 @@ std::string_view style_sheet() { return {kFile${last}, sizeof kFile${last}}; }
 file(GLOB rapt_reproduce_sources CONFIGURE_DEPENDS "${rapt_reproduce_source_dir}/*.cc")
 add_library(rapt_reproduce STATIC ${rapt_reproduce_sources} "${rapt_generated}/reproduce/resources.cc")
 rapt_compile_quickly(rapt_reproduce)
-rapt_batch(rapt_reproduce 8)
+rapt_batch(rapt_reproduce 24)
 target_compile_definitions(rapt_reproduce PRIVATE RAPT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(rapt_reproduce PUBLIC rapt_solve rapt_pictures PRIVATE rapt_bench)

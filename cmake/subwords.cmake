@@ -1,6 +1,7 @@
-# Subwords for the tool, through SentencePiece: found at configure time. Without it --tokens subwords is refused; rapt::train
-# itself never needs it.
-set(RAPT_SUBWORDS AUTO CACHE STRING "Build the tool with SentencePiece: ON, OFF, or AUTO (where it is found)")
+# rapt::subwords, through SentencePiece: found at configure time. Without it --tokens subwords is refused; rapt::train itself
+# never needs it.
+include_guard(GLOBAL)
+set(RAPT_SUBWORDS AUTO CACHE STRING "Build rapt::subwords with SentencePiece: ON, OFF, or AUTO (where it is found)")
 set_property(CACHE RAPT_SUBWORDS PROPERTY STRINGS AUTO ON OFF)
 if(NOT RAPT_SUBWORDS MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "RAPT_SUBWORDS: expected ON, OFF or AUTO, got ${RAPT_SUBWORDS}")
@@ -19,10 +20,18 @@ if(NOT RAPT_SUBWORDS STREQUAL "OFF")
   endif()
 endif()
 
+# Not a part of rapt::train: compiled here alone. The tool takes it where it is.
 if(rapt_subwords)
-  add_library(rapt_subwords STATIC "${PROJECT_SOURCE_DIR}/src/subwords/sentencepiece.cc")
-  target_link_libraries(rapt_subwords PRIVATE PkgConfig::sentencepiece)
+  add_library(rapt_subwords_objects OBJECT "${PROJECT_SOURCE_DIR}/src/subwords/sentencepiece.cc")
+  target_link_libraries(rapt_subwords_objects PRIVATE rapt_private PkgConfig::sentencepiece)
+  set(rapt_subwords_objects $<TARGET_OBJECTS:rapt_subwords_objects>)
+  rapt_library(subwords)
+  foreach(kind IN ITEMS static shared)
+    target_link_libraries(rapt_subwords_${kind} PUBLIC rapt_train_${kind} PRIVATE PkgConfig::sentencepiece)
+  endforeach()
+  add_library(rapt_subwords_linked STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/src/subwords/linked.cc")
+  target_link_libraries(rapt_subwords_linked PUBLIC rapt_subwords_static)
 else()
-  add_library(rapt_subwords STATIC "${PROJECT_SOURCE_DIR}/src/subwords/absent.cc")
+  add_library(rapt_subwords_linked STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/src/subwords/absent.cc")
 endif()
-target_link_libraries(rapt_subwords PUBLIC rapt_train_static PRIVATE rapt_private)
+target_link_libraries(rapt_subwords_linked PUBLIC rapt_train_static PRIVATE rapt_private)

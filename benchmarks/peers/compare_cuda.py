@@ -359,7 +359,7 @@ def arguments():
     known = sorted({case.name for case in all_cases()})
     for name in options.names:
         if name not in known:
-            parser.error(f"there is no case '{name}'; takes {', '.join(known)}")
+            parser.error(f"expected a case ({', '.join(known)}), got '{name}'")
     return options
 
 

@@ -234,7 +234,7 @@ def arguments():
         options.rounds, options.budget, options.compile = 2, 0.2, False
     for name in options.names:
         if name not in MAKERS:
-            parser.error(f"there is no model '{name}'; takes {', '.join(MAKERS)}")
+            parser.error(f"expected a model ({', '.join(MAKERS)}), got '{name}'")
     return options
 
 

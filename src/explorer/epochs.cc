@@ -18,7 +18,7 @@ std::vector<Epoch> read_epochs(const std::filesystem::path& path) {
     if (line.empty()) continue;
     const std::string where = path.string() + ":" + std::to_string(n);
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_discarded()) throw Error(where + ": got broken JSON, takes one object a line");
+    if (json.is_discarded()) throw Error(where + ": expected a JSON object, got something else");
     if (!json.is_object() || !json.contains("centers")) continue;
     try {
       Epoch epoch;
@@ -28,10 +28,10 @@ std::vector<Epoch> read_epochs(const std::filesystem::path& path) {
       bool fits = epoch.covariances.empty() || epoch.covariances.size() == epoch.centers.size();
       for (std::size_t l = 0; fits && l < epoch.covariances.size(); ++l)
         fits = epoch.covariances[l].size() == epoch.centers[l].size();
-      if (!fits) throw Error(where + ": covariances: got other layers or heads than the centers have, takes the same");
+      if (!fits) throw Error(where + ": covariances: expected the layers and heads of the centers, got others");
       epochs.push_back(std::move(epoch));
     } catch (const nlohmann::json::exception& error) {
-      throw Error(where + ": takes centers [layer][head][2] and covariances [layer][head][2][2]");
+      throw Error(where + ": expected centers [layer][head][2] and covariances [layer][head][2][2], got other shapes");
     }
   }
   return epochs;

@@ -71,8 +71,8 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
   const std::vector<std::string> source = data.split_source(text);
   const auto check = [](const char* what, std::size_t count) {
     if (count == 0 || count > kMostTokens)
-      throw Error(std::string("explore: got a ") + what + " of " + std::to_string(count) + " tokens, takes 1 to " +
-                  std::to_string(kMostTokens));
+      throw Error(std::string("explore: ") + what + ": expected 1 to " + std::to_string(kMostTokens) + " tokens, got " +
+                  std::to_string(count));
   };
   check("text", source.size());
   training::EncodedExample example{source_.encode(source), {}};

@@ -36,8 +36,8 @@ std::int64_t number(const Request& request, const char* name, std::int64_t low, 
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    throw BadRequest{std::string(name) + ": takes a whole number from " + std::to_string(low) + " to " +
-                     std::to_string(high)};
+    throw BadRequest{std::string(name) + ": expected a whole number from " + std::to_string(low) + " to " +
+                     std::to_string(high) + ", got '" + text + "'"};
   return value;
 }
 
@@ -206,11 +206,11 @@ struct Server::Parts {
     if (!make) throw BadRequest{"there is no model here that could be run"};
     // A form of another page cannot send this type.
     if (!request.get_header_value("Content-Type").starts_with("application/json"))
-      throw BadRequest{"takes a body of type application/json"};
+      throw BadRequest{"expected a body of type application/json, got another"};
     const Json body = Json::parse(request.body, nullptr, false);
     if (!body.is_object() || !body.contains("text") || !body["text"].is_string() ||
         (body.contains("target") && !body["target"].is_string()))
-      throw BadRequest{"takes {\"text\": \"…\"} and, if wanted, \"target\""};
+      throw BadRequest{"expected {\"text\": \"…\"} and, if wanted, \"target\", got something else"};
     std::shared_ptr<Shown> one;
     {
       const std::lock_guard lock(engine);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attend/counted.h"
 #include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/text.h"
@@ -28,15 +29,18 @@ double number_width(const Bars& bars, const NumberFormat& numbers, bool negative
 }
 
 void check_bars(const Bars& bars) {
-  if (bars.groups.empty() || bars.series.empty()) throw Error("bars: needs at least one group and one series");
+  if (bars.groups.empty() || bars.series.empty())
+    throw Error("bars: expected at least one group and one series, got none");
   if (bars.groups.size() * bars.series.size() > kMaxBars)
-    throw Error("bars: got " + std::to_string(bars.groups.size()) + " groups of " + std::to_string(bars.series.size()) +
-                " bars; takes at most " + std::to_string(kMaxBars) + " bars");
+    throw Error("bars: expected at most " + std::to_string(kMaxBars) + " bars, got " +
+                counted(static_cast<std::int64_t>(bars.groups.size()), "group") + " of " +
+                std::to_string(bars.series.size()));
   bool any = false;
   for (const BarSeries& series : bars.series) {
     if (series.values.size() != bars.groups.size())
-      throw Error("bars: '" + series.name + "' has " + std::to_string(series.values.size()) + " numbers for " +
-                  std::to_string(bars.groups.size()) + " groups");
+      throw Error("bars: '" + series.name + "': expected " +
+                  counted(static_cast<std::int64_t>(bars.groups.size()), "number") + ", one for each group, got " +
+                  std::to_string(series.values.size()));
     for (const double value : series.values) {
       if (std::isinf(value)) throw Error("bars: '" + series.name + "' holds an infinite number");
       any = any || std::isfinite(value);

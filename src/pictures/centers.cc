@@ -54,8 +54,8 @@ void check_centers(const HeadCenters& c) {
   const auto fail = [](const std::string& what) { throw Error("head centres: " + what); };
   if (c.epochs < 1 || c.layers < 1 || c.heads < 1) fail("needs at least one epoch, layer and head");
   if (c.layers > kMaxLayers || c.heads > kMaxHeads)
-    fail("got " + std::to_string(c.layers) + " layers of " + std::to_string(c.heads) + " heads; takes at most " +
-         std::to_string(kMaxLayers) + " of " + std::to_string(kMaxHeads));
+    fail("expected at most " + std::to_string(kMaxLayers) + " layers of " + std::to_string(kMaxHeads) + " heads, got " +
+         std::to_string(c.layers) + " of " + std::to_string(c.heads));
   const auto count = static_cast<std::size_t>(c.epochs * c.layers * c.heads);
   if (c.centers.size() != 2 * count) fail("needs two numbers for each epoch, layer and head");
   if (!c.covariances.empty() && c.covariances.size() != 4 * count)

@@ -96,7 +96,7 @@ std::size_t check(const Curves& curves) {
       ++(hidden ? low : shown);
     }
   }
-  if (shown == 0 && low > 0) throw Error("curves: no number is above 0; a logarithmic axis takes only such");
+  if (shown == 0 && low > 0) throw Error("curves: expected a number above 0 for the logarithmic axis, got none");
   if (shown == 0) throw Error("curves: there is no finite number to draw");
   return low;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attend/counted.h"
 #include "pictures/fit.h"
 #include "pictures/frame.h"
 #include "pictures/heat_cells.h"
@@ -160,22 +161,22 @@ Drawing weights_map(std::span<const T> weights, std::span<const std::string> sou
 
 void check(const HeatMap& map) {
   const auto fail = [](const std::string& what) { throw Error("heat map: " + what); };
-  if (map.rows < 1 || map.cols < 1) fail("needs at least one row and one column");
+  if (map.rows < 1 || map.cols < 1) fail("expected at least one row and one column, got none");
   if (map.values.size() / static_cast<std::size_t>(map.cols) != static_cast<std::size_t>(map.rows) ||
       map.values.size() % static_cast<std::size_t>(map.cols) != 0)
-    fail("has " + std::to_string(map.values.size()) + " numbers for " + std::to_string(map.rows) + " × " +
-         std::to_string(map.cols) + " cells");
+    fail("expected " + std::to_string(map.rows) + " × " + std::to_string(map.cols) + " numbers, got " +
+         std::to_string(map.values.size()));
   const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* what) {
     if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count)
-      fail("got " + std::to_string(labels.size()) + " labels for " + std::to_string(count) + " " + what);
+      fail("expected " + counted(count, "label") + " of " + what + ", got " + std::to_string(labels.size()));
   };
   check_labels(map.row_labels, map.rows, "rows");
   check_labels(map.col_labels, map.cols, "columns");
   if (!(map.low < map.high) || !std::isfinite(map.high - map.low)) fail("low must be below high, both finite");
   if (map.row_block < 1 || map.col_block < 1) fail("a block has at least one row and column");
   if (map.numbers == CellNumbers::always && std::max(map.rows, map.cols) > kMaxNumberedCells)
-    fail("got " + std::to_string(map.rows) + " × " + std::to_string(map.cols) +
-         " cells with their numbers; takes at most " + std::to_string(kMaxNumberedCells) + " each way");
+    fail("expected at most " + std::to_string(kMaxNumberedCells) + " cells each way where numbers are shown, got " +
+         std::to_string(map.rows) + " × " + std::to_string(map.cols));
 }
 
 std::pair<double, double> color_range(std::span<const double> values) {

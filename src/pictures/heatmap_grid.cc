@@ -100,8 +100,8 @@ struct Layout {
 void check_grid(const HeatMapGrid& grid) {
   if (grid.maps.empty()) throw Error("grid of heat maps: needs at least one map");
   if (grid.maps.size() > kMaxMaps)
-    throw Error("grid of heat maps: got " + std::to_string(grid.maps.size()) + " maps; takes at most " +
-                std::to_string(kMaxMaps));
+    throw Error("grid of heat maps: expected at most " + std::to_string(kMaxMaps) + " maps, got " +
+                std::to_string(grid.maps.size()));
   for (const HeatMap& map : grid.maps)
     if (map.rows != grid.maps[0].rows || map.cols != grid.maps[0].cols)
       throw Error("grid of heat maps: all maps must have the same size");

@@ -12,7 +12,7 @@ PictureFormat picture_format(const std::filesystem::path& path) {
   if (ending == ".svg") return PictureFormat::svg;
   if (ending == ".png") return PictureFormat::png;
   if (ending == ".pdf") return PictureFormat::pdf;
-  throw Error("picture: got the name '" + path.string() + "'; takes one that ends in .svg, .png or .pdf");
+  throw Error("picture: expected a name that ends in .svg, .png or .pdf, got '" + path.string() + "'");
 }
 
 std::string encode_picture(const Drawing& drawing, PictureFormat format, const PictureOptions& options) {

@@ -18,10 +18,11 @@ constexpr double kMaxPixels = 32767;
 
 Surface make_surface(std::int64_t rows, std::int64_t cols) {
   if (rows < 1 || cols < 1 || static_cast<double>(std::max(rows, cols)) > kMaxPixels)
-    fail("got " + std::to_string(cols) + " × " + std::to_string(rows) + " pixels; takes 1 to " + number(kMaxPixels, 0) +
-         " each way");
-  Surface surface(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(cols), static_cast<int>(rows)));
-  if (cairo_surface_status(surface.get()) != CAIRO_STATUS_SUCCESS) throw std::bad_alloc();
+    fail("expected 1 to " + number(kMaxPixels, 0) + " pixels each way, got " + std::to_string(cols) + " × " +
+         std::to_string(rows));
+  Surface surface(
+      libraries().cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(cols), static_cast<int>(rows)));
+  if (libraries().cairo_surface_status(surface.get()) != CAIRO_STATUS_SUCCESS) throw std::bad_alloc();
   return surface;
 }
 
@@ -36,9 +37,9 @@ std::string encode(const Surface& surface) {
       return CAIRO_STATUS_NO_MEMORY;
     }
   };
-  const cairo_status_t status = cairo_surface_write_to_png_stream(surface.get(), append, &bytes);
+  const cairo_status_t status = libraries().cairo_surface_write_to_png_stream(surface.get(), append, &bytes);
   if (status == CAIRO_STATUS_NO_MEMORY) throw std::bad_alloc();
-  if (status != CAIRO_STATUS_SUCCESS) fail(cairo_status_to_string(status));
+  if (status != CAIRO_STATUS_SUCCESS) fail(libraries().cairo_status_to_string(status));
   return bytes;
 }
 
@@ -71,11 +72,11 @@ std::string with_resolution(std::string png, double dpi) {
 std::string to_png(const Drawing& drawing, Theme theme, double scale, double dpi) {
   const double width = std::ceil(drawing.width * scale), height = std::ceil(drawing.height * scale);
   if (!(scale > 0) || !(width <= kMaxPixels) || !(height <= kMaxPixels))
-    fail("got " + number(drawing.width) + " × " + number(drawing.height) + " at scale " + number(scale) +
-         "; takes up to " + number(kMaxPixels, 0) + " pixels each way");
+    fail("expected up to " + number(kMaxPixels, 0) + " pixels each way, got " + number(drawing.width) + " × " +
+         number(drawing.height) + " at scale " + number(scale));
   const Surface surface = make_surface(static_cast<std::int64_t>(height), static_cast<std::int64_t>(width));
   render(drawing, theme, false, surface, drawing.width * scale, drawing.height * scale, "png");
-  cairo_surface_flush(surface.get());
+  libraries().cairo_surface_flush(surface.get());
   return with_resolution(encode(surface), dpi);
 }
 
@@ -83,9 +84,9 @@ std::string encode_png(std::int64_t rows, std::int64_t cols, std::span<const Rgb
                        std::int64_t across) {
   const Surface surface = make_surface(rows * down, cols * across);
   if (static_cast<std::int64_t>(colors.size()) != rows * cols) fail("the colours do not fill the rows");
-  cairo_surface_flush(surface.get());
-  unsigned char* const data = cairo_image_surface_get_data(surface.get());
-  const std::int64_t stride = cairo_image_surface_get_stride(surface.get());
+  libraries().cairo_surface_flush(surface.get());
+  unsigned char* const data = libraries().cairo_image_surface_get_data(surface.get());
+  const std::int64_t stride = libraries().cairo_image_surface_get_stride(surface.get());
   for (std::int64_t i = 0; i < rows * down; ++i) {
     auto* const row = reinterpret_cast<std::uint32_t*>(data + i * stride);
     for (std::int64_t j = 0; j < cols * across; ++j) {
@@ -93,7 +94,7 @@ std::string encode_png(std::int64_t rows, std::int64_t cols, std::span<const Rgb
       row[j] = std::uint32_t{c.red} << 16 | std::uint32_t{c.green} << 8 | c.blue;
     }
   }
-  cairo_surface_mark_dirty(surface.get());
+  libraries().cairo_surface_mark_dirty(surface.get());
   return encode(surface);
 }
 

@@ -1,7 +1,5 @@
 #include "pictures/rendering.h"
 
-#include <fontconfig/fontconfig.h>
-
 #include <map>
 #include <string>
 
@@ -17,18 +15,18 @@ namespace rapt::pictures {
 namespace {
 
 std::string message_of(GError* error) {
-  const Owned<GError, g_error_free> owner(error);
+  const Owned<GError, &Libraries::g_error_free> owner(error);
   return error ? error->message : "unknown error";
 }
 
 // Whether any font of this machine has the character.
 bool has_glyph(char32_t code) {
-  const FcFontSet* const fonts = FcConfigGetFonts(nullptr, FcSetSystem);
+  const FcFontSet* const fonts = libraries().FcConfigGetFonts(nullptr, FcSetSystem);
   if (fonts == nullptr) return true;
   for (int n = 0; n < fonts->nfont; ++n) {
     FcCharSet* characters = nullptr;
-    if (FcPatternGetCharSet(fonts->fonts[n], FC_CHARSET, 0, &characters) == FcResultMatch &&
-        FcCharSetHasChar(characters, static_cast<FcChar32>(code)))
+    if (libraries().FcPatternGetCharSet(fonts->fonts[n], FC_CHARSET, 0, &characters) == FcResultMatch &&
+        libraries().FcCharSetHasChar(characters, static_cast<FcChar32>(code)))
       return true;
   }
   return false;
@@ -59,21 +57,22 @@ void render(const Drawing& drawing, Theme theme, bool seamless, const Surface& s
   const bool dark = theme == Theme::dark;
   const std::string svg =
       with_glyphs_only(to_svg(drawing, {.theme = dark ? Theme::dark : Theme::light, .seamless = seamless}));
-  const Owned<GInputStream, g_object_unref> stream(
-      g_memory_input_stream_new_from_data(svg.data(), static_cast<gssize>(svg.size()), nullptr));
+  const Owned<GInputStream, &Libraries::g_object_unref> stream(
+      libraries().g_memory_input_stream_new_from_data(svg.data(), static_cast<gssize>(svg.size()), nullptr));
   GError* error = nullptr;
   // An embedded image is a long attribute; the text is our own.
-  const Owned<RsvgHandle, g_object_unref> handle(
-      rsvg_handle_new_from_stream_sync(stream.get(), nullptr, RSVG_HANDLE_FLAG_UNLIMITED, nullptr, &error));
+  const Owned<RsvgHandle, &Libraries::g_object_unref> handle(
+      libraries().rsvg_handle_new_from_stream_sync(stream.get(), nullptr, RSVG_HANDLE_FLAG_UNLIMITED, nullptr, &error));
   if (!handle) fail(message_of(error));
-  const Owned<cairo_t, cairo_destroy> context(cairo_create(surface.get()));
+  const Owned<cairo_t, &Libraries::cairo_destroy> context(libraries().cairo_create(surface.get()));
   const RsvgRectangle viewport{0, 0, width, height};
   // A size that is no whole number leaves part of the last pixels bare.
   const Rgb page = theme_color(Role::page, dark);
-  cairo_set_source_rgb(context.get(), page.red / 255.0, page.green / 255.0, page.blue / 255.0);
-  cairo_paint(context.get());
-  if (!rsvg_handle_render_document(handle.get(), context.get(), &viewport, &error)) fail(message_of(error));
-  if (cairo_status(context.get()) != CAIRO_STATUS_SUCCESS) fail(cairo_status_to_string(cairo_status(context.get())));
+  libraries().cairo_set_source_rgb(context.get(), page.red / 255.0, page.green / 255.0, page.blue / 255.0);
+  libraries().cairo_paint(context.get());
+  if (!libraries().rsvg_handle_render_document(handle.get(), context.get(), &viewport, &error)) fail(message_of(error));
+  if (libraries().cairo_status(context.get()) != CAIRO_STATUS_SUCCESS)
+    fail(libraries().cairo_status_to_string(libraries().cairo_status(context.get())));
 }
 
 }  // namespace rapt::pictures

@@ -1,4 +1,4 @@
-// Document 004, 1: upper and lower case by a recurrent encoder-decoder; one vector is a bottleneck, attention is none.
+// Discussion 8, question 1: upper and lower case by a recurrent encoder-decoder; one vector is a bottleneck, attention is none.
 #include <algorithm>
 
 #include "pictures/curves.h"
@@ -65,7 +65,7 @@ ByLength by_length(const Context& context, const Trained& trained) {
 }  // namespace
 
 Section run_case(const Context& context) {
-  Section section{"Case conversion: the bottleneck", "004, question 1"};
+  Section section{"Case conversion: the bottleneck", "Discussion 8, question 1"};
   section.say(
       "“<U> I am a student” is to become “I AM A STUDENT”, “<L> …” lower case, letter by letter: the first token "
       "decides. Without attention the encoder's last state must hold the whole sentence.");
@@ -108,16 +108,18 @@ Section run_case(const Context& context) {
                       grouped(dot.parameters), duration(dot.seconds)}}});
   const double gap = dot.test.get("exact_match") - none.test.get("exact_match");
   section.claims.push_back(
-      {"004 1.b", "One vector for the whole sentence is a bottleneck that attention removes", "attention bypasses it",
+      {"Discussion 8, 1.b", "One vector for the whole sentence is a bottleneck that attention removes",
+       "attention bypasses it",
        percent(none.test.get("exact_match")) + " without, " + percent(dot.test.get("exact_match")) + " with",
        "at least 30 points more with attention", gap >= 0.30});
-  section.claims.push_back({"004 1.d", "With attention the longest sentences are right too", "look-up by attention",
+  section.claims.push_back({"Discussion 8, 1.d", "With attention the longest sentences are right too",
+                            "look-up by attention",
                             percent(measured.longest.exact) + " of the longest quarter, " +
                                 std::to_string(measured.longest.low) + " and more",
                             "at least 90 %", measured.longest.exact >= 0.90,
                             context.quick ? Weight::informative : Weight::must_hold, short_run});
   const std::string answer = decode(dot, kSentence).text;
-  section.claims.push_back({"004 1", "“<U> I am a student”", "I AM A STUDENT", answer, "the same letters",
+  section.claims.push_back({"Discussion 8, 1", "“<U> I am a student”", "I AM A STUDENT", answer, "the same letters",
                             answer == "I AM A STUDENT", context.quick ? Weight::informative : Weight::must_hold,
                             short_run});
   section.add(Commands{{none.command, dot.command, "rapt evaluate runs/case/dot --by-length",

@@ -1,4 +1,4 @@
-// Document 003, c.2, d.1, e: multi-head attention with quadratic encoding is a convolution.
+// Assignment 6, c.2, d.1, e: multi-head attention with quadratic encoding is a convolution.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -81,11 +81,11 @@ void add_cases(const Context& context, Section& section) {
     Problem problem;
   };
   const std::vector<Named> cases{
-      {"3 × 3", "003 c.2", {}},
-      {"5 × 5", "003 c.2", {.kernel = {5, 5}}},
+      {"3 × 3", "Assignment 6, c.2", {}},
+      {"5 × 5", "Assignment 6, c.2", {.kernel = {5, 5}}},
       {"2 × 4, even sizes", "", {.kernel = {2, 4}}},
-      {"3 × 3, dilation 2", "003 e.2", {.options = {.dilation = {2, 2}}}},
-      {"3 × 3, stride 2", "003 e.3", {.options = {.stride = {2, 2}}}},
+      {"3 × 3, dilation 2", "Assignment 6, e.2", {.options = {.dilation = {2, 2}}}},
+      {"3 × 3, stride 2", "Assignment 6, e.3", {.options = {.stride = {2, 2}}}},
       {"3 × 3, no padding", "", {.options = {.padding = Pair{0, 0}}}},
       {"3 × 3, dilation 2, stride 3", "", {.options = {.dilation = {2, 2}, .stride = {3, 3}}}}};
   Table table{"One attention layer for each convolution, 12 × 12 images with 3 channels, 4 output channels",
@@ -129,7 +129,7 @@ void add_random_cases(const Context& context, Section& section) {
     within +=
         compare_both(problem, random.below(2) == 0 ? ElementType::f32 : ElementType::f64, random).reached() ? 1 : 0;
   }
-  section.claims.push_back({"003 c.2", "Any kernel, size, dilation and stride", "any K × K convolution",
+  section.claims.push_back({"Assignment 6, c.2", "Any kernel, size, dilation and stride", "any K × K convolution",
                             of(within, count) + " random ones within rounding", "all of them", within == count});
 }
 
@@ -142,7 +142,7 @@ void add_padding(Section& section) {
     kept = kept && s.output() == s.image;
     sizes += (sizes.empty() ? "K = " : ", ") + std::to_string(k);
   }
-  section.claims.push_back({"003 e.1", "Zero padding that keeps the size", "⌊K/2⌋ on each side",
+  section.claims.push_back({"Assignment 6, e.1", "Zero padding that keeps the size", "⌊K/2⌋ on each side",
                             std::string(kept ? "12 × 12 kept" : "not kept") + " for " + sizes,
                             "the size is kept for odd K", kept});
 }
@@ -168,7 +168,7 @@ void add_limit(Section& section) {
     weight.y.push_back(last);
     table.rows.push_back({significant(alpha), significant(last, 6), significant(1 - last, 2)});
   }
-  section.claims.push_back({"003 d.1", "As α grows the softmax becomes one at δ = Δ", "1",
+  section.claims.push_back({"Assignment 6, d.1", "As α grows the softmax becomes one at δ = Δ", "1",
                             significant(last, 6) + " at α = 100", "1 to rounding", std::abs(last - 1) <= 1e-15});
   section.add(std::move(table));
   section.show("limit", draw(pictures::Curves{"The weight at δ = Δ", "α", "weight", {weight}, true, false}),
@@ -182,14 +182,15 @@ void add_way_back(const Context& context, Section& section) {
   const layers::NearestConvolution nearest = layers::nearest_convolution(layer);
   const double difference = nearest.kernel.shape() == kernel.shape() ? layers::compare(nearest.kernel, kernel).largest
                                                                      : std::numeric_limits<double>::infinity();
-  section.claims.push_back({"003 c.2", "W^(h) = W_conv[f(h)]: the kernel read back from the heads", "the same kernel",
-                            "largest difference " + significant(difference, 2), "at most 1e-14", difference <= 1e-14});
+  section.claims.push_back({"Assignment 6, c.2", "W^(h) = W_conv[f(h)]: the kernel read back from the heads",
+                            "the same kernel", "largest difference " + significant(difference, 2), "at most 1e-14",
+                            difference <= 1e-14});
 }
 
 }  // namespace
 
 Section run_convolution(const Context& context) {
-  Section section{"Attention as convolution", "003 c.2, d.1, e"};
+  Section section{"Attention as convolution", "Assignment 6, c.2, d.1, e"};
   section.say(
       "From each kernel the attention layer is built that equals it: one head for each tap, its centre at the tap, "
       "its value and output matrices the tap's. Both are computed on random images, the convolution by plain loops "

@@ -1,4 +1,4 @@
-// The worked examples of documents 001 to 004: every printed number beside ours.
+// The worked examples of the course documents: every printed number beside ours.
 #include <filesystem>
 
 #include "reproduce/part_list.h"
@@ -8,7 +8,7 @@
 namespace rapt::reproduce {
 
 Section run_examples(const Context& context) {
-  Section section{"Worked examples", "001, 002, 003, 004"};
+  Section section{"Worked examples", "Practical 10, Recitation 8, Assignment 6, Discussion 8"};
   section.say(
       "Each example is solved by the fused engine in double precision, step by step, and every number that a "
       "document prints is compared to its last digit. Where a document gives a formula without numbers, sizes are "
@@ -22,7 +22,7 @@ Section run_examples(const Context& context) {
   const auto files = example_files();
   for (const EmbeddedFile& file : files) {
     context.progress(done++, static_cast<std::int64_t>(files.size()), std::string(file.name));
-    // Document 000 has a part of its own.
+    // MulT has a part of its own.
     if (file.name.starts_with("000")) continue;
     const Worked worked = solve_example(file.name);
     commands.lines.push_back("rapt solve " + worked.file);

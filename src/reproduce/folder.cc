@@ -39,10 +39,10 @@ void check_place(const fs::path& place) {
   const fs::file_status status = fs::symlink_status(place, error);
   if (status.type() == fs::file_type::not_found) return;
   if (status.type() != fs::file_type::directory)
-    fail(place, "is not a directory; takes a new or empty one, or a report");
+    fail(place, "expected a new or empty directory, or a report, got something that is no directory");
   if (fs::is_empty(place, error) && !error) return;
   if (!holds_report(place))
-    fail(place, "holds something that is not a report of rapt reproduce; takes a new or empty directory, or a report");
+    fail(place, "expected a new or empty directory, or a report of rapt reproduce, got one that holds something else");
 }
 
 // Both names change in one step where the system can; elsewhere there is a moment without either.

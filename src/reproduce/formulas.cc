@@ -1,4 +1,4 @@
-// Document 003, a.1, b.1, b.2, d.2: parameters and cost of attention, by formula and counted.
+// Assignment 6, a.1, b.1, b.2, d.2: parameters and cost of attention, by formula and counted.
 #include <cmath>
 
 #include "layers/attention.h"
@@ -73,7 +73,7 @@ void add_parameters(const Context& context, Section& section) {
   }
   section.add(std::move(table));
   const auto all = static_cast<std::int64_t>(list.size());
-  section.claims.push_back({"003 a.1", "Parameters of multi-head self-attention",
+  section.claims.push_back({"Assignment 6, a.1", "Parameters of multi-head self-attention",
                             "N_h·D_in(2·D_hid+D_o) + N_h·D_o·D_out + D_out",
                             "equal for " + of(equal, all) + " layers of random sizes",
                             "equal to a layer that is built, for all", equal == all});
@@ -125,12 +125,14 @@ void add_cost(Section& section) {
   section.show("cost", draw(scaling), "Counted by the formulas of rapt count.");
   const auto near = [](double x, double y) { return std::abs(x - y) < 0.05; };
   const auto text = [](const std::array<double, 2>& s) { return "N^" + fixed(s[0], 2) + ", D_x^" + fixed(s[1], 2); };
-  section.claims.push_back({"003 b.2", "Scores as written, pair by pair", "O(N²D_x²); O(D_x³) a term is a slip",
-                            text(slopes[0]), "exponents 2 and 2", near(slopes[0][0], 2) && near(slopes[0][1], 2)});
-  section.claims.push_back({"003 b.2", "Quadratic encoding", "O(N²D_x + ND_x²)", text(slopes[2]), "exponents 2 and 2",
-                            near(slopes[2][0], 2) && near(slopes[2][1], 2)});
-  section.claims.push_back({"003 b.2", "Quadratic encoding, factorised over rows and columns", "(not in the document)",
-                            text(slopes[3]), "exponent of N at most 1.55", slopes[3][0] <= 1.55});
+  section.claims.push_back({"Assignment 6, b.2", "Scores as written, pair by pair",
+                            "O(N²D_x²); O(D_x³) a term is a slip", text(slopes[0]), "exponents 2 and 2",
+                            near(slopes[0][0], 2) && near(slopes[0][1], 2)});
+  section.claims.push_back({"Assignment 6, b.2", "Quadratic encoding", "O(N²D_x + ND_x²)", text(slopes[2]),
+                            "exponents 2 and 2", near(slopes[2][0], 2) && near(slopes[2][1], 2)});
+  section.claims.push_back({"Assignment 6, b.2", "Quadratic encoding, factorised over rows and columns",
+                            "(not in the document)", text(slopes[3]), "exponent of N at most 1.55",
+                            slopes[3][0] <= 1.55});
 }
 
 // b.1 and d.2: the scores of the engine against the completed square, with c = −‖Δ‖².
@@ -156,7 +158,7 @@ void add_scores(Section& section) {
       const double c = -(center[0] * center[0] + center[1] * center[1]);
       largest = std::max(largest, std::abs(scores(q, k) + alpha * (down * down + right * right + c)));
     }
-  section.claims.push_back({"003 d.2", "The quadratic score is −α(‖δ−Δ‖² + c)", "c = −‖Δ‖²",
+  section.claims.push_back({"Assignment 6, d.2", "The quadratic score is −α(‖δ−Δ‖² + c)", "c = −‖Δ‖²",
                             "largest difference over all pairs " + significant(largest, 2), "at most 1e-12",
                             largest <= 1e-12});
 }
@@ -164,7 +166,7 @@ void add_scores(Section& section) {
 }  // namespace
 
 Section run_formulas(const Context& context) {
-  Section section{"Parameters and cost", "003 a.1, b.1, b.2, d.2"};
+  Section section{"Parameters and cost", "Assignment 6, a.1, b.1, b.2, d.2"};
   section.say(
       "The document's formulas against a counter and against layers that are really built. Costs are "
       "multiply-adds, counted exactly in whole numbers; their growth is the slope between two large sizes.");

@@ -1,4 +1,4 @@
-// Document 003, Q2: image classifiers of attention alone; where their heads look, over the epochs.
+// Assignment 6, Q2: image classifiers of attention alone; where their heads look, over the epochs.
 #include <algorithm>
 #include <limits>
 
@@ -88,14 +88,14 @@ void add_centers(const Trained& run, Section& section) {
                draw(pictures::Curves{"Mean distance of the heads from their query pixel", "epoch", "steps of the grid",
                                      distances}),
                "How far the heads of each layer look.");
-  section.claims.push_back({"003 Q2", "Heads begin near the query pixel and spread out",
+  section.claims.push_back({"Assignment 6, Q2", "Heads begin near the query pixel and spread out",
                             "local at first, then they spread",
                             "mean distance " + fixed(before, 2) + " → " + fixed(after, 2), "farther at the end",
                             after > before, Weight::informative,
                             "The grid has 4 × 4 positions, where the document's has 16 × 16: centres that start " +
                                 fixed(before, 2) + " steps out already reach most of it."});
   section.claims.push_back(
-      {"003 Q2", "At the end the centres of a layer resemble a kernel's grid", "resemble a grid",
+      {"Assignment 6, Q2", "At the end the centres of a layer resemble a kernel's grid", "resemble a grid",
        of(better, layers) + " layers are nearer to one than random centres; the nearest at " + fixed(nearest, 2),
        "nearer than random in every layer", better == layers, Weight::informative,
        "Trained for " + epochs_of(run) +
@@ -106,7 +106,7 @@ void add_centers(const Trained& run, Section& section) {
 }  // namespace
 
 Section run_images(const Context& context) {
-  Section section{"Image models and where their heads look", "003, Q2"};
+  Section section{"Image models and where their heads look", "Assignment 6, Q2"};
   section.say(
       "Classifiers of attention alone read 8 × 8 handwritten digits as 4 × 4 positions of 2 × 2 pixels: three "
       "layers of nine full-width heads. The published setting is CIFAR-10 with six layers and 300 epochs, which is "
@@ -130,7 +130,7 @@ Section run_images(const Context& context) {
                "Validation after each epoch.");
   const int seeds = context.quick ? 1 : kSeeds;
   const double quadratic = mean_accuracy(runs, "quadratic", seeds), cnn = mean_accuracy(runs, "cnn", seeds);
-  section.claims.push_back({"003 Q2", "Quadratic encoding does as well as a convolutional network",
+  section.claims.push_back({"Assignment 6, Q2", "Quadratic encoding does as well as a convolutional network",
                             "93.8 % and 93.8 % on CIFAR-10",
                             percent(quadratic, 2) + " and " + percent(cnn, 2) + " on digits, " +
                                 (seeds == 1 ? "one seed, " : "means of " + std::to_string(seeds) + " seeds, ") + epochs,
@@ -140,7 +140,7 @@ Section run_images(const Context& context) {
                                                 " here and have 80 without --quick, where three seeds decide: "
                                                 "docs/reproduce.md has the figures of such a run."
                                           : ""});
-  section.claims.push_back({"003 Q2", "It learns the digits", "(not in the document)", percent(quadratic, 2),
+  section.claims.push_back({"Assignment 6, Q2", "It learns the digits", "(not in the document)", percent(quadratic, 2),
                             context.quick ? "at least 85 %" : "at least 98 %",
                             quadratic >= (context.quick ? 0.85 : 0.98)});
   add_centers(find(runs, "quadratic"), section);

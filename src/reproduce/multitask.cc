@@ -1,4 +1,4 @@
-// Document 000: a network for several tasks with MulT's shared attention, against networks without it.
+// MulT: a network for several tasks with shared attention, against networks without it.
 #include <cmath>
 
 #include "pictures/bars.h"
@@ -57,7 +57,7 @@ double gain(const tasks::ComparedScore& ours, const tasks::ComparedScore& other)
 }  // namespace
 
 Section run_multitask(const Context& context) {
-  Section section{"Several tasks at once", "000, the MulT network"};
+  Section section{"Several tasks at once", "MulT, the network"};
   const tasks::SceneComparison comparison = comparison_of(context);
   section.say(
       "Ray-cast scenes with exact truth: what every pixel is, how far, which way it faces, whether an edge passes, "
@@ -105,14 +105,14 @@ Section run_multitask(const Context& context) {
                                                    : std::to_string(comparison.seeds) + " seeds") +
                             "; the networks are far from trained. rapt bench multitask has larger sizes, and the part "
                             "experiments what is stored of 10,000 scenes.";
-  section.claims.push_back({"000 5", "Sharing attention between tasks improves each of them", "each task improves",
+  section.claims.push_back({"MulT, 5", "Sharing attention between tasks improves each of them", "each task improves",
                             of(better, tasks_count) + " scores are better with sharing than without", "all of them",
                             better == tasks_count, Weight::informative, small});
   section.claims.push_back(
-      {"000 5", "One network with sharing is better than a network for each task", "a gain",
+      {"MulT, 5", "One network with sharing is better than a network for each task", "a gain",
        "gain " + fixed(shared.gain.mean(), 1) + " %, without sharing " + fixed(none.gain.mean(), 1) + " %", "above 0",
        shared.gain.mean() > 0, Weight::informative, small});
-  section.claims.push_back({"000 1", "q and k are computed once for all tasks", "x_s alone gives q and k",
+  section.claims.push_back({"MulT, 1", "q and k are computed once for all tasks", "x_s alone gives q and k",
                             grouped(shared.parameters) + " parameters against " + grouped(none.parameters),
                             "fewer with sharing", shared.parameters < none.parameters});
   section.add(commands_of(comparison));

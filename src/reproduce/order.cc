@@ -1,4 +1,4 @@
-// Document 002: an encoder without positions cannot tell a sentence from the same words in another order.
+// Recitation 8: an encoder without positions cannot tell a sentence from the same words in another order.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -91,7 +91,7 @@ double largest_difference(const Case& model, const std::vector<Sentence>& senten
 }  // namespace
 
 Section run_order(const Context& context) {
-  Section section{"The Transformer order test", "002, Transformer encoder"};
+  Section section{"The Transformer order test", "Recitation 8, Transformer encoder"};
   section.say(
       "An encoder of six blocks, width 64, four heads, in double precision and with fresh random weights reads “I "
       "like 11-785 more than 10-707” and the sentence with the two courses swapped. Every word's output vector is "
@@ -131,13 +131,14 @@ Section run_order(const Context& context) {
 
   const std::vector<Sentence> orders = all_orders();
   const double any = largest_difference(cases.front(), orders, context.seed);
-  section.claims.push_back({"002", "Without positions the output for the swapped sentence is identical", "identical",
-                            "largest difference " + significant(without, 2), "at most 1e-12", without <= 1e-12});
+  section.claims.push_back({"Recitation 8", "Without positions the output for the swapped sentence is identical",
+                            "identical", "largest difference " + significant(without, 2), "at most 1e-12",
+                            without <= 1e-12});
   section.claims.push_back(
-      {"002", "The same for every order of the six words", "identical",
+      {"Recitation 8", "The same for every order of the six words", "identical",
        grouped(static_cast<std::int64_t>(orders.size())) + " orders, largest difference " + significant(any, 2),
        "at most 1e-12", any <= 1e-12});
-  section.claims.push_back({"002", "With sinusoidal positions added the two are told apart", "not identical",
+  section.claims.push_back({"Recitation 8", "With sinusoidal positions added the two are told apart", "not identical",
                             "least difference " + significant(with, 2), "at least 1e-3", with >= 1e-3});
   section.say("A trained comparison of the encodings is in the part on positions.");
   section.add(Commands{{"rapt reproduce order"}});

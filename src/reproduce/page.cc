@@ -101,7 +101,9 @@ class PageWriter {
     html_.element("h2", "Claims", {{"id", "claims-title"}}).line();
     html_
         .element("p",
-                 "What a document says, beside what this run computed. Numbers under “its figure” are printed in the "
+                 "What a document says, beside what this run computed. The documents are course texts on attention: "
+                 "Practical 10, Recitation 8, Assignment 6 (self-attention and convolution), Discussion 8, and MulT, a "
+                 "notebook on attention shared between tasks. Numbers under “its figure” are printed in the "
                  "document unless the row says where else they are from: some documents give a formula or a statement "
                  "without numbers. An informative claim depends on the machine, on chance, or on settings that the "
                  "document does not state: it is reported, but does not affect the verdict. What is marked as stored "

@@ -1,4 +1,4 @@
-// Document 004, 1.e: positional encodings, what they are and what they are for.
+// Discussion 8, 1.e: positional encodings, what they are and what they are for.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -48,17 +48,17 @@ void add_sinusoids(Section& section) {
   for (std::int64_t distance = 0; distance < kSteps; ++distance)
     for (std::int64_t t = 0; t + distance < kSteps; ++t)
       off_offset = std::max(off_offset, std::abs(dot_of_steps(t, t + distance) - dot_of_steps(0, distance)));
-  section.claims.push_back({"004 1.e", "PE(t) = sin ω_k t, cos ω_k t, ω_k = 10000^(−2k/d)", "the formula",
+  section.claims.push_back({"Discussion 8, 1.e", "PE(t) = sin ω_k t, cos ω_k t, ω_k = 10000^(−2k/d)", "the formula",
                             "largest difference " + significant(off_formula, 2), "at most 1e-12",
                             off_formula <= 1e-12});
   const double longest = 2 * std::numbers::pi * std::pow(10000.0, 1 - 2.0 / static_cast<double>(kWidth));
-  section.claims.push_back({"004 1.e", "Wavelengths form a geometric progression", "2π to 10000·2π",
+  section.claims.push_back({"Discussion 8, 1.e", "Wavelengths form a geometric progression", "2π to 10000·2π",
                             "2π to " + fixed(longest / (2 * std::numbers::pi), 0) + "·2π for d = 32",
                             "towards 10000·2π as d grows", longest < 10000 * 2 * std::numbers::pi,
                             Weight::informative});
-  section.claims.push_back({"004 1.e", "They carry the relative positions", "signals to capture relative positions",
-                            "PE(t)·PE(t+k) differs from t to t by " + significant(off_offset, 2), "at most 1e-12",
-                            off_offset <= 1e-12});
+  section.claims.push_back(
+      {"Discussion 8, 1.e", "They carry the relative positions", "signals to capture relative positions",
+       "PE(t)·PE(t+k) differs from t to t by " + significant(off_offset, 2), "at most 1e-12", off_offset <= 1e-12});
 }
 
 std::vector<Job> positions_jobs(const Context& context) {
@@ -69,7 +69,7 @@ std::vector<Job> positions_jobs(const Context& context) {
   std::vector<std::string> kinds{"none", "one_hot", "sinusoidal", "learned", "rotary"};
   if (context.quick) {
     kinds = {"none", "sinusoidal"};
-    options["epochs"] = "10";
+    options["epochs"] = "6";
   }
   std::vector<Job> jobs;
   for (const std::string& kind : kinds) {
@@ -82,7 +82,7 @@ std::vector<Job> positions_jobs(const Context& context) {
 }  // namespace
 
 Section run_positions(const Context& context) {
-  Section section{"Positional encodings", "004, question 1.e; 002"};
+  Section section{"Positional encodings", "Discussion 8, question 1.e; Recitation 8"};
   section.say(
       std::string(context.quick ? "Sinusoidal encodings, which the document has, beside none; without --quick one-hot, "
                                   "learned and rotary ones too. "
@@ -108,7 +108,7 @@ Section run_positions(const Context& context) {
   section.show("positions", draw(bars), "Without positions only the decoder's causal mask tells steps apart.");
   const double none = find(runs, "none").test.get("symbol_error"),
                sines = find(runs, "sinusoidal").test.get("symbol_error");
-  section.claims.push_back({"002, 004 1.e", "A Transformer needs positions to keep the order",
+  section.claims.push_back({"Recitation 8; Discussion 8, 1.e", "A Transformer needs positions to keep the order",
                             "positions are added to the input",
                             "symbol error " + percent(none) + " without, " + percent(sines) + " with sinusoids",
                             "less than half the errors", sines < 0.5 * none});

@@ -17,7 +17,7 @@ enum class Weight : std::uint8_t { must_hold, informative };
 
 // A figure of a document beside ours.
 struct Claim {
-  std::string document;  // "001 1.2"
+  std::string document;  // "Practical 10, 1.2"
   std::string claim;
   std::string theirs;  // not computed; says so where it is not the document's
   std::string ours;    // computed by this run, or stored with its provenance (stored.h), which it then says

@@ -1,4 +1,4 @@
-// Document 000: one attention map from the skip connection serves the values of two tasks.
+// MulT: one attention map from the skip connection serves the values of two tasks.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -88,7 +88,7 @@ std::string sizes_of(const solve::Matrix& m) { return std::to_string(m.rows) + "
 }  // namespace
 
 Section run_shared_attention(const Context& context) {
-  Section section{"Shared attention (MulT)", "000"};
+  Section section{"Shared attention (MulT)", "MulT"};
   section.say(
       "Queries and keys come from the skip connection x_s alone, so one map of weights per head serves the values "
       "of both tasks. The document's softmax helper normalises columns, where attention normalises the row of each "
@@ -103,20 +103,20 @@ Section run_shared_attention(const Context& context) {
 
   const solve::ProblemHead& head = rows.problem.heads.front();
   const std::string projections = sizes_of(head.shared_map) + ", " + sizes_of(head.value_maps[0]);
-  section.claims.push_back({"000 1.2", "Projections of each head", "16 × 16", projections, "the same sizes",
+  section.claims.push_back({"MulT, 1.2", "Projections of each head", "16 × 16", projections, "the same sizes",
                             head.shared_map.rows == 16 && head.shared_map.cols == 16 && head.value_maps[0].rows == 16 &&
                                 head.value_maps[0].cols == 16 && rows.problem.heads.size() == kHeads});
   const solve::Matrix& output = rows.problem.shared->tasks.front().output;
-  section.claims.push_back({"000 1.2", "Projection of the joined heads", "6 × 1", sizes_of(output), "the same size",
+  section.claims.push_back({"MulT, 1.2", "Projection of the joined heads", "6 × 1", sizes_of(output), "the same size",
                             output.rows == 6 && output.cols == 1});
 
   const Sums by_row = sums_off_one(rows.solution), by_column = sums_off_one(columns.solution);
   section.claims.push_back(
-      {"000 2", "softmax(axis=0) normalises columns, not the rows of queries", "columns sum to 1",
+      {"MulT, 2", "softmax(axis=0) normalises columns, not the rows of queries", "columns sum to 1",
        "columns off by " + significant(by_column.columns, 2) + ", rows by " + significant(by_column.rows, 2),
        "columns within 1e-12, rows not", by_column.columns < 1e-12 && by_column.rows > 1e-3});
   const double change = change_by_scalar_bias(rows, 0.75);
-  section.claims.push_back({"000 4", "A scalar bias B is added to all scores", "B uniform in 0…1",
+  section.claims.push_back({"MulT, 4", "A scalar bias B is added to all scores", "B uniform in 0…1",
                             "changes the outputs by " + significant(change, 2), "no change under softmax, to rounding",
                             change < 1e-10});
 

@@ -21,7 +21,14 @@ std::string carried(const std::string& file) {
 
 }  // namespace
 
-std::string Worked::document() const { return std::filesystem::path(file).filename().string().substr(0, 3); }
+std::string Worked::document() const { return problem.title.substr(0, problem.title.find(": ")); }
+
+std::string Worked::subject() const {
+  const std::size_t colon = problem.title.find(": ");
+  std::string text = colon == std::string::npos ? problem.title : problem.title.substr(colon + 2);
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
 
 std::int64_t Worked::agreeing() const {
   return std::count_if(comparisons.begin(), comparisons.end(), [](const auto& c) { return c.agrees; });
@@ -52,7 +59,7 @@ Table comparison_table(const Worked& worked) {
 Claim comparison_claim(const Worked& worked) {
   const auto count = static_cast<std::int64_t>(worked.comparisons.size());
   return {worked.document(),
-          worked.problem.title,
+          worked.subject(),
           grouped(count) + (count == 1 ? " number" : " numbers") +
               (worked.problem.numbers_from.empty() ? "" : ", not printed there: by " + worked.problem.numbers_from),
           of(worked.agreeing(), count) + " agree",

@@ -16,7 +16,9 @@ struct Worked {
   solve::Solution solution;
   std::vector<solve::Comparison> comparisons;
 
-  std::string document() const;  // "001"
+  // The parts of its title: "Practical 10, question 1.1: one query" is of "Practical 10, question 1.1", about "One query".
+  std::string document() const;
+  std::string subject() const;
   std::int64_t agreeing() const;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
 
@@ -169,7 +170,8 @@ Matrix JsonNode::matrix() const {
     }
     const JsonNode shape = has("ones") ? at("ones") : at("zeros");
     const std::vector<std::int64_t> sizes = shape.integers(1, 1024);
-    if (sizes.size() != 2) shape.fail("expected [rows, columns], got " + std::to_string(sizes.size()) + " numbers");
+    if (sizes.size() != 2)
+      shape.fail("expected [rows, columns], got " + counted(static_cast<std::int64_t>(sizes.size()), "number"));
     return Matrix(sizes[0], sizes[1], has("ones") ? 1 : 0);
   }
   const std::vector<JsonNode> rows = items();
@@ -183,8 +185,8 @@ Matrix JsonNode::matrix() const {
     const auto cols = static_cast<std::int64_t>(row.size());
     if (result.rows == 0) result.cols = cols;
     if (cols != result.cols)
-      item.fail("a row of " + std::to_string(cols) + " numbers where the rows before have " +
-                std::to_string(result.cols));
+      item.fail("expected a row of " + counted(result.cols, "number") + " as those before, got " +
+                std::to_string(cols));
     result.data.insert(result.data.end(), row.begin(), row.end());
     ++result.rows;
   }

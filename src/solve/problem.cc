@@ -265,7 +265,7 @@ void check_attention(const JsonNode& root, WorkedProblem& problem) {
   }
   if (problem.q.empty() || problem.k.empty()) root.fail("needs the input: X, h, or q and k");
   if (!problem.v.empty() && problem.v.rows != problem.k.rows)
-    root.fail("v: has " + std::to_string(problem.v.rows) + " rows where k has " + std::to_string(problem.k.rows));
+    root.fail("v: expected " + counted(problem.k.rows, "row") + " as in k, got " + std::to_string(problem.v.rows));
   const bool listed = root.has("heads");
   std::int64_t joined = 0;
   for (std::size_t h = 0; h < problem.heads.size(); ++h) {
@@ -307,14 +307,15 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
   for (const auto& [name, unused] : values.value().items()) {
     Shared::Task task{name, column(values.at(name)), {}};
     if (task.input.rows != positions)
-      values.at(name).fail("has " + std::to_string(task.input.rows) + " positions where x_s has " +
-                           std::to_string(positions));
+      values.at(name).fail("expected " + counted(positions, "position") + " as in x_s, got " +
+                           std::to_string(task.input.rows));
     if (const auto output = root.find("W_" + name)) {
       task.output = column(*output);
       const std::int64_t joined = static_cast<std::int64_t>(heads.size()) * task.input.cols;
       if (task.output.rows != joined)
-        output->fail("is " + shape_text(task.output) + "; the " + std::to_string(heads.size()) + " heads give " +
-                     std::to_string(joined) + " columns");
+        output->fail("expected " + counted(joined, "row") + ", since " +
+                     counted(static_cast<std::int64_t>(heads.size()), "head") + " are joined, got " +
+                     shape_text(task.output));
     }
     shared.tasks.push_back(std::move(task));
   }
@@ -344,8 +345,8 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
         task.output.empty() ? static_cast<std::int64_t>(heads.size()) * task.input.cols : task.output.cols;
     if (problem.residual && width != task.input.cols)
       root.at("residual")
-          .fail("task " + task.name + ": the result has " + std::to_string(width) + " columns, the input " +
-                std::to_string(task.input.cols));
+          .fail("task " + task.name + ": expected a result of " + counted(task.input.cols, "column") +
+                " as the input has, got " + std::to_string(width));
   }
   if (shared.standardize_inputs) {
     const auto varies = [](const Matrix& m) { return std::set<double>(m.data.begin(), m.data.end()).size() > 1; };
@@ -382,7 +383,7 @@ void read_shown_rows(const JsonNode& root, WorkedProblem& problem) {
     if (!node) return;
     target = node->texts();
     if (static_cast<std::int64_t>(target.size()) != count)
-      node->fail("has " + std::to_string(target.size()) + " labels for " + std::to_string(count) + " rows");
+      node->fail("expected " + counted(count, "label") + ", one for each row, got " + std::to_string(target.size()));
   };
   if (root.has("labels")) {
     labels("labels", problem.q.rows, problem.query_labels);

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "rapt/error.h"
-#include "subwords/subwords.h"
+#include "rapt/subwords.h"
 #include "tasks/subwords.h"
 
-namespace rapt::inline v1::subwords {
+namespace rapt::inline v1 {
 namespace {
 
 namespace sp = sentencepiece;
@@ -80,6 +80,6 @@ std::unique_ptr<tasks::Subwords> open(std::string bytes) { return std::make_uniq
 
 }  // namespace
 
-void use_linked_library() { tasks::use_subword_library({learn, open}); }
+void use_subwords() { tasks::use_subword_library({learn, open}); }
 
-}  // namespace rapt::inline v1::subwords
+}  // namespace rapt::inline v1

@@ -64,8 +64,9 @@ void use_subword_library(const SubwordLibrary& library) { linked_library() = lib
 const SubwordLibrary& subword_library() {
   if (!linked_library())
     throw Error(
-        "subwords: expected a program that is built with SentencePiece, got one without it; install the library "
-        "(scripts/bootstrap does) and build again");
+        "subwords: expected a program that is built with SentencePiece, got one without it: the tool needs the library "
+        "when "
+        "it is built (scripts/bootstrap installs it), a program rapt::subwords and a call of rapt::use_subwords()");
   return *linked_library();
 }
 

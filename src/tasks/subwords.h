@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rapt/api.h"
 #include "tasks/symbol_options.h"
 
 // Subwords: words cut into parts that were learned from the training data, so that any word can be read and written.
@@ -36,8 +37,8 @@ struct SubwordLibrary {
   std::unique_ptr<Subwords> (*open)(std::string bytes);
 };
 
-// The program says what it is linked with, before anything else.
-void use_subword_library(const SubwordLibrary& library);
+// The program says what it is linked with, before anything else. Exported for rapt::subwords alone.
+RAPT_API void use_subword_library(const SubwordLibrary& library);
 
 // Throws rapt::Error where the program has none.
 const SubwordLibrary& subword_library();

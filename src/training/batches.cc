@@ -52,13 +52,13 @@ void fill(std::size_t size, const Get& example, Batch& batch) {
 void check(std::span<const EncodedExample> examples) {
   constexpr std::size_t kLongest = std::numeric_limits<int>::max() - 1;
   if (examples.size() > kLongest)
-    throw Error("batches: got " + std::to_string(examples.size()) + " examples, takes fewer than 2³¹ − 1");
+    throw Error("batches: expected fewer than 2³¹ − 1 examples, got " + std::to_string(examples.size()));
   for (std::size_t n = 0; n < examples.size(); ++n) {
     const EncodedExample& one = examples[n];
     if (one.source.empty())
-      throw Error("batches: got an empty source in example " + std::to_string(n) + ", takes at least one symbol");
+      throw Error("batches: example " + std::to_string(n) + ": expected at least one symbol in the source, got none");
     if (one.source.size() > kLongest || one.target.size() > kLongest)
-      throw Error("batches: got more than 2³¹ − 2 symbols in example " + std::to_string(n) + ", takes fewer");
+      throw Error("batches: example " + std::to_string(n) + ": expected at most 2³¹ − 2 symbols, got more");
   }
 }
 
@@ -66,8 +66,8 @@ void check(std::span<const EncodedExample> examples) {
 
 Batches::Batches(std::vector<EncodedExample> examples, std::int64_t batch_size, std::uint64_t seed)
     : examples_(std::move(examples)), batch_size_(batch_size), seed_(seed) {
-  if (batch_size < 1) throw Error("batches: got batch size " + std::to_string(batch_size) + ", takes at least 1");
-  if (examples_.empty()) throw Error("batches: got no examples, takes at least one");
+  if (batch_size < 1) throw Error("batches: expected a batch size of at least 1, got " + std::to_string(batch_size));
+  if (examples_.empty()) throw Error("batches: expected at least one example, got none");
   check(examples_);
   for (const EncodedExample& one : examples_) {
     max_source_steps_ = std::max(max_source_steps_, static_cast<int>(one.source.size()));
@@ -124,10 +124,9 @@ void Batches::make(std::int64_t n, Batch& batch) const { make_part(n, 0, 1, batc
 
 void Batches::make_part(std::int64_t n, std::int64_t part, std::int64_t parts, Batch& batch) const {
   if (n < 0 || n >= count())
-    throw Error("batches: got batch " + std::to_string(n) + ", takes 0 to " + std::to_string(count() - 1));
+    throw Error("batches: expected a batch from 0 to " + std::to_string(count() - 1) + ", got " + std::to_string(n));
   if (part < 0 || part >= parts)
-    throw Error("batches: got part " + std::to_string(part) + " of " + std::to_string(parts) +
-                ", takes 0 to one less than the parts");
+    throw Error("batches: expected a part from 0 to " + std::to_string(parts - 1) + ", got " + std::to_string(part));
   // Room for the longest examples at once, so that no later batch of this object allocates.
   const auto room = static_cast<std::size_t>((batch_size_ - 1) / parts + 1);
   const auto source_steps = static_cast<std::size_t>(max_source_steps_);

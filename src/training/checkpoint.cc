@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/checksum.h"
 #include "tensor/safetensors.h"
@@ -89,12 +90,12 @@ std::size_t take_arrays(const std::filesystem::path& path, const Safetensors& fi
   for (const layers::Parameter& p : parameters.list()) {
     const std::string name = prefix + p.name;
     const Array* array = file.find(name);
-    if (!array) fail(path, "got no array '" + name + "', takes the one of this model: is it another model's file?");
+    if (!array) fail(path, "expected this model's array '" + name + "', got none: is it another model's file?");
     if (array->type() != ElementType::f32)
-      fail(path, "array '" + name + "': got " + name_of(array->type()) + ", takes f32");
+      fail(path, "array '" + name + "': expected f32, got " + name_of(array->type()));
     if (array->shape() != p.shape)
-      fail(path, "array '" + name + "': got shape " + to_string(std::span<const std::int64_t>(array->shape())) +
-                     ", takes " + to_string(std::span<const std::int64_t>(p.shape)));
+      fail(path, "array '" + name + "': expected shape " + to_string(std::span<const std::int64_t>(p.shape)) +
+                     ", got " + to_string(std::span<const std::int64_t>(array->shape())));
     std::memcpy(values + p.offset, array->data(), array->bytes());
   }
   return parameters.list().size();
@@ -102,8 +103,8 @@ std::size_t take_arrays(const std::filesystem::path& path, const Safetensors& fi
 
 void refuse_others(const std::filesystem::path& path, const Safetensors& file, std::size_t taken) {
   if (file.arrays.size() != taken)
-    fail(path, "got " + std::to_string(file.arrays.size()) + " arrays, takes the " + std::to_string(taken) +
-                   " of this model");
+    fail(path, "expected the " + counted(static_cast<std::int64_t>(taken), "array") + " of this model, got " +
+                   std::to_string(file.arrays.size()));
 }
 
 }  // namespace
@@ -153,7 +154,7 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
       const json& number = progress.at(name);
       if (number.is_number_integer()) number.get_to(to);
       if (!number.is_number_integer() || to < 0)
-        fail(path, std::string("its progress has a ") + name + " of " + number.dump() + ", takes a count");
+        fail(path, std::string("progress: ") + name + ": expected a whole number from 0, got " + number.dump());
     };
     whole("epoch", p.epoch);
     whole("batch", p.batch);

@@ -60,7 +60,7 @@ std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const
 }
 
 std::vector<float> align(const SequenceModel& model, const float* values, const EncodedExample& example) {
-  if (!model.has_attention()) throw Error("align: got a model without attention, takes one with attention");
+  if (!model.has_attention()) throw Error("align: expected a model with attention, got one without");
   Batch batch;
   make_batch(std::span<const EncodedExample>(&example, 1), batch);
   Tape<float> tape(false);

@@ -40,7 +40,7 @@ void SequenceScores::count(std::int64_t distance, std::int64_t reference_length)
 }
 
 void SequenceScores::add(std::span<const int> hypothesis, std::span<const std::vector<int>> references) {
-  if (references.empty()) throw Error("sequence scores: got no reference, takes at least one");
+  if (references.empty()) throw Error("sequence scores: expected at least one reference, got none");
   std::int64_t nearest = edit_distance(hypothesis, references[0]);
   std::size_t length = references[0].size();
   for (const std::vector<int>& reference : references.subspan(1)) {
@@ -58,8 +58,7 @@ void SequenceScores::add(std::span<const int> hypothesis, std::span<const int> r
 
 void SequenceScores::add_tokens(std::int64_t correct, std::int64_t total) {
   if (correct < 0 || correct > total)
-    throw Error("token accuracy: got " + std::to_string(correct) + " correct of " + std::to_string(total) +
-                ", takes 0 to all of them");
+    throw Error("token accuracy: expected 0 to " + std::to_string(total) + " correct, got " + std::to_string(correct));
   correct_tokens_ += correct;
   tokens_ += total;
 }

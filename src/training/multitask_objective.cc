@@ -142,7 +142,8 @@ std::vector<std::vector<float>> predict(const MultitaskNetwork& network, const f
                                         const PixelExamples& examples, std::int64_t n,
                                         layers::AttentionObserver<float>* observer) {
   if (n < 0 || n >= examples.count)
-    throw Error("predict: got picture " + std::to_string(n) + ", takes 0 to " + std::to_string(examples.count - 1));
+    throw Error("predict: expected a picture from 0 to " + std::to_string(examples.count - 1) + ", got " +
+                std::to_string(n));
   PixelExamples one;
   lay_out(examples, {&n, 1}, one);
   Tape<float> tape(false);

@@ -33,10 +33,10 @@ void refuses(const Words& words, const std::string& part) {
 
 TEST(CliBenchDevice, RefusesWhatItCannotMeasure) {
   refuses({"bench", "--device", "tpu"}, "cpu, cuda");
-  refuses({"bench", "--device", "cuda", "cubic"}, "there is no row 'cubic'; takes dot, scaled_dot, causal");
-  refuses({"bench", "memory", "--device", "cuda"}, "there is no row 'memory'");
+  refuses({"bench", "--device", "cuda", "cubic"}, "expected a row (dot, scaled_dot, causal");
+  refuses({"bench", "memory", "--device", "cuda"}, "got 'memory'");
   refuses({"bench", "--device", "cuda", "--dtype", "f64"}, "expected f32, bf16 or f16, got f64");
-  refuses({"bench", "--device", "cuda", "--formula", "raw"}, "takes no --formula");
+  refuses({"bench", "--device", "cuda", "--formula", "raw"}, "expected no --formula");
   refuses({"bench", "--device", "cuda", "--seeds", "2"}, "only multitask and images");
   refuses({"bench", "--device", "cuda", "--repeat", "0"}, "--repeat");
 }

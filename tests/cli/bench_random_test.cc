@@ -162,8 +162,8 @@ TEST(CliBenchRandom, RefusesBadArguments) {
   refuses({"--random", "3", "--threads", "1,,2"}, "--threads");
   refuses({"--random", "3", "--threads", "1000"}, "expected at most the");
   refuses({"--random", "3", "--dtype", "f32,f8"}, "got 'f8'");
-  refuses({"--random", "3", "--shape", "1,2,3,4"}, "--random: takes no");
-  refuses({"--random", "3", "causal"}, "--random: takes no");
+  refuses({"--random", "3", "--shape", "1,2,3,4"}, "--random: expected no");
+  refuses({"--random", "3", "causal"}, "--random: expected no");
   refuses({"--random", "3", "--device", "cuda"}, "expected cpu, got 'cuda'");
   refuses({"--random", "3", "--epochs", "2"}, "--epochs");
   refuses({"--dry-run"}, "expected --random N");

@@ -92,23 +92,23 @@ TEST(Explore, RefusesBadInput) {
   const TemporaryDirectory dir;
   const std::string folder = dir / "arrays", page = dir / "page.html";
   std::filesystem::create_directory(folder);
-  expect_refused({"explore", dir / "none"}, "there is no directory");
+  expect_refused({"explore", dir / "none"}, "expected the directory of a run or of arrays");
   expect_refused({"explore", folder}, "holds neither a run");
   save_f4(folder + "/weights.npy", {3}, {1, 0, 0});
   expect_refused({"explore", folder, "--out", page}, "got shape [3]");
   save_f4(folder + "/weights.npy", {1, 2}, {-0.5, 1.5});
-  expect_refused({"explore", folder, "--out", page}, "takes weights from 0 to 1");
+  expect_refused({"explore", folder, "--out", page}, "expected weights from 0 to 1");
   save_f4(folder + "/weights.npy", {1, 2}, {NAN, 1});
-  expect_refused({"explore", folder, "--out", page}, "takes weights from 0 to 1");
+  expect_refused({"explore", folder, "--out", page}, "expected weights from 0 to 1");
   save_f4(folder + "/weights.npy", {2, 2}, {1, 0, 0, 1});
   write(folder + "/tokens.txt", "one\n");
-  expect_refused({"explore", folder, "--out", page}, "got 1 lines, takes 2");
+  expect_refused({"explore", folder, "--out", page}, "expected 2 lines, got 1");
   std::filesystem::remove(folder + "/tokens.txt");
   expect_refused({"explore", folder, "--grid", "1,3", "--out", page}, "--grid");
   expect_refused({"explore", folder, "--grid", "4000000000,4000000000", "--out", page}, "--grid");
   expect_refused({"explore", folder, "--text", "a", "--out", page}, "holds arrays");
   expect_refused({"explore", folder, "--serve", "--out", page}, "exclude each other");
-  expect_refused({"explore", folder, "--port", "80"}, "without --serve");
+  expect_refused({"explore", folder, "--port", "80"}, "--port: expected --serve beside it");
   expect_refused({"explore", folder, "--serve", "--port", "70000"}, "0 to 65535");
   expect_refused({"explore", folder, "--out", dir / "no/such/place.html"}, "place.html");
   for (const char* broken : {"{", "[]", "{\"scroe\": \"dot\"}", "{\"param\": 3}", "{\"scale\": [true]}"}) {

@@ -45,13 +45,14 @@ TEST(ReproduceCli, BadInputIsRefusedBeforeAnyWork) {
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_NE(result.err.find(what), std::string::npos) << result.err;
   };
-  expect_refused({"reproduce", "exampels", "--out", directory / "r"}, "there is no part 'exampels'; takes examples");
+  expect_refused({"reproduce", "exampels", "--out", directory / "r"}, "reproduce: expected a part (examples, ");
   expect_refused({"reproduce", "order", "--seed", "x", "--out", directory / "r"}, "--seed");
   expect_refused({"reproduce", "order", "--seed", "-1", "--out", directory / "r"}, "--seed");
   expect_refused({"reproduce", "order", "--threads", "0", "--out", directory / "r"}, "--threads");
   EXPECT_TRUE(names_in(directory.path().string()).empty());
   std::filesystem::create_directories(directory / "mine/work");
-  expect_refused({"reproduce", "order", "--out", directory / "mine"}, "not a report");
+  expect_refused({"reproduce", "order", "--out", directory / "mine"},
+                 "or a report of rapt reproduce, got one that holds something else");
   EXPECT_EQ(names_in(directory / "mine"), std::vector<std::string>{"work"});
 }
 

@@ -272,7 +272,7 @@ TEST_F(Solve, Precision) {
 
 TEST_F(Solve, Markdown) {
   const std::string out = run_cli({"solve", example("001_1_3_two_heads"), "--markdown"}).out;
-  for (const char* text : {"# 001 question 1.3", "## Head 2", "\\begin{bmatrix}",
+  for (const char* text : {"# Practical 10, question 1.3", "## Head 2", "\\begin{bmatrix}",
                            "4.79433566 \\times 10^{-5} & 3.22098620 \\times 10^{-5}", "Q^{(1)} = X W_Q^{(1)} = ",
                            "\\frac{Q^{(1)} {K^{(1)}}^\\top}{\\sqrt{2}}", "| result[1,1] | -6.04664898 |"})
     EXPECT_NE(out.find(text), std::string::npos) << text;

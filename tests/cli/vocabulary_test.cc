@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "rapt/subwords.h"
+#include "rapt/trained_model.h"
 #include "tensor/safetensors.h"
 #include "tests/cli/run_cli.h"
 
@@ -244,6 +246,20 @@ TEST(Subwords, ARunHasAllThatItNeeds) {
             {"target_subwords.model is damaged", "expected the checksum"});
   std::filesystem::remove(dir / "moved/target_subwords.model");
   expect_no(run_cli({"decode", dir / "moved", "walker"}), {"target_subwords.model"});
+}
+
+TEST(Subwords, AProgramOpensTheRunToo) {
+  const TemporaryDirectory dir;
+  write_sentences(dir / "data.tsv");
+  ASSERT_EQ(run_cli(small(dir / "data.tsv", dir / "run", {"--tokens", "subwords", "--vocabulary", "40"})).status, 0);
+  use_subwords();
+  const TrainedModel model(dir / "run");
+  for (const char* text : {"walker walks", "jumper talked names"}) {
+    const CliResult decoded = run_cli({"decode", dir / "run", text});
+    ASSERT_EQ(decoded.status, 0) << decoded.err;
+    EXPECT_EQ(model(text) + "\n", decoded.out);
+    EXPECT_EQ(model.decode(std::vector<std::string>{text}, {.beam = 3})[0][0].text.find("▁"), std::string::npos);
+  }
 }
 
 TEST(Subwords, SameRunOnAnyNumberOfThreadsAndResumed) {

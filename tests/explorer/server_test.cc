@@ -28,7 +28,7 @@ class ExplorerServer : public testing::Test {
   }
 
   static Exhibit make(const std::string& text, const std::string& target) {
-    if (text == "bad") throw Error("explore: got a bad text, takes a good one");
+    if (text == "bad") throw Error("explore: expected a good text, got a bad one");
     Exhibit exhibit = some_exhibit(1, 1, 2, 2);
     exhibit.text = text;
     exhibit.target = target;
@@ -156,7 +156,7 @@ TEST_F(ExplorerServer, RunsTextsAndKeepsTheLast) {
   EXPECT_EQ(Json::parse(body)["exhibit"]["text"], "<b>");
   const auto [bad, message] = post(R"({"text": "bad"})");
   EXPECT_EQ(bad, 400);
-  EXPECT_NE(message.find("takes a good one"), std::string::npos);
+  EXPECT_NE(message.find("expected a good text"), std::string::npos);
   for (const char* broken :
        {"", "{", "[]", "3", R"({"text": 3})", R"({"target": "a"})", R"({"text": "a", "target": 1})"})
     EXPECT_EQ(post(broken).first, 400) << broken;

@@ -6,8 +6,8 @@ set -euo pipefail
 nm=$1 page=$2 abi=$3
 shift 3
 
-# What librapt_train uses of librapt_attend beyond the headers; see docs/design.md.
-internal='rapt::parallel_for'
+# What librapt_train uses of librapt_attend beyond the headers, and librapt_subwords of librapt_train; see docs/design.md.
+internal='rapt::parallel_for rapt::tasks::use_subword_library'
 
 # Without arguments and the ABI's namespace; where that is missing, with a mark that is in no list.
 exported=$("$nm" -D -C --defined-only "$@" | awk -v abi="rapt::v${abi}::" 'NF >= 3 && $2 ~ /^[A-Za-z]$/ {

@@ -125,10 +125,13 @@ TEST_F(Plot, HeatMapRefusesBadInput) {
   expect_refused({"heatmap", array("e", {0, 2}, {}), "--out", out_}, {"empty", "[0, 2]"});
   expect_refused({"heatmap", ramp("r", {4}), "--out", out_}, {"[4]", "[R, C]"});
   expect_refused({"heatmap", ramp("r", {1, 1, 1, 1, 4}), "--out", out_}, {"[1, 1, 1, 1, 4]"});
-  expect_refused({"heatmap", a, "--out", out_, "--rows", "one"}, {"--rows", "1 labels for 2 rows"});
-  expect_refused({"heatmap", a, "--out", out_, "--cols", "one two"}, {"--cols", "2 labels for 3 columns"});
+  expect_refused({"heatmap", a, "--out", out_, "--rows", "one"},
+                 {"--rows", "expected 2 labels, one for each row, got 1"});
+  expect_refused({"heatmap", a, "--out", out_, "--cols", "one two"},
+                 {"--cols", "expected 3 labels, one for each column, got 2"});
   expect_refused({"heatmap", a, "--out", out_, "--rows", "a \xff"}, {"--rows", "UTF-8"});
-  expect_refused({"heatmap", a, "--out", out_, "--rows", "a b", "--row-labels", a}, {"twice"});
+  expect_refused({"heatmap", a, "--out", out_, "--rows", "a b", "--row-labels", a},
+                 {"expected words or a file, got both"});
   expect_refused({"heatmap", a, "--out", out_, "--head", "0"}, {"--head", "no heads"});
   expect_refused({"heatmap", ramp("h", {2, 2, 2}), "--out", out_, "--head", "2"}, {"--head", "[2, 2, 2]"});
   expect_refused({"heatmap", ramp("b", {2, 2, 2, 2}), "--out", out_, "--head", "1"}, {"--head", "B,H"});
@@ -178,8 +181,8 @@ TEST_F(Plot, Alignment) {
   EXPECT_EQ(texts(svg(), "source-label"), (Words{"a", "b", "c"}));
   EXPECT_EQ(of_class(svg(), "link").size(), 5u);
   std::filesystem::remove(out_);
-  expect_refused({"alignment", w, "--source", "a b", "--out", out_}, {"--source", "2 tokens for 3"});
-  expect_refused({"alignment", ramp("h", {2, 2, 2}), "--out", out_}, {"2 maps", "--head"});
+  expect_refused({"alignment", w, "--source", "a b", "--out", out_}, {"--source", "expected 3 tokens for the array"});
+  expect_refused({"alignment", ramp("h", {2, 2, 2}), "--out", out_}, {"expected one map, which --head chooses, got 2"});
   expect_refused({"alignment", array("m", {1, 1}, {-1}), "--out", out_}, {"below 0"});
 }
 
@@ -207,7 +210,7 @@ TEST_F(Plot, BarsAndScaling) {
   expect_refused({"scaling", bars, "--out", out_}, {"bars.json"});
   expect_refused(
       {"bars", file("b.json", R"({"groups": ["a"], "series": [{"name": "x", "values": [1, 2]}]})"), "--out", out_},
-      {"2 numbers for 1 groups"});
+      {"expected 1 number, one for each group, got 2"});
   expect_refused({"scaling", file("s.json", R"({"series": [{"name": "x", "x": [0], "y": [1]}]})"), "--out", out_},
                  {"not above 0"});
   expect_refused({"bars", file("no.json", "[1"), "--out", out_}, {"no.json"});
@@ -229,7 +232,7 @@ TEST_F(Plot, Centers) {
   expect_refused({"centers", ramp("c", {4}), "--out", out_}, {"[4]", "[L, H, 2]"});
   expect_refused({"centers", ramp("c", {2, 4, 2}), covariances, "--out", out_}, {"[3, 2, 4, 2, 2]", "[2, 4, 2]"});
   expect_refused({"centers", centers, centers, "--out", out_}, {"[L, H, 2, 2]"});
-  expect_refused({"centers", centers, centers, centers, "--out", out_}, {"3 files"});
+  expect_refused({"centers", centers, centers, centers, "--out", out_}, {"expected at most two files", "got 3"});
 }
 
 TEST_F(Plot, FiguresForPapers) {
