@@ -1,4 +1,4 @@
-// Documents 000 and 003: experiments at the documents' own sizes, which take a GPU or hours; shown as they were stored.
+// Experiments of Assignment 6 and MulT at the documents' own sizes, which take a GPU or hours; shown as they were stored.
 #include "reproduce/part_list.h"
 #include "reproduce/resources.h"
 #include "reproduce/stored.h"
@@ -6,7 +6,7 @@
 namespace rapt::reproduce {
 
 Section run_experiments(const Context&) {
-  Section section{"Experiments at full size", "000 and 003"};
+  Section section{"Experiments at full size", "Assignment 6, Q2; MulT, 5"};
   section.say(
       "Not computed by this run: results of longer experiments, stored with the date, the machine and the commands "
       "that gave them. The files of data/experiments hold every number that was measured.");

@@ -25,7 +25,7 @@ import pieces  # noqa: E402
 import stored  # noqa: E402
 
 TITLE = "Attention and convolution on CIFAR-10"
-DOCUMENT = "003 Q2"
+DOCUMENT = "Assignment 6, Q2"
 NAMES = {
     "quadratic": "quadratic", "gaussian": "Gaussian", "learned": "learned, without content",
     "learned_content": "learned, with content", "resnet18": "ResNet-18",

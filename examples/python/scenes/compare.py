@@ -33,7 +33,7 @@ TITLES = {
     "edges_f1": "edges F1 ↑", "reshading_l1": "reshading L1 ↓",
 }  # fmt: skip
 KEPT = ("config.json", "metrics.jsonl", "result.json")
-DOCUMENT = "000 5"
+DOCUMENT = "MulT, 5"
 
 
 def run_name(variant, seed):

@@ -17,6 +17,14 @@ constexpr std::int64_t kWaveBytes = std::int64_t{32} << 20;  // mapped rows of o
 
 std::int64_t round_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+// Rows are rearranged for bf16 products, which does not pay where each is multiplied a few times. A part of a sequence is
+// computed as its whole would be, however small it is.
+bool too_small_for_bf16(const Problem& p, bool backward) {
+  constexpr std::int64_t kFewest = 256;
+  if (p.is_part) return false;
+  return (p.queries <= kShort && p.keys <= kShort) || (backward && std::min(p.queries, p.keys) < kFewest);
+}
+
 }  // namespace
 
 template <class T>
@@ -53,7 +61,7 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
     maps_k_ = fast_ || unit || problem.find(Role::key_map);
   }
   maps_relative_ = has_vectors_ && problem.find(Role::relative_query_shift);
-  if (narrow && takes_bf16()) bf16_ = active_bf16(problem.isa);
+  if (narrow && takes_bf16(backward)) bf16_ = active_bf16(problem.isa);
   // A tile of values that one block alone reads is transposed by its task.
   transposes_values_ = bf16_ && !backward && problem.queries > kernels.forward_rows;
   // Keys and values of a smaller type are read again by every block of queries: with several blocks they are converted once.
@@ -115,8 +123,9 @@ std::int64_t HeadWaves<T>::transposed_size(std::size_t set) const {
 
 // bf16 products are for bf16 rows that no map changes before they are multiplied, and for more than a few queries.
 template <class T>
-bool HeadWaves<T>::takes_bf16() const {
+bool HeadWaves<T>::takes_bf16(bool backward) const {
   const Problem& p = problem_;
+  if (too_small_for_bf16(p, backward)) return false;
   if (!std::is_same_v<T, float> || !programs_ || programs_->template get<T>().raw || !p.uses_content) return false;
   if (maps_q_ || maps_k_ || p.queries <= 2 || p.one_position) return false;
   bool all = p.q.dtype == Dtype::bf16 && p.k.dtype == Dtype::bf16;

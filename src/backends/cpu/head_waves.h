@@ -58,7 +58,7 @@ class HeadWaves {
   void find_identities();
   std::int64_t value_pad(std::size_t set) const;
   std::int64_t transposed_size(std::size_t set) const;
-  bool takes_bf16() const;
+  bool takes_bf16(bool backward) const;
   void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
   void prepare_fast(std::span<Head<T>> heads) const;
 
