@@ -184,6 +184,29 @@ TEST_P(Aligned, FewQueriesAndHiddenNumbersThatAreNotFinite) {
   }
 }
 
+// The gradients of parameters do not notice, whichever others are wanted.
+TEST_P(Aligned, ParametersAndHiddenNumbersThatAreNotFinite) {
+  CaseSpec s = spec(sized(140), sized(200), 64);
+  s.batch = 2;
+  s.normalizer = support::NormalizerKind::softmax_sink;
+  const Int keys = make_case(s).problem.keys(), length = keys / 2;
+  const support::Case sound = make_case(s, [&](const CaseSpec&) {
+    oracle::Mask mask;
+    mask.key_lengths = {keys, length};
+    return mask;
+  });
+  support::Case spoilt = sound;
+  for (Int h = 0; h < spoilt.problem.v[0].shape[1]; ++h)
+    for (Int j = length; j < keys; ++j)
+      for (Int d = 0; d < 64; ++d) spoilt.problem.v[0].at(1, h, j, d) = NAN;
+  for (const bool values : {false, true}) {
+    support::BackwardWants wants;
+    wants.q = wants.k = wants.bias = false;
+    wants.v = values;
+    EXPECT_TRUE(support::Expected(sound).matches(support::Call(spoilt).backward(wants))) << values;
+  }
+}
+
 TEST_P(Aligned, GradientsOfEveryHeadDim) {
   for (const Int dim : {8, 64, 80, 128, 192, 256}) {
     CaseSpec s = spec(sized(150), sized(200), dim);

@@ -26,6 +26,12 @@ struct Array {
   }
 };
 
+// Rows of 16-bit numbers that the copy engine and 16-byte loads and stores reach.
+inline bool is_aligned(const Array& a) {
+  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.row_stride % 8 == 0 && a.head_stride % 8 == 0 &&
+         a.batch_stride % 8 == 0 && a.dim % 8 == 0;
+}
+
 RAPT_DEVICE float load(const void* data, Dtype dtype, std::int64_t n) {
   switch (dtype) {
     case Dtype::f32: return static_cast<const float*>(data)[n];

@@ -82,7 +82,7 @@ class Backward {
     if (!fast->takes_gradients(call_, f)) return;
     Array out = array_of(request_.out[0]);
     const void* remainder = nullptr;
-    if (request_.saved) {
+    if (request_.saved && out.dtype == call_.q.dtype && is_aligned(out)) {
       arguments_.rows = device_rows(*request_.saved);
       remainder = device_remainder(*request_.saved);
     }
@@ -96,14 +96,14 @@ class Backward {
     if (wants_sink() || wants_tables()) delta_ = workspace_.take<float>(row_count());
     Array grad_lse;
     if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
-    prepare_rows(call_, arguments_.rows, out, remainder, f.grad_out, grad_lse, rows, delta_, stream_);
+    f.redo = workspace_.take<int>(1);
+    check(cudaMemsetAsync(f.redo, 0, sizeof(int), stream_), "gradients");
+    prepare_rows(call_, arguments_.rows, out, remainder, f.grad_out, grad_lse, rows, delta_, f.redo, stream_);
     f.log2_sum = rows.log2_sum;
     f.delta = rows.delta;
     const int slots = problem_.mechanism->definition().slots;
     const std::int64_t parts = fast->value_parts(call_);
     if (wants_values()) f.value_grads = workspace_.take<float>(problem_.batch * problem_.heads * parts * slots);
-    f.redo = workspace_.take<int>(1);
-    check(cudaMemsetAsync(f.redo, 0, sizeof(int), stream_), "gradients");
     if (const std::int64_t bytes = fast->gradient_memory(call_, f)) f.memory = workspace_.take<std::byte>(bytes);
     if (!fast->gradients(call_, f, stream_)) return;
     check(cudaGetLastError(), "gradients");
@@ -418,8 +418,8 @@ class Backward {
 
   // Whether the kernels for the tensor cores have the rows of this call, and can sum the gradient of this table.
   bool is_fast_table(const ParameterValue& value) const {
-    return fast_.redo && value.spec->role == Role::relative_value && value.spec->along == Along::position &&
-           !call_.tables[value.first_slot].is_vector;
+    return fast_.redo && programs_.fast->table && value.spec->role == Role::relative_value &&
+           value.spec->along == Along::position && !call_.tables[value.first_slot].is_vector;
   }
 
   // A table that a formula reads at indices of its own: one read after the other.

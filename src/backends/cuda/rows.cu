@@ -220,7 +220,7 @@ __global__ void row_deltas_kernel(int batches, int heads, int queries, int sets,
 template <class T, int kLanes>
 __global__ void prepare_rows_kernel(const __grid_constant__ Call call, RowStatistics rows, Array out,
                                     const std::uint16_t* remainder, Array grad, Array grad_lse, PaddedRows to,
-                                    float* plain_delta) {
+                                    float* plain_delta, int* redo) {
   // Rows of all batches and heads are fewer than 2^31.
   const unsigned index = blockIdx.x * (kSmall / kLanes) + threadIdx.x / kLanes, padded = to.padded;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -254,6 +254,8 @@ __global__ void prepare_rows_kernel(const __grid_constant__ Call call, RowStatis
     if (rows.sum[row] != 0) log2_sum = rows.max[row] * 1.44269504f + log2f(rows.sum[row]);
     if (grad_lse.data) sum -= load(grad_lse, grad_lse.offset(b, h) + i * grad_lse.row_stride);
     if (plain_delta) plain_delta[row] = sum;
+    // Hidden numbers that are not finite: what rounding took from the output was not computed again with it.
+    if (!is_finite(sum)) *redo = 1;
   }
   to.log2_sum[index] = log2_sum;
   to.delta[index] = sum;
@@ -445,13 +447,13 @@ void row_deltas(const Call& call, const Array* out, const Array* grad_out, const
 }
 
 void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out, const void* remainder,
-                  const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta,
+                  const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta, int* redo,
                   cudaStream_t stream) {
   const auto launch = [&]<int kLanes>() {
     const std::int64_t count = static_cast<std::int64_t>(call.batch) * call.heads * to.padded, each = kSmall / kLanes;
     const auto kernel = out.dtype == Dtype::bf16 ? prepare_rows_kernel<Bf16, kLanes> : prepare_rows_kernel<F16, kLanes>;
     kernel<<<static_cast<unsigned>((count + each - 1) / each), kSmall, 0, stream>>>(
-        call, rows, out, static_cast<const std::uint16_t*>(remainder), grad_out, grad_lse, to, plain_delta);
+        call, rows, out, static_cast<const std::uint16_t*>(remainder), grad_out, grad_lse, to, plain_delta, redo);
   };
   if (out.dim <= 64) launch.template operator()<8>();
   else launch.template operator()<16>();
@@ -496,7 +498,7 @@ void sum_offsets(const float* by_offset, int heads, std::int64_t offsets, std::i
                  const std::int32_t* starts, const std::int32_t* order, const View& target, cudaStream_t stream) {
   const std::int64_t count = heads * rows * cols;
   const Places places(target.shape, target.strides);
-  if (cols == 1 && count > 0)
+  if (cols == 1 && offsets > 16 * rows)  // many offsets of a row
     sum_row_offsets_kernel<<<static_cast<unsigned>(count), kSmall, 0, stream>>>(by_offset, offsets, rows, starts, order,
                                                                                 target.data, target.dtype, places);
   else

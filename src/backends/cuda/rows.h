@@ -58,14 +58,14 @@ void row_deltas(const Call& call, const Array* out, const Array* grad_out, const
                 cudaStream_t stream);
 // What the fast kernels of the backward pass read of every row, [batches, heads, padded]: the logarithm of the sum to base
 // 2 (∞ past the end and where a row sees nothing) and δ, from an output and what rounding took from it; and δ once more,
-// [batches, heads, queries], unless `plain_delta` is null.
+// [batches, heads, queries], unless `plain_delta` is null. *redo becomes 1 where a δ is not finite.
 struct PaddedRows {
   float* log2_sum = nullptr;
   float* delta = nullptr;
   std::int32_t padded = 0;
 };
 void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out, const void* remainder,
-                  const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta,
+                  const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta, int* redo,
                   cudaStream_t stream);
 // What each row adds to the gradient of its head's sink.
 void sink_gradients(const Call& call, const RowStatistics& rows, const float* delta, float* grad, const int* gate,

@@ -195,6 +195,7 @@ struct OrderedSide {
           barrier_wait(&shared.dq_full[half], phase);
           if (follows) {
             await_flag(sums.flags + part, own - 1);
+            fence_memory();
             add_bytes(sums.dq + part * kNumbers, shared.dq[half], sizeof(shared.dq[0]));
           } else {
             store_bytes(sums.dq + part * kNumbers, shared.dq[half], sizeof(shared.dq[0]));

@@ -194,6 +194,7 @@ struct QuerySide {
                               pair[c] = slot == f.table_slot ? part : pair[c];
                             }
                           });
+            if constexpr (!Rule::kReadsRaw) s[e] = 0;  // no product writes the next tile's
           }
           *reinterpret_cast<float2*>(to + 8 * r * kPitch + 8 * n) = make_float2(pair[0], pair[1]);
         }

@@ -8,12 +8,6 @@
 // Which calls the kernels for the tensor cores take, and how they are started.
 namespace rapt::inline v1::cuda::hopper {
 
-// Rows that the copy engine and 16-byte stores reach.
-inline bool is_aligned(const Array& a) {
-  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.row_stride % 8 == 0 && a.head_stride % 8 == 0 &&
-         a.batch_stride % 8 == 0 && a.dim % 8 == 0;
-}
-
 template <class M>
 bool takes(const Call& call, const ForwardOutputs& outputs) {
   const Array &q = call.q, &v = call.v[0], &out = outputs.out[0];

@@ -34,11 +34,13 @@ inline std::int64_t value_parts(const Call& call) {
 template <class Rule>
 bool is_ordered(const Call& call, const FastGradients& f) {
   constexpr int kProcessors = 132;
+  constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
   if constexpr (!Rule::kScaleOnly || AtRunTime<typename Rule::Mechanism>) return false;
   const int dim = std::max(call.inner, call.v[0].dim), tiles = (call.queries + 63) / 64;
   const double heads = static_cast<double>(call.batch) * call.heads;
   return dim > 64 && dim <= 128 && f.dq.data && f.dk.data && f.dv.data && tiles >= 16 &&
-         heads * tiles >= 2.5 * kProcessors && heads * tiles * 8 < 2147483648.0;
+         heads * tiles >= 2.5 * kProcessors && heads * tiles * 8 < 2147483648.0 &&
+         OrderedSums::bytes(call, is_whole(call)) <= kMostBytes;
 }
 
 template <class M>
@@ -175,7 +177,8 @@ bool launch_table_gradient(const Call& call, const FastGradients& f, const Table
       if (dim <= 64) return sized.template operator()<64, 96>();
       if (dim <= 128) return sized.template operator() < 128, Rule::kHeavy ? 64 : 96 > ();
       if (dim <= 192) return sized.template operator()<192, 48>();
-      return sized.template operator()<256, 32>();
+      if constexpr (Rule::kCapped) return false;  // as its other gradients
+      else return sized.template operator()<256, 32>();
     }
   });
 }
@@ -206,8 +209,14 @@ bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t str
 }
 
 template <class M>
-inline constexpr FastPrograms kPrograms{
-    &takes<M>,           &forward_bytes,       &launch_forward<M>, &takes_gradients<M>,      &value_parts,
-    &gradient_memory<M>, &launch_gradients<M>, &table_memory,      &launch_table_gradient<M>};
+inline constexpr FastPrograms kPrograms{&takes<M>,
+                                        &forward_bytes,
+                                        &launch_forward<M>,
+                                        &takes_gradients<M>,
+                                        &value_parts,
+                                        &gradient_memory<M>,
+                                        &launch_gradients<M>,
+                                        &table_memory,
+                                        has_table<ScoreRule<M, false>>() ? &launch_table_gradient<M> : nullptr};
 
 }  // namespace rapt::inline v1::cuda::hopper

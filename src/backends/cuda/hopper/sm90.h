@@ -117,6 +117,8 @@ RAPT_DEVICE void await_flag(const unsigned* flag, unsigned value) {
       "r"(value)
       : "memory");
 }
+// What another block's copy engine wrote before a flag that was awaited is there for this one's.
+RAPT_DEVICE void fence_memory() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 // After everything that the thread did, or saw done, before.
 RAPT_DEVICE void set_flag(unsigned* flag, unsigned value) {
   asm volatile("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
