@@ -45,8 +45,7 @@ std::vector<BenchRow> bench_rows(const solve::JsonNode& root, const std::string&
     row.name = node.at("name").text();
     row.direction = text_at(node, "direction");
     const std::vector<std::int64_t> shape = node.at("shape").integers(1, std::numeric_limits<std::int64_t>::max());
-    if (shape.size() != 4)
-      node.at("shape").fail("expected [B, H, S, D], got " + counted(static_cast<std::int64_t>(shape.size()), "number"));
+    if (shape.size() != 4) node.at("shape").fail("expected [B, H, S, D], got " + counted(shape.size(), "number"));
     for (const std::int64_t size : shape) row.shape += (row.shape.empty() ? "" : ",") + std::to_string(size);
     row.length = static_cast<double>(shape[2]);
     const auto found = node.find(field);

@@ -4,6 +4,7 @@
 
 #include "attend/backend.h"
 #include "attend/check.h"
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -65,7 +66,7 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   const std::int64_t rows = problem.row_count();
   if (saved && saved->rows() && saved->rows()->count > 0) {
     if (saved->rows()->count != rows || saved->rows()->is_double != problem.is_double)
-      refuse_attend(op, "saved: expected the " + std::to_string(rows) + " rows of the same forward pass, got " +
+      refuse_attend(op, "saved: expected the " + counted(rows, "row") + " of the same forward pass, got " +
                             std::to_string(saved->rows()->count));
     if (saved->rows()->device != problem.device)
       refuse_attend(op, "saved: expected the rows of a pass on " + to_string(problem.device) +

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 #include <string>
 #include <string_view>
 
 namespace rapt::inline v1 {
 
 // A count with its noun: "1 key", "12 keys", "2 batches". Regular plurals only.
-inline std::string counted(std::int64_t count, std::string_view noun) {
+std::string counted(std::integral auto count, std::string_view noun) {
   std::string text = std::to_string(count) + " " + std::string(noun);
   if (count == 1) return text;
   if (noun.ends_with("s") || noun.ends_with("ch") || noun.ends_with("x")) return text + "es";

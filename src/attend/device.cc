@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "attend/counted.h"
 #include "backends/cuda/device.h"
 #include "rapt/error.h"
 
@@ -44,15 +45,14 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
 
 void DeviceMemory::upload(const void* from, std::size_t bytes) {
   if (bytes > bytes_)
-    throw Error("DeviceMemory: upload: expected at most " + std::to_string(bytes_) + " bytes, got " +
-                std::to_string(bytes));
+    throw Error("DeviceMemory: upload: expected at most " + counted(bytes_, "byte") + ", got " + std::to_string(bytes));
   if (is_cuda(device_)) cuda::copy_to_device(device_.index, data_, from, bytes);
   else std::memcpy(data_, from, bytes);
 }
 
 void DeviceMemory::download(void* to, std::size_t bytes) const {
   if (bytes > bytes_)
-    throw Error("DeviceMemory: download: expected at most " + std::to_string(bytes_) + " bytes, got " +
+    throw Error("DeviceMemory: download: expected at most " + counted(bytes_, "byte") + ", got " +
                 std::to_string(bytes));
   if (is_cuda(device_)) cuda::copy_to_host(device_.index, to, data_, bytes);
   else std::memcpy(to, data_, bytes);
@@ -63,7 +63,7 @@ void DeviceMemory::copy_from(const DeviceMemory& other, std::size_t bytes, void*
     throw Error("DeviceMemory: copy_from: expected memory of " + to_string(device_) + ", got memory of " +
                 to_string(other.device_));
   if (const std::size_t most = std::min(bytes_, other.bytes_); bytes > most)
-    throw Error("DeviceMemory: copy_from: expected at most " + std::to_string(most) + " bytes, got " +
+    throw Error("DeviceMemory: copy_from: expected at most " + counted(most, "byte") + ", got " +
                 std::to_string(bytes));
   if (is_cuda(device_)) cuda::copy_within(device_.index, data_, other.data_, bytes, stream);
   else std::memcpy(data_, other.data_, bytes);

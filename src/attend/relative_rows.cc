@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "rapt/tiles.h"
 
@@ -73,7 +74,7 @@ void find_relative_rows(const char* operation, const Problem& problem, Parameter
       throw Error(std::string(operation) + ": score " + std::string(problem.mechanism->name()) + ": parameter '" +
                   std::string(value.spec->name) + "': expected rows for the " + std::to_string(highest - lowest + 1) +
                   " offsets " + std::to_string(lowest) + " to " + std::to_string(highest) +
-                  " of a key from a query, got " + std::to_string(value.rows) + " rows, of which offset " +
+                  " of a key from a query, got " + counted(value.rows, "row") + ", of which offset " +
                   std::to_string(offset) + " reads row " + std::to_string(asked_row(problem, value, offset)));
     value.relative_rows[static_cast<std::size_t>(offset - lowest)] = row;
   }

@@ -145,8 +145,8 @@ void check_arrays(const Call& call, const Given& given) {
   check_gradients(call.operation, own, *given.inputs, *given.options, *given.gradients);
   const bool has_rows = given.saved && given.saved->rows();
   if (has_rows && given.saved->rows()->count != own.row_count())
-    fail(call.operation, "saved: expected the " + std::to_string(own.row_count()) +
-                             " rows of the same forward pass, got " + std::to_string(given.saved->rows()->count));
+    fail(call.operation, "saved: expected the " + counted(own.row_count(), "row") + " of the same forward pass, got " +
+                             std::to_string(given.saved->rows()->count));
 }
 
 // The whole call, made of this process's arrays and everybody's rows.

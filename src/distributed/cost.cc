@@ -127,7 +127,7 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
       throw Error(
           only +
           "expected at least as many independent heads as processes, as no part of the keys can be merged, got " +
-          std::to_string(slots) + " for " + std::to_string(call.size()) + " processes");
+          std::to_string(slots) + " for " + counted(call.size(), "process"));
     if (how.explanation)
       *how.explanation = "heads: " + normalizer + " needs all scores of a row, so each of " +
                          counted(call.size(), "process") + " takes whole heads";

@@ -1,5 +1,6 @@
 #include "layers/attention.h"
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::layers {
@@ -8,7 +9,7 @@ MultiHeadAttention::MultiHeadAttention(Parameters& parameters, const std::string
   if (shape_.hidden == 0) {
     if (shape_.heads < 1 || shape_.query_in % shape_.heads != 0)
       throw Error(name + ": expected a number of heads that divides the width, got a width of " +
-                  std::to_string(shape_.query_in) + " and " + std::to_string(shape_.heads) + " heads");
+                  std::to_string(shape_.query_in) + " and " + counted(shape_.heads, "head"));
     shape_.hidden = shape_.query_in / shape_.heads;
   }
   if (shape_.value_dim == 0) shape_.value_dim = shape_.hidden;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/group_norm.h"
 
@@ -43,7 +44,7 @@ GroupNorm::GroupNorm(Parameters& parameters, const std::string& name, std::int64
     : groups_(groups) {
   if (groups < 1 || channels % groups != 0)
     throw Error(name + ": expected a number of groups that divides the channels, got " + std::to_string(channels) +
-                " channels and " + std::to_string(groups) + " groups");
+                " channels and " + counted(groups, "group"));
   gain_ = parameters.add(name + ".gain", {channels}, Initial::constant(1));
   bias_ = parameters.add(name + ".bias", {channels}, Initial::constant(0));
 }

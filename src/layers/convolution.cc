@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "attend/counted.h"
 #include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
@@ -126,9 +127,9 @@ ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, cons
   }
   const Pair whole = sizes.padded(), taps = sizes.span();
   if (taps[0] > whole[0] || taps[1] > whole[1])
-    throw Error("conv: image: expected at least the " + std::to_string(taps[0]) + " rows and " +
-                std::to_string(taps[1]) + " columns that the kernel spans, got " + std::to_string(whole[0]) + " and " +
-                std::to_string(whole[1]) + ", padding included");
+    throw Error("conv: image: expected at least the " + counted(taps[0], "row") + " and " + counted(taps[1], "column") +
+                " that the kernel spans, got " + std::to_string(whole[0]) + " and " + std::to_string(whole[1]) +
+                ", padding included");
   return sizes;
 }
 

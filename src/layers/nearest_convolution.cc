@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "attend/counted.h"
 #include "layers/convolution_attention.h"
 #include "rapt/error.h"
 
@@ -80,7 +81,7 @@ NearestConvolution nearest_convolution(const QuadraticLayer& layer) {
   const std::int64_t tap = layer.in() * layer.out();
   if (static_cast<double>(size[0] * size[1]) * static_cast<double>(tap) > kLargestKernel)
     throw Error("conv: center: expected heads near enough for a kernel of at most 2^27 numbers, got heads " +
-                std::to_string(reach[0]) + " rows and " + std::to_string(reach[1]) + " columns away");
+                counted(reach[0], "row") + " and " + counted(reach[1], "column") + " away");
   Array kernel(ElementType::f64, {size[0], size[1], layer.in(), layer.out()});
   for (std::int64_t h = 0; h < layer.heads(); ++h) {
     const Pair& shift = result.shifts[static_cast<std::size_t>(h)];

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::layers {
@@ -20,8 +21,8 @@ PositionalEncoding::PositionalEncoding(Parameters& parameters, const std::string
   const std::int64_t places = shape_.concatenate ? shape_.extra : shape_.width;
   if (shape_.kind == Positions::one_hot && places < shape_.max_length)
     throw Error(name + ": expected one-hot positions of at least the longest sequence, " +
-                std::to_string(shape_.max_length) + " numbers" + (shape_.concatenate ? "" : ", or concatenated ones") +
-                ", got " + std::to_string(places));
+                counted(shape_.max_length, "number") + (shape_.concatenate ? "" : ", or concatenated ones") + ", got " +
+                std::to_string(places));
   if (shape_.kind == Positions::learned)
     table_ = parameters.add(name, {shape_.max_length, places}, Initial::normal(0.02));
 }
@@ -37,8 +38,8 @@ Tensor<T> PositionalEncoding::operator()(Graph<T>& graph, const Tensor<T>& x, st
   const std::int64_t end = first_step + steps;
   const std::int64_t wide = shape_.concatenate ? shape_.extra : shape_.width;
   if (end > shape_.max_length && shape_.kind != Positions::sinusoidal)
-    throw Error("positions: expected a sequence of up to " + std::to_string(shape_.max_length) +
-                " steps, the longest the model was made for, got " + std::to_string(end));
+    throw Error("positions: expected a sequence of up to " + counted(shape_.max_length, "step") +
+                ", the longest the model was made for, got " + std::to_string(end));
   Tensor<T> encoding;
   if (shape_.kind == Positions::learned) {
     encoding = graph.get(table_).slice(0, first_step, end).reshape({steps, 1, wide});

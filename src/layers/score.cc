@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attend/counted.h"
 #include "layers/observer.h"
 #include "mechanisms/sizes.h"
 #include "rapt/error.h"
@@ -166,7 +167,7 @@ std::vector<Tensor<T>> ScoreLayer::shared(Graph<T>& graph, const Tensor<T>& q, c
     if (!ends_with_length(*entry.spec)) continue;
     if (longest > choice_.max_length)
       throw Error(std::string(choice_.mechanism->name()) + ": expected a sequence of up to " +
-                  std::to_string(choice_.max_length) + " steps, the longest that the model was made for, got " +
+                  counted(choice_.max_length, "step") + ", the longest that the model was made for, got " +
                   std::to_string(longest));
   }
   for (const Entry& entry : normalizer_entries_)

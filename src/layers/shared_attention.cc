@@ -1,5 +1,6 @@
 #include "layers/shared_attention.h"
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::layers {
@@ -8,7 +9,7 @@ namespace {
 std::int64_t per_head(const std::string& name, std::int64_t width, std::int64_t heads) {
   if (heads < 1 || width % heads != 0)
     throw Error(name + ": expected a number of heads that divides the width, got a width of " + std::to_string(width) +
-                " and " + std::to_string(heads) + " heads");
+                " and " + counted(heads, "head"));
   return width / heads;
 }
 
@@ -48,7 +49,7 @@ template <class T>
 std::vector<Tensor<T>> SharedAttention::operator()(Graph<T>& graph, const Tensor<T>& map_from,
                                                    std::span<const Tensor<T>> tasks, T* weights) const {
   if (static_cast<std::int64_t>(tasks.size()) != shape_.tasks)
-    throw Error("shared attention: expected " + std::to_string(shape_.tasks) + " tasks, got " +
+    throw Error("shared attention: expected " + counted(shape_.tasks, "task") + ", got " +
                 std::to_string(tasks.size()));
   const std::int64_t window = shape_.window;
   const auto heads_of = [&](const Tensor<T>& x) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::models {
@@ -35,7 +36,7 @@ MultitaskNetwork::MultitaskNetwork(const MultitaskConfig& config, std::int64_t s
   if (size < smallest || size % smallest != 0)
     throw Error("multitask: expected an image size that is a multiple of " + std::to_string(smallest) +
                 " with patches of " + std::to_string(config.patch) + " and " + std::to_string(config.stages) +
-                " stages, got " + std::to_string(size) + " pixels");
+                " stages, got " + counted(size, "pixel"));
   if (config.reference != "skip") {
     const auto found = std::find_if(tasks_.begin(), tasks_.end(),
                                     [&](PixelTask task) { return info_of(task).name == config.reference; });

@@ -33,14 +33,12 @@ void check_bars(const Bars& bars) {
     throw Error("bars: expected at least one group and one series, got none");
   if (bars.groups.size() * bars.series.size() > kMaxBars)
     throw Error("bars: expected at most " + std::to_string(kMaxBars) + " bars, got " +
-                counted(static_cast<std::int64_t>(bars.groups.size()), "group") + " of " +
-                std::to_string(bars.series.size()));
+                counted(bars.groups.size(), "group") + " of " + std::to_string(bars.series.size()));
   bool any = false;
   for (const BarSeries& series : bars.series) {
     if (series.values.size() != bars.groups.size())
-      throw Error("bars: '" + series.name + "': expected " +
-                  counted(static_cast<std::int64_t>(bars.groups.size()), "number") + ", one for each group, got " +
-                  std::to_string(series.values.size()));
+      throw Error("bars: '" + series.name + "': expected " + counted(bars.groups.size(), "number") +
+                  ", one for each group, got " + std::to_string(series.values.size()));
     for (const double value : series.values) {
       if (std::isinf(value)) throw Error("bars: '" + series.name + "' holds an infinite number");
       any = any || std::isfinite(value);

@@ -37,7 +37,7 @@ std::int64_t built_parameters(const Sizes& s) {
   return parameters.count();
 }
 
-solve::LayerCount counted(const Sizes& s, solve::Encoding encoding, std::int64_t side) {
+solve::LayerCount layer_count(const Sizes& s, solve::Encoding encoding, std::int64_t side) {
   solve::Layer layer;
   layer.heads = s.heads;
   layer.input_dim = s.in;
@@ -63,7 +63,7 @@ void add_parameters(const Context& context, Section& section) {
   for (std::size_t n = 0; n < list.size(); ++n) {
     const Sizes& s = list[n];
     const std::int64_t formula = document_parameters(s);
-    const std::int64_t count = counted(s, solve::Encoding::absolute, 4).parameters.value();
+    const std::int64_t count = layer_count(s, solve::Encoding::absolute, 4).parameters.value();
     const std::int64_t built = built_parameters(s);
     equal += formula == count && formula == built ? 1 : 0;
     if (n < 6)
@@ -89,12 +89,12 @@ void add_cost(Section& section) {
   };
   const auto total = [](solve::Encoding encoding) {
     return [encoding](const Sizes& s, std::int64_t side) {
-      return static_cast<double>(counted(s, encoding, side).multiply_add_total);
+      return static_cast<double>(layer_count(s, encoding, side).multiply_add_total);
     };
   };
   const std::vector<Line> lines{{"absolute, scores as written",
                                  [](const Sizes& s, std::int64_t side) {
-                                   const solve::LayerCount c = counted(s, solve::Encoding::absolute, side);
+                                   const solve::LayerCount c = layer_count(s, solve::Encoding::absolute, side);
                                    return static_cast<double>(c.as_written.front().quantity.value());
                                  }},
                                 {"absolute, projections once", total(solve::Encoding::absolute)},

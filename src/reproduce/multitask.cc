@@ -1,6 +1,7 @@
 // MulT: a network for several tasks with shared attention, against networks without it.
 #include <cmath>
 
+#include "attend/counted.h"
 #include "pictures/bars.h"
 #include "reproduce/format.h"
 #include "reproduce/part_list.h"
@@ -63,8 +64,8 @@ Section run_multitask(const Context& context) {
       "Ray-cast scenes with exact truth: what every pixel is, how far, which way it faces, whether an edge passes, "
       "and how it would be lit from elsewhere. One network for each task, one for all tasks with attention of "
       "their own, and one for all with the shared attention of the document; all are trained on the same " +
-      grouped(comparison.run.data.train) + " scenes for " + std::to_string(comparison.run.training.epochs) +
-      " epochs, with " + std::to_string(comparison.seeds) +
+      grouped(comparison.run.data.train) + " scenes for " + counted(comparison.run.training.epochs, "epoch") +
+      ", with " + std::to_string(comparison.seeds) +
       (comparison.seeds == 1 ? " seed." : " seeds; ± is their standard deviation.") +
       " That is far less than such networks take to learn all they can: whether sharing helps is measured here, "
       "not proved.");
@@ -99,7 +100,7 @@ Section run_multitask(const Context& context) {
   section.show("multitask", draw(bars),
                "Above 0 the score is better with one shared map than with a map for each task.");
   const auto tasks_count = static_cast<std::int64_t>(shared.scores.size());
-  const std::string small = "Measured after " + std::to_string(comparison.run.training.epochs) + " epochs on " +
+  const std::string small = "Measured after " + counted(comparison.run.training.epochs, "epoch") + " on " +
                             grouped(comparison.run.data.train) + " scenes with " +
                             (comparison.seeds == 1 ? std::string("one seed, which cannot tell a small gain from chance")
                                                    : std::to_string(comparison.seeds) + " seeds") +

@@ -170,8 +170,7 @@ Matrix JsonNode::matrix() const {
     }
     const JsonNode shape = has("ones") ? at("ones") : at("zeros");
     const std::vector<std::int64_t> sizes = shape.integers(1, 1024);
-    if (sizes.size() != 2)
-      shape.fail("expected [rows, columns], got " + counted(static_cast<std::int64_t>(sizes.size()), "number"));
+    if (sizes.size() != 2) shape.fail("expected [rows, columns], got " + counted(sizes.size(), "number"));
     return Matrix(sizes[0], sizes[1], has("ones") ? 1 : 0);
   }
   const std::vector<JsonNode> rows = items();

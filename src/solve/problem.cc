@@ -82,8 +82,7 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
     if (index >= 0 && depth_of(value.value()) == spec->rank() + 1) {
       const std::vector<JsonNode> items = value.items();
       if (items.size() != problem.heads.size())
-        value.fail("expected one entry for each of " +
-                   counted(static_cast<std::int64_t>(problem.heads.size()), "head") + ", got " +
+        value.fail("expected one entry for each of " + counted(problem.heads.size(), "head") + ", got " +
                    std::to_string(items.size()));
       numbers = read_of_rank(items[static_cast<std::size_t>(index)], spec->rank());
     } else {
@@ -313,9 +312,8 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
       task.output = column(*output);
       const std::int64_t joined = static_cast<std::int64_t>(heads.size()) * task.input.cols;
       if (task.output.rows != joined)
-        output->fail("expected " + counted(joined, "row") + ", since " +
-                     counted(static_cast<std::int64_t>(heads.size()), "head") + " are joined, got " +
-                     shape_text(task.output));
+        output->fail("expected " + counted(joined, "row") + ", since " + counted(heads.size(), "head") +
+                     " are joined, got " + shape_text(task.output));
     }
     shared.tasks.push_back(std::move(task));
   }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::tasks {
@@ -11,8 +12,7 @@ namespace rapt::inline v1::tasks {
 std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std::int64_t rows, std::int64_t cols) {
   if (rows < 0 || rows > cols || static_cast<std::int64_t>(costs.size()) != rows * cols)
     throw Error("assignment: expected rows·cols costs and no more rows than columns, got " +
-                std::to_string(costs.size()) + " costs for " + std::to_string(rows) + " rows and " +
-                std::to_string(cols) + " columns");
+                counted(costs.size(), "cost") + " for " + counted(rows, "row") + " and " + counted(cols, "column"));
   for (const double cost : costs)
     if (!std::isfinite(cost)) throw Error("assignment: expected finite costs, got " + std::to_string(cost));
   constexpr double kFar = std::numeric_limits<double>::infinity();

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tasks/generated.h"
 
@@ -132,7 +133,7 @@ TaskData case_data(const CaseOptions& options) {
     if (++tries > kMostTries)
       throw Error("case: expected at most about " + std::to_string(examples.size()) + ", got " +
                   std::to_string(amount.total()) + " sentences of " + std::to_string(options.min_length) + " to " +
-                  std::to_string(options.max_length) + " characters");
+                  counted(options.max_length, "character"));
     const std::string lower = sentence(static_cast<std::size_t>(options.min_length) + random.below(lengths), random);
     if (static_cast<std::int64_t>(lower.size()) < options.min_length || !taken.insert(lower).second) continue;
     tries = 0;

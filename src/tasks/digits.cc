@@ -1,5 +1,6 @@
 #include "tasks/digits.h"
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::tasks {
@@ -19,7 +20,7 @@ constexpr int kWhite = 16;
 ImageData parse_digits(std::span<const unsigned char> bytes) {
   const std::size_t count = bytes.size() / kRecord;
   if (count == 0 || bytes.size() % kRecord != 0)
-    refuse(count * kRecord, std::to_string(bytes.size() % kRecord) + " bytes at the end", "records of 41 bytes");
+    refuse(count * kRecord, counted(bytes.size() % kRecord, "byte") + " at the end", "records of 41 bytes");
   ImageData data;
   data.white = kWhite;
   for (int digit = 0; digit < 10; ++digit) data.classes.push_back(std::to_string(digit));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
 
@@ -45,10 +46,9 @@ ImageData parse_cifar(std::string_view bytes, const CifarFormat& format, const s
   refuse_gzip(bytes, name);
   const std::size_t record = format.label_bytes + 3 * static_cast<std::size_t>(kPlane);
   const std::size_t count = bytes.size() / record, rest = bytes.size() % record;
-  const std::string records = "records of " + std::to_string(record) + " bytes";
+  const std::string records = "records of " + counted(record, "byte");
   if (rest != 0)
-    refuse(name, count * record, std::to_string(rest) + " bytes after " + std::to_string(count) + " whole records",
-           records);
+    refuse(name, count * record, counted(rest, "byte") + " after " + std::to_string(count) + " whole records", records);
   if (count == 0) refuse(name, 0, "an empty file", records);
   for (std::size_t n = 0; n < count; ++n)
     for (std::size_t k = 0; k < format.label_bytes; ++k)
@@ -83,7 +83,7 @@ std::vector<std::uint32_t> parse_idx(std::string_view bytes, std::uint32_t magic
   refuse_gzip(bytes, name);
   const std::size_t dimensions = magic & 0xff, header = 4 + 4 * dimensions;
   if (bytes.size() < header)
-    refuse(name, bytes.size(), "the end of the file", "a header of " + std::to_string(header) + " bytes");
+    refuse(name, bytes.size(), "the end of the file", "a header of " + counted(header, "byte"));
   if (big_endian(bytes, 0) != magic) refuse(name, 0, "magic " + hex(big_endian(bytes, 0)), hex(magic));
   std::vector<std::uint32_t> sizes;
   std::uint64_t total = 1;
@@ -95,7 +95,7 @@ std::vector<std::uint32_t> parse_idx(std::string_view bytes, std::uint32_t magic
     total *= sizes[n];
   }
   if (const std::uint64_t got = bytes.size() - header; got != total)
-    refuse(name, header, std::to_string(got) + " bytes", std::to_string(total) + ", which is what the header says");
+    refuse(name, header, counted(got, "byte"), std::to_string(total) + ", which is what the header says");
   return sizes;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tasks/pairs.h"
 #include "tensor/random.h"
@@ -55,8 +56,8 @@ void check(const ImageData& data, const std::string& name) {
     throw Error(name + ": images: expected u8 [N, rows, columns, channels], got " + name_of(data.images.type()) + " " +
                 to_string(data.images.shape()));
   if (data.images.shape()[0] != data.count())
-    throw Error(name + ": expected as many labels as images, got " + std::to_string(data.images.shape()[0]) +
-                " images and " + std::to_string(data.count()) + " labels");
+    throw Error(name + ": expected as many labels as images, got " + counted(data.images.shape()[0], "image") +
+                " and " + std::to_string(data.count()) + " labels");
   const int classes = static_cast<int>(data.classes.size());
   for (std::size_t n = 0; n < data.labels.size(); ++n)
     if (data.labels[n] < 0 || data.labels[n] >= classes)

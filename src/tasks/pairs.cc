@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
 
@@ -97,8 +98,8 @@ PairFile parse_pairs(std::string_view text, const std::string& name, Units sourc
     }
   }
   if (file.examples.empty() && file.long_lines > 0)
-    throw Error(name + ": expected a line of at most " + std::to_string(max_length) +
-                " tokens a side (--longest), got none: all " + std::to_string(file.long_lines) + " are longer");
+    throw Error(name + ": expected a line of at most " + counted(max_length, "token") +
+                " a side (--longest), got none: all " + std::to_string(file.long_lines) + " are longer");
   if (file.examples.empty()) throw Error(name + ":1: expected lines of source TAB target, got no examples");
   return file;
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "attend/counted.h"
 #include "rapt/threads.h"
 #include "tasks/scene_fields.h"
 #include "tasks/scene_run.h"
@@ -36,7 +37,7 @@ class SceneExperiment : public Experiment {
   }
   std::string about_data() const override {
     const SceneDataConfig& d = config_.data;
-    return std::to_string(d.train) + " scenes of " + std::to_string(d.size) + "×" + std::to_string(d.size) +
+    return counted(d.train, "scene") + " of " + std::to_string(d.size) + "×" + std::to_string(d.size) +
            " to train on, " + std::to_string(d.valid) + " to validate, " + std::to_string(d.test) + " to test";
   }
   Look look() const override { return Look::scenes; }

@@ -1,6 +1,7 @@
 #include <numeric>
 #include <set>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tasks/sequence_run.h"
 
@@ -92,8 +93,8 @@ std::vector<Example> load_examples(DataConfig& data, const std::string& path) {
   std::vector<Example> result = take(data, file, path, all_of(file), skipped);
   data.skipped_lines += file.long_lines + static_cast<std::int64_t>(skipped.size());
   if (result.empty())
-    throw Error(path + ": expected a line of at most " + std::to_string(data.longest) +
-                " tokens a side (--longest), got none");
+    throw Error(path + ": expected a line of at most " + counted(data.longest, "token") +
+                " a side (--longest), got none");
   return result;
 }
 
@@ -114,8 +115,8 @@ TaskData load_data(DataConfig& data) {
                   take(data, file, data.train, places.test, skipped)};
   data.skipped_lines = file.long_lines + static_cast<std::int64_t>(skipped.size());
   if (result.train.empty())
-    throw Error(data.train + ": expected a line of at most " + std::to_string(data.longest) +
-                " tokens a side (--longest) to train on, got none");
+    throw Error(data.train + ": expected a line of at most " + counted(data.longest, "token") +
+                " a side (--longest) to train on, got none");
   if (!data.valid.empty()) result.valid = load_examples(data, data.valid);
   if (!data.test.empty()) result.test = load_examples(data, data.test);
   return result;

@@ -65,9 +65,8 @@ class SequenceExperiment : public Experiment {
     const std::string more = skipped == 0 ? ""
                                           : "; skipped " + counted(skipped, "line") + " of more than " +
                                                 counted(config_.data.longest, "token");
-    return counted(static_cast<std::int64_t>(data_.train.size()), "example") + " to train on, " +
-           std::to_string(data_.valid.size()) + " to validate, " + std::to_string(data_.test.size()) + " to test" +
-           more + about_symbols();
+    return counted(data_.train.size(), "example") + " to train on, " + std::to_string(data_.valid.size()) +
+           " to validate, " + std::to_string(data_.test.size()) + " to test" + more + about_symbols();
   }
   Look look() const override { return Look::answers; }
 
@@ -84,8 +83,8 @@ class SequenceExperiment : public Experiment {
  private:
   std::string about_symbols() const {
     if (config_.data.source != Source::pairs) return "";
-    return "; " + counted(static_cast<std::int64_t>(config_.source_symbols.size()), "source symbol") + ", " +
-           counted(static_cast<std::int64_t>(config_.target_symbols.size()), "target symbol");
+    return "; " + counted(config_.source_symbols.size(), "source symbol") + ", " +
+           counted(config_.target_symbols.size(), "target symbol");
   }
 
   SequenceRunConfig config_;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tasks/units.h"
 
@@ -83,7 +84,7 @@ LearnedSubwords learn_subwords(std::span<const std::string> lines, const SymbolO
   // Each character is a part, and so is the beginning of a word.
   if (most < characters + 1)
     throw Error("setting vocabulary: expected at least " + std::to_string(characters + 1) +
-                ", a subword for each of the " + std::to_string(characters) + " characters of the " + side +
+                ", a subword for each of the " + counted(characters, "character") + " of the " + side +
                 "s and one for the space, got " + std::to_string(most) + "; --min-count leaves rare characters out");
   std::unique_ptr<Subwords> model = library.open(library.learn(texts, options.subwords, most));
   // What is cut further makes others more frequent, and perhaps some rarer: fewer parts each time, so it ends.

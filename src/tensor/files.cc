@@ -11,6 +11,7 @@
 #include <memory>
 #include <system_error>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -119,7 +120,7 @@ std::uint64_t regular_file_size(const fs::path& path) {
 std::string read_file(const fs::path& path, std::uint64_t limit) {
   const std::uint64_t size = regular_file_size(path);
   if (size > limit)
-    throw file_error("read", path, "expected at most " + std::to_string(limit) + " bytes, got " + std::to_string(size));
+    throw file_error("read", path, "expected at most " + counted(limit, "byte") + ", got " + std::to_string(size));
   const FilePointer file(std::fopen(path.c_str(), "rb"));
   if (!file) throw file_error("read", path, std::strerror(errno));
   std::string bytes(size, '\0');

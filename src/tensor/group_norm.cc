@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -101,8 +102,7 @@ Tensor<T> group_norm(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& gain, c
     throw Error(
         "group_norm: expected [N, .., channels], as many gains, and a number of groups that divides the channels, "
         "got " +
-        to_string(x) + ", a gain of " + std::to_string(gain.count()) + " numbers and " + std::to_string(groups) +
-        " groups");
+        to_string(x) + ", a gain of " + counted(gain.count(), "number") + " and " + counted(groups, "group"));
   GroupNorm<T> job;
   job.x = x;
   job.y = tape.make_like(x);

@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -51,7 +52,7 @@ void set_right(MatmulArgs<T>& args, const Factor<T>& b) {
 void check(std::int64_t a_cols, std::int64_t b_rows) {
   if (a_cols != b_rows)
     throw Error("multiply: expected as many rows on the right as columns on the left, got a left matrix of " +
-                std::to_string(a_cols) + " columns and a right one of " + std::to_string(b_rows) + " rows");
+                counted(a_cols, "column") + " and a right one of " + counted(b_rows, "row"));
 }
 
 }  // namespace

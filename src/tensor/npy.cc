@@ -10,6 +10,7 @@
 #include <limits>
 #include <streambuf>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -261,7 +262,7 @@ Header read_header(Reader& reader) {
   std::uint64_t length = 0;
   for (std::size_t n = 0; n < 4; ++n) length |= static_cast<std::uint64_t>(length_bytes[n]) << (8 * n);
   if (length > reader.left())
-    throw Error("the header has " + std::to_string(length) + " bytes but only " + std::to_string(reader.left()) +
+    throw Error("the header has " + counted(length, "byte") + " but only " + std::to_string(reader.left()) +
                 " are left");
   if (length > kNpyHeaderLimit)
     throw Error("expected a header of at most " + std::to_string(kNpyHeaderLimit) + " bytes, got " +
@@ -276,8 +277,8 @@ std::uint64_t data_bytes(const Header& header, const Reader& reader) {
   const std::size_t element_size = size_of(header.type);
   const std::uint64_t bytes = static_cast<std::uint64_t>(checked_count(header.shape, element_size)) * element_size;
   if (bytes != reader.left())
-    throw Error("shape " + to_string(header.shape) + " of " + name_of(header.type) + " needs " + std::to_string(bytes) +
-                " bytes of data but " + std::to_string(reader.left()) + " follow the header");
+    throw Error("shape " + to_string(header.shape) + " of " + name_of(header.type) + " needs " +
+                counted(bytes, "byte") + " of data but " + std::to_string(reader.left()) + " follow the header");
   return bytes;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/pack_cache.h"
 
@@ -277,7 +278,7 @@ template <class T>
 Tensor<T> rotate(Tape<T>& tape, const Tensor<T>& x, std::int64_t heads, std::int64_t first_step) {
   if (x.rank != 3 || heads < 1 || x.size(2) % (2 * heads) != 0)
     throw Error("rotate: expected [steps, batch, width] with an even head_dim, got " + to_string(x) + " and " +
-                std::to_string(heads) + " heads");
+                counted(heads, "head"));
   const std::int64_t dim = x.size(2) / heads;
   const std::int64_t half = dim / 2;
   const std::int64_t steps = x.size(0);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <utility>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/safetensors_header.h"
 
@@ -55,12 +56,12 @@ void check_layout(std::vector<Entry>& entries, std::uint64_t data_bytes) {
     }
     if (needed != entry.end - entry.begin)
       throw Error(who + " of shape " + to_string(entry.shape) + " and type " + name_of(entry.type) + " needs " +
-                  std::to_string(needed) + " bytes but has " + std::to_string(entry.end - entry.begin));
+                  counted(needed, "byte") + " but has " + std::to_string(entry.end - entry.begin));
     at = entry.end;
   }
   if (at != data_bytes)
-    throw Error("the arrays end at byte " + std::to_string(at) + " of the data but " + std::to_string(data_bytes) +
-                " bytes follow the header");
+    throw Error("the arrays end at byte " + std::to_string(at) + " of the data but " + counted(data_bytes, "byte") +
+                " follow the header");
 }
 
 // read(to, count) gives the next bytes and throws where they cannot be had.
@@ -74,7 +75,7 @@ Safetensors read_all(std::uint64_t size, const Read& read) {
     throw Error("expected a safetensors file, with a header of at most " + std::to_string(kHeaderLimit) +
                 " bytes, got " + std::to_string(length));
   if (length > size - kLengthBytes)
-    throw Error("the header has " + std::to_string(length) + " bytes but only " + std::to_string(size - kLengthBytes) +
+    throw Error("the header has " + counted(length, "byte") + " but only " + std::to_string(size - kLengthBytes) +
                 " are left");
   std::string text(length, '\0');
   read(text.data(), length);

@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -73,7 +74,7 @@ template <class T>
 Tensor<T> Tensor<T>::split_heads(std::int64_t heads) const {
   if (rank != 3 || heads < 1 || shape[2] % heads != 0)
     throw Error("split_heads: expected [steps, batch, width] with a width that the heads divide, got " +
-                to_string(*this) + " and " + std::to_string(heads) + " heads");
+                to_string(*this) + " and " + counted(heads, "head"));
   const std::int64_t dim = shape[2] / heads;
   Tensor result = *this;
   result.rank = 4;

@@ -103,8 +103,7 @@ std::size_t take_arrays(const std::filesystem::path& path, const Safetensors& fi
 
 void refuse_others(const std::filesystem::path& path, const Safetensors& file, std::size_t taken) {
   if (file.arrays.size() != taken)
-    fail(path, "expected the " + counted(static_cast<std::int64_t>(taken), "array") + " of this model, got " +
-                   std::to_string(file.arrays.size()));
+    fail(path, "expected the " + counted(taken, "array") + " of this model, got " + std::to_string(file.arrays.size()));
 }
 
 }  // namespace
