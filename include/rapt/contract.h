@@ -31,6 +31,7 @@ RAPT_NAME(scaled)
 RAPT_NAME(grid)
 RAPT_NAME(unit_rows)
 RAPT_NAME(pair)
+RAPT_NAME(add_pair)
 RAPT_NAME(score)
 RAPT_NAME(visible)
 RAPT_NAME(visible_tile)
@@ -85,6 +86,10 @@ template <class M> concept GoodUsesContent = requires(const M& m, std::span<cons
   requires std::is_same_v<decltype(m.uses_content(settings)), bool>;
 };
 template <class M> concept GoodForm = FormsOn<M, F32> && FormsOn<M, F64>;
+template <class M> concept GoodAddPair = requires(const M& m, F32 x, F64 y) {
+  requires std::is_same_v<decltype(m.add_pair(x, x, x, x)), F32>;
+  requires std::is_same_v<decltype(m.add_pair(y, y, y, y)), F64>;
+};
 template <class M> concept GoodFast = requires(const M& m, F32 x, const PairTile<float>& tile) {
   typename std::bool_constant<(double{M::fast_limit} > 0)>;
   requires std::is_same_v<decltype(m.fast_prepare(x)), F32>;
@@ -263,6 +268,8 @@ consteval bool has_good_members() {
                "form: expected a public `template <class N, class P> QuadraticForm<N> form(const P& p) const`")
   RAPT_REQUIRE(!names_form<M> || declares_grid<M>(),
                "form: expected `static constexpr bool grid = true`, whose offsets it reads")
+  RAPT_REQUIRE(!names_add_pair<M> || (GoodAddPair<M> && names_pair<M>),
+               "add_pair: expected a public `template <class N> N add_pair(N sum, N q, N k, N w) const` beside pair")
   RAPT_REQUIRE(
       !(names_fast_limit<M> || names_fast_prepare<M> || names_fast_raw<M> || names_fast_raw_backward<M>) ||
           (GoodFast<M> && names_pair<M>),

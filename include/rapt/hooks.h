@@ -191,6 +191,10 @@ struct Lanes<Number<T>> {
   RAPT_FN static void store(Number<T> v, T* p) { *p = v.value; }
   RAPT_FN static Number<T> iota(T start) { return start; }
   RAPT_FN static T sum(Number<T> v) { return v.value; }
+  // to[n] += the sum of v[n]
+  RAPT_FN static void add_sums(const Number<T> (&v)[4], T* to) {
+    for (int n = 0; n < 4; ++n) to[n] += v[n].value;
+  }
 };
 
 // The tile that a mechanism's own fast path reads; see tiles.h.
@@ -234,6 +238,7 @@ concept HasScore = requires(const M& m, Number<float> x, const SlotsOf<M, Number
   m.score(x, p, at);
 };
 template <class M> concept HasPair = requires(const M& m, Number<float> x) { m.pair(x, x, x); };
+template <class M> concept HasAddPair = requires(const M& m, Number<float> x) { m.add_pair(x, x, x, x); };
 template <class M> concept HasVisible = requires(const M& m, const At<Number<float>>& at) { m.visible(at); };
 template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
 template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };

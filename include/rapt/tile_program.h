@@ -112,52 +112,107 @@ void hide_tile(const ScoreTile<typename Lanes<V>::Scalar>& tile) {
     }
 }
 
-template <class M, class V>
-void raw_tile(const PairTile<typename Lanes<V>::Scalar>& tile) {
-  const M& m = hooks<M>(tile.object);
-  for (int j = 0; j < tile.keys; ++j) {
-    const auto* key = tile.key_rows + j * tile.key_stride;
-    for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
-      // Four sums that do not wait for each other; short sums also lose fewer digits.
-      V sums[4] = {V(0), V(0), V(0), V(0)};
-      const auto term = [&](int d) {
-        const V q = Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c);
-        return m.pair(q, V(key[d]), tile.weights ? V(tile.weights[d]) : V(1));
-      };
-      int d = 0;
-      for (; d + 4 <= tile.dim; d += 4)
-        for (int n = 0; n < 4; ++n) sums[n] = sums[n] + term(d + n);
-      for (; d < tile.dim; ++d) sums[0] = sums[0] + term(d);
-      const V sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-      Lanes<V>::store(sum, tile.scores + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
-    }
+// Raw scores of kKeys keys: each vector of queries is loaded once for all of them.
+template <class M, class V, int kKeys>
+RAPT_FN void raw_rows(const M& m, const PairTile<typename Lanes<V>::Scalar>& tile, int first) {
+  const auto* key = tile.key_rows + first * tile.key_stride;
+  for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
+    // Four sums a key that do not wait for each other; short sums also lose fewer digits.
+    V sums[4][kKeys];
+    for (auto& part : sums)
+      for (V& sum : part) sum = V(0);
+    const auto add = [&](int d, V(&to)[kKeys]) {
+      const V q = Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c);
+      const V w = tile.weights ? V(tile.weights[d]) : V(1);
+      for (int n = 0; n < kKeys; ++n) {
+        const V k(key[n * tile.key_stride + d]);
+        if constexpr (HasAddPair<M>) to[n] = m.add_pair(to[n], q, k, w);
+        else to[n] = to[n] + m.pair(q, k, w);
+      }
+    };
+    int d = 0;
+    for (; d + 4 <= tile.dim; d += 4)
+      for (int n = 0; n < 4; ++n) add(d + n, sums[n]);
+    for (; d < tile.dim; ++d) add(d, sums[0]);
+    for (int n = 0; n < kKeys; ++n)
+      Lanes<V>::store((sums[0][n] + sums[1][n]) + (sums[2][n] + sums[3][n]),
+                      tile.scores + static_cast<std::ptrdiff_t>(first + n) * tile.stride + c);
   }
 }
 
 template <class M, class V>
-void raw_tile_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
-  using N = Dual<V, 3>;
+void raw_tile(const PairTile<typename Lanes<V>::Scalar>& tile) {
+  constexpr int kKeys = 4;
   const M& m = hooks<M>(tile.object);
-  for (int d = 0; d < tile.dim; ++d) {
-    const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(d) * tile.stride;
-    const N w = N::variable(tile.weights ? V(tile.weights[d]) : V(1), 2);
-    V weight_sum(0);
-    for (int j = 0; j < tile.keys; ++j) {
-      const N k = N::variable(V(tile.key_rows[j * tile.key_stride + d]), 1);
-      V key_sum(0);
-      for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
-        const V grad = Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
-        const auto live = !(grad == V(0));
-        const N y = m.pair(N::variable(Lanes<V>::load(tile.queries + line + c), 0), k, w);
-        auto* q = tile.grad_queries + line + c;
-        Lanes<V>::store(Lanes<V>::load(q) + where(live, grad * y.d[0], V(0)), q);
-        key_sum = key_sum + where(live, grad * y.d[1], V(0));
-        weight_sum = weight_sum + where(live, grad * y.d[2], V(0));
-      }
-      tile.grad_keys[j * tile.grad_key_stride + d] += Lanes<V>::sum(key_sum);
+  int j = 0;
+  for (; j + kKeys <= tile.keys; j += kKeys) raw_rows<M, V, kKeys>(m, tile, j);
+  for (; j < tile.keys; ++j) raw_rows<M, V, 1>(m, tile, j);
+}
+
+// Gradients of kDims dimensions of kVectors vectors of queries, which stay in registers over all keys.
+template <class M, class V, int kDims, int kVectors>
+RAPT_FN void raw_columns_backward(const M& m, const PairTile<typename Lanes<V>::Scalar>& tile, int d, int column,
+                                  V (&weight_sums)[kDims]) {
+  using T = typename Lanes<V>::Scalar;
+  using N = Dual<V, 3>;
+  const auto place = [&](int n, int v) {
+    return static_cast<std::ptrdiff_t>(d + n) * tile.stride + column + v * Lanes<V>::count;
+  };
+  V queries[kDims][kVectors], query_sums[kDims][kVectors];
+  for (int n = 0; n < kDims; ++n)
+    for (int v = 0; v < kVectors; ++v) {
+      queries[n][v] = Lanes<V>::load(tile.queries + place(n, v));
+      query_sums[n][v] = V(0);
     }
-    if (tile.grad_weights) tile.grad_weights[d] += static_cast<double>(Lanes<V>::sum(weight_sum));
+  for (int j = 0; j < tile.keys; ++j) {
+    const T* grads = tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + column;
+    const T* key = tile.key_rows + j * tile.key_stride + d;
+    V key_sums[kDims];
+    for (V& sum : key_sums) sum = V(0);
+    for (int v = 0; v < kVectors; ++v) {
+      const V grad = Lanes<V>::load(grads + v * Lanes<V>::count);
+      // A hidden pair has no gradient, whatever its derivative is (it may be infinite).
+      const auto live = !(grad == V(0));
+      for (int n = 0; n < kDims; ++n) {
+        const N w = N::variable(tile.weights ? V(tile.weights[d + n]) : V(1), 2);
+        const N y = m.pair(N::variable(queries[n][v], 0), N::variable(V(key[n]), 1), w);
+        query_sums[n][v] = mul_add(grad, where(live, y.d[0], V(0)), query_sums[n][v]);
+        key_sums[n] = mul_add(grad, where(live, y.d[1], V(0)), key_sums[n]);
+        if (tile.grad_weights) weight_sums[n] = mul_add(grad, where(live, y.d[2], V(0)), weight_sums[n]);
+      }
+    }
+    T* grad_key = tile.grad_keys + j * tile.grad_key_stride + d;
+    if constexpr (kDims == 4) Lanes<V>::add_sums(key_sums, grad_key);
+    else
+      for (int n = 0; n < kDims; ++n) grad_key[n] += Lanes<V>::sum(key_sums[n]);
   }
+  for (int n = 0; n < kDims; ++n)
+    for (int v = 0; v < kVectors; ++v) {
+      T* to = tile.grad_queries + place(n, v);
+      Lanes<V>::store(Lanes<V>::load(to) + query_sums[n][v], to);
+    }
+}
+
+template <class M, class V, int kDims>
+RAPT_FN void raw_dims_backward(const M& m, const PairTile<typename Lanes<V>::Scalar>& tile, int d) {
+  constexpr int kVectors = 4;
+  constexpr int kWidth = kVectors * Lanes<V>::count;
+  V weight_sums[kDims];
+  for (V& sum : weight_sums) sum = V(0);
+  int c = 0;
+  for (; c + kWidth <= tile.columns; c += kWidth)
+    raw_columns_backward<M, V, kDims, kVectors>(m, tile, d, c, weight_sums);
+  for (; c < tile.columns; c += Lanes<V>::count) raw_columns_backward<M, V, kDims, 1>(m, tile, d, c, weight_sums);
+  for (int n = 0; n < kDims && tile.grad_weights; ++n)
+    tile.grad_weights[d + n] += static_cast<double>(Lanes<V>::sum(weight_sums[n]));
+}
+
+template <class M, class V>
+void raw_tile_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
+  const M& m = hooks<M>(tile.object);
+  int d = 0;
+  for (; d + 4 <= tile.dim; d += 4) raw_dims_backward<M, V, 4>(m, tile, d);
+  for (; d < tile.dim; ++d) raw_dims_backward<M, V, 1>(m, tile, d);
 }
 
 template <class M, class V>

@@ -14,6 +14,11 @@ struct Distance {
     const N difference = q - k;
     return difference * difference;
   }
+  template <class N>
+  constexpr N add_pair(N sum, N q, N k, N) const {
+    const N difference = q - k;
+    return mul_add(difference, difference, sum);
+  }
 
   template <class N, class P, class At>
   constexpr N score(N raw, const P& p, const At& at) const {

@@ -249,6 +249,32 @@ RAPT_FN Lane<float> tanh(Lane<float> x) {
   return keep_nan<float>(x.v, hn::Max(hn::Neg(one), hn::Min(one, t)));
 }
 
+// The blocks of four lanes, added up.
+template <class X>
+RAPT_FN auto sum_of_blocks(X x) {
+  const hn::DFromV<X> tag;
+  if constexpr (hn::MaxLanes(tag) <= 4) return x;
+  else {
+    const hn::Half<hn::DFromV<X>> half;
+    return sum_of_blocks(hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
+  }
+}
+
+// Four sums by one tree of additions: every block of four lanes is transposed on the way.
+RAPT_FN void add_four_sums(Vec<float> a, Vec<float> b, Vec<float> c, Vec<float> d, float* to) {
+  const Tag<float> tag;
+  const hn::Repartition<double, Tag<float>> pairs;
+  const auto fold = [&](Vec<float> x, Vec<float> y) {
+    return hn::BitCast(pairs, hn::Add(hn::InterleaveLower(tag, x, y), hn::InterleaveUpper(tag, x, y)));
+  };
+  const auto low = fold(a, b);
+  const auto high = fold(c, d);
+  const auto sums = hn::Add(hn::BitCast(tag, hn::InterleaveLower(pairs, low, high)),
+                            hn::BitCast(tag, hn::InterleaveUpper(pairs, low, high)));
+  const hn::FixedTag<float, 4> four;
+  hn::StoreU(hn::Add(hn::LoadU(four, to), sum_of_blocks(sums)), four, to);
+}
+
 }  // namespace rapt::inline v1::RAPT_TARGET
 
 namespace rapt::inline v1 {
@@ -263,6 +289,12 @@ struct Lanes<RAPT_TARGET::Lane<T>> {
   RAPT_FN static V iota(T start) { return RAPT_TARGET::hn::Iota(RAPT_TARGET::Tag<T>(), start); }
   RAPT_FN static T sum(V v) {
     return RAPT_TARGET::hn::GetLane(RAPT_TARGET::hn::SumOfLanes(RAPT_TARGET::Tag<T>(), v.v));
+  }
+  // to[n] += the sum of v[n]
+  RAPT_FN static void add_sums(const V (&v)[4], T* to) {
+    if constexpr (sizeof(T) == 4) RAPT_TARGET::add_four_sums(v[0].v, v[1].v, v[2].v, v[3].v, to);
+    else
+      for (int n = 0; n < 4; ++n) to[n] += sum(v[n]);
   }
 };
 
