@@ -5,4 +5,4 @@ if(NOT RAPT_BUILD_PYTHON)
 endif()
 add_test(NAME python/numpy COMMAND "${Python_EXECUTABLE}" -B -m pytest -q -p no:cacheprovider "${PROJECT_SOURCE_DIR}/tests/python")
 set_tests_properties(python/numpy PROPERTIES TIMEOUT 600 LABELS python ENVIRONMENT
-  "PYTHONPATH=${rapt_python_package};PYTHONDONTWRITEBYTECODE=1;RAPT_SKIPPED=${PROJECT_BINARY_DIR}/python_skipped.txt;RAPT_TOOL=$<$<TARGET_EXISTS:rapt_cli>:$<TARGET_FILE:rapt_cli>>")
+  "PYTHONPATH=${rapt_python_package};PYTHONDONTWRITEBYTECODE=1;RAPT_SKIPPED=${PROJECT_BINARY_DIR}/python_skipped.txt;RAPT_TOOL=$<$<TARGET_EXISTS:rapt_cli>:$<TARGET_FILE:rapt_cli>>;RAPT_LIBRARIES=$<TARGET_FILE_DIR:rapt_attend_shared>")

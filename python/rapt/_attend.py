@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from . import _arrays, _core
+from ._options import Array, Options, PartOptions, shown
 from .formulas import Formula
 
-Array = Any  # of NumPy, PyTorch, JAX, or anything with DLPack
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _LSE, _PARTS, _SAVED = 1, 2, 4
 _ndarray = np.ndarray
 _numpy_empty = _arrays.numpy_empty
@@ -75,10 +78,10 @@ def attend(
     bias: Array | None = None,
     mask: Array | None = None,
     window: tuple[int, int] | None = None,
-    key_lengths: Sequence[int] | int | None = None,
-    first_query: Sequence[int] | int | None = None,
-    query_starts: Sequence[int] | None = None,
-    key_starts: Sequence[int] | None = None,
+    key_lengths: Array | Sequence[int] | int | None = None,
+    first_query: Array | Sequence[int] | int | None = None,
+    query_starts: Array | Sequence[int] | None = None,
+    key_starts: Array | Sequence[int] | None = None,
     grid: tuple[int, int] | None = None,
     rotary: int | tuple | None = None,
     first_key: int | None = None,
@@ -147,6 +150,8 @@ def attend(
     return (out, finish(lse)) if return_lse else out
 
 
+_with_options = shown(attend)
+
 # Libraries that trace calls, as they are first met: (class of their arrays, their attend). torch.compile follows this list.
 _libraries: list = []
 
@@ -190,7 +195,17 @@ def _range(index, name):
     return index, index + 1, True
 
 
-def weights(q: Array, k: Array, *, batch=None, head=None, rows=None, v: Array | None = None, **options) -> Any:
+@_with_options
+def weights(
+    q: Array,
+    k: Array,
+    *,
+    batch: int | slice | None = None,
+    head: int | slice | None = None,
+    rows: int | slice | None = None,
+    v: Array | None = None,
+    **options: Unpack[Options],
+) -> Any:
     """The weights of chosen batches, heads and rows, from the fused pass: nothing else of their size is stored.
 
     batch, head and rows are each an integer, a slice, or None for all. Integers drop their dimension, so
@@ -225,7 +240,16 @@ class Statistics(NamedTuple):
         return getattr(self, name) if isinstance(name, str) else tuple.__getitem__(self, name)
 
 
-def statistics(q: Array, k: Array, *, top_k: int = 0, v: Array | None = None, positions_on=None, **options) -> Statistics:
+@_with_options
+def statistics(
+    q: Array,
+    k: Array,
+    *,
+    top_k: int = 0,
+    v: Array | None = None,
+    positions_on: tuple[int, int] | None = None,
+    **options: Unpack[Options],
+) -> Statistics:
     """Entropy, arg-max, expected position and its covariance, lse and the top k keys of every row, in linear memory.
 
     positions_on=(rows, columns): positions are places on a grid; the option `grid` says so too. Others are those of `attend`.
@@ -246,7 +270,16 @@ def statistics(q: Array, k: Array, *, top_k: int = 0, v: Array | None = None, po
     return Statistics(**{name: finish(value) for name, value in found.items()})
 
 
-def gradients(q: Array, k: Array, v: Array | Sequence[Array], grad_out: Array | Sequence[Array], **options):
+@_with_options
+def gradients(
+    q: Array,
+    k: Array,
+    v: Array | Sequence[Array],
+    grad_out: Array | Sequence[Array],
+    *,
+    grad_lse: Array | None = None,
+    **options: Unpack[Options],
+) -> tuple[Array, Array, Any, dict[str, Array]]:
     """(dq, dk, dv, d) of a loss whose gradient with respect to out is grad_out; d["bias"] and d[name of a parameter] are the
     others. Options are those of `attend`; grad_lse, [batch, heads, queries], is the loss's gradient of lse.
 
@@ -256,7 +289,7 @@ def gradients(q: Array, k: Array, v: Array | Sequence[Array], grad_out: Array | 
     >>> d["m"].shape
     (2,)
     """
-    grad_lse = _plain(options.pop("grad_lse", None))
+    grad_lse = _plain(grad_lse)
     packed = pack("gradients", _detached(options), q)
     allocate, finish = _arrays.allocator(q)
     sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
@@ -287,7 +320,8 @@ class Partial(NamedTuple):
             return self.row_max + np.log(self.row_sum)
 
 
-def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options) -> Partial:
+@_with_options
+def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options: Unpack[PartOptions]) -> Partial:
     """Attention over part of the keys, the first of which is at position first_key, under softmax. Options are those of `attend`.
 
     >>> import numpy as np, rapt
@@ -328,7 +362,8 @@ class Plan:
     ...     out = plan.run(q, key_lengths=step + 1, first_query=step)
     """
 
-    def __init__(self, q: Array, k: Array, v: Array | Sequence[Array], **options):
+    @_with_options
+    def __init__(self, q: Array, k: Array, v: Array | Sequence[Array], **options: Unpack[Options]):
         sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
         allocate, self._finish = _arrays.allocator(q)
         self._plan = _core.Plan(_plain(q), _plain(k), sets, allocate, pack("Plan", _detached(options), q))

@@ -13,7 +13,14 @@ def attention(
     module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, position_bias=None, softcap=None,
     s_aux=None, **kwargs,
 ):  # fmt: skip
-    """What Transformers calls: query [batch, heads, queries, dim] → ([batch, queries, heads, dim], weights or None)."""
+    """What Transformers calls: query [batch, heads, queries, dim] → ([batch, queries, heads, dim], weights or None).
+
+    >>> import torch, rapt.transformers
+    >>> q = torch.randn(2, 8, 10, 16)
+    >>> out, weights = rapt.transformers.attention(torch.nn.Module(), q, q, q, None, output_attentions=True)
+    >>> out.shape, weights.shape
+    (torch.Size([2, 10, 8, 16]), torch.Size([2, 8, 10, 10]))
+    """
     if dropout:
         raise ValueError(f"rapt: dropout: expected 0, as weights are not dropped, got {dropout}; set attention_dropout=0")
     if kwargs.get("cache") is not None:
@@ -48,6 +55,14 @@ def register(name: str = "rapt") -> None:
     the weights. Softcaps, attention sinks and position biases work too; attention dropout must be 0.
 
     model(..., output_attentions=True) gives the weights of all layers; `record` those of chosen ones.
+
+    >>> import torch, transformers, rapt.transformers
+    >>> rapt.transformers.register()
+    >>> config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, attention_probs_dropout_prob=0.0)
+    >>> model = transformers.AutoModel.from_config(config, attn_implementation="rapt")
+    >>> maps = model(torch.randint(100, (1, 50)), output_attentions=True).attentions
+    >>> len(maps), maps[0].shape
+    (2, torch.Size([1, 4, 50, 50]))
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
@@ -100,7 +115,17 @@ class Recorder:
 def record(layers=None, model=None):
     """with record(layers=[0, 5]) as calls: model(...) keeps queries and keys of these layers; calls.weights(n, …) gives maps.
 
-    With a model, calls.name(n) is the name that it has for the module."""
+    With a model, calls.name(n) is the name that it has for the module.
+
+    >>> import torch, transformers, rapt.transformers
+    >>> rapt.transformers.register()
+    >>> config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, attention_probs_dropout_prob=0.0)
+    >>> model = transformers.AutoModel.from_config(config, attn_implementation="rapt")
+    >>> with rapt.transformers.record(layers=[1], model=model) as calls:
+    ...     out = model(torch.randint(100, (1, 50)))
+    >>> calls.name(0), calls.shape(0), calls.weights(0, batch=0, head=3, rows=slice(40, 50)).shape
+    ('encoder.layer.1.attention.self', (1, 4, 50, 50), torch.Size([10, 50]))
+    """
     recorder = Recorder(layers, model)
     _recorders.append(recorder)
     try:

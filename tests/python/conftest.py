@@ -18,6 +18,7 @@ NEEDS = {
     "test_examples.py": "torch",
     "test_cifar10.py": "torch",
     "test_scenes.py": "torch",
+    "test_types.py": "mypy",
 }
 
 collect_ignore = [] if os.environ.get("RAPT_TEST_ALL") else list(NEEDS)

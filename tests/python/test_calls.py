@@ -1,6 +1,5 @@
 """What surrounds a call: errors, parts, plans, threads of Python, signals, forks, pickles."""
 
-import doctest
 import os
 import pickle
 import signal
@@ -263,13 +262,6 @@ def test_nothing_leaks():
         with pytest.raises(ValueError):
             rapt.attend(q, k, v[:, :, :3], bias=bias)
     assert [sys.getrefcount(x) for x in objects] == before
-
-
-def test_docstrings():
-    from rapt import _attend
-
-    assert doctest.testmod(_attend).failed == 0
-    assert doctest.testmod(_attend).attempted > 10
 
 
 def test_threads_by_default():

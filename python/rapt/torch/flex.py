@@ -181,6 +181,15 @@ def flex_attention(
     symbols: they may use operators, PyTorch's functions of single numbers, torch.where for choices, and read captured
     tensors at any index. Captured tensors get gradients. Of a block_mask its mask_mod is what counts; one that has none
     hides the blocks that it does not list. kernel_options are of PyTorch's kernels, and mean nothing here.
+
+    >>> import torch, rapt.torch
+    >>> q, k, v = torch.randn(3, 2, 8, 100, 64)  # three of [batch, heads, sequence, dim]
+    >>> bias = torch.zeros(8, 199, requires_grad=True)  # [heads, distances]
+    >>> near = lambda score, b, h, q_idx, kv_idx: score + bias[h, kv_idx - q_idx + 99]
+    >>> out = rapt.torch.flex_attention(q, k, v, near)
+    >>> out.sum().backward()
+    >>> out.shape, bias.grad.shape
+    (torch.Size([2, 8, 100, 64]), torch.Size([8, 199]))
     """
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ValueError(

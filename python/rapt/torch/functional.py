@@ -12,6 +12,14 @@ def scaled_dot_product_attention(
 
     A boolean attn_mask is true where to attend, a float one is added (and has a gradient). is_causal aligns the first query
     with the first key. Two differences: a row that sees nothing is 0 in every case, and dropout_p must be 0.
+
+    >>> import torch, rapt.torch
+    >>> q = torch.randn(2, 8, 100, 64, requires_grad=True)  # [batch, heads, queries, dim]
+    >>> k, v = torch.randn(2, 2, 2, 120, 64)  # two of [batch, key heads, keys, dim]
+    >>> out = rapt.torch.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    >>> out.sum().backward()
+    >>> out.shape, q.grad.shape
+    (torch.Size([2, 8, 100, 64]), torch.Size([2, 8, 100, 64]))
     """
     if dropout_p != 0.0:
         raise ValueError(f"scaled_dot_product_attention: dropout_p: expected 0, as weights are not dropped, got {dropout_p}")

@@ -84,6 +84,12 @@ class MultiHeadAttention(_Scored):
 
     `from_torch` takes over a torch.nn.MultiheadAttention with its layout. load_state_dict takes such a module's weights too, and
     leaves the parameters of the score as they are.
+
+    >>> import torch, rapt.torch
+    >>> layer = rapt.torch.MultiHeadAttention(512, 8, score="t5", causal="top_left")
+    >>> out, weights = layer(torch.randn(2, 100, 512), need_weights=True)  # x is [batch, sequence, embed_dim]
+    >>> out.shape, weights.shape, layer.score_parameters["table"].shape
+    (torch.Size([2, 100, 512]), torch.Size([2, 8, 100, 100]), torch.Size([8, 32]))
     """
 
     def __init__(
@@ -131,7 +137,14 @@ class MultiHeadAttention(_Scored):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention, **options):
-        """The same attention with the weights and the layout of PyTorch's module; options as in the constructor."""
+        """The same attention with the weights and the layout of PyTorch's module; options as in the constructor.
+
+        >>> import torch, rapt.torch
+        >>> theirs = torch.nn.MultiheadAttention(64, 4, batch_first=True)
+        >>> x = torch.randn(2, 10, 64)  # [batch, sequence, embed_dim]
+        >>> torch.allclose(rapt.torch.MultiHeadAttention.from_torch(theirs)(x), theirs(x, x, x)[0], atol=1e-5)
+        True
+        """
         for name in ("bias_k", "bias_v"):
             if getattr(module, name) is not None:
                 raise ValueError(f"MultiHeadAttention: {name}: expected none, got a parameter")
@@ -164,7 +177,14 @@ class MultiHeadAttention(_Scored):
 
 
 class AdditiveAttention(_Scored):
-    """w · tanh(q Wq + k Wk). q is [batch, (heads,) queries, query_dim], k and v likewise."""
+    """w · tanh(q Wq + k Wk). q is [batch, (heads,) queries, query_dim], k and v likewise.
+
+    >>> import torch, rapt.torch
+    >>> layer = rapt.torch.AdditiveAttention(query_dim=48, key_dim=32, hidden=64)
+    >>> q, k, v = torch.randn(2, 10, 48), torch.randn(2, 20, 32), torch.randn(2, 20, 16)
+    >>> layer(q, k, v).shape
+    torch.Size([2, 10, 16])
+    """
 
     def __init__(self, query_dim, key_dim, hidden, *, heads=None, normalizer="softmax"):
         lead = () if heads is None else (heads,)
@@ -181,7 +201,14 @@ class AdditiveAttention(_Scored):
 
 
 class BilinearAttention(_Scored):
-    """q W k. q is [batch, (heads,) queries, query_dim], k and v likewise."""
+    """q W k. q is [batch, (heads,) queries, query_dim], k and v likewise.
+
+    >>> import torch, rapt.torch
+    >>> layer = rapt.torch.BilinearAttention(query_dim=48, key_dim=32, heads=4)
+    >>> q, k, v = torch.randn(2, 4, 10, 48), torch.randn(2, 4, 20, 32), torch.randn(2, 4, 20, 16)
+    >>> layer(q, k, v).shape
+    torch.Size([2, 4, 10, 16])
+    """
 
     def __init__(self, query_dim, key_dim, *, heads=None, normalizer="softmax"):
         shape = (query_dim, key_dim) if heads is None else (heads, query_dim, key_dim)
@@ -203,6 +230,11 @@ class QuadraticAttention2d(_Scored):
 
     x is [batch, rows, columns, width]. Every head mixes whole pixels, and the output projection holds a matrix for each head,
     so that heads on the nine neighbours are a 3 × 3 convolution.
+
+    >>> import torch, rapt.torch
+    >>> layer = rapt.torch.QuadraticAttention2d(width=16, heads=9, out=32)
+    >>> layer(torch.randn(2, 12, 14, 16)).shape
+    torch.Size([2, 12, 14, 32])
     """
 
     def __init__(self, width, heads, *, out=None, spread=2.0, bias=True):
@@ -222,6 +254,12 @@ class SharedAttention(_Scored):
     """One map for several tasks: queries and keys from one place, values from each task, which gets its result added.
 
     x is [batch, sequence, map_width]; tasks is a list of [batch, sequence, width], and so is the result.
+
+    >>> import torch, rapt.torch
+    >>> layer = rapt.torch.SharedAttention(map_width=64, width=32, tasks=3, heads=4)
+    >>> outs = layer(torch.randn(2, 50, 64), [torch.randn(2, 50, 32) for _ in range(3)])
+    >>> [tuple(out.shape) for out in outs]
+    [(2, 50, 32), (2, 50, 32), (2, 50, 32)]
     """
 
     def __init__(self, map_width, width, tasks, heads, *, hidden=None, score="scaled_dot", normalizer="softmax", params=None):
