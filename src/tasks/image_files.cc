@@ -48,7 +48,7 @@ ImageData parse_cifar(std::string_view bytes, const CifarFormat& format, const s
   const std::size_t count = bytes.size() / record, rest = bytes.size() % record;
   const std::string records = "records of " + counted(record, "byte");
   if (rest != 0)
-    refuse(name, count * record, counted(rest, "byte") + " after " + std::to_string(count) + " whole records", records);
+    refuse(name, count * record, counted(rest, "byte") + " after " + counted(count, "whole record"), records);
   if (count == 0) refuse(name, 0, "an empty file", records);
   for (std::size_t n = 0; n < count; ++n)
     for (std::size_t k = 0; k < format.label_bytes; ++k)

@@ -60,8 +60,7 @@ void check_layout(std::vector<Entry>& entries, std::uint64_t data_bytes) {
     at = entry.end;
   }
   if (at != data_bytes)
-    throw Error("the arrays end at byte " + std::to_string(at) + " of the data but " + counted(data_bytes, "byte") +
-                " follow the header");
+    throw Error("expected " + counted(at, "byte") + " of arrays after the header, got " + std::to_string(data_bytes));
 }
 
 // read(to, count) gives the next bytes and throws where they cannot be had.

@@ -71,7 +71,8 @@ TEST(Cifar, HundredHasTwoLabels) {
 TEST(Cifar, BadFilesAreRefused) {
   const std::string good = cifar_record("\x01", 0);
   expect_error([&] { parse_cifar10("", "batch.bin"); }, {"batch.bin", "empty"});
-  expect_error([&] { parse_cifar10(good + "x", "batch.bin"); }, {"batch.bin", "byte 3073", "1 bytes", "3073"});
+  expect_error([&] { parse_cifar10(good + "x", "batch.bin"); },
+               {"batch.bin", "byte 3073", "got 1 byte after 1 whole record", "3073"});
   expect_error([&] { parse_cifar10((good + good).substr(0, 6145), "batch.bin"); }, {"byte 3073", "3072 bytes"});
   expect_error([&] { parse_cifar10(good + cifar_record("\x0a", 0), "batch.bin"); },
                {"byte 3073", "label 10", "0 to 9"});
@@ -111,7 +112,7 @@ TEST(Mnist, BadFilesAreRefused) {
   // Sizes that would be petabytes are compared with the file, never allocated.
   refused(idx_images(0xffffffff, 4096, 4096, "abc"), labels, {"3 bytes"});
   refused(idx_images(1, 0xffffffff, 0xffffffff, "abc"), labels, {"byte 8", "4294967295"});
-  refused(images, idx_labels(0xffffffff, "\x01"), {"labels-file", "1 bytes"});
+  refused(images, idx_labels(0xffffffff, "\x01"), {"labels-file", "got 1 byte"});
 }
 
 // Any change of one byte of the header or any cut is either refused or still gives data that fits.

@@ -131,7 +131,7 @@ TEST(SafetensorsFiles, Lengths) {
   EXPECT_EQ(error_of(file_of("{}")), "");
   EXPECT_EQ(error_of(file_of("{}   \n")), "");
   expect_error(file_of(" {}"), "does not start with '{'");
-  expect_error(file_of("{}", "x"), "the arrays end at byte 0 of the data but 1 bytes follow the header");
+  expect_error(file_of("{}", "x"), "expected 0 bytes of arrays after the header, got 1");
 }
 
 TEST(SafetensorsFiles, Headers) {
@@ -183,7 +183,7 @@ TEST(SafetensorsFiles, Headers) {
       {array(R"("F32")", "[1]", "[0,-4]"), "data_offsets: expected two integers, got a negative number"},
       {array(R"("F32")", "[1]", "[0,8]"), "expected bytes within the file's 4, got 0 to 8"},
       {array(R"("F32")", "[1]", "[4,8]"), "expected its bytes to start at 0, without holes or overlap, got 4 to "},
-      {array(R"("U8")", "[3]", "[0,3]"), "the arrays end at byte 3 of the data but 4 bytes follow"},
+      {array(R"("U8")", "[3]", "[0,3]"), "expected 3 bytes of arrays after the header, got 4"},
       {array(R"("BOOL")", "[4]", "[0,4]"), "expected 0 or 1 for a boolean, got the byte "},
       {array(R"("F32")",
              "[" + std::string("1") +
