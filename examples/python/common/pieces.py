@@ -27,7 +27,7 @@ def write_text(path, text):
 
 
 class Stop:
-    """True after so many minutes (0: never), and after Ctrl-C or SIGTERM."""
+    """True after that many minutes (0: never), and after Ctrl-C or SIGTERM."""
 
     def __init__(self, minutes=0):
         self.end = time.monotonic() + 60 * minutes if minutes else math.inf

@@ -3,7 +3,7 @@
 Trains for each seed a backbone (segmentation alone, other scenes, more epochs), then from it all variants: a network for each
 task, one for all without sharing, with sharing, and with sharing at equal parameters and at equal compute. Runs that are
 done are passed over and others go on, so the same line is given again until all are done; then it prints the table.
---record FILE stores the results for `rapt reproduce` (data/experiments/scenes.json unless told), --check FILE checks one.
+--record FILE stores the results for `rapt reproduce` (default: data/experiments/scenes.json), --check FILE checks one.
 Differences are of the same seed: the same backbone, scenes and order. A difference counts where its 95 % confidence
 interval over the seeds (Student's) does not hold 0.
 """
