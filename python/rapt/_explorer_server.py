@@ -31,7 +31,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Errors become answers; pages of other addresses get none."""
         try:
             if not self._is_allowed():
-                self._fail(403, "this server answers to its own address only")
+                self._fail(403, "expected this server's own address, got another")
                 return
             explorer = self.server.explorer()
             if explorer is None:

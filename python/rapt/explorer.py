@@ -149,7 +149,7 @@ class Explorer:
         }  # fmt: skip
 
     def exhibit(self):
-        """What the page is told of it all."""
+        """Everything that the page is given."""
         tokens = []
 
         def place(given, count):

@@ -97,7 +97,7 @@ def _run(target, static, arguments, results):
 
 
 def _statistics(rows, out):
-    """Softmax statistics of every row, and where out has 16 bits room for what its rounding takes, which GPUs keep too."""
+    """Softmax statistics of every row; where out has 16 bits, with room for what rounding removes, which GPUs keep too."""
     columns = out.shape[-1] if out.dtype.itemsize == 2 else 0
     return jax.ShapeDtypeStruct((_core.device_floats(int(np.prod(rows.shape)), columns),), rows.dtype)
 
@@ -201,7 +201,7 @@ def _attend(q, k, v, packed, return_lse):
 
 
 def _is_elsewhere(array):
-    """On a device that is no CPU."""
+    """Whether the array is on a device other than the CPU."""
     return isinstance(array, jax.Array) and any(device.platform != "cpu" for device in array.devices())
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from . import _core
 
-_CELLS = 2048  # a picture has at most so many pixels a side; larger maps are averaged
-_LABELS = 80  # tokens are written beside a map of at most so many
+_CELLS = 2048  # most pixels a side of a picture; larger maps are averaged
+_LABELS = 80  # most tokens that are written beside a map
 
 
 def _array(x):
