@@ -113,7 +113,7 @@ double Spec::visible_pairs() const {
 }
 
 Workload::Workload(const Spec& what, int thread_count) : spec(what), threads(thread_count) {
-  Random random(1);
+  Random random(3 * spec.seed - 2);
   const auto [batch, heads, keys, dim] = spec.sizes;
   const ElementType type = element_type(spec.dtype);
   const std::int64_t queries = spec.query_count();
@@ -136,7 +136,7 @@ Workload::Workload(const Spec& what, int thread_count) : spec(what), threads(thr
 ElementType Workload::number_type() const { return spec.dtype == Dtype::f64 ? ElementType::f64 : ElementType::f32; }
 
 void Workload::add_parameters() {
-  Random random(2);
+  Random random(3 * spec.seed - 1);
   for (const ParameterSpec& p : spec.info().parameters()) {
     if (p.role == Role::relative_output && !p.required) continue;
     std::vector<std::int64_t> shape;
@@ -238,7 +238,7 @@ void Workload::forward(Path path) { attend(inputs(), outputs(), options(path)); 
 
 void Workload::make_gradients() {
   if (grad_out.empty()) {
-    Random random(3);
+    Random random(3 * spec.seed);
     for (const Array& array : out) grad_out.push_back(random_array(array.type(), array.shape(), random));
   }
   if (!dq) {

@@ -41,6 +41,7 @@ struct Spec {
   Extra extra = Extra::none;
   Path path = Path::automatic;
   bool axis_aligned = false;  // of a 2×2 matrix only the diagonal: such a score factorises
+  std::uint64_t seed = 1;     // of the numbers in all arrays
 
   std::int64_t query_count() const { return queries > 0 ? queries : sizes.keys; }
   std::int64_t key_head_count() const { return key_heads > 0 ? key_heads : sizes.heads; }

@@ -197,6 +197,24 @@ struct Lanes<Number<T>> {
   }
 };
 
+// A sum that keeps what each addition rounds off: where rows cancel, little is left of many large terms.
+template <class V>
+struct ExactSum {
+  V sum = V(0), rest = V(0);
+
+  RAPT_FN void add(V x) {
+    const V next = sum + x;
+    const V part = next - sum;
+    rest = rest + ((sum - (next - part)) + (x - part));
+    sum = next;
+  }
+  RAPT_FN double total() const {
+    const auto kept = static_cast<double>(Lanes<V>::sum(rest));
+    // NaN where the sum is infinite.
+    return static_cast<double>(Lanes<V>::sum(sum)) + (kept == kept ? kept : 0);
+  }
+};
+
 // The tile that a mechanism's own fast path reads; see tiles.h.
 template <class T>
 struct PairTile;

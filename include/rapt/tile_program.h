@@ -152,7 +152,7 @@ void raw_tile(const PairTile<typename Lanes<V>::Scalar>& tile) {
 // Gradients of kDims dimensions of kVectors vectors of queries, which stay in registers over all keys.
 template <class M, class V, int kDims, int kVectors>
 RAPT_FN void raw_columns_backward(const M& m, const PairTile<typename Lanes<V>::Scalar>& tile, int d, int column,
-                                  V (&weight_sums)[kDims]) {
+                                  ExactSum<V> (&weight_sums)[kDims]) {
   using T = typename Lanes<V>::Scalar;
   using N = Dual<V, 3>;
   const auto place = [&](int n, int v) {
@@ -178,7 +178,7 @@ RAPT_FN void raw_columns_backward(const M& m, const PairTile<typename Lanes<V>::
         const N y = m.pair(N::variable(queries[n][v], 0), N::variable(V(key[n]), 1), w);
         query_sums[n][v] = mul_add(grad, where(live, y.d[0], V(0)), query_sums[n][v]);
         key_sums[n] = mul_add(grad, where(live, y.d[1], V(0)), key_sums[n]);
-        if (tile.grad_weights) weight_sums[n] = mul_add(grad, where(live, y.d[2], V(0)), weight_sums[n]);
+        if (tile.grad_weights) weight_sums[n].add(grad * where(live, y.d[2], V(0)));
       }
     }
     T* grad_key = tile.grad_keys + j * tile.grad_key_stride + d;
@@ -197,14 +197,12 @@ template <class M, class V, int kDims>
 RAPT_FN void raw_dims_backward(const M& m, const PairTile<typename Lanes<V>::Scalar>& tile, int d) {
   constexpr int kVectors = 4;
   constexpr int kWidth = kVectors * Lanes<V>::count;
-  V weight_sums[kDims];
-  for (V& sum : weight_sums) sum = V(0);
+  ExactSum<V> weight_sums[kDims];
   int c = 0;
   for (; c + kWidth <= tile.columns; c += kWidth)
     raw_columns_backward<M, V, kDims, kVectors>(m, tile, d, c, weight_sums);
   for (; c < tile.columns; c += Lanes<V>::count) raw_columns_backward<M, V, kDims, 1>(m, tile, d, c, weight_sums);
-  for (int n = 0; n < kDims && tile.grad_weights; ++n)
-    tile.grad_weights[d + n] += static_cast<double>(Lanes<V>::sum(weight_sums[n]));
+  for (int n = 0; n < kDims && tile.grad_weights; ++n) tile.grad_weights[d + n] += weight_sums[n].total();
 }
 
 template <class M, class V>

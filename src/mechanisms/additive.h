@@ -74,16 +74,15 @@ struct Additive {
   // With r = 1/(1+x): tanh = 1 − 2r and its slope is 4r(1−r), the same for the query and the key.
   template <class V>
   static void fast_raw_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
-    using T = typename Lanes<V>::Scalar;
-    V grad_sum(0);
+    ExactSum<V> grad_sum;
     for (int j = 0; j < tile.keys; ++j)
       for (int c = 0; c < tile.columns; c += Lanes<V>::count)
-        grad_sum = grad_sum + Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
-    const T total = Lanes<V>::sum(grad_sum);
+        grad_sum.add(Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c));
+    const double total = grad_sum.total();
     const int paired = shares_reciprocals<V>(tile) ? tile.dim / 2 * 2 : 0;
     for (int d = 0; d < tile.dim; d += d < paired ? 2 : 1) {
       const int dims = d < paired ? 2 : 1;
-      T weight_sums[2] = {};
+      double weight_sums[2] = {};
       int c = 0;
       for (; c + kVectors * Lanes<V>::count <= tile.columns; c += kVectors * Lanes<V>::count) {
         if (dims == 2) backward_columns<V, kVectors, 2>(tile, d, c, weight_sums);
@@ -93,8 +92,7 @@ struct Additive {
         if (dims == 2) backward_columns<V, 1, 2>(tile, d, c, weight_sums);
         else backward_columns<V, 1, 1>(tile, d, c, weight_sums);
       }
-      for (int n = 0; n < dims && tile.grad_weights; ++n)
-        tile.grad_weights[d + n] += static_cast<double>(total) - 2 * static_cast<double>(weight_sums[n]);
+      for (int n = 0; n < dims && tile.grad_weights; ++n) tile.grad_weights[d + n] += total - 2 * weight_sums[n];
     }
   }
 
@@ -122,14 +120,13 @@ struct Additive {
 
   // Dimensions d … d+kDims−1 of the columns from c on. What all pairs share, 4·w, is multiplied in at the end.
   template <class V, int kCount, int kDims>
-  static void backward_columns(const PairTile<typename Lanes<V>::Scalar>& tile, int d, int c,
-                               typename Lanes<V>::Scalar* weight_sums) {
+  static void backward_columns(const PairTile<typename Lanes<V>::Scalar>& tile, int d, int c, double* weight_sums) {
     using T = typename Lanes<V>::Scalar;
     constexpr int kLanes = Lanes<V>::count;
-    V q[kDims][kCount], dq[kDims][kCount], weight_sum[kDims];
+    V q[kDims][kCount], dq[kDims][kCount];
+    ExactSum<V> weight_sum[kDims];
     T slope[kDims];
     for (int n = 0; n < kDims; ++n) {
-      weight_sum[n] = V(0);
       slope[n] = tile.weights[d + n] * T(4);
       for (int v = 0; v < kCount; ++v) {
         q[n][v] = Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d + n) * tile.stride + c + v * kLanes);
@@ -139,10 +136,11 @@ struct Additive {
     for (int j = 0; j < tile.keys; ++j) {
       const T* grad = tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c;
       const T* key = tile.key_rows + j * tile.key_stride + d;
-      V k[kDims], key_sum[kDims];
+      V k[kDims], key_sum[kDims], row_sum[kDims];
       for (int n = 0; n < kDims; ++n) {
         k[n] = V(key[n]);
         key_sum[n] = V(0);
+        row_sum[n] = V(0);
       }
       for (int v = 0; v < kCount; ++v) {
         const V g = Lanes<V>::load(grad + v * kLanes);
@@ -159,16 +157,18 @@ struct Additive {
         for (int n = 0; n < kDims; ++n) {
           const V gr = g * r[n];
           const V part = gr - gr * r[n];
-          weight_sum[n] = weight_sum[n] + gr;
+          row_sum[n] = row_sum[n] + gr;
           dq[n][v] = dq[n][v] + part;
           key_sum[n] = key_sum[n] + part;
         }
       }
-      for (int n = 0; n < kDims; ++n)
+      for (int n = 0; n < kDims; ++n) {
+        weight_sum[n].add(row_sum[n]);
         tile.grad_keys[j * tile.grad_key_stride + d + n] += slope[n] * Lanes<V>::sum(key_sum[n]);
+      }
     }
     for (int n = 0; n < kDims; ++n) {
-      weight_sums[n] += Lanes<V>::sum(weight_sum[n]);
+      weight_sums[n] += weight_sum[n].total();
       for (int v = 0; v < kCount; ++v) {
         T* to = tile.grad_queries + static_cast<std::ptrdiff_t>(d + n) * tile.stride + c + v * kLanes;
         Lanes<V>::store(mul_add(V(slope[n]), dq[n][v], Lanes<V>::load(to)), to);
