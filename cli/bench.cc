@@ -80,7 +80,8 @@ constexpr const char* kBenchFooter =
     "  rapt bench --random 200 --dry-run --json\n"
     "  rapt bench --formula 'raw*scale - m*abs(i-j)'\n"
     "  rapt bench memory additive --shape 1,4,8192,64\n"
-    "  mpirun -n 4 rapt bench memory --shape 1,8,32768,64   (or processes: one call over all; see docs/scale.md)\n"
+    "  mpirun -n 4 rapt bench memory --shape 1,1,262144,64   (of a process; see docs/scale.md)\n"
+    "  mpirun -n 2 rapt bench processes --shape 1,1,32768,64 --threads 1 --repeat 5\n"
     "  rapt bench train small_lstm --threads 2\n"
     "  rapt bench shared --shape 1,8,1024,64\n"
     "  rapt bench multitask --seeds 3 --reference skip,depth --out runs/multitask\n"
@@ -387,7 +388,9 @@ bool run_over_processes(const BenchArguments& arguments, const std::string& firs
   if (shapes.empty()) shapes.push_back({1, 8, arguments.quick ? 1024 : 32768, 64});
   const int threads =
       arguments.threads.empty() ? default_threads() : parse_threads("bench: --threads", arguments.threads);
-  bench_processes(*world, shapes, threads, arguments.json);
+  constexpr int kRuns = 5;
+  const int repeat = parse_repeat(arguments.repeat).value_or(arguments.quick ? 1 : kRuns);
+  bench_processes(*world, {shapes, threads, repeat, first == "memory", arguments.json});
   return true;
 }
 

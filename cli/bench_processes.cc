@@ -2,18 +2,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <ctime>
 #include <iostream>
+#include <memory>
+#include <numeric>
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "benchmarks/process_memory.h"
+#include "benchmarks/timing.h"
 #include "cli/options.h"
 #include "rapt/distributed.h"
 
 namespace rapt::cli {
 namespace {
 
-// Rows of a sequence: each number follows from its place alone, so that every process has what one would have.
+// ProcessRows of a sequence: each number follows from its place alone, so that every process has what one would have.
 struct Arrays {
   Shape shape;
   std::vector<float> q, k, v, out, grad, dq, dk, dv;
@@ -55,123 +61,197 @@ struct Arrays {
   std::int64_t bytes() const { return 8 * element_count(shape) * 4; }
 };
 
-struct Times {
-  double forward = 0, backward = 0;
+// Wall time of the slowest process, and the processor time of all.
+struct PassTime {
+  double wall = 0, cpu = 0;
+};
+struct PassTimes {
+  PassTime forward, backward;
 };
 
-template <class Forward, class Backward>
-Times timed(const Forward& forward, const Backward& backward) {
-  const auto seconds = [](const auto& work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  Times times;
-  times.forward = seconds(forward);
-  times.backward = seconds(backward);
-  return times;
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+template <class Work>
+PassTime pass_time(const Work& work) {
+  const double cpu = cpu_now(), wall = seconds_now();
+  work();
+  return {seconds_now() - wall, cpu_now() - cpu};
 }
 
-// The most of all processes.
-double most(Communicator& world, double own) {
+PassTime median_of(const std::vector<PassTimes>& all, PassTime PassTimes::*of) {
+  std::vector<double> wall, cpu;
+  for (const PassTimes& one : all) {
+    wall.push_back((one.*of).wall);
+    cpu.push_back((one.*of).cpu);
+  }
+  return {bench::spread_of(std::move(wall)).median, bench::spread_of(std::move(cpu)).median};
+}
+
+// Of all processes.
+std::vector<double> gathered(Communicator& world, double own) {
   const std::vector<std::byte> all = world.all_gather(&own, sizeof own);
-  double result = own;
-  for (std::size_t n = 0; n < all.size(); n += sizeof own) {
-    double one = 0;
-    std::copy_n(all.data() + n, sizeof one, reinterpret_cast<std::byte*>(&one));
-    result = std::max(result, one);
-  }
-  return result;
+  std::vector<double> numbers(all.size() / sizeof own);
+  std::memcpy(numbers.data(), all.data(), all.size());
+  return numbers;
+}
+double most(Communicator& world, double own) { return std::ranges::max(gathered(world, own)); }
+
+PassTime over_all(Communicator& world, const PassTime& own) {
+  const std::vector<double> cpu = gathered(world, own.cpu);
+  return {most(world, own.wall), std::accumulate(cpu.begin(), cpu.end(), 0.0)};
 }
 
-// The engine alone, where its arrays fit and it does not take for ever.
-std::optional<Times> alone(Communicator& world, const Shape& shape, const AttendOptions& given, int threads) {
-  const double pairs =
-      static_cast<double>(shape[0] * shape[1]) * static_cast<double>(shape[2]) * static_cast<double>(shape[2]);
-  if (pairs > 2e10) return std::nullopt;
-  Times times;
-  if (world.rank() == 0) {
-    AttendOptions options = given;
-    options.threads = threads * world.size();
-    Arrays arrays(shape, share_of(shape[2], 0, 1));
-    Saved saved;
-    Outputs outputs;
-    outputs.out = {arrays.view_of(arrays.out)};
-    outputs.saved = &saved;
-    times = timed([&] { attend(arrays.inputs(), outputs, options); },
-                  [&] {
-                    attend_backward(arrays.inputs(), {outputs.out[0]}, {arrays.view_of(arrays.grad)}, &saved,
-                                    arrays.gradients(), options);
-                  });
+// A call and its gradients: over all processes, or in this one alone.
+class MeasuredCall {
+ public:
+  MeasuredCall(const Shape& shape, const Share& share, const AttendOptions& options)
+      : arrays_(shape, share), options_(options) {
+    outputs_.out = {arrays_.view_of(arrays_.out)};
+    outputs_.saved = &saved_;
   }
-  most(world, 0);  // the others wait
-  return times;
+
+  PassTimes over(Communicator& world) {
+    PassTimes times;
+    most(world, 0);  // all start together
+    times.forward = over_all(world, pass_time([&] { attend(arrays_.inputs(), outputs_, options_, world); }));
+    times.backward = over_all(world, pass_time([&] {
+                                attend_backward(arrays_.inputs(), {outputs_.out[0]}, {arrays_.view_of(arrays_.grad)},
+                                                &saved_, arrays_.gradients(), options_, world);
+                              }));
+    return times;
+  }
+  PassTimes alone() {
+    PassTimes times;
+    times.forward = pass_time([&] { attend(arrays_.inputs(), outputs_, options_); });
+    times.backward = pass_time([&] {
+      attend_backward(arrays_.inputs(), {outputs_.out[0]}, {arrays_.view_of(arrays_.grad)}, &saved_,
+                      arrays_.gradients(), options_);
+    });
+    return times;
+  }
+  std::int64_t bytes() const { return arrays_.bytes(); }
+
+ private:
+  Arrays arrays_;
+  AttendOptions options_;
+  Saved saved_;
+  Outputs outputs_;
+};
+
+// What does not take for ever; the engine's arrays then fit beside, too.
+bool is_short(const Shape& shape) {
+  constexpr double kMostPairs = 2e10;
+  return static_cast<double>(shape[0] * shape[1]) * static_cast<double>(shape[2]) * static_cast<double>(shape[2]) <=
+         kMostPairs;
 }
+
+std::string two_digits(double one, double other) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", one / other);
+  return text;
+}
+
+class ProcessRows {
+ public:
+  ProcessRows(Communicator& world, const ProcessesBench& what) : world_(world), what_(what) {
+    if (what.only_memory) table_.push_back({"shape", "mask", "arrays a process", "peak a process"});
+    else
+      table_.push_back({"shape", "mask", "forward", "backward", "engine forward", "backward", "ratio", "backward",
+                        "of CPU time", "backward", "arrays a process", "peak a process"});
+  }
+
+  void add(const Shape& shape, bool causal) {
+    AttendOptions options;
+    options.threads = what_.threads;
+    if (causal) options.mask.causal = Causal::top_left;
+    // Memory is the same whatever is hidden.
+    const bool windowed = what_.only_memory && !is_short(shape);
+    if (windowed) options.mask.window = Window{kWindow, kWindow};
+    MeasuredCall calls(shape, share_of(shape[2], world_.rank(), world_.size()), options);
+    const auto bytes = static_cast<double>(calls.bytes());
+    std::vector<PassTimes> over, engine;
+    const auto growth = bench::peak_growth([&] { over.push_back(calls.over(world_)); });
+    const double peak = most(world_, bytes + static_cast<double>(growth.value_or(0)));
+    nlohmann::ordered_json row{
+        {"shape", shape}, {"causal", causal}, {"processes", world_.size()}, {"threads", what_.threads}};
+    std::vector<std::string> cells{to_string(shape), causal ? "causal" : "none"};
+    if (windowed) {
+      row["window"] = kWindow;
+      cells.back() += ", window " + std::to_string(kWindow);
+    }
+    if (!what_.only_memory) {
+      std::unique_ptr<MeasuredCall> whole;
+      options.threads = what_.threads * world_.size();
+      if (is_short(shape) && world_.rank() == 0)
+        whole = std::make_unique<MeasuredCall>(shape, share_of(shape[2], 0, 1), options);
+      // In turn, so that what disturbs the machine meets both alike. The first ones fill caches and pages.
+      if (whole) whole->alone();
+      most(world_, 0);
+      over.clear();
+      for (int n = 0; n < what_.repeat; ++n) {
+        over.push_back(calls.over(world_));
+        if (whole) engine.push_back(whole->alone());
+        most(world_, 0);  // the others wait
+      }
+      add_times(over, engine, row, cells);
+    }
+    row["array_bytes"] = most(world_, bytes);
+    row["peak_bytes"] = peak;
+    cells.insert(cells.end(), {format_bytes(most(world_, bytes)), format_bytes(peak)});
+    json_.push_back(row);
+    table_.push_back(cells);
+  }
+
+  void print() const {
+    if (what_.json) std::cout << json_.dump(2) << "\n";
+    else
+      std::cout << counted(world_.size(), "process") << " of " << counted(what_.threads, "thread") << "\n"
+                << format_table(table_);
+  }
+
+ private:
+  static constexpr std::int64_t kWindow = 1024;
+
+  static void add_times(const std::vector<PassTimes>& over, const std::vector<PassTimes>& engine,
+                        nlohmann::ordered_json& row, std::vector<std::string>& cells) {
+    const PassTime forward = median_of(over, &PassTimes::forward), backward = median_of(over, &PassTimes::backward);
+    row["runs"] = over.size();
+    row["forward_seconds"] = forward.wall;
+    row["backward_seconds"] = backward.wall;
+    row["forward_cpu_seconds"] = forward.cpu;
+    row["backward_cpu_seconds"] = backward.cpu;
+    cells.insert(cells.end(), {format_seconds(forward.wall), format_seconds(backward.wall)});
+    if (engine.empty()) {
+      cells.insert(cells.end(), 6, "-");
+      return;
+    }
+    const PassTime alone = median_of(engine, &PassTimes::forward),
+                   alone_backward = median_of(engine, &PassTimes::backward);
+    row["engine_forward_seconds"] = alone.wall;
+    row["engine_backward_seconds"] = alone_backward.wall;
+    row["engine_forward_cpu_seconds"] = alone.cpu;
+    row["engine_backward_cpu_seconds"] = alone_backward.cpu;
+    cells.insert(cells.end(), {format_seconds(alone.wall), format_seconds(alone_backward.wall),
+                               two_digits(alone.wall, forward.wall), two_digits(alone_backward.wall, backward.wall),
+                               two_digits(alone.cpu, forward.cpu), two_digits(alone_backward.cpu, backward.cpu)});
+  }
+
+  Communicator& world_;
+  const ProcessesBench& what_;
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
+  std::vector<std::vector<std::string>> table_;
+};
 
 }  // namespace
 
-void bench_processes(Communicator& world, const std::vector<Shape>& shapes, int threads, bool json) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  std::vector<std::vector<std::string>> table{{"shape", "mask", "forward", "backward", "engine forward", "backward",
-                                               "ratio", "backward", "arrays a process", "peak a process"}};
-  for (const Shape& shape : shapes)
-    for (const bool causal : {false, true}) {
-      AttendOptions options;
-      options.threads = threads;
-      if (causal) options.mask.causal = Causal::top_left;
-      Times times;
-      double peak = 0, bytes = 0;
-      {
-        Arrays arrays(shape, share_of(shape[2], world.rank(), world.size()));
-        bytes = static_cast<double>(arrays.bytes());
-        Saved saved;
-        Outputs outputs;
-        outputs.out = {arrays.view_of(arrays.out)};
-        outputs.saved = &saved;
-        most(world, 0);  // all start together
-        const auto growth = bench::peak_growth([&] {
-          times = timed([&] { attend(arrays.inputs(), outputs, options, world); },
-                        [&] {
-                          attend_backward(arrays.inputs(), {outputs.out[0]}, {arrays.view_of(arrays.grad)}, &saved,
-                                          arrays.gradients(), options, world);
-                        });
-        });
-        peak = bytes + static_cast<double>(growth.value_or(0));
-      }
-      times.forward = most(world, times.forward);
-      times.backward = most(world, times.backward);
-      peak = most(world, peak);
-      bytes = most(world, bytes);
-      const std::optional<Times> engine = alone(world, shape, options, threads);
-      const auto ratio = [](double one, double other) {
-        char text[32];
-        std::snprintf(text, sizeof text, "%.2f", one / other);
-        return std::string(text);
-      };
-      nlohmann::ordered_json row{{"shape", shape},
-                                 {"causal", causal},
-                                 {"processes", world.size()},
-                                 {"threads", threads},
-                                 {"forward_seconds", times.forward},
-                                 {"backward_seconds", times.backward},
-                                 {"array_bytes", bytes},
-                                 {"peak_bytes", peak}};
-      std::vector<std::string> cells{to_string(shape), causal ? "causal" : "none", format_seconds(times.forward),
-                                     format_seconds(times.backward)};
-      if (engine) {
-        row["engine_forward_seconds"] = engine->forward;
-        row["engine_backward_seconds"] = engine->backward;
-        cells.insert(cells.end(), {format_seconds(engine->forward), format_seconds(engine->backward),
-                                   ratio(engine->forward, times.forward), ratio(engine->backward, times.backward)});
-      } else {
-        cells.insert(cells.end(), {"-", "-", "-", "-"});
-      }
-      cells.insert(cells.end(), {format_bytes(bytes), format_bytes(peak)});
-      rows.push_back(row);
-      table.push_back(cells);
-    }
-  if (json) std::cout << rows.dump(2) << "\n";
-  else std::cout << world.size() << " processes of " << threads << " threads\n" << format_table(table);
+void bench_processes(Communicator& world, const ProcessesBench& what) {
+  ProcessRows rows(world, what);
+  for (const Shape& shape : what.shapes)
+    for (const bool causal : {false, true}) rows.add(shape, causal);
+  rows.print();
 }
 
 }  // namespace rapt::cli

@@ -8,8 +8,15 @@
 
 namespace rapt::cli {
 
-// `mpirun -n N rapt bench processes` (or memory): one call over all processes, beside the engine of process 0 on as many
-// threads as all have together, and the memory of a process.
-void bench_processes(Communicator& world, const std::vector<Shape>& shapes, int threads, bool json);
+// `mpirun -n N rapt bench processes` (or memory): one call over all processes, in turn with the engine of process 0 on as many
+// threads as all have together, and the memory of a process. Medians of `repeat` times.
+struct ProcessesBench {
+  std::vector<Shape> shapes;
+  int threads = 1;
+  int repeat = 5;
+  bool only_memory = false;  // one call, no engine beside it
+  bool json = false;
+};
+void bench_processes(Communicator& world, const ProcessesBench& what);
 
 }  // namespace rapt::cli

@@ -9,12 +9,19 @@ namespace rapt::inline v1::distributed {
 namespace {
 
 template <class T>
+void add_numbers(T* __restrict sum, const T* __restrict more, std::int64_t count) {
+  for_each_number(count, [&](std::int64_t n) { sum[n] += more[n]; });
+}
+
+// `from` is contiguous, and so are often the rows of a head of `to`.
+template <class T>
 void add_rows(const View& to, std::int64_t first, const View& from) {
-  for_each_row(from.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-    T* const sum = row_at<T>(to, b, h, first + i);
-    const T* const row = row_at<T>(from, b, h, i);
-    for (std::int64_t d = 0; d < from.shape[3]; ++d) sum[d] += row[d];
-  });
+  const std::int64_t rows = from.shape[2], dim = from.shape[3];
+  const bool together = to.strides[2] == dim;
+  for (std::int64_t b = 0; b < from.shape[0]; ++b)
+    for (std::int64_t h = 0; h < from.shape[1]; ++h)
+      for (std::int64_t i = 0; i < rows; i += together ? std::max<std::int64_t>(rows, 1) : 1)
+        add_numbers(row_at<T>(to, b, h, first + i), row_at<T>(from, b, h, i), together ? rows * dim : dim);
 }
 
 }  // namespace
@@ -44,51 +51,45 @@ Shape slot_shape(const Wanted::Parameter& parameter, const Slot& slot) {
 }
 
 template <class T>
-UnitSums<T>::UnitSums(const Call& call, const Wanted& wanted, std::int64_t unit, const Span& slots)
-    : unit_(unit), slots_(slots) {
+PieceSums<T>::PieceSums(const Call& call, const Wanted& wanted, const KeyPlace& place, const Span& slots)
+    : place_(place), slots_(slots) {
   std::size_t bytes = 0;
   std::vector<std::pair<View*, std::size_t>> places;
-  const auto place = [&](View& view, Dtype dtype, const Shape& shape) {
+  const auto put = [&](View& view, Dtype dtype, const Shape& shape) {
     view = {nullptr, dtype, shape, contiguous_strides(shape), {}};
     places.emplace_back(&view, bytes);
     bytes += (static_cast<std::size_t>(element_count(shape)) * size_of(dtype) + 63) / 64 * 64;
   };
   sums_.resize(static_cast<std::size_t>(slots.count()));
-  const std::array<Span, 2> rows{call.keys.early(unit), call.keys.late(unit)};
+  const std::int64_t rows = call.keys.rows(place).count();
   for (std::int64_t n = slots.begin; n < slots.end; ++n) {
     const Slot slot = call.slots->at(n);
     Sums& sums = sums_[static_cast<std::size_t>(n - slots.begin)];
-    for (std::size_t piece = 0; piece < 2; ++piece) {
-      const auto rows_of = [&](const ConstView& view) {
-        Shape shape = slot_of(view, slot, call.whole.heads).shape;
-        shape[2] = rows[piece].count();
-        return shape;
-      };
-      ConstView k = call.inputs.k;
-      k.data = this;  // slot_of() leaves alone what has no data
-      if (wanted.k) place(sums.pieces[piece].k, dtype_of<T>(), rows_of(k));
-      sums.pieces[piece].v.resize(wanted.v.size());
-      for (std::size_t s = 0; s < wanted.v.size(); ++s) {
-        ConstView v = call.inputs.v[s];
-        v.data = this;
-        if (wanted.v[s]) place(sums.pieces[piece].v[s], dtype_of<T>(), rows_of(v));
-      }
-      if (wanted.bias_row) {
-        Shape shape = slot_of(call.options.bias, slot, call.whole.heads).shape;
-        shape[3] = rows[piece].count();
-        place(sums.pieces[piece].bias_row, dtype_of<T>(), shape);
-      }
+    const auto put_rows = [&](View& to, ConstView of) {
+      of.data = this;  // slot_of() leaves alone what has no data
+      Shape shape = slot_of(of, slot, call.whole.heads).shape;
+      shape[2] = rows;
+      put(to, dtype_of<T>(), shape);
+    };
+    if (wanted.k) put_rows(sums.k, call.inputs.k);
+    sums.v.resize(wanted.v.size());
+    for (std::size_t s = 0; s < wanted.v.size(); ++s)
+      if (wanted.v[s]) put_rows(sums.v[s], call.inputs.v[s]);
+    if (wanted.bias_row) {
+      Shape shape = slot_of(call.options.bias, slot, call.whole.heads).shape;
+      shape[3] = rows;
+      put(sums.bias_row, dtype_of<T>(), shape);
     }
     sums.parameters.resize(wanted.parameters.size());
     for (std::size_t p = 0; p < wanted.parameters.size(); ++p)
-      place(sums.parameters[p], Dtype::f64, slot_shape(wanted.parameters[p], slot));
+      put(sums.parameters[p], Dtype::f64, slot_shape(wanted.parameters[p], slot));
   }
   bytes_.resize(bytes + 64);
   for (const auto& [view, at] : places) view->data = bytes_.data() + at;
 }
 
 template <class T>
-void UnitSums<T>::clear() {
+void PieceSums<T>::clear() {
   std::memset(bytes_.data(), 0, bytes_.size());
 }
 
@@ -102,29 +103,44 @@ BackwardWork<T>::BackwardWork(const Cells& cells, const Wanted& wanted, std::vec
   }
 }
 
+// Cells are computed in any order. Rows of dq belong to one of them; to the sums of the keys they are added in turn.
 template <class T>
-void BackwardWork<T>::add(std::span<const KeyPieces> keys, UnitSums<T>& sums, const Tasks& tasks) {
+void BackwardWork<T>::add(const KeyPieces& keys, PieceSums<T>& sums, const Tasks& tasks) {
+  if (slots_.empty() || pieces_.empty()) return;
   while (static_cast<int>(workers_.size()) < tasks.workers()) workers_.push_back(std::make_unique<Worker>());
-  tasks.run(static_cast<std::int64_t>(slots_.size()), [&](std::int64_t n, int worker, int threads) {
-    const auto which = static_cast<std::size_t>(n);
-    const BackwardSlot<T>& slot = slots_[which];
-    const typename UnitSums<T>::Sums& to = sums.slot(slot.slot);
-    for (const QueryPiece& queries : pieces_) {
-      for (std::size_t piece = 0; piece < keys.size(); ++piece)
-        add_cell(slot, which, queries, keys[piece], to.pieces[piece], to.parameters, threads,
-                 *workers_[static_cast<std::size_t>(worker)]);
-      // The sink belongs to no key: the first unit has it.
-      for (std::size_t p = 0; p < wanted_.parameters.size() && sums.unit() == 0; ++p)
+  const auto pieces = static_cast<std::int64_t>(pieces_.size());
+  const std::int64_t first = sums.slots().begin - slots_.front().slot;
+  // The sink belongs to no key: the first piece has it.
+  const bool has_sink = sums.place().unit == 0 && sums.place().piece == 0;
+  Tickets added(pieces * sums.slots().count());
+  tasks.run(pieces * sums.slots().count(), [&](std::int64_t n, int worker_number, int threads) {
+    try {
+      const auto which = static_cast<std::size_t>(first + n / pieces);
+      const BackwardSlot<T>& slot = slots_[which];
+      const typename PieceSums<T>::Sums& to = sums.slot(slot.slot);
+      const QueryPiece& queries = pieces_[static_cast<std::size_t>(n % pieces)];
+      Worker& worker = *workers_[static_cast<std::size_t>(worker_number)];
+      const bool any = compute_cell(slot, which, queries, keys, to, threads, worker);
+      // Who has nothing to add waits for nobody.
+      if (any || has_sink)
+        for (std::int64_t before = n - n % pieces; before < n; ++before) added.wait(before, 1);
+      if (any) add_cell(to, worker);
+      for (std::size_t p = 0; p < wanted_.parameters.size() && has_sink; ++p)
         if (wanted_.parameters[p].is_sink) add_sink(slot, queries, to.parameters[p]);
+      added.done(n);
+    } catch (...) {
+      added.abandon();
+      throw;
     }
   });
 }
 
+// Adds to dq, leaves the rest in the worker. False: no query sees a key.
 template <class T>
-void BackwardWork<T>::add_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries,
-                               const KeyPieces& keys, const typename UnitSums<T>::Piece& to,
-                               const std::vector<View>& parameters, int threads, Worker& worker) const {
-  if (!cells_.describe(slot.slot, queries, keys.rows, threads, worker.workspace)) return;
+bool BackwardWork<T>::compute_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries,
+                                   const KeyPieces& keys, const typename PieceSums<T>::Sums& to, int threads,
+                                   Worker& worker) const {
+  if (!cells_.describe(slot.slot, queries, keys.rows, threads, worker.workspace)) return false;
   const auto rows = [&](const auto& view) {
     return view.data ? part_of(view, 2, queries.at, queries.rows.count()) : view;
   };
@@ -135,7 +151,8 @@ void BackwardWork<T>::add_cell(const BackwardSlot<T>& slot, std::size_t which, c
     numbers.resize(std::max(numbers.size(), static_cast<std::size_t>(element_count(shape)) + 1));
     return View{numbers.data(), dtype_of<T>(), shape, contiguous_strides(shape), {}};
   };
-  Gradients cell;
+  Gradients& cell = worker.cell;
+  cell = {};
   if (slot.dq) cell.q = make(rows(slot.dq).shape);
   if (wanted_.k) cell.k = make(to.k.shape);
   for (std::size_t s = 0; s < wanted_.v.size(); ++s) cell.v.push_back(wanted_.v[s] ? make(to.v[s].shape) : View{});
@@ -144,8 +161,8 @@ void BackwardWork<T>::add_cell(const BackwardSlot<T>& slot, std::size_t which, c
   worker.parameters.resize(wanted_.parameters.size());
   for (std::size_t p = 0; p < wanted_.parameters.size(); ++p) {
     if (wanted_.parameters[p].is_sink) continue;
-    worker.parameters[p].resize(static_cast<std::size_t>(element_count(parameters[p].shape)));
-    View view = parameters[p];
+    worker.parameters[p].resize(static_cast<std::size_t>(element_count(to.parameters[p].shape)));
+    View view = to.parameters[p];
     view.data = worker.parameters[p].data();
     cell.parameters.push_back({wanted_.parameters[p].name, view});
   }
@@ -167,15 +184,19 @@ void BackwardWork<T>::add_cell(const BackwardSlot<T>& slot, std::size_t which, c
   }
   attend_backward({rows(slot.q), keys.k[which], keys.v[which]}, out, grad_out, &worker.saved, cell,
                   worker.workspace.options, rows(slot.grad_lse));
-
   if (slot.dq) add_rows<T>(slot.dq, queries.at, cell.q);
-  if (wanted_.k) add_rows<T>(to.k, 0, cell.k);
+  return true;
+}
+
+template <class T>
+void BackwardWork<T>::add_cell(const typename PieceSums<T>::Sums& to, const Worker& worker) const {
+  if (wanted_.k) add_rows<T>(to.k, 0, worker.cell.k);
   for (std::size_t s = 0; s < wanted_.v.size(); ++s)
-    if (wanted_.v[s]) add_rows<T>(to.v[s], 0, cell.v[s]);
-  if (wanted_.bias_row) add_rows<T>(to.bias_row, 0, cell.bias);
+    if (wanted_.v[s]) add_rows<T>(to.v[s], 0, worker.cell.v[s]);
+  if (wanted_.bias_row) add_rows<T>(to.bias_row, 0, worker.cell.bias);
   for (std::size_t p = 0; p < wanted_.parameters.size(); ++p) {
     if (wanted_.parameters[p].is_sink) continue;
-    auto* const sum = static_cast<double*>(parameters[p].data);
+    auto* const sum = static_cast<double*>(to.parameters[p].data);
     for (std::size_t m = 0; m < worker.parameters[p].size(); ++m) sum[m] += worker.parameters[p][m];
   }
 }
@@ -211,8 +232,8 @@ void BackwardWork<T>::add_sink(const BackwardSlot<T>& slot, const QueryPiece& qu
   });
 }
 
-template class UnitSums<float>;
-template class UnitSums<double>;
+template class PieceSums<float>;
+template class PieceSums<double>;
 template class BackwardWork<float>;
 template class BackwardWork<double>;
 

@@ -35,31 +35,28 @@ struct Wanted {
   Wanted(const Call& call, const Gradients& gradients);
 };
 
-// The sums of one unit of keys over all queries: gradients of its rows, and its part of those of the parameters. They travel
-// as bytes.
+// The sums of one piece of keys over all queries, of some slots: gradients of its rows, and its part of those of the
+// parameters. They travel as bytes.
 template <class T>
-class UnitSums {
+class PieceSums {
  public:
-  // Of slots [first, end).
-  UnitSums(const Call& call, const Wanted& wanted, std::int64_t unit, const Span& slots);
+  PieceSums(const Call& call, const Wanted& wanted, const KeyPlace& place, const Span& slots);
 
-  struct Piece {
+  struct Sums {
     View k;
     std::vector<View> v;
     View bias_row;
-  };
-  struct Sums {
-    std::array<Piece, 2> pieces;   // early, late
     std::vector<View> parameters;  // of type f64
   };
 
   void clear();
   std::vector<std::byte>& bytes() { return bytes_; }
   const Sums& slot(std::int64_t n) const { return sums_[static_cast<std::size_t>(n - slots_.begin)]; }
-  std::int64_t unit() const { return unit_; }
+  const KeyPlace& place() const { return place_; }
+  const Span& slots() const { return slots_; }
 
  private:
-  std::int64_t unit_;
+  KeyPlace place_;
   Span slots_;
   std::vector<std::byte> bytes_;
   std::vector<Sums> sums_;
@@ -68,26 +65,28 @@ class UnitSums {
 // The shape of a parameter's gradient in one slot.
 Shape slot_shape(const Wanted::Parameter& parameter, const Slot& slot);
 
-// Gradients of every piece of queries with a unit of keys, added in the order of the pieces.
+// Gradients of every piece of queries with a piece of keys, added in the order of the pieces of queries.
 template <class T>
 class BackwardWork {
  public:
   BackwardWork(const Cells& cells, const Wanted& wanted, std::vector<BackwardSlot<T>> slots,
                std::vector<QueryPiece> pieces);
 
-  void add(std::span<const KeyPieces> keys, UnitSums<T>& sums, const Tasks& tasks);
+  // Of the slots of `sums`.
+  void add(const KeyPieces& keys, PieceSums<T>& sums, const Tasks& tasks);
 
  private:
   struct Worker {
     Cells::Workspace workspace;
     Saved saved;
+    Gradients cell;
     std::vector<std::vector<T>> numbers;
     std::vector<std::vector<double>> parameters;
   };
 
-  void add_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries, const KeyPieces& keys,
-                const typename UnitSums<T>::Piece& to, const std::vector<View>& parameters, int threads,
-                Worker& worker) const;
+  bool compute_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries, const KeyPieces& keys,
+                    const typename PieceSums<T>::Sums& to, int threads, Worker& worker) const;
+  void add_cell(const typename PieceSums<T>::Sums& to, const Worker& worker) const;
   void add_sink(const BackwardSlot<T>& slot, const QueryPiece& queries, const View& to) const;
 
   const Cells& cells_;
@@ -97,8 +96,8 @@ class BackwardWork {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-extern template class UnitSums<float>;
-extern template class UnitSums<double>;
+extern template class PieceSums<float>;
+extern template class PieceSums<double>;
 extern template class BackwardWork<float>;
 extern template class BackwardWork<double>;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attend/counted.h"
+#include "distributed/ways.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1::distributed {
@@ -85,8 +86,9 @@ Cost ring_cost(const Call& call, bool backward, double compute, double bandwidth
     cost.bytes += sums * compute_bytes(call);
   }
   cost.transfer = n == 1 ? 0 : cost.bytes / bandwidth;
-  const double steps = static_cast<double>(call.keys.units());
-  const double fill = backward ? (n - 1) * cost.compute / steps : (n - 1) * cost.transfer / std::max(1.0, steps);
+  const auto steps = static_cast<double>(call.keys.units());
+  const double fill = backward ? (n - 1) * cost.compute / (2 * steps * static_cast<double>(sum_groups(call)))
+                               : (n - 1) * cost.transfer / steps;
   cost.total = std::max(cost.compute, cost.transfer) + (n == 1 ? 0 : fill);
   return cost;
 }

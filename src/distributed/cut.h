@@ -12,6 +12,12 @@ struct Span {
   std::int64_t count() const { return end - begin; }
 };
 
+// A piece of keys: 0, the early one of its unit, or 1, the late one.
+struct KeyPlace {
+  std::int64_t unit = 0;
+  int piece = 0;
+};
+
 // How a sequence is cut into pieces: by its length alone, so that every sum has one order for any number of processes. Unit u
 // is piece u from the beginning and piece u from the end; a process has neighbouring units.
 class Cut {
@@ -24,6 +30,7 @@ class Cut {
 
   Span early(std::int64_t unit) const { return piece(unit); }
   Span late(std::int64_t unit) const { return piece(2 * units_ - 1 - unit); }
+  Span rows(const KeyPlace& place) const { return place.piece == 0 ? early(place.unit) : late(place.unit); }
 
   // The units of a process, and whose a unit is.
   Span units_of(int rank, int size) const { return {units_ * rank / size, units_ * (rank + 1) / size}; }

@@ -73,14 +73,12 @@ void ForwardWork<T>::merge(const ForwardSlot<T>& slot, const QueryPiece& queries
     sum = static_cast<T>(sum * own + others);
     const auto a = static_cast<T>(own), c = static_cast<T>(others);
     for (std::size_t s = 0; s < worker.part.size(); ++s) {
-      T* const total = row_at<T>(slot.total[s], b, h, queries.at + i);
-      const T* const part = row_at<T>(worker.part[s], b, h, i);
+      T* const __restrict total = row_at<T>(slot.total[s], b, h, queries.at + i);
+      const T* const __restrict part = row_at<T>(worker.part[s], b, h, i);
       const std::int64_t dim = worker.part[s].shape[3];
       if (a == T(0)) std::fill_n(total, dim, T(0));
-      else if (a != T(1))
-        for (std::int64_t d = 0; d < dim; ++d) total[d] *= a;
-      if (c != T(0))
-        for (std::int64_t d = 0; d < dim; ++d) total[d] += c * part[d];
+      else if (a != T(1)) for_each_number(dim, [&](std::int64_t d) { total[d] *= a; });
+      if (c != T(0)) for_each_number(dim, [&](std::int64_t d) { total[d] += c * part[d]; });
     }
   });
 }

@@ -183,26 +183,25 @@ void heads_backward(const Call& call, const Given& given, const Saved::Rows& row
     }
     BackwardWork<T> work(cells, wanted, std::move(work_slots), query_pieces(call.queries, all_units(call.queries)));
     for (std::int64_t unit = 0; unit < call.keys.units() && slots.count() > 0; ++unit) {
-      UnitSums<T> sums(call, wanted, unit, slots);
-      sums.clear();
-      work.add(keys.unit(unit), sums, tasks);
-      totals.add(sums, slots);
-      const std::array<Span, 2> places{call.keys.early(unit), call.keys.late(unit)};
-      for (std::int64_t n = slots.begin; n < slots.end; ++n)
-        for (std::size_t piece = 0; piece < 2; ++piece) {
-          if (places[piece].count() == 0) continue;
-          const auto& from = sums.slot(n).pieces[piece];
-          const auto target = [&](SlotRows& to) {
-            return part_of(to.at(n), 2, places[piece].begin, places[piece].count());
-          };
+      const std::array<KeyPieces, 2> pieces = keys.unit(unit);
+      for (const int piece : {0, 1}) {
+        const Span place = call.keys.rows({unit, piece});
+        PieceSums<T> sums(call, wanted, {unit, piece}, slots);
+        sums.clear();
+        work.add(pieces[static_cast<std::size_t>(piece)], sums, tasks);
+        totals.add(sums);
+        for (std::int64_t n = slots.begin; n < slots.end && place.count() > 0; ++n) {
+          const auto& from = sums.slot(n);
+          const auto target = [&](SlotRows& to) { return part_of(to.at(n), 2, place.begin, place.count()); };
           if (dk) store_view<T>(from.k, target(*dk));
           for (std::size_t s = 0; s < dv.size(); ++s)
             if (dv[s]) store_view<T>(from.v[s], target(*dv[s]));
         }
+      }
     }
   } else {
     for (std::int64_t n = slots.begin; n < slots.end; ++n) {
-      UnitSums<T> sums(call, wanted, 0, slots);
+      PieceSums<T> sums(call, wanted, {0, 0}, {n, n + 1});
       sums.clear();
       Saved of_slot;
       of_slot.rows()->resize(element_count(max.at(n).shape), std::is_same_v<T, double>);
@@ -219,7 +218,7 @@ void heads_backward(const Call& call, const Given& given, const Saved::Rows& row
       for (const auto& set : grad_out) slot_grad.push_back(set->at(n));
       attend_backward({q.at(n), keys.k(n), keys.v(n)}, slot_out, slot_grad, &of_slot, wants,
                       whole_options(call, cells, n));
-      totals.add(sums, {n, n + 1});
+      totals.add(sums);
     }
   }
   const auto spread = [&](SlotRows& from, const View& to) {

@@ -16,18 +16,20 @@ namespace {
 int sums_tag(std::int64_t unit) { return 10000 + static_cast<int>(unit % 8192); }
 int result_tag(std::int64_t unit) { return 20000 + static_cast<int>(unit % 8192); }
 
-// The sums of the units on their way: from process 0, which has the first queries in the order of sums, to the last one, and
+// The sums of the pieces on their way: from process 0, which has the first queries in the order of sums, to the last one, and
 // from there to whom the keys belong.
 template <class T>
 class Relay {
  public:
-  Relay(const Call& call, const Wanted& wanted) : call_(call), wanted_(wanted), totals_(call, wanted) {
+  Relay(const Call& call, const Wanted& wanted)
+      : call_(call), wanted_(wanted), totals_(call, wanted), groups_(sum_groups(call)) {
     if (call.rank() == last()) return;
     const Span own = call.keys.units_of(call.rank(), call.size());
-    for (std::int64_t u = own.begin; u < own.end; ++u) {
-      results_.push_back(make(u));
+    for (std::int64_t part = own.begin * parts_of_unit(); part < own.end * parts_of_unit(); ++part) {
+      results_.push_back(make(part));
       std::vector<std::byte>& bytes = results_.back()->bytes();
-      receiving_results_.push_back(call.communicator->start_receive(bytes.data(), bytes.size(), last(), result_tag(u)));
+      receiving_results_.push_back(
+          call.communicator->start_receive(bytes.data(), bytes.size(), last(), result_tag(part / parts_of_unit())));
     }
   }
 
@@ -41,19 +43,22 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // The sums of unit u so far. Units are taken in order.
+  // A unit has so many parts, a piece and a group of slots each, and parts of all units are counted.
+  std::int64_t parts_of_unit() const { return 2 * groups_; }
+
+  // The sums of a part so far. Parts are taken in order.
   template <class Progress>
-  std::unique_ptr<UnitSums<T>> take(std::int64_t unit, const Progress& progress) {
+  std::unique_ptr<PieceSums<T>> take(std::int64_t part, const Progress& progress) {
     if (call_.rank() == 0) {
-      auto sums = make(unit);
+      auto sums = make(part);
       sums->clear();
       return sums;
     }
-    for (; started_ < std::min(unit + 2, call_.keys.units()); ++started_) {
+    for (; started_ < std::min(part + 1 + kAhead, call_.keys.units() * parts_of_unit()); ++started_) {
       auto sums = make(started_);
       std::vector<std::byte>& bytes = sums->bytes();
-      const int message =
-          call_.communicator->start_receive(bytes.data(), bytes.size(), call_.rank() - 1, sums_tag(started_));
+      const int message = call_.communicator->start_receive(bytes.data(), bytes.size(), call_.rank() - 1,
+                                                            sums_tag(started_ / parts_of_unit()));
       arriving_.emplace_back(std::move(sums), message);
     }
     while (!call_.communicator->test(arriving_.front().second)) {
@@ -65,17 +70,18 @@ class Relay {
     return sums;
   }
 
-  void pass_on(std::unique_ptr<UnitSums<T>> sums) {
-    const int own = call_.rank(), owner = call_.keys.owner(sums->unit(), call_.size());
+  void pass_on(std::unique_ptr<PieceSums<T>> sums) {
+    const std::int64_t unit = sums->place().unit;
+    const int own = call_.rank(), owner = call_.keys.owner(unit, call_.size());
     if (own == last()) {
-      totals_.add(*sums, {0, call_.slots->count()});
+      totals_.add(*sums);
       if (owner == own) {
         results_.push_back(std::move(sums));
         return;
       }
     }
     const int to = own == last() ? owner : own + 1;
-    const int tag = own == last() ? result_tag(sums->unit()) : sums_tag(sums->unit());
+    const int tag = own == last() ? result_tag(unit) : sums_tag(unit);
     std::vector<std::byte>& bytes = sums->bytes();
     sending_.push_back(call_.communicator->start_send(bytes.data(), bytes.size(), to, tag));
     sent_.push_back(std::move(sums));
@@ -110,45 +116,56 @@ class Relay {
   }
 
  private:
+  static constexpr std::int64_t kAhead = 2;
+
   int last() const { return call_.size() - 1; }
 
-  std::unique_ptr<UnitSums<T>> make(std::int64_t unit) const {
-    return std::make_unique<UnitSums<T>>(call_, wanted_, unit, Span{0, call_.slots->count()});
+  std::unique_ptr<PieceSums<T>> make(std::int64_t part) const {
+    const std::int64_t group = part / 2 % groups_, slots = call_.slots->count();
+    return std::make_unique<PieceSums<T>>(call_, wanted_, KeyPlace{part / parts_of_unit(), static_cast<int>(part % 2)},
+                                          Span{slots * group / groups_, slots * (group + 1) / groups_});
   }
 
   void store_keys(const Gradients& gradients) const {
     const Cut& cut = call_.keys;
     const std::vector<QueryPiece> own = query_pieces(cut, cut.units_of(call_.rank(), call_.size()));
-    for (const auto& sums : results_)
-      for (std::int64_t n = 0; n < call_.slots->count(); ++n) {
-        const Slot slot = call_.slots->at(n);
-        const std::array<Span, 2> rows{cut.early(sums->unit()), cut.late(sums->unit())};
-        for (std::size_t piece = 0; piece < 2; ++piece)
-          for (const QueryPiece& place : own) {
-            if (rows[piece].count() == 0 || place.rows.begin != rows[piece].begin) continue;
-            const auto& from = sums->slot(n).pieces[piece];
-            const auto target = [&](const View& view) {
-              return part_of(slot_of(view, slot, call_.whole.heads), 2, place.at, place.rows.count());
-            };
-            if (wanted_.k) store_view<T>(from.k, target(gradients.k));
-            for (std::size_t s = 0; s < wanted_.v.size(); ++s)
-              if (wanted_.v[s]) store_view<T>(from.v[s], target(gradients.v[s]));
-          }
+    for (const auto& sums : results_) {
+      const Span rows = cut.rows(sums->place());
+      for (const QueryPiece& place : own) {
+        if (rows.count() == 0 || place.rows.begin != rows.begin) continue;
+        for (std::int64_t n = sums->slots().begin; n < sums->slots().end; ++n) {
+          const auto& from = sums->slot(n);
+          const auto target = [&](const View& view) {
+            return part_of(slot_of(view, call_.slots->at(n), call_.whole.heads), 2, place.at, place.rows.count());
+          };
+          if (wanted_.k) store_view<T>(from.k, target(gradients.k));
+          for (std::size_t s = 0; s < wanted_.v.size(); ++s)
+            if (wanted_.v[s]) store_view<T>(from.v[s], target(gradients.v[s]));
+        }
       }
+    }
   }
 
   const Call& call_;
   const Wanted& wanted_;
   Totals<T> totals_;
-  std::vector<std::unique_ptr<UnitSums<T>>> results_, sent_;
+  std::int64_t groups_;
+  std::vector<std::unique_ptr<PieceSums<T>>> results_, sent_;
   std::vector<int> receiving_results_, sending_;
-  std::vector<std::pair<std::unique_ptr<UnitSums<T>>, int>> arriving_;
+  std::vector<std::pair<std::unique_ptr<PieceSums<T>>, int>> arriving_;
   std::int64_t started_ = 0;
 };
 
 }  // namespace
 
 int threads_of(const Call& call) { return call.whole.threads; }
+
+std::int64_t sum_groups(const Call& call) {
+  constexpr std::int64_t kWorth = 32;  // times what is waited for
+  const std::int64_t pieces = 2 * call.keys.units();
+  const std::int64_t wanted = (kWorth * (call.size() - 1) + pieces - 1) / pieces;
+  return std::max<std::int64_t>(1, std::min(wanted, call.slots->count()));
+}
 
 template <class T>
 void store_lse(const View& lse, const View& max, const View& sum) {
@@ -249,9 +266,11 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
   const Tasks tasks(threads_of(call), progress);
   for (std::int64_t unit = 0; unit < feed.units(); ++unit) {
     const std::array<KeyPieces, 2> keys = feed.take(unit);
-    auto sums = relay.take(unit, progress);
-    work.add(keys, *sums, tasks);
-    relay.pass_on(std::move(sums));
+    for (std::int64_t part = unit * relay.parts_of_unit(); part < (unit + 1) * relay.parts_of_unit(); ++part) {
+      auto sums = relay.take(part, progress);
+      work.add(keys[static_cast<std::size_t>(sums->place().piece)], *sums, tasks);
+      relay.pass_on(std::move(sums));
+    }
   }
   relay.finish(gradients, progress);
   if (dq && dq.data != gradients.q.data) store_view<T>(dq, gradients.q);

@@ -20,20 +20,17 @@ Totals<T>::Totals(const Call& call, const Wanted& wanted) : call_(call), wanted_
 }
 
 template <class T>
-void Totals<T>::add(const UnitSums<T>& sums, const Span& slots) {
-  const std::array<Span, 2> rows{call_.keys.early(sums.unit()), call_.keys.late(sums.unit())};
-  for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+void Totals<T>::add(const PieceSums<T>& sums) {
+  const Span rows = call_.keys.rows(sums.place());
+  for (std::int64_t n = sums.slots().begin; n < sums.slots().end; ++n) {
     const auto& from = sums.slot(n);
     const auto slot = static_cast<std::size_t>(n);
     for (std::size_t p = 0; p < from.parameters.size(); ++p) {
       const auto* numbers = static_cast<const double*>(from.parameters[p].data);
       for (std::size_t m = 0; m < parameters_[slot][p].size(); ++m) parameters_[slot][p][m] += numbers[m];
     }
-    if (!wanted_.bias_row) continue;
-    const View to = bias_rows_[slot].view();
-    for (std::size_t piece = 0; piece < 2; ++piece)
-      if (rows[piece].count() > 0)
-        store_view<T>(from.pieces[piece].bias_row, part_of(to, 3, rows[piece].begin, rows[piece].count()));
+    if (wanted_.bias_row && rows.count() > 0)
+      store_view<T>(from.bias_row, part_of(bias_rows_[slot].view(), 3, rows.begin, rows.count()));
   }
 }
 

@@ -4,15 +4,14 @@
 
 namespace rapt::inline v1::distributed {
 
-// What the units' sums become: gradients of the parameters and of a bias with one row, of the whole call. Units are added in
-// order, slots then too.
+// What the sums of pieces become: gradients of the parameters and of a bias with one row, of the whole call. Pieces are added
+// in order, slots then too.
 template <class T>
 class Totals {
  public:
   Totals(const Call& call, const Wanted& wanted);
 
-  // The slots [begin, end) of a unit.
-  void add(const UnitSums<T>& sums, const Span& slots);
+  void add(const PieceSums<T>& sums);
   // Where slots were added in several processes: everybody gets those of `owner` of each.
   template <class Owner>
   void share_slots(const Owner& owner);

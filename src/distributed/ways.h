@@ -8,6 +8,8 @@ namespace rapt::inline v1::distributed {
 // Keys and values travel from process to process.
 template <class T>
 void ring_forward(const Call& call, const Outputs& outputs);
+// Backward sums travel in so many groups of slots: the last process starts n − 1 of them late, which shall be little of all.
+std::int64_t sum_groups(const Call& call);
 template <class T>
 void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows);
 

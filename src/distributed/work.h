@@ -65,6 +65,16 @@ const T* row_at(const ConstView& view, std::int64_t b, std::int64_t h, std::int6
   return static_cast<const T*>(view.data) + b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
 }
 
+// f(n) for n = 0 … count−1, so many at a time that the compiler knows them all.
+template <class F>
+void for_each_number(std::int64_t count, const F& f) {
+  constexpr std::int64_t kTogether = 16;
+  std::int64_t n = 0;
+  for (; n + kTogether <= count; n += kTogether)
+    for (std::int64_t m = 0; m < kTogether; ++m) f(n + m);
+  for (; n < count; ++n) f(n);
+}
+
 // A contiguous array of its own.
 template <class T>
 class Block {

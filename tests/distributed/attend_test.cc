@@ -393,6 +393,23 @@ TEST(Distributed, ThreadsChangeNoBit) {
     EXPECT_TRUE(run(c, 2, {.distribution = Distribution::ring, .threads = threads}).bits() == one) << threads;
 }
 
+// Cells of one head on several threads: sums of a piece of keys are added in turn, whoever is done first.
+TEST(Distributed, ThreadsOfOneHeadChangeNoBit) {
+  CaseSpec s = long_spec();
+  s.mechanism = "alibi";
+  s.batch = 1;
+  s.heads = s.key_heads = 1;
+  s.queries = s.keys = 1000;
+  s.mask = support::MaskKind::top_left;
+  s.normalizer = support::NormalizerKind::softmax_sink;
+  const Case c = make_case(s);
+  const auto one = run(c, 1, {.distribution = Distribution::ring}).bits();
+  for (const int threads : {2, 3, 7})
+    for (const int size : {1, 3})
+      EXPECT_TRUE(run(c, size, {.distribution = Distribution::ring, .threads = threads}).bits() == one)
+          << size << " processes of " << threads;
+}
+
 // A cut by the length alone: shares are everything once, and early and late pieces balance.
 TEST(Distributed, SharesAreEverythingOnce) {
   for (const Int length : {0, 1, 15, 16, 17, 151, 1000, 4096, 32768, 100001})

@@ -24,10 +24,11 @@ namespace rapt::inline v1 {
 namespace {
 
 // Keys of one task: as many as the caches hold, fewer where there are few heads, so that many threads find work. What is
-// added in which order follows from it, so it depends on the shapes alone.
-std::int64_t task_keys(const Problem& p, std::int64_t fit) {
+// added in which order follows from it, so it depends on the shapes alone. Parts of a call run beside each other.
+std::int64_t task_keys(const Problem& p, std::int64_t fit, bool is_part) {
   constexpr std::int64_t kTasks = 16;
   std::int64_t keys = fit;
+  if (is_part) return keys;
   while (keys > kTileKeys && p.batch * p.heads * ((p.keys + keys - 1) / keys) < kTasks)
     keys = (keys / 2 + kTileKeys - 1) / kTileKeys * kTileKeys;
 
@@ -70,7 +71,7 @@ class Backward {
                   p.normalizer->threshold != Threshold::first_largest;
     adds_bias_rows_ = dbias_.wanted() && (p.bias.rows > 1 || p.queries == 1);
     prototype_ = heads_.prototype();
-    chunk_ = task_keys(p, kernels_.backward_keys(prototype_));
+    chunk_ = task_keys(p, kernels_.backward_keys(prototype_), rows.of_more_keys);
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
     blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
   }
