@@ -65,9 +65,9 @@ python-module: bootstrap-python
 
 test-python: python-module  ## Test the Python package with PyTorch, JAX, Transformers and ONNX, in a virtual environment of its own
 	@scripts/python_env --all
-	@cmake --build --preset release -j $(JOBS) --target rapt_python rapt_cli
+	@cmake --build --preset release -j $(JOBS) --target rapt_python rapt_cli rapt_attend_shared
 	@RAPT_TEST_ALL=1 RAPT_TOOL=$(CURDIR)/build/release/rapt PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=build/release/python \
-	  RAPT_SKIPPED=$(CURDIR)/build/release/python_skipped.txt $(VENV) -m pytest -q -rs -p no:cacheprovider tests/python
+	  RAPT_LIBRARIES=$(CURDIR)/build/release RAPT_SKIPPED=$(CURDIR)/build/release/python_skipped.txt $(VENV) -m pytest -q -rs -p no:cacheprovider tests/python
 
 wheel: bootstrap  ## Build a manylinux wheel of the Python package into build/wheels
 	@scripts/wheel

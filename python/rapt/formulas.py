@@ -8,146 +8,17 @@ operators, NumPy's functions, and those of this module.
 """
 
 import inspect
-import numbers
-import re
-import threading
+import math
 
 import numpy as np
 
 from . import _core
-
-_NAMES = {"raw", "scale", "i", "j", "head", "batch", "queries", "keys", "row", "col", "q", "k", "w"}
-
-
-# Whoever traces a function of PyTorch makes its captured tensors parameters: symbol_of[thread](tensor) is their symbol.
-symbol_of: dict = {}
+from ._symbols import FUNCTIONS, Symbol, call, condition, full_like, number, whole
+from ._words import counted
 
 
-def _tensor_symbol(x):
-    """The symbol of a captured tensor; None: x is none, or just a number."""
-    if not hasattr(x, "requires_grad"):
-        return None
-    if symbol_of:
-        find = symbol_of[0] if 0 in symbol_of else symbol_of.get(threading.get_ident())  # 0: torch.compile, which asks no thread
-        if find is not None:
-            return find(x)
-    if x.requires_grad:
-        raise TypeError("formula: expected an argument of the function for a tensor that learns, got a captured one")
-    return None
-
-
-class Symbol:
-    """A number or a condition that is not known yet: what is done to it is written down."""
-
-    __array_priority__ = 1000
-
-    def __init__(self, text, is_condition=False, is_whole=False):
-        self.text, self.is_condition, self.is_whole = text, is_condition, is_whole  # whole: a cast to integers changes nothing
-
-    def __repr__(self):
-        return f"Symbol({self.text})"
-
-    def __bool__(self):
-        raise TypeError(f"formula: expected where(condition, a, b) for a choice, got `if` or `and` on {self.text}")
-
-    def __getitem__(self, index):
-        indices = index if isinstance(index, tuple) else (index,)
-        return Symbol(f"{self.text}[{', '.join(number(n) for n in indices)}]")
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        if method != "__call__" or options or ufunc.__name__ not in FUNCTIONS:
-            raise TypeError(f"formula: expected a function of the language, got numpy.{ufunc.__name__}")
-        return FUNCTIONS[ufunc.__name__](*inputs)
-
-    def __array_function__(self, function, types, arguments, options):
-        if options or function.__name__ not in FUNCTIONS:
-            raise TypeError(f"formula: expected a function of the language, got numpy.{function.__name__}")
-        return FUNCTIONS[function.__name__](*arguments)
-
-    @classmethod
-    def __torch_function__(cls, function, types, arguments=(), options=None):
-        name = getattr(function, "__name__", str(function))
-        if name not in FUNCTIONS:
-            raise TypeError(f"formula: expected a function of the language, got torch.{name}")
-        return FUNCTIONS[name](*arguments, **(options or {}))
-
-    def to(self, *given, **options):
-        """A cast to a type of numbers: those of integers truncate, of fractions there is one kind. Devices mean nothing."""
-        if not self.is_whole and any(isinstance(x, Symbol) and x.is_whole for x in given):
-            raise TypeError("formula: to: expected a type of numbers, got a symbol that may be of integers or fractions")
-        name = next((n for n in map(_type_name, [*given, *options.values()]) if n), "float")
-        if name == "bool":
-            return self.bool()
-        return trunc(self) if "int" in name else Symbol(number(self)) if self.is_condition else self
-
-    type = astype = type_as = to
-
-    def float(self):
-        return self.to("float")
-
-    def int(self):
-        return self.to("int")
-
-    double = half = bfloat16 = float
-    long = short = char = byte = int
-
-    def new_ones(self, *_, **__):
-        return Symbol("(0 == 0)", True)
-
-    def new_zeros(self, *_, **__):
-        return Symbol("(0 != 0)", True)
-
-    def bool(self):
-        return Symbol(f"({condition(self)})", True)
-
-
-_CASTS = {"long": "int64", "short": "int16", "half": "float16", "double": "float64"}
-_TYPE = re.compile(r"(bfloat|float|u?int)\d*|bool|double|half|long|short")
-
-
-def _type_name(given):
-    """The name of what a cast was given, where that is a type: torch.int32, np.int32, int, "int32"."""
-    if given is None or isinstance(given, (bool, Symbol)):
-        return ""
-    text = given.__name__ if isinstance(given, type) else str(getattr(given, "dtype", given))
-    text = text.rsplit(".", 1)[-1].lower().replace("tensor", "")
-    return _CASTS.get(text, text) if _TYPE.fullmatch(text) else ""
-
-
-def _whole(*x):
-    return all(y.is_whole if isinstance(y, Symbol) else isinstance(y, numbers.Integral) for y in x)
-
-
-def number(x):
-    """The text of a number."""
-    if isinstance(x, Symbol):
-        return f"where({x.text}, 1, 0)" if x.is_condition else x.text
-    if isinstance(x, (bool, np.bool_)):
-        return "1" if x else "0"
-    if isinstance(x, numbers.Number):
-        value = float(x)
-        if value != value:
-            raise TypeError("formula: expected a number, got NaN")
-        if value in (float("inf"), -float("inf")):
-            return "inf" if value > 0 else "(-inf)"
-        text = repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
-        return f"({text})" if value < 0 else text
-    found = _tensor_symbol(x)
-    if found is not None:
-        return number(found)
-    if hasattr(x, "item") and getattr(x, "ndim", None) == 0:
-        return number(x.item())
-    raise TypeError(f"formula: expected a number, got {type(x).__name__}")
-
-
-def condition(x):
-    found = None if isinstance(x, Symbol) else _tensor_symbol(x)
-    x = x if found is None else found
-    if isinstance(x, Symbol):
-        return x.text if x.is_condition else f"{x.text} != 0"
-    if hasattr(x, "item"):
-        x = x.item()
-    return "0 == 0" if x else "0 != 0"
+def _as_symbol(x):
+    return x if isinstance(x, Symbol) else Symbol(number(x), is_whole=whole(x))
 
 
 def _both_conditions(a, b):
@@ -156,7 +27,7 @@ def _both_conditions(a, b):
 
 def _infix(operator, is_condition=False):
     def write(a, b):
-        return Symbol(f"({number(a)} {operator} {number(b)})", is_condition, operator in "+-*" and _whole(a, b))
+        return Symbol(f"({number(a)} {operator} {number(b)})", is_condition, whole(a, b) if operator in "+-*" else 0)
 
     return write
 
@@ -164,8 +35,9 @@ def _infix(operator, is_condition=False):
 def _call(name, count=1, is_whole=False):
     def write(*x):
         if len(x) != count:
-            raise TypeError(f"formula: {name}: expected {count} arguments, got {len(x)}")
-        return Symbol(f"{name}({', '.join(number(y) for y in x)})", is_whole=is_whole or (name in _KEEP_WHOLE and _whole(*x)))
+            raise TypeError(f"formula: {name}: expected {counted(count, 'argument')}, got {len(x)}")
+        level = max(1, whole(*x)) if is_whole else whole(*x) if name in _KEEP_WHOLE else 0
+        return Symbol(f"{name}({', '.join(number(y) for y in x)})", is_whole=level)
 
     return write
 
@@ -177,15 +49,15 @@ def where(c, a, b):
     if _both_conditions(a, b):
         c, a, b = condition(c), condition(a), condition(b)
         return Symbol(f"((({c}) and ({a})) or (not ({c}) and ({b})))", True)
-    return Symbol(f"where({condition(c)}, {number(a)}, {number(b)})", is_whole=_whole(a, b))
+    return Symbol(f"where({condition(c)}, {number(a)}, {number(b)})", is_whole=whole(a, b))
 
 
 def floor_divide(a, b):
-    return Symbol(f"floor({number(a)}/{number(b)})", is_whole=True)
+    return Symbol(f"floor({number(a)}/{number(b)})", is_whole=max(1, whole(a, b)))
 
 
 def remainder(a, b):
-    return Symbol(f"({number(a)} - {number(b)}*floor({number(a)}/{number(b)}))", is_whole=_whole(a, b))
+    return Symbol(f"({number(a)} - {number(b)}*floor({number(a)}/{number(b)}))", is_whole=whole(a, b))
 
 
 def divide(a, b, rounding_mode=None):
@@ -203,24 +75,24 @@ def clip(x, low=None, high=None, min=None, max=None):
     text = number(x)
     text = text if low is None else f"max({text}, {number(low)})"
     limits = [limit for limit in (low, high) if limit is not None]
-    return Symbol(text if high is None else f"min({text}, {number(high)})", is_whole=_whole(x, *limits))
+    return Symbol(text if high is None else f"min({text}, {number(high)})", is_whole=whole(x, *limits))
 
 
 def trunc(x):
-    if _whole(x):
-        return x if isinstance(x, Symbol) else Symbol(number(x), is_whole=True)
-    if isinstance(x, Symbol) and x.is_condition:
-        return Symbol(number(x), is_whole=True)
-    return Symbol(f"(sign({number(x)})*floor(abs({number(x)})))", is_whole=True)
+    if whole(x):
+        return x if isinstance(x, Symbol) and not x.is_condition else Symbol(number(x), is_whole=whole(x))
+    return Symbol(f"(sign({number(x)})*floor(abs({number(x)})))", is_whole=1)
 
 
 def round_(x, decimals=0):
     """To the nearest integer, halves to the even one, as NumPy and PyTorch round."""
     if decimals:
         raise TypeError(f"formula: round: expected no decimals, got {decimals}")
+    if whole(x):
+        return trunc(x)
     x = number(x)
     up = f"floor({x} + 0.5)"
-    return Symbol(f"({up} - where({up} - {x} == 0.5, {up} - 2*floor({up}/2), 0))", is_whole=True)
+    return Symbol(f"({up} - where({up} - {x} == 0.5, {up} - 2*floor({up}/2), 0))", is_whole=1)
 
 
 def logical_and(a, b):
@@ -245,7 +117,7 @@ def _on_conditions(name, function=None):
     def write(*x):
         if function is not None and _both_conditions(x[0], x[-1]):
             return function(*x)
-        known = next((one for one in x if hasattr(one, "on_bits")), None)
+        known = next((one for one in x if getattr(one, "on_bits", None)), None)
         if known is None:
             raise TypeError(f"formula: {name}: expected conditions, or bits of an index of flex_attention, got numbers")
         return known.on_bits(name, *x)
@@ -260,14 +132,45 @@ minimum, maximum = _call("min", 2), _call("max", 2)
 exp2 = lambda x: Symbol(f"2^({number(x)})")
 log2 = lambda x: Symbol(f"(log({number(x)})/log(2))")
 log1p = lambda x: Symbol(f"log(1 + {number(x)})")
-square = lambda x: Symbol(f"({number(x)})^2", is_whole=_whole(x))
+square = lambda x: Symbol(f"({number(x)})^2", is_whole=whole(x))
 power = lambda a, b: Symbol(f"({number(a)})^({number(b)})")
-negative = lambda x: Symbol(f"(-{number(x)})", is_whole=_whole(x))
-ceil = lambda x: Symbol(f"(-floor(-{number(x)}))", is_whole=True)
-relu = lambda x: maximum(x, 0)
+negative = lambda x: Symbol(f"(-{number(x)})", is_whole=whole(x))
+ceil = lambda x: Symbol(f"(-floor(-{number(x)}))", is_whole=max(1, whole(x)))
 reciprocal = lambda x: Symbol(f"(1 / {number(x)})")
 rsqrt = lambda x: Symbol(f"(1 / sqrt({number(x)}))")
 add, subtract, multiply = _infix("+"), _infix("-"), _infix("*")
+fmod = lambda a, b: subtract(a, multiply(b, trunc(divide(a, b))))
+masked_fill = lambda x, mask, value: where(mask, value, x)
+log10 = lambda x: Symbol(f"(log({number(x)})/log(10))")
+expm1 = lambda x: Symbol(f"(tanh({number(x)}/2)*(exp({number(x)}) + 1))")  # without the difference of what is nearly equal
+
+
+def relu(x, inplace=False):
+    return maximum(x, 0)
+
+
+def silu(x, inplace=False):
+    return Symbol(f"({number(x)}*sigmoid({number(x)}))")
+
+
+def softplus(x, beta=1, threshold=20):
+    """As PyTorch has it: x itself where beta·x is above the threshold."""
+    x, scaled = number(x), number(multiply(x, beta))
+    return Symbol(f"where({scaled} > {number(threshold)}, {x}, log(1 + exp(min({scaled}, {number(threshold)})))/{number(beta)})")
+
+
+def gelu(x, approximate="none"):
+    if approximate != "tanh":
+        raise TypeError(f"formula: gelu: expected approximate='tanh', as formulas have no erf, got {approximate!r}")
+    x = number(x)
+    return Symbol(f"(0.5*{x}*(1 + tanh({repr(math.sqrt(2 / math.pi))}*({x} + 0.044715*({x})^3))))")
+
+
+def _absent(name, instead):
+    def refuse(*_, **__):
+        raise TypeError(f"formula: {name}: expected a function that formulas have, {instead}, got {name}")
+
+    return refuse
 
 
 def _sum(write):
@@ -285,8 +188,7 @@ def _equal(operator, same):
     return write
 
 
-# By the names that NumPy's and PyTorch's functions have.
-FUNCTIONS = {
+FUNCTIONS |= {
     "where": where, "abs": abs_, "absolute": abs_, "exp": exp, "exp2": exp2, "log": log, "log2": log2, "log1p": log1p,
     "sqrt": sqrt, "tanh": tanh, "sigmoid": sigmoid, "sin": sin, "cos": cos, "floor": floor, "sign": sign, "sgn": sign,
     "minimum": minimum, "maximum": maximum, "min": minimum, "max": maximum, "clip": clip, "clamp": clip, "square": square,
@@ -300,7 +202,11 @@ FUNCTIONS = {
     "logical_not": logical_not, "logical_xor": logical_xor, "bitwise_and": _on_conditions("&", logical_and),
     "bitwise_or": _on_conditions("|", logical_or), "bitwise_xor": _on_conditions("^", logical_xor),
     "ceil": ceil, "trunc": trunc, "fix": trunc, "round": round_, "rint": round_, "around": round_, "relu": relu,
-    "reciprocal": reciprocal, "rsqrt": rsqrt,
+    "reciprocal": reciprocal, "rsqrt": rsqrt, "fmod": fmod, "expm1": expm1, "log10": log10, "silu": silu, "softplus": softplus,
+    "gelu": gelu, "erf": _absent("erf", "such as tanh"), "masked_fill": masked_fill, "full_like": full_like,
+    "Tensor.where": lambda x, c, other: where(c, x, other), "clamp_min": lambda x, min: maximum(x, min),
+    "clamp_max": lambda x, max: minimum(x, max), "zeros_like": lambda x, **options: full_like(x, 0, **options),
+    "ones_like": lambda x, **options: full_like(x, 1, **options),
     "bitwise_not": _on_conditions("~", logical_not), "invert": _on_conditions("~", logical_not),
     "bitwise_left_shift": _on_conditions("<<"), "bitwise_right_shift": _on_conditions(">>"),
 }  # fmt: skip
@@ -318,7 +224,7 @@ for _name, _function in _OPERATORS.items():
         _swapped = _prefix == "r"
         FUNCTIONS[f"__{_prefix}{_name}__"] = (lambda a, b, write=_write: write(b, a)) if _swapped else _write
 for _name in ("to", "type", "type_as", "int", "long", "short", "char", "byte", "float", "double", "half", "bfloat16", "bool"):
-    FUNCTIONS[_name] = lambda x, *given, name=_name, **options: getattr(x, name)(*given, **options)
+    FUNCTIONS[_name] = lambda x, *given, name=_name, **options: getattr(_as_symbol(x), name)(*given, **options)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Symbol, f"__{_name}__", lambda a, b, write=FUNCTIONS[_name]: write(a, b))
     FUNCTIONS[f"__{_name}__"] = FUNCTIONS[_name]
@@ -329,8 +235,12 @@ Symbol.__abs__ = lambda a: abs_(a)
 Symbol.__invert__ = lambda a: FUNCTIONS["invert"](a)
 Symbol.__hash__ = object.__hash__
 for _name in ("abs", "exp", "log", "sqrt", "tanh", "sigmoid", "sin", "cos", "floor", "sign", "square", "clamp", "clip", "pow",
-              "exp2", "log2", "log1p", "ceil", "trunc", "fix", "round", "relu", "reciprocal", "rsqrt", "logical_and", "logical_or", "logical_not", "minimum", "maximum"):  # fmt: skip
-    setattr(Symbol, _name, lambda self, *x, write=FUNCTIONS[_name], **options: write(self, *x, **options))
+              "exp2", "log2", "log1p", "log10", "expm1", "ceil", "trunc", "fix", "round", "relu", "reciprocal", "rsqrt",
+              "logical_and", "logical_or", "logical_not", "logical_xor", "minimum", "maximum", "fmod", "remainder", "floor_divide",
+              "div", "mul", "add", "sub", "masked_fill", "clamp_min", "clamp_max", "eq", "ne", "lt", "le", "gt", "ge",
+              "erf"):  # fmt: skip
+    setattr(Symbol, _name, lambda self, *x, name=_name, **options: call(name, (self, *x), options))
+Symbol.where = lambda self, *x: call("Tensor.where", (self, *x), {})
 
 
 def text_of(given, is_condition=False):

@@ -12,6 +12,7 @@ NEEDS = {
     "test_cuda_others.py": "torch",
     "test_modules.py": "torch",
     "test_flex.py": "torch",
+    "test_flex_mods.py": "torch",
     "test_transformers.py": "transformers",
     "test_jax.py": "jax",
     "test_onnx.py": "onnx",

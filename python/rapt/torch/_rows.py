@@ -4,7 +4,7 @@ import re
 
 import torch
 
-from ..formulas import Symbol
+from .._symbols import Symbol
 
 _WAY = "cat(query * scale, rows) and cat(key, rows) with scale=1 are the same score"
 
@@ -14,7 +14,7 @@ class Product(Symbol):
 
     def __init__(self, a, b, factor=1.0):
         self.rows, self.factor = (a, b), factor
-        self.is_condition = self.is_whole = False
+        self.is_condition, self.is_whole = False, 0
 
     @property
     def text(self):
@@ -35,7 +35,7 @@ class Score(Symbol):
 
     def __init__(self, used, products=()):
         self.used, self.products = used, products  # used: a list of the one kind of score that the formula has
-        self.is_condition = self.is_whole = False
+        self.is_condition, self.is_whole = False, 0
 
     @property
     def text(self):

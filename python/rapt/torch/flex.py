@@ -7,8 +7,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .. import _attend as _api
-from ..formulas import FUNCTIONS, Formula, Symbol, condition, number, symbol_of
+from .._symbols import FUNCTIONS, Symbol, call, condition, name_of, number, tracer_of
+from .._words import counted
+from ..formulas import Formula
+from ._maximum import row_maximum
 from ._rows import Product, Score, widened
+
+
+_A_ROW = "flex_attention: expected a number of a captured tensor, got a row: index every dimension"
 
 
 class _Read:
@@ -23,7 +29,10 @@ class _Read:
 
     @classmethod
     def __torch_function__(cls, function, types, arguments=(), options=None):
-        raise TypeError("flex_attention: expected a number of a captured tensor, got a row: index every dimension")
+        raise TypeError(_A_ROW)
+
+    def __getattr__(self, name):
+        raise AttributeError(name) if name.startswith("_") else TypeError(_A_ROW)
 
 
 _BITS = {"&": torch.bitwise_and, "|": torch.bitwise_or, "^": torch.bitwise_xor, "~": torch.bitwise_not,
@@ -35,7 +44,7 @@ class _Index(Symbol):
 
     def __init__(self, captured, name, size, values=None):
         self.captured, self.name, self.size, self.values = captured, name, size, values
-        self.is_condition, self.is_whole = False, True
+        self.is_condition, self.is_whole = False, 2
 
     @property
     def text(self):
@@ -56,16 +65,16 @@ class _Index(Symbol):
 class _Captured(TorchFunctionMode):
     """While a mod is traced: tensors that it reads become parameters of the formula."""
 
-    def __init__(self, heads, dtype):
+    def __init__(self, heads, dtype, device):
         super().__init__()
-        self.heads, self.dtype = heads, dtype  # of computation
+        self.heads, self.dtype, self.device = heads, dtype, device  # dtype: of computation
         self.names = {}  # (id of the tensor, layout) → name
         self.params = {}
         self._keep = []
 
     def __torch_function__(self, function, types, arguments=(), options=None):
         options = options or {}
-        name = getattr(function, "__name__", "")
+        name = name_of(function)
         if name == "__getitem__" and isinstance(arguments[0], Tensor):
             indices = arguments[1] if isinstance(arguments[1], tuple) else (arguments[1],)
             if any(isinstance(p, (Symbol, _Read)) for p in indices):
@@ -77,12 +86,15 @@ class _Captured(TorchFunctionMode):
             return function(*arguments, **options)
         if name not in FUNCTIONS:
             raise TypeError(f"flex_attention: expected a function that formulas have, got torch.{name}")
-        return FUNCTIONS[name](*arguments, **options)
+        return call(name, arguments, options)
+
+    def type_of(self, symbol):
+        return torch.bool if symbol.is_condition else torch.int64 if symbol.is_whole == 2 else self.dtype
 
     def parameter(self, tensor, key, shaped):
         """The name of a parameter; the same tensor in the same layout is one."""
         if (id(tensor), key) not in self.names:
-            name = f"captured_{len(self.names)}"
+            name = f"captured_{len(self.names):03}"  # none is the beginning of another
             self.names[id(tensor), key] = name
             self._keep.append(tensor)
             value = shaped(tensor)
@@ -93,14 +105,14 @@ class _Captured(TorchFunctionMode):
         """A captured number."""
         if tensor.numel() != 1:
             raise TypeError(f"flex_attention: expected a captured number or one that is indexed, got shape {list(tensor.shape)}")
-        found = Symbol(self.parameter(tensor, "number", lambda t: t.reshape(1)), is_whole=not tensor.is_floating_point())
+        found = Symbol(self.parameter(tensor, "number", lambda t: t.reshape(1)), is_whole=0 if tensor.is_floating_point() else 2)
         return Symbol(condition(found), True) if tensor.dtype == torch.bool else found
 
     def read(self, tensor, indices):
         if len(indices) > tensor.dim():
-            raise IndexError(f"flex_attention: expected {tensor.dim()} indices in a captured tensor, got {len(indices)}")
+            raise IndexError(f"flex_attention: expected {counted(tensor.dim(), 'index', 'indices')} in a captured tensor, got {len(indices)}")
         if any(isinstance(p, slice) or p is None or p is Ellipsis for p in indices):
-            raise TypeError("flex_attention: expected a index for every dimension of a captured tensor, got a slice")
+            raise TypeError("flex_attention: expected an index for every dimension of a captured tensor, got a slice")
         if len(indices) < tensor.dim():
             return _Read(self, tensor, indices)
         texts = [number(p) for p in indices]
@@ -118,7 +130,7 @@ class _Captured(TorchFunctionMode):
             for size, text in zip(sizes[1:-1], inner[1:-1]):
                 row = f"({row})*{size} + {text}"
             inner = [row, inner[-1]]
-        found = Symbol(f"{name}[{', '.join(inner)}]" if inner else name, is_whole=not tensor.is_floating_point())
+        found = Symbol(f"{name}[{', '.join(inner)}]" if inner else name, is_whole=0 if tensor.is_floating_point() else 2)
         return Symbol(f"({found.text} != 0)", True) if tensor.dtype == torch.bool else found
 
 
@@ -142,13 +154,13 @@ def _exact(integers, dtype):
 _INDICES = ("batch", "head", "i", "j")
 
 
-def trace(score_mod, mask_mod, sizes, dtype=torch.float32):
+def trace(score_mod, mask_mod, sizes, dtype, device):
     """(formula, parameters, products of captured rows) of PyTorch's two functions. sizes: batch, heads, queries, keys; dtype is that of computation."""
-    captured = _Captured(sizes[1], dtype)
+    captured = _Captured(sizes[1], dtype, device)
     score, visible, used = "", "", []
     indices = [_Index(captured, name, size) for name, size in zip(_INDICES, sizes)]
     thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
-    symbol_of[thread] = captured.symbol
+    tracer_of[thread] = captured
     try:
         with captured:
             if score_mod is not None:
@@ -156,8 +168,9 @@ def trace(score_mod, mask_mod, sizes, dtype=torch.float32):
             if mask_mod is not None:
                 visible = condition(mask_mod(*indices))
     finally:
-        del symbol_of[thread]
-    return Formula(score, "", visible), captured.params, used[0] if used else ()
+        del tracer_of[thread]
+    params = {name: value for name, value in captured.params.items() if name in score or name in visible}  # others were read in vain
+    return Formula(score, "", visible), params, used[0] if used else ()
 
 
 def _block_table(block_mask):
@@ -180,7 +193,8 @@ def flex_attention(
     score_mod(score, b, h, q_idx, kv_idx) and block_mask.mask_mod(b, h, q_idx, kv_idx) are called once, with indices that are
     symbols: they may use operators, PyTorch's functions of single numbers, torch.where for choices, and read captured
     tensors at any index. Captured tensors get gradients. Of a block_mask its mask_mod is what counts; one that has none
-    hides the blocks that it does not list. kernel_options are of PyTorch's kernels, and mean nothing here.
+    hides the blocks that it does not list. return_aux=AuxRequest(lse=True, max_scores=True) adds an AuxOutput; max_scores has no
+    gradient, and costs another pass over queries and keys. kernel_options are of PyTorch's kernels, and mean nothing here.
 
     >>> import torch, rapt.torch
     >>> q, k, v = torch.randn(3, 2, 8, 100, 64)  # three of [batch, heads, sequence, dim]
@@ -195,6 +209,8 @@ def flex_attention(
         raise ValueError(
             f"flex_attention: key: expected {query.shape[1]} heads as in query, got {key.shape[1]}; enable_gqa=True repeats them"
         )
+    if return_lse and return_aux is not None:
+        raise ValueError("flex_attention: return_aux: expected None where return_lse is set, got a request; AuxRequest(lse=True) is the same")
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise ValueError("flex_attention: query, key, value: expected [batch, heads, sequence, dim] each")
     mask_mod = None
@@ -202,21 +218,18 @@ def flex_attention(
         mask_mod = block_mask if callable(block_mask) and not hasattr(block_mask, "mask_mod") else block_mask.mask_mod
         if mask_mod is not None and getattr(mask_mod, "__name__", "") == "noop_mask":
             mask_mod = _block_table(block_mask)
-    double = any(x.dtype == torch.float64 for x in (query, key, value))
-    score, params, products = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]), torch.float64 if double else torch.float32)
+    dtype = torch.float64 if any(x.dtype == torch.float64 for x in (query, key, value)) else torch.float32
+    score, params, products = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]), dtype, query.device)
     if products:
         heads = key.shape[1]
         query, key, scale = *widened(query, key, products, scale), None
         value = value if key.shape[1] == heads else value.repeat_interleave(key.shape[1] // heads, 1)
     uses_scale = not score.score or "scale" in score.score
-    result = _api.attend(
-        query, key, value, score=score, params=params or None, scale=scale if uses_scale else None,
-        return_lse=return_lse or return_aux is not None,
-    )  # fmt: skip
+    options = dict(score=score, params=params or None, scale=scale if uses_scale else None, softcap=0.0)
+    result = _api.attend(query, key, value, return_lse=return_lse or return_aux is not None, **options)
     if return_aux is None:
         return result
-    if getattr(return_aux, "max_scores", False):
-        raise ValueError("flex_attention: return_aux: expected lse alone, got max_scores")
     from torch.nn.attention.flex_attention import AuxOutput
 
-    return result[0], AuxOutput(lse=result[1] if return_aux.lse else None)
+    maximum = row_maximum(query, key, _api.pack("attend", options, query)) if return_aux.max_scores else None
+    return result[0], AuxOutput(lse=result[1] if return_aux.lse else None, max_scores=maximum)

@@ -1,0 +1,263 @@
+"""The kinds of mods that PyTorch's documentation and attention-gym have, written anew, and what a mod may do to its arguments."""
+
+import pytest
+import torch
+from test_flex import B, D, H, S, causal, dense
+from torch.nn import functional
+from torch.nn.attention.flex_attention import AuxRequest, and_masks, create_block_mask, noop_mask, or_masks
+
+from rapt.torch import flex_attention
+
+
+def sliding(width):
+    return lambda b, h, q, k: (q >= k) & (q - k <= width)
+
+
+def dilated(width, dilation):
+    return lambda b, h, q, k: (abs(q - k) <= width) & ((q - k) % dilation == 0)
+
+
+def prefix_lm(length):
+    return or_masks(lambda b, h, q, k: k < length, causal)
+
+
+def documents(inner, lengths):
+    """Documents in one row, each masked by its own positions."""
+    ends = torch.tensor(lengths).cumsum(0)
+    starts = torch.cat([torch.zeros(1, dtype=torch.long), ends])
+    document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    own = lambda n: n - starts[document[n]]
+    return lambda b, h, q, k: (document[q] == document[k]) & inner(b, h, own(q), own(k))
+
+
+def in_groups(inner, size):
+    """Batches laid one after the other in one row."""
+    return lambda b, h, q, k: (q // size == k // size) & inner(b, h, q % size, k % size)
+
+
+def neighbourhood(place, columns, rows, width, height):
+    """Windows around a pixel that stay within the image."""
+
+    def mask(b, h, q, k):
+        (qx, qy), (kx, ky) = place(q), place(k)
+        x, y = qx.clamp(width // 2, columns - 1 - width // 2), qy.clamp(height // 2, rows - 1 - height // 2)
+        return ((x - kx).abs() <= width // 2) & ((y - ky).abs() <= height // 2)
+
+    return mask
+
+
+def in_rows(columns):
+    return lambda n: (n % columns, n // columns)
+
+
+def in_tiles(columns, width, height):
+    def place(n):
+        tile, inner = n // (width * height), n % (width * height)
+        return tile % (columns // width) * width + inner % width, tile // (columns // width) * height + inner // width
+
+    return place
+
+
+def on_z_order(n):
+    def even_bits(code):
+        code = code & 0x55555555
+        for shift, kept in ((1, 0x33333333), (2, 0x0F0F0F0F), (4, 0x00FF00FF), (8, 0x0000FFFF)):
+            code = (code | (code >> shift)) & kept
+        return code
+
+    return even_bits(n), even_bits(n >> 1)
+
+
+def sliding_tiles(columns, rows, tile, kernel, text):
+    """Tiles of an image that see the tiles around their own, with text behind the image that everybody sees."""
+    image, across, down = columns * rows, columns // tile, rows // tile
+    left, right = kernel // 2, kernel // 2 + kernel % 2 - 1
+
+    def place(n):
+        return n // tile**2 // across, n // tile**2 % across
+
+    def mask(b, h, q, k):
+        (qy, qx), (ky, kx) = place(q), place(k)
+        y, x = qy.clamp(left, down - 1 - right), qx.clamp(left, across - 1 - right)
+        near = (ky >= y - left) & (ky <= y + right) & (kx >= x - left) & (kx <= x + right)
+        is_image = (q < image) & (k < image)
+        return (is_image & near) | ((q < image) & (k >= image) & (k < image + text)) | ((q >= image) & (k < image + text))
+
+    return mask
+
+
+def of_images(intervals, length):
+    """Text that sees the images whose interval it is in: keys are images of `length` tokens each."""
+    image = torch.arange(len(intervals)).repeat_interleave(length)
+    chained = lambda rows, n: rows[n].movedim(-1, 0) if isinstance(n, torch.Tensor) and n.ndim else rows[n]  # of many at once
+
+    def mask(b, h, q, k):
+        interval = chained(intervals, image[k])
+        return (q >= interval[0]) & (q < interval[1])
+
+    return mask
+
+
+def spatial_or_prompt(prompt, frame):
+    near = lambda b, h, q, k: torch.abs(q - k) < frame
+    across = lambda b, h, q, k: torch.abs((q - prompt) % frame - (k - prompt) % frame) < 2
+    return or_masks(near, across, lambda b, h, q, k: q < prompt, lambda b, h, q, k: k < prompt)
+
+
+MASKS = {
+    "causal": (causal, S),
+    "sliding window": (sliding(6), S),
+    "dilated sliding window": (dilated(9, 3), S),
+    "prefix": (prefix_lm(7), S),
+    "documents": (documents(causal, [11, 9, 20]), S),
+    "documents without a mask of their own": (documents(noop_mask, [11, 9, 20]), S),
+    "groups": (in_groups(causal, 8), S),
+    "groups without a mask of their own": (in_groups(noop_mask, 8), S),
+    "nothing hidden and a window": (and_masks(noop_mask, sliding(6)), S),
+    "nothing hidden or a window": (or_masks(sliding(2), and_masks(noop_mask, sliding(6))), S),
+    "neighbourhood": (neighbourhood(in_rows(8), 8, 6, 3, 5), 48),
+    "neighbourhood in tiles": (neighbourhood(in_tiles(8, 4, 2), 8, 6, 3, 3), 48),
+    "neighbourhood on the Z-order curve": (neighbourhood(on_z_order, 8, 8, 3, 5), 64),
+    "sliding tiles": (sliding_tiles(8, 6, 2, 2, 5), 56),
+    "sliding tiles of odd kernels": (sliding_tiles(8, 6, 2, 3, 5), 56),
+    "images and text": (of_images(torch.tensor([[0, 9], [3, 30], [9, 40]]), 8), 24),
+    "sparse video": (spatial_or_prompt(5, 7), S),
+}
+
+
+def compared(q, k, v, score_mod, mask_mod, *learned):
+    """Forward and backward against PyTorch's eager operations on dense scores."""
+    block_mask = None if mask_mod is None else create_block_mask(mask_mod, None, None, q.shape[2], k.shape[2], device="cpu", BLOCK_SIZE=16)
+    out, expected = flex_attention(q, k, v, score_mod, block_mask), dense(q, k, v, score_mod, mask_mod)
+    torch.testing.assert_close(out, expected)
+    inputs = (q, k, v, *learned)
+    for a, b in zip(*(torch.autograd.grad(x.sin().sum(), inputs) for x in (out, expected))):
+        torch.testing.assert_close(a, b)
+
+
+def numbers(keys=S):
+    return [torch.randn(B, H, n, D, dtype=torch.float64, requires_grad=True) for n in (keys if keys >= S else S, keys, keys)]
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_mask(name):
+    torch.manual_seed(2)
+    mask_mod, keys = MASKS[name]
+    q, k, v = numbers(keys)
+    compared(q, k, v, None, mask_mod)
+    compared(q, k, v, lambda s, b, h, i, j: torch.where(i > j, s * 0.5, s), mask_mod)
+
+
+# What a score_mod does to its arguments; i and j are places.
+SCORES = {
+    "alibi": lambda s, b, h, i, j: s + (j - i) * torch.exp2(-((h + 1) * 8.0 / H)),
+    "soft capping": lambda s, b, h, i, j: 5 * torch.tanh(s / 5),
+    "relative": lambda s, b, h, i, j: s + (i - j),
+    "relative in heads": lambda s, b, h, i, j: torch.where(h % 2 == 0, s + (i - j), s),
+    "a fill": lambda s, b, h, i, j: s.masked_fill(i < j, -float("inf")),
+    "torch's fill": lambda s, b, h, i, j: torch.masked_fill(s, (i < j) & (h < 2), -2.5),
+    "a method where": lambda s, b, h, i, j: s.where(i >= j, -float("inf")),
+    "a tensor's where": lambda s, b, h, i, j: s * torch.tensor(2.0, dtype=torch.float64).where(i >= j, 0.5),
+    "numbers like": lambda s, b, h, i, j: torch.where(i > j, torch.zeros_like(s), torch.full_like(s, 0.3)) + s * torch.ones_like(s),
+    "integers like": lambda s, b, h, i, j: s + torch.full_like(i, 2) * torch.zeros_like(i > j) + torch.full_like(j, 0.7, dtype=torch.float64),
+    "new numbers": lambda s, b, h, i, j: torch.where(i > j, s, s.new_zeros(())) + s.new_full((), 0.2) + i.new_ones(()) / 4 + s.new_tensor(0.5),
+    "types and devices": lambda s, b, h, i, j: s + torch.tensor(0.25, dtype=s.dtype, device=s.device) * (i - j).to(s.dtype).to(s.device),
+    "type of a difference": lambda s, b, h, i, j: s + ((i - j) * 0.4).to((i - j).dtype) + (i / 3).type_as(i) + (i > j).to(s.dtype),
+    "copies": lambda s, b, h, i, j: s.clone() * (i - j).detach().contiguous(),
+    "shapes": lambda s, b, h, i, j: s + len(i.shape if i.ndim == 0 else ()) + (0.5 if s.is_floating_point() and not i.is_floating_point() else 9),
+    "gelu": lambda s, b, h, i, j: functional.gelu(s, approximate="tanh"),
+    "silu": lambda s, b, h, i, j: functional.silu(s) - torch.relu(s) + functional.relu(s * 2),
+    "softplus": lambda s, b, h, i, j: functional.softplus(s) + functional.softplus(s * 30, beta=2, threshold=5),
+    "logarithms": lambda s, b, h, i, j: s + torch.log1p(i.double()) + torch.log10(j.double() + 1) + torch.log2((i - j).double() + 100) + torch.special.log1p(s * s),
+    "expm1": lambda s, b, h, i, j: torch.expm1(s) + (s * 1e-9).expm1() * 1e9,
+    "remainders": lambda s, b, h, i, j: s + torch.fmod(i - j, 5) + (i - j).fmod(3.5) + (j - i) % 3 + torch.remainder(i - j, 4),
+    "limits": lambda s, b, h, i, j: s.clamp_min(-0.5) + torch.clamp_max(s, 0.25) + s.clip(max=1.0),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_score(name):
+    torch.manual_seed(4)
+    compared(*numbers(), SCORES[name], None)
+
+
+REFUSED = {
+    "erf: expected a function that formulas have, such as tanh": lambda s, b, h, i, j: torch.special.erf(s),
+    "gelu: expected approximate='tanh', as formulas have no erf, got 'none'": lambda s, b, h, i, j: functional.gelu(s),
+    "expected an attribute or a method that formulas have, got .cumsum of a number": lambda s, b, h, i, j: s.cumsum(0),
+    "got .item of a number that is not known yet": lambda s, b, h, i, j: s + i.item(),
+    "got .T of a number": lambda s, b, h, i, j: s.T,
+    "detach: expected an index or a condition": lambda s, b, h, i, j: s.detach(),
+    r"expected the size of one number, \(\), got \(3,\)": lambda s, b, h, i, j: s.new_zeros(3),
+    "size: expected none of a number's dimensions": lambda s, b, h, i, j: s.size(0),
+    "abs: expected arguments that formulas know, got others": lambda s, b, h, i, j: torch.abs(s, out=torch.ones(1)),
+    "expected a function that formulas have, got torch.lerp": lambda s, b, h, i, j: torch.lerp(s, s, 0.5),
+    "got a row: index every dimension": lambda s, b, h, i, j: torch.ones(3, 3)[i].sum(),
+    "expected an index for every dimension of a captured tensor, got a slice": lambda s, b, h, i, j: torch.ones(3, 3)[i, :],
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message):
+    q = torch.randn(1, 1, 4, 8)
+    with pytest.raises(TypeError, match=message):
+        flex_attention(q, q, q, REFUSED[message])
+
+
+def test_too_many_indices():
+    q, table = torch.randn(1, 1, 4, 8), torch.ones(9)
+    with pytest.raises(IndexError, match="expected 1 index in a captured tensor, got 2"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s + table[i, j])
+
+
+def test_operators_of_others_are_refused():
+    """One that is named like a function of PyTorch need not be that."""
+
+    @torch.library.custom_op("rapt_test::tanh", mutates_args=())
+    def approximate(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x)
+
+    q = torch.randn(1, 1, 4, 8)
+    with pytest.raises(TypeError, match="expected a function that formulas have, got torch.ops.rapt_test.tanh"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: 30 * torch.ops.rapt_test.tanh(s / 30))
+    torch.testing.assert_close(
+        flex_attention(q, q, q, lambda s, b, h, i, j: torch.ops.aten.tanh(s)), dense(q, q, q, lambda s, b, h, i, j: torch.tanh(s))
+    )
+
+
+def test_rope_beside_latent_attention():
+    torch.manual_seed(5)
+    q, k, v = numbers()
+    query_rope, key_rope = (torch.randn(B, n, S, 12, dtype=torch.float64, requires_grad=True) for n in (H, 1))
+    out = flex_attention(q, k, v, lambda s, b, h, i, j: s + 0.3 * torch.dot(query_rope[b, h, i], key_rope[b, h // H, j]))
+    scores = q @ k.transpose(-1, -2) * D**-0.5 + 0.3 * query_rope @ key_rope.transpose(-1, -2)
+    expected = scores.softmax(-1) @ v
+    torch.testing.assert_close(out, expected)
+    inputs = (q, k, v, query_rope, key_rope)
+    for a, b in zip(*(torch.autograd.grad(x.sin().sum(), inputs) for x in (out, expected))):
+        torch.testing.assert_close(a, b)
+
+
+def test_largest_scores():
+    q, k, v = (torch.randn(B, H, S, D, requires_grad=True) for _ in range(3))
+    table = torch.randn(H, requires_grad=True)
+    mod = lambda s, b, h, i, j: s * table[h] - 0.1 * (i - j)
+    block_mask = create_block_mask(lambda b, h, i, j: i > j, None, None, S, S, device="cpu", BLOCK_SIZE=16)
+    request = AuxRequest(lse=True, max_scores=True)
+    out, found = flex_attention(q, k, v, mod, block_mask, return_aux=request)
+    apart = torch.arange(S)[:, None] - torch.arange(S)
+    scores = (q @ k.mT * D**-0.5 * table[:, None, None] - 0.1 * apart).masked_fill(apart <= 0, -torch.inf)
+    torch.testing.assert_close(out, dense(q, k, v, mod, lambda b, h, i, j: i > j), atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(found.lse, scores.logsumexp(-1), atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(found.max_scores, scores.amax(-1), atol=2e-6, rtol=1e-5, check_stride=False)
+    assert found.max_scores[0, 0, 0] == -torch.inf  # a row that sees nothing
+    assert found.lse.requires_grad and not found.max_scores.requires_grad
+    assert flex_attention(q, k, v, return_aux=AuxRequest(max_scores=True))[1].lse is None
+    assert flex_attention(q, k, v, return_aux=AuxRequest(lse=True))[1].max_scores is None
+    call = lambda q, k, v: flex_attention(q, k, v, mod, block_mask, return_aux=request)[1].max_scores
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")(q, k, v)
+    torch.testing.assert_close(compiled, found.max_scores)
+    each = lambda q, k, v: flex_attention(q, k, v, mod, return_aux=request)[1].max_scores
+    torch.testing.assert_close(torch.vmap(each)(*(x[:, None] for x in (q, k, v)))[:, 0], each(q, k, v))
+    with pytest.raises(ValueError, match="return_aux: expected None where return_lse is set"):
+        flex_attention(q, k, v, return_lse=True, return_aux=request)
