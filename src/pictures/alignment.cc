@@ -37,13 +37,15 @@ std::vector<Link> links_of(const Alignment& alignment, double largest) {
 
 void check_alignment(const Alignment& alignment) {
   if (alignment.source.empty() || alignment.target.empty())
-    throw Error("alignment: needs at least one source token and one target token");
+    throw Error("alignment: expected at least one source token and one target token, got " +
+                std::to_string(alignment.source.size()) + " and " + std::to_string(alignment.target.size()));
   if (alignment.weights.size() != alignment.source.size() * alignment.target.size())
-    throw Error("alignment: got " + std::to_string(alignment.weights.size()) + " weights for " +
-                std::to_string(alignment.target.size()) + " target × " + std::to_string(alignment.source.size()) +
-                " source tokens");
+    throw Error("alignment: weights: expected " + std::to_string(alignment.target.size()) + " × " +
+                std::to_string(alignment.source.size()) + ", one for each target and source token, got " +
+                std::to_string(alignment.weights.size()));
   for (const double weight : alignment.weights)
-    if (!std::isfinite(weight) || weight < 0) throw Error("alignment: weights must be finite and not below 0");
+    if (!std::isfinite(weight) || weight < 0)
+      throw Error("alignment: weights: expected finite numbers from 0, got " + short_number(weight));
 }
 
 // One column of tokens: where each lies, and its longest label.

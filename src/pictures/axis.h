@@ -21,7 +21,7 @@ struct Tick {
   std::string text;  // empty: a line without a label
 };
 
-// Round numbers between low and high, at most so many.
+// Round numbers between low and high, at most `most`.
 std::vector<Tick> linear_ticks(double low, double high, int most);
 
 // Powers of ten, with 2 and 5 between them where there are few; `low` is above 0.

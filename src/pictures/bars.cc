@@ -40,11 +40,11 @@ void check_bars(const Bars& bars) {
       throw Error("bars: '" + series.name + "': expected " + counted(bars.groups.size(), "number") +
                   ", one for each group, got " + std::to_string(series.values.size()));
     for (const double value : series.values) {
-      if (std::isinf(value)) throw Error("bars: '" + series.name + "' holds an infinite number");
+      if (std::isinf(value)) throw Error("bars: '" + series.name + "': expected finite numbers, got an infinite one");
       any = any || std::isfinite(value);
     }
   }
-  if (!any) throw Error("bars: there is no finite number to draw");
+  if (!any) throw Error("bars: expected at least one finite number, got none");
 }
 
 // From 0 to the longest bar, with room for the numbers at the ends.

@@ -52,24 +52,31 @@ Spread spread_at(const HeadCenters& c, std::int64_t layer, std::int64_t head) {
 
 void check_centers(const HeadCenters& c) {
   const auto fail = [](const std::string& what) { throw Error("head centres: " + what); };
-  if (c.epochs < 1 || c.layers < 1 || c.heads < 1) fail("needs at least one epoch, layer and head");
+  if (c.epochs < 1 || c.layers < 1 || c.heads < 1) fail("expected at least one epoch, layer and head, got none");
   if (c.layers > kMaxLayers || c.heads > kMaxHeads)
     fail("expected at most " + std::to_string(kMaxLayers) + " layers of " + std::to_string(kMaxHeads) + " heads, got " +
          std::to_string(c.layers) + " of " + std::to_string(c.heads));
   const auto count = static_cast<std::size_t>(c.epochs * c.layers * c.heads);
-  if (c.centers.size() != 2 * count) fail("needs two numbers for each epoch, layer and head");
+  if (c.centers.size() != 2 * count)
+    fail("centres: expected " + std::to_string(2 * count) + " numbers, two for each epoch, layer and head, got " +
+         std::to_string(c.centers.size()));
   if (!c.covariances.empty() && c.covariances.size() != 4 * count)
-    fail("needs a 2 × 2 covariance for each epoch, layer and head");
-  const auto finite = [](double x) { return std::isfinite(x) && std::abs(x) < 1e9; };
-  if (!std::all_of(c.centers.begin(), c.centers.end(), finite)) fail("a centre is not a finite number below 1e9");
-  if (!std::all_of(c.covariances.begin(), c.covariances.end(), finite))
-    fail("a covariance is not a finite number below 1e9");
+    fail("covariances: expected " + std::to_string(4 * count) + " numbers, 2 × 2 for each epoch, layer and head, got " +
+         std::to_string(c.covariances.size()));
+  const auto check_finite = [&](const std::vector<double>& values, const char* name) {
+    for (const double x : values)
+      if (!std::isfinite(x) || std::abs(x) >= 1e9)
+        fail(std::string(name) + ": expected numbers between -1e9 and 1e9, got " + short_number(x));
+  };
+  check_finite(c.centers, "centres");
+  check_finite(c.covariances, "covariances");
   for (std::size_t n = 0; n < c.covariances.size(); n += 4) {
     const double* m = c.covariances.data() + n;
     const double size = std::abs(m[0]) + std::abs(m[3]) + 1e-12;
     if (std::abs(m[1] - m[2]) > 1e-3 * size || m[0] < -1e-6 * size || m[3] < -1e-6 * size ||
         m[0] * m[3] - m[1] * m[2] < -1e-3 * size * size)
-      fail("a covariance is not symmetric and positive");
+      fail("covariances: expected symmetric positive matrices, got [" + short_number(m[0]) + ", " + short_number(m[1]) +
+           "; " + short_number(m[2]) + ", " + short_number(m[3]) + "]");
   }
 }
 

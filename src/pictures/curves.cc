@@ -84,12 +84,12 @@ std::vector<double> all(const std::vector<Series>& series, std::vector<double> S
 
 // How many numbers a log axis cannot show; throws where none is left.
 std::size_t check(const Curves& curves) {
-  if (curves.series.empty()) throw Error("curves: needs at least one series");
+  if (curves.series.empty()) throw Error("curves: expected at least one series, got none");
   std::size_t shown = 0, low = 0;
   for (const Series& s : curves.series) {
     if (s.x.size() != s.y.size())
-      throw Error("curves: '" + s.name + "' has " + std::to_string(s.x.size()) + " x and " +
-                  std::to_string(s.y.size()) + " y");
+      throw Error("curves: '" + s.name + "': expected one y for each x, got " + std::to_string(s.y.size()) + " for " +
+                  std::to_string(s.x.size()));
     for (std::size_t n = 0; n < s.x.size(); ++n) {
       if (!std::isfinite(s.x[n]) || !std::isfinite(s.y[n])) continue;
       const bool hidden = (curves.log_x && s.x[n] <= 0) || (curves.log_y && s.y[n] <= 0);
@@ -97,7 +97,7 @@ std::size_t check(const Curves& curves) {
     }
   }
   if (shown == 0 && low > 0) throw Error("curves: expected a number above 0 for the logarithmic axis, got none");
-  if (shown == 0) throw Error("curves: there is no finite number to draw");
+  if (shown == 0) throw Error("curves: expected at least one finite number, got none");
   return low;
 }
 

@@ -62,7 +62,8 @@ class SvgWriter {
 
   void attribute(const char* name, double value, int decimals = 2) {
     // A drawing with NaN in it would be silently wrong in every viewer.
-    if (!std::isfinite(value)) throw Error(std::string("picture: ") + name + " is not a finite number");
+    if (!std::isfinite(value))
+      throw Error(std::string("picture: ") + name + ": expected a finite number, got " + short_number(value));
     out_ += std::string(" ") + name + "=\"" + number(value, decimals) + "\"";
   }
   void attribute(const char* name, const std::string& value) { out_ += std::string(" ") + name + "=\"" + value + "\""; }
@@ -138,7 +139,9 @@ class SvgWriter {
     open(tag, line.kind, line.style);
     std::string points;
     for (const Point& point : line.points) {
-      if (!std::isfinite(point.x) || !std::isfinite(point.y)) throw Error("picture: a point is not a finite number");
+      if (!std::isfinite(point.x) || !std::isfinite(point.y))
+        throw Error("picture: points: expected finite numbers, got " + short_number(point.x) + ", " +
+                    short_number(point.y));
       points += (points.empty() ? "" : " ") + number(point.x) + "," + number(point.y);
     }
     attribute("points", points);

@@ -172,8 +172,12 @@ void check(const HeatMap& map) {
   };
   check_labels(map.row_labels, map.rows, "rows");
   check_labels(map.col_labels, map.cols, "columns");
-  if (!(map.low < map.high) || !std::isfinite(map.high - map.low)) fail("low must be below high, both finite");
-  if (map.row_block < 1 || map.col_block < 1) fail("a block has at least one row and column");
+  if (!(map.low < map.high) || !std::isfinite(map.high - map.low))
+    fail("expected finite limits of the colours, the low one below the high one, got " + short_number(map.low) +
+         " and " + short_number(map.high));
+  if (map.row_block < 1 || map.col_block < 1)
+    fail("expected blocks of at least one row and one column, got " + std::to_string(map.row_block) + " × " +
+         std::to_string(map.col_block));
   if (map.numbers == CellNumbers::always && std::max(map.rows, map.cols) > kMaxNumberedCells)
     fail("expected at most " + std::to_string(kMaxNumberedCells) + " cells each way where numbers are shown, got " +
          std::to_string(map.rows) + " × " + std::to_string(map.cols));

@@ -97,14 +97,17 @@ struct Layout {
   double label_height = 0;
 };
 
+std::string size_text(const HeatMap& map) { return std::to_string(map.rows) + " × " + std::to_string(map.cols); }
+
 void check_grid(const HeatMapGrid& grid) {
-  if (grid.maps.empty()) throw Error("grid of heat maps: needs at least one map");
+  if (grid.maps.empty()) throw Error("grid of heat maps: expected at least one map, got none");
   if (grid.maps.size() > kMaxMaps)
     throw Error("grid of heat maps: expected at most " + std::to_string(kMaxMaps) + " maps, got " +
                 std::to_string(grid.maps.size()));
   for (const HeatMap& map : grid.maps)
     if (map.rows != grid.maps[0].rows || map.cols != grid.maps[0].cols)
-      throw Error("grid of heat maps: all maps must have the same size");
+      throw Error("grid of heat maps: expected maps of the same size, got " + size_text(grid.maps[0]) + " and " +
+                  size_text(map));
 }
 
 void add_labels(const Layout& layout, const HeatMap& map, std::int64_t n, Group& group) {

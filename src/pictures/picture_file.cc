@@ -22,7 +22,7 @@ std::string encode_picture(const Drawing& drawing, PictureFormat format, const P
     case PictureFormat::png: return to_png(drawing, options.theme, options.scale * unit, 96 * options.scale);
     case PictureFormat::pdf: return to_pdf(drawing, options.theme, unit);
   }
-  throw Error("picture: no such format");
+  throw Error("picture: expected SVG, PNG or PDF, got another format");
 }
 
 void write_picture(const Drawing& drawing, const std::filesystem::path& path, const PictureOptions& options) {

@@ -83,7 +83,9 @@ std::string to_png(const Drawing& drawing, Theme theme, double scale, double dpi
 std::string encode_png(std::int64_t rows, std::int64_t cols, std::span<const Rgb> colors, std::int64_t down,
                        std::int64_t across) {
   const Surface surface = make_surface(rows * down, cols * across);
-  if (static_cast<std::int64_t>(colors.size()) != rows * cols) fail("the colours do not fill the rows");
+  if (static_cast<std::int64_t>(colors.size()) != rows * cols)
+    fail("expected " + std::to_string(rows) + " × " + std::to_string(cols) + " colours, got " +
+         std::to_string(colors.size()));
   libraries().cairo_surface_flush(surface.get());
   unsigned char* const data = libraries().cairo_image_surface_get_data(surface.get());
   const std::int64_t stride = libraries().cairo_image_surface_get_stride(surface.get());

@@ -21,22 +21,24 @@ constexpr std::size_t kMaxGuides = 3;
 bool is_shown(const Series& series, std::size_t n) { return std::isfinite(series.x[n]) && std::isfinite(series.y[n]); }
 
 void check_scaling(const Scaling& scaling) {
-  if (scaling.series.empty()) throw Error("scaling: needs at least one series");
+  if (scaling.series.empty()) throw Error("scaling: expected at least one series, got none");
   bool any = false;
   for (const Series& series : scaling.series) {
     if (series.x.size() != series.y.size())
-      throw Error("scaling: '" + series.name + "' has " + std::to_string(series.x.size()) + " x and " +
-                  std::to_string(series.y.size()) + " y");
+      throw Error("scaling: '" + series.name + "': expected one y for each x, got " + std::to_string(series.y.size()) +
+                  " for " + std::to_string(series.x.size()));
     for (std::size_t n = 0; n < series.x.size(); ++n) {
       if (!is_shown(series, n)) continue;
       if (series.x[n] <= 0 || series.y[n] <= 0)
-        throw Error("scaling: '" + series.name + "' holds a number that is not above 0; both axes are logarithmic");
+        throw Error("scaling: '" + series.name + "': expected numbers above 0, since both axes are logarithmic, got " +
+                    short_number(std::min(series.x[n], series.y[n])));
       any = true;
     }
   }
-  if (!any) throw Error("scaling: there is no finite number to draw");
+  if (!any) throw Error("scaling: expected at least one finite number, got none");
   for (const double slope : scaling.slopes)
-    if (!std::isfinite(slope) || std::abs(slope) > 20) throw Error("scaling: a slope must lie between -20 and 20");
+    if (!std::isfinite(slope) || std::abs(slope) > 20)
+      throw Error("scaling: slopes: expected numbers from -20 to 20, got " + short_number(slope));
 }
 
 // The sizes that were measured say more than powers of ten; every n-th where they are many.

@@ -121,7 +121,7 @@ TEST_F(Plot, HeatMapRefusesBadInput) {
   if (::isatty(STDOUT_FILENO) == 0) expect_refused({"heatmap", a}, {"--out"});
   expect_refused({"heatmap", a, "--out", directory_ / "x.jpg"}, {".svg, .png or .pdf"});
   expect_refused({"heatmap", array("n", {1, 2}, {1, nan}), "--out", out_}, {"nan", "row 0, column 1"});
-  expect_refused({"heatmap", array("i", {1, 2}, {1, inf}), "--out", out_}, {"infinite"});
+  expect_refused({"heatmap", array("i", {1, 2}, {1, inf}), "--out", out_}, {"got an infinite number"});
   expect_refused({"heatmap", array("e", {0, 2}, {}), "--out", out_}, {"empty", "[0, 2]"});
   expect_refused({"heatmap", ramp("r", {4}), "--out", out_}, {"[4]", "[R, C]"});
   expect_refused({"heatmap", ramp("r", {1, 1, 1, 1, 4}), "--out", out_}, {"[1, 1, 1, 1, 4]"});
@@ -169,8 +169,9 @@ TEST_F(Plot, CurvesOfMetrics) {
   expect_refused({"curves", metrics, "--x", "time", "--out", out_}, {"--x", "'time'", "step, loss"});
   expect_refused({"curves", file("bad.jsonl", "{\"a\": 1}\nno json\n"), "--out", out_}, {"bad.jsonl", "line 2"});
   expect_refused({"curves", file("bytes.jsonl", "{\"\xff\": 1}\n"), "--out", out_}, {"line 1"});
-  expect_refused({"curves", file("empty.jsonl", ""), "--out", out_}, {"no number"});
-  expect_refused({"curves", file("null.jsonl", "{\"a\": null}\n"), "--out", out_}, {"finite"});
+  expect_refused({"curves", file("empty.jsonl", ""), "--out", out_}, {"at least one number"});
+  expect_refused({"curves", file("null.jsonl", "{\"a\": null}\n"), "--out", out_},
+                 {"expected at least one finite number, got none"});
   expect_refused({"curves", ramp("c3", {2, 2, 2}), "--out", out_}, {"[2, 2, 2]"});
   expect_refused({"curves", ramp("c2", {2, 2}), "--y", "a", "--out", out_}, {"2 names"});
 }
@@ -212,7 +213,7 @@ TEST_F(Plot, BarsAndScaling) {
       {"bars", file("b.json", R"({"groups": ["a"], "series": [{"name": "x", "values": [1, 2]}]})"), "--out", out_},
       {"expected 1 number, one for each group, got 2"});
   expect_refused({"scaling", file("s.json", R"({"series": [{"name": "x", "x": [0], "y": [1]}]})"), "--out", out_},
-                 {"not above 0"});
+                 {"scaling: 'x'", "expected numbers above 0, since both axes are logarithmic, got 0"});
   expect_refused({"bars", file("no.json", "[1"), "--out", out_}, {"no.json"});
 }
 
