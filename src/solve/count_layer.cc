@@ -8,7 +8,7 @@
 namespace rapt::solve {
 namespace {
 
-[[noreturn]] void too_large() { throw Error("count: a number does not fit in 64 bits; the layer is too large"); }
+[[noreturn]] void too_large() { throw Error("count: expected a layer whose numbers fit in 64 bits, got a larger one"); }
 
 std::string bracketed(const std::string& text, bool is_sum) { return is_sum ? "(" + text + ")" : text; }
 
@@ -202,19 +202,20 @@ void complete(Layer& layer, const std::string& where) {
   if (layer.on_grid()) {
     const std::int64_t positions = checked_multiply(layer.grid[0], layer.grid[1]);
     if (layer.tokens != 0 && layer.tokens != positions)
-      fail("tokens: " + std::to_string(layer.tokens) + " do not fill a grid of " + std::to_string(positions) +
-           " positions");
+      fail("tokens: expected " + std::to_string(positions) + ", the positions of the grid, got " +
+           std::to_string(layer.tokens));
     layer.tokens = positions;
   }
-  if (layer.tokens == 0) fail("needs tokens, or a grid");
-  if (layer.input_dim == 0) fail("needs din, the length of the input vectors");
+  if (layer.tokens == 0) fail("expected tokens or a grid, got neither");
+  if (layer.input_dim == 0) fail("din: expected the length of the input vectors, got none");
   if (layer.hidden_dim == 0 && !by_position_only(layer.encoding))
-    fail("needs dhid, the length of each head's queries and keys");
+    fail("dhid: expected the length of each head's queries and keys, got none");
   if (layer.value_dim == 0) layer.value_dim = layer.hidden_dim;
-  if (layer.value_dim == 0) fail("needs do, the length of each head's values");
+  if (layer.value_dim == 0) fail("do: expected the length of each head's values, got none");
   if (layer.output_dim == 0) layer.output_dim = layer.input_dim;
   if (layer.position_dim == 0) layer.position_dim = layer.input_dim;
-  if (layer.encoding == Encoding::factorised && !layer.on_grid()) fail("the factorised encoding needs a grid");
+  if (layer.encoding == Encoding::factorised && !layer.on_grid())
+    fail("grid: expected rows and columns for the factorised encoding, got none");
 }
 
 Layer read_layer(const JsonNode& node) {

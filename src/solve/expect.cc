@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::solve {
@@ -16,7 +17,8 @@ PrintedNumber read_number(const JsonNode& node, const std::string& text) {
   const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
   const char* last = text.data() + text.size();
   const auto [end, error] = std::from_chars(first, last, result.value);
-  if (error != std::errc() || end != last || std::isnan(result.value)) node.fail("\"" + text + "\" is not a number");
+  if (error != std::errc() || end != last || std::isnan(result.value))
+    node.fail("expected a number, got \"" + text + "\"");
   if (std::isinf(result.value)) return result;
   const std::size_t exponent_at = text.find_first_of("eE");
   const std::size_t point = text.find('.');
@@ -44,7 +46,7 @@ std::vector<PrintedNumber> read_row(const JsonNode& node) {
   if (node.value().is_string()) {
     std::istringstream words(node.text());
     for (std::string word; words >> word;) row.push_back(read_number(node, word));
-    if (row.empty()) node.fail("has no numbers");
+    if (row.empty()) node.fail("expected at least one number, got none");
   } else if (node.value().is_number()) {
     row.push_back(read_number(node, node.value().dump()));
   } else {
@@ -98,8 +100,8 @@ void compare_step(const WorkedProblem& problem, const Step& step, const Expectat
   if (rows == 1 && m.cols == 1 && cols == m.rows) std::swap(rows, cols);
   if (rows != m.rows || cols != m.cols)
     fail(problem, expectation.id,
-         "is " + std::to_string(rows) + " × " + std::to_string(cols) + " where the step is " + std::to_string(m.rows) +
-             " × " + std::to_string(m.cols));
+         "expected " + std::to_string(m.rows) + " × " + std::to_string(m.cols) + " numbers, as the step has, got " +
+             std::to_string(rows) + " × " + std::to_string(cols));
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < cols; ++j)
       result.push_back(compare_number(step, numbers[m.place(i, j)], i, j, m(i, j)));
@@ -118,7 +120,9 @@ std::vector<Expectation> read_expectations(const JsonNode& node) {
       for (const JsonNode& row : value.items()) expectation.rows.push_back(read_row(row));
     else expectation.rows.push_back(read_row(value));
     for (const auto& row : expectation.rows)
-      if (row.size() != expectation.rows.front().size()) value.fail("rows of unequal length");
+      if (row.size() != expectation.rows.front().size())
+        value.fail("expected rows of equal length, got " + std::to_string(expectation.rows.front().size()) + " and " +
+                   counted(row.size(), "number"));
     result.push_back(std::move(expectation));
   }
   return result;
@@ -129,7 +133,7 @@ std::vector<Comparison> compare(const WorkedProblem& problem, const Solution& so
     if (!solution.find(expectation.id)) {
       std::string known;
       for (const Step& step : solution.steps) known += (known.empty() ? "" : ", ") + step.id;
-      fail(problem, expectation.id, "there is no such step; the steps are " + known);
+      fail(problem, expectation.id, "expected one of the steps " + known + ", got '" + expectation.id + "'");
     }
   std::vector<Comparison> result;
   for (const Step& step : solution.steps)

@@ -35,7 +35,8 @@ std::string kind_of(const nlohmann::json& value) {
 nlohmann::json parse(const std::string& verb, const std::string& file, const FileReader& reader) {
   const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     if (depth > kMaxDepth)
-      throw Error(verb + ": " + file + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+      throw Error(verb + ": " + file + ": expected at most " + std::to_string(kMaxDepth) +
+                  " levels of nesting, got more");
     return true;
   };
   try {
@@ -43,7 +44,7 @@ nlohmann::json parse(const std::string& verb, const std::string& file, const Fil
   } catch (const nlohmann::json::exception& e) {
     std::string what = e.what();
     if (const auto end = what.find("] "); end != std::string::npos) what.erase(0, end + 2);
-    throw Error(verb + ": " + file + ": " + what);
+    throw Error(verb + ": " + file + ": expected valid JSON, got: " + what);
   }
 }
 
@@ -51,7 +52,9 @@ nlohmann::json read_with_bases(const std::string& verb, const std::string& file,
   nlohmann::json value = parse(verb, file, reader);
   if (!value.is_object() || !value.contains("base")) return value;
   const JsonNode node(verb, file, value);
-  if (depth == kMaxBases) node.at("base").fail("more than " + std::to_string(kMaxBases) + " files, one on another");
+  if (depth == kMaxBases)
+    node.at("base").node.at("base").fail("expected a chain of at most " + std::to_string(kMaxBases) +
+                                         " files, got a longer one");
   const std::filesystem::path base = std::filesystem::path(file).parent_path() / node.at("base").text();
   nlohmann::json result = read_with_bases(verb, base.string(), reader, depth + 1);
   JsonNode(verb, base.string(), result).require_object();
@@ -83,7 +86,7 @@ bool JsonNode::has(std::string_view key) const { return value_->is_object() && v
 JsonNode JsonNode::at(std::string_view key) const {
   require_object();
   const std::string name(key);
-  if (!value_->contains(name)) fail("needs the key \"" + name + "\"");
+  if (!value_->contains(name)) fail("expected the key \"" + name + "\", got none");
   return JsonNode(*this, (*value_)[name], path_.empty() ? name : path_ + "." + name);
 }
 
@@ -189,7 +192,9 @@ Matrix JsonNode::matrix() const {
     result.data.insert(result.data.end(), row.begin(), row.end());
     ++result.rows;
   }
-  if (result.rows > kMaxMatrixSide || result.cols > kMaxMatrixSide) fail("a matrix has at most 16384 rows and columns");
+  if (result.rows > kMaxMatrixSide || result.cols > kMaxMatrixSide)
+    fail("expected a matrix of at most 16384 rows and columns, got " + std::to_string(result.rows) + " × " +
+         std::to_string(result.cols));
   return result;
 }
 

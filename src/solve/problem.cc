@@ -20,7 +20,7 @@ Projection read_projection(const JsonNode& node, const std::string& weight, cons
   Projection result;
   if (const auto w = node.find(weight)) result.weight = columns ? transpose(w->matrix()) : w->matrix();
   if (const auto b = node.find(bias)) {
-    if (!result.given()) b->fail("a bias needs its matrix " + weight);
+    if (!result.given()) b->fail("expected its matrix " + weight + " beside it, got none");
     const std::vector<double> numbers = b->numbers();
     result.bias = reshape(numbers, 1, static_cast<std::int64_t>(numbers.size()));
     if (result.bias.cols != result.weight.cols)
@@ -64,7 +64,7 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
     const JsonNode value = node.at(name);
     if (is_setting(*problem.mechanism, name)) {
       if (index > 0) continue;
-      if (index < 0) value.fail("is the same for all heads: give it in the file's own \"parameters\"");
+      if (index < 0) value.fail("expected a setting of all heads in the file's own \"parameters\", got it in a head");
       problem.settings.push_back({name, value.number()});
       continue;
     }
@@ -75,8 +75,8 @@ void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& 
         known += (known.empty() ? "" : ", ") + std::string(p.name);
       for (const SettingSpec& s : problem.mechanism->settings())
         known += (known.empty() ? "" : ", ") + std::string(s.name);
-      value.fail("unknown parameter; the score " + std::string(problem.mechanism->name()) + " has " +
-                 (known.empty() ? "none" : known));
+      value.fail("expected " + (known.empty() ? "no parameter" : "one of " + known) + " for the score " +
+                 std::string(problem.mechanism->name()) + ", got '" + name + "'");
     }
     Matrix numbers;
     if (index >= 0 && depth_of(value.value()) == spec->rank() + 1) {
@@ -99,7 +99,7 @@ void read_bias(const JsonNode& node, ProblemHead& head) {
 }
 
 void read_formula(const JsonNode& root, WorkedProblem& problem) {
-  if (root.has("score")) root.at("score").fail("is not used together with a formula");
+  if (root.has("score")) root.at("score").fail("expected a score or a formula, got both");
   const auto text = [&](const char* name) { return root.has(name) ? root.at(name).text() : std::string(); };
   const Score score = formula(text("formula"), {.pair = text("pair"), .visible = text("visible")});
   problem.mechanism = score.mechanism;
@@ -127,8 +127,8 @@ void read_score(const JsonNode& root, WorkedProblem& problem) {
     else if (scale->value() != "sqrt")
       scale->fail("expected \"sqrt\", \"none\" or a number that multiplies the scores, got " + scale->kind());
     else if (!problem.mechanism->scaled())
-      scale->fail("\"sqrt\": the score " + std::string(problem.mechanism->name()) +
-                  " has no √Dk; use scaled_dot, or a number");
+      scale->fail("expected a number, or the score scaled_dot beside \"sqrt\", got \"sqrt\" with the score " +
+                  std::string(problem.mechanism->name()));
   }
   if (const auto softcap = root.find("softcap")) {
     problem.softcap = softcap->number();
@@ -144,7 +144,7 @@ void read_score(const JsonNode& root, WorkedProblem& problem) {
     if (along != "rows" && along != "columns") axis->fail("expected rows or columns, got " + along);
     problem.axis = along == "columns" ? SoftmaxAxis::columns : SoftmaxAxis::rows;
     if (problem.axis == SoftmaxAxis::columns && problem.normalizer == Normalizer::argmax)
-      axis->fail("columns are normalised by softmax only");
+      axis->fail("expected softmax for columns, got argmax");
   }
   if (const auto causal = root.find("causal")) {
     const std::string corner = causal->text();
@@ -160,11 +160,14 @@ void read_score(const JsonNode& root, WorkedProblem& problem) {
   if (const auto grid = root.find("grid")) {
     const std::vector<std::int64_t> sizes = grid->integers(1, kMaxTokens);
     if (sizes.size() != 2) grid->fail("expected [rows, columns], got " + grid->kind());
-    if (sizes[0] * sizes[1] > kMaxTokens) grid->fail("has more than " + std::to_string(kMaxTokens) + " positions");
+    if (sizes[0] * sizes[1] > kMaxTokens)
+      grid->fail("expected at most " + std::to_string(kMaxTokens) + " positions, got " +
+                 std::to_string(sizes[0] * sizes[1]));
     problem.grid = {sizes[0], sizes[1]};
   }
   if (problem.mechanism->grid() && problem.grid[0] == 0)
-    root.fail("the score " + std::string(problem.mechanism->name()) + " needs \"grid\": [rows, columns]");
+    root.fail("expected \"grid\": [rows, columns] for the score " + std::string(problem.mechanism->name()) +
+              ", got none");
 }
 
 // A mask of true and false, or of ones and zeros.
@@ -183,7 +186,9 @@ Matrix read_mask(const JsonNode& node) {
   Matrix result;
   for (const nlohmann::json& row : numbers) {
     if (result.rows == 0) result.cols = static_cast<std::int64_t>(row.size());
-    if (static_cast<std::int64_t>(row.size()) != result.cols) node.fail("rows of unequal length");
+    if (static_cast<std::int64_t>(row.size()) != result.cols)
+      node.fail("expected rows of equal length, got " + std::to_string(result.cols) + " and " +
+                counted(row.size(), "number"));
     for (const nlohmann::json& cell : row) result.data.push_back(cell.get<double>());
     ++result.rows;
   }
@@ -191,7 +196,7 @@ Matrix read_mask(const JsonNode& node) {
 }
 
 void read_inputs(const JsonNode& root, WorkedProblem& problem) {
-  if (root.has("X") && root.has("h")) root.at("h").fail("X and h are two names for the input: give one");
+  if (root.has("X") && root.has("h")) root.at("h").fail("expected one name for the input, X or h, got both");
   if (root.has("h")) problem.input_name = "h";
   if (const auto x = root.find(problem.input_name)) problem.x = x->matrix();
   if (const auto q = root.find("q")) problem.q = q->matrix();
@@ -199,7 +204,8 @@ void read_inputs(const JsonNode& root, WorkedProblem& problem) {
   if (const auto v = root.find("v")) problem.v = v->matrix();
   for (const char* name : {"X", "h", "q", "k", "v"})
     if (const auto node = root.find(name); node && node->matrix().rows > kMaxTokens)
-      node->fail("has more than " + std::to_string(kMaxTokens) + " rows");
+      node->fail("expected at most " + std::to_string(kMaxTokens) + " rows, got " +
+                 std::to_string(node->matrix().rows));
 }
 
 void read_heads(const JsonNode& root, WorkedProblem& problem) {
@@ -207,7 +213,7 @@ void read_heads(const JsonNode& root, WorkedProblem& problem) {
   if (const auto list = root.find("heads")) {
     nodes = list->items();
     for (const char* name : {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"})
-      if (root.has(name)) root.at(name).fail("belongs into a head, since the file has \"heads\"");
+      if (root.has(name)) root.at(name).fail("expected it in each head, since the file has \"heads\", got it outside");
     for (const JsonNode& node : nodes)
       node.allow_only({"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "parameters", "bias"});
   } else {
@@ -262,7 +268,7 @@ void check_attention(const JsonNode& root, WorkedProblem& problem) {
     problem.q = Matrix(problem.grid[0] * problem.grid[1], 1);
     problem.k = problem.q;
   }
-  if (problem.q.empty() || problem.k.empty()) root.fail("needs the input: X, h, or q and k");
+  if (problem.q.empty() || problem.k.empty()) root.fail("expected an input, X, h, or q and k, got none");
   if (!problem.v.empty() && problem.v.rows != problem.k.rows)
     root.fail("v: expected " + counted(problem.k.rows, "row") + " as in k, got " + std::to_string(problem.v.rows));
   const bool listed = root.has("heads");
@@ -272,20 +278,20 @@ void check_attention(const JsonNode& root, WorkedProblem& problem) {
     ProblemHead& head = problem.heads[h];
     check_projection(root, where + "W_Q", problem.q, head.query);
     check_projection(root, where + "W_K", problem.k, head.key);
-    if (problem.v.empty() && head.value.given()) root.fail(where + "W_V: there is no X or v to project");
+    if (problem.v.empty() && head.value.given()) root.fail(where + "W_V: expected X or v beside it, got neither");
     if (!problem.v.empty()) check_projection(root, where + "W_V", problem.v, head.value);
     check_bias(root, where, head, problem.q.rows, problem.k.rows);
     joined += head.value.given() ? head.value.weight.cols : problem.v.cols;
   }
-  if (problem.output.given() && problem.v.empty()) root.fail("W_O: there is no X or v to attend to");
+  if (problem.output.given() && problem.v.empty()) root.fail("W_O: expected X or v beside it, got neither");
   if (problem.output.given() && problem.output.weight.rows != joined)
     root.fail("W_O: expected " + std::to_string(joined) + " inputs, one for each number that the heads give, got " +
               std::to_string(problem.output.weight.rows));
   const std::int64_t width = problem.output.given() ? problem.output.weight.cols : joined;
   if (problem.residual && (problem.x.rows != problem.q.rows || problem.x.cols != width))
     root.at("residual")
-        .fail("the result is " + std::to_string(problem.q.rows) + " × " + std::to_string(width) + ", the input " +
-              (problem.x.empty() ? "is not given" : shape_text(problem.x)));
+        .fail("expected an input of the result's size, " + std::to_string(problem.q.rows) + " × " +
+              std::to_string(width) + ", got " + (problem.x.empty() ? "none" : shape_text(problem.x)));
   check_mask(root, problem, problem.q.rows, problem.k.rows);
 }
 
@@ -298,10 +304,12 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
   shared.skip = column(root.at("x_s"));
   const std::int64_t positions = shared.skip.rows;
   const std::int64_t channels = shared.skip.cols;
-  if (positions > kMaxTokens) root.at("x_s").fail("has more than " + std::to_string(kMaxTokens) + " positions");
+  if (positions > kMaxTokens)
+    root.at("x_s").fail("expected at most " + std::to_string(kMaxTokens) + " positions, got " +
+                        std::to_string(positions));
   const JsonNode values = root.at("values");
   values.require_object();
-  if (values.value().empty()) values.fail("needs a value input for at least one task");
+  if (values.value().empty()) values.fail("expected a value input for at least one task, got none");
   const std::vector<JsonNode> heads = root.at("heads").items();
   for (const auto& [name, unused] : values.value().items()) {
     Shared::Task task{name, column(values.at(name)), {}};
@@ -348,9 +356,10 @@ void read_shared(const JsonNode& root, WorkedProblem& problem) {
   }
   if (shared.standardize_inputs) {
     const auto varies = [](const Matrix& m) { return std::set<double>(m.data.begin(), m.data.end()).size() > 1; };
-    if (!varies(shared.skip)) root.at("x_s").fail("all numbers are equal: their standard deviation is 0");
+    constexpr const char* kNoDeviation = "expected numbers that differ, got equal ones, whose standard deviation is 0";
+    if (!varies(shared.skip)) root.at("x_s").fail(kNoDeviation);
     for (const Shared::Task& task : shared.tasks)
-      if (!varies(task.input)) values.at(task.name).fail("all numbers are equal: their standard deviation is 0");
+      if (!varies(task.input)) values.at(task.name).fail(kNoDeviation);
   }
   problem.q = Matrix(positions, channels);
   problem.k = problem.q;
@@ -466,13 +475,13 @@ WorkedProblem read_problem(const std::string& file, const FileReader& reader) {
   const auto given = [&](const char* name) { return root.has(name); };
   constexpr const char* kInputs[] = {"X", "h", "q", "k", "v", "score", "formula", "pair", "visible", "heads", "grid"};
   if (!shared && (given("values") || given("normalize_inputs")))
-    root.fail("shared attention needs x_s, the skip connection");
+    root.fail("expected x_s, the skip connection, for shared attention, got none");
   if (shared || !problem.layer || std::any_of(std::begin(kInputs), std::end(kInputs), given)) {
     read_score(root, problem);
     if (const auto mask = root.find("mask")) problem.mask = read_mask(*mask);
     if (shared) {
       for (const char* name : {"X", "h", "q", "k", "v", "W_O", "b_O", "limit", "form"})
-        if (given(name)) root.at(name).fail("is not used together with x_s");
+        if (given(name)) root.at(name).fail("expected it without x_s, got both");
       read_shared(root, problem);
     } else {
       read_inputs(root, problem);

@@ -201,7 +201,8 @@ class VectorWriter {
 std::vector<VectorLine> vector_lines(const WorkedProblem& problem, const Solution& solution, int precision) {
   if (solution.vectors.empty())
     throw Error("solve: " + problem.file +
-                ": the per-vector form needs queries, keys and values, not a limit, a count or shared attention");
+                ": expected queries, keys and values for the per-vector form, got a limit, a count or shared "
+                "attention");
   return VectorWriter(problem, solution, precision).write();
 }
 

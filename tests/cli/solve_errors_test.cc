@@ -54,7 +54,7 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
       {"{\"X\": [[1e999]]}", {"bad.json"}},
       {"[1,2]", {"bad.json", "object"}},
       {"null", {"bad.json"}},
-      {"{}", {"bad.json", "needs the input"}},
+      {"{}", {"bad.json", "expected an input, X, h, or q and k, got none"}},
       {"{\"Y\": 1}", {"bad.json", "expected the keys ", "got \"Y\""}},
       {"{\"X\": 3}", {"X", "list"}},
       {"{\"X\": []}", {"X", "list"}},
@@ -66,7 +66,7 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
       {"{\"X\": {\"ones\": [2, 100000000]}}", {"X.ones[1]"}},
       {"{\"X\": {\"twos\": [2, 2]}}", {"X", "twos"}},
       {"{\"X\": {\"ones\": [300, 2]}}", {"X", "256 rows"}},
-      {"{\"X\": [[1,2]], \"h\": [[1,2]]}", {"h", "give one"}},
+      {"{\"X\": [[1,2]], \"h\": [[1,2]]}", {"h", "expected one name for the input, X or h, got both"}},
       {"{\"X\": [[1,2]], \"W_Q\": [[1],[2],[3]]}", {"W_Q", "expected 2 inputs", "got 3"}},
       {"{\"X\": [[1,2]], \"W_Q\": [[1],[2]]}", {"bad.json"}},
       {"{\"X\": [[1,2]], \"b_Q\": [1]}", {"b_Q", "W_Q"}},
@@ -78,11 +78,12 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
       {"{\"X\": [[1,2]], \"heads\": [{}], \"W_Q\": [[1],[2]]}", {"W_Q", "head"}},
       {"{\"X\": [[1,2]], \"heads\": [{}, {\"W_K\": [[1]]}]}", {"heads[1].W_K"}},
       {"{\"q\": [[1,2]], \"k\": [[1,2]], \"v\": [[1],[2]]}", {"v: expected 1 row as in k, got 2"}},
-      {"{\"q\": [[1,2]]}", {"needs the input"}},
+      {"{\"q\": [[1,2]]}", {"expected an input, X, h, or q and k, got none"}},
       {"{\"X\": [[1,2]], \"score\": \"nothing\"}", {"score", "nothing"}},
       {"{\"X\": [[1,2]], \"score\": 1}", {"score", "expected a string, got 1"}},
       {"{\"X\": [[1,2]], \"score\": \"bilinear\"}", {"W"}},
-      {"{\"X\": [[1,2]], \"parameters\": {\"tau\": 1}}", {"parameters.tau", "the score scaled_dot has none"}},
+      {"{\"X\": [[1,2]], \"parameters\": {\"tau\": 1}}",
+       {"parameters.tau", "expected no parameter for the score scaled_dot, got 'tau'"}},
       {"{\"X\": [[1,2]], \"score\": \"cosine\", \"parameters\": {\"tau\": [[1]]}}", {"parameters.tau", "a number"}},
       {"{\"X\": [[1,2]], \"score\": \"cosine\", \"parameters\": {\"tau\": [1,2]}}",
        {"parameters.tau", "expected one entry for each of 1 head, got 2"}},
@@ -142,12 +143,13 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
   for (const Case& c : cases) {
     const CliResult result = run_text(c.text);
     expect_refused(result, c.parts, c.text);
+    EXPECT_NE(result.err.find("expected "), std::string::npos) << result.err;
   }
 }
 
 TEST_F(SolveErrors, DeepNestingIsRefused) {
   expect_refused(run_text("{\"X\": " + std::string(100000, '[') + std::string(100000, ']') + "}"),
-                 {"bad.json", "nested"}, "lists");
+                 {"bad.json", "levels of nesting"}, "lists");
 }
 
 TEST_F(SolveErrors, FilesThatCannotBeRead) {
