@@ -135,7 +135,8 @@ std::int64_t checked_count(std::span<const std::int64_t> shape, std::size_t elem
   for (const std::int64_t size : shape) {
     if (size < 0) throw Error("array: expected sizes of 0 or more, got the shape " + to_string(shape));
     if (size == 0) empty = true;
-    else if (product > limit / size) throw Error("array: shape " + to_string(shape) + " has too many elements");
+    else if (product > limit / size)
+      throw Error("array: expected a size that fits in 64 bits, got the shape " + to_string(shape));
     else product *= size;
   }
   return empty ? 0 : product;
@@ -192,12 +193,13 @@ Array Array::to(ElementType target) const& {
 
 void Array::reshape(std::vector<std::int64_t> shape) {
   if (checked_count(shape, size_of(type_)) != count_)
-    throw Error("array: cannot reshape " + to_string(shape_) + " to " + to_string(shape));
+    throw Error("array: reshape: expected as many elements as " + to_string(shape_) + " has, got the shape " +
+                to_string(shape));
   shape_ = std::move(shape);
 }
 
 Shape Array::view_shape() const {
-  if (rank() > 4) throw Error("array: shape " + to_string(shape_) + " has more than 4 dimensions");
+  if (rank() > 4) throw Error("array: expected at most 4 dimensions, got the shape " + to_string(shape_));
   Shape shape{1, 1, 1, 1};
   for (int n = 0; n < rank(); ++n)
     shape[static_cast<std::size_t>(4 - rank() + n)] = shape_[static_cast<std::size_t>(n)];

@@ -24,7 +24,7 @@ const TensorKernels<T>& tensor_kernels() {
 #undef RAPT_CASE
     default: break;
   }
-  throw Error("rapt: no kernels for the active instruction set");
+  throw Error(std::string("rapt: expected an instruction set of this build, got ") + name_of(active_isa()));
 }
 
 template const TensorKernels<float>& tensor_kernels();

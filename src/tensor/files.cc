@@ -139,7 +139,7 @@ StagedFiles::~StagedFiles() {
 }
 
 void StagedFiles::make_directory(const fs::path& path) {
-  if (path.empty()) throw Error("make directory: the name is empty");
+  if (path.empty()) throw Error("make directory: expected a name, got none");
   fs::path current;
   for (const fs::path& part : path) {
     current /= part;
@@ -147,7 +147,7 @@ void StagedFiles::make_directory(const fs::path& path) {
     if (fs::is_directory(current, error)) continue;
     if (!fs::create_directory(current, error))
       throw file_error("make directory", path,
-                       error ? error.message() : "'" + current.string() + "' exists and is not a directory");
+                       error ? error.message() : "expected a directory, got the file '" + current.string() + "'");
     made_directories_.push_back(current);
   }
 }
@@ -164,7 +164,7 @@ void StagedFiles::add_parts(const fs::path& path, std::span<const std::span<cons
 
 void StagedFiles::add_streamed(const fs::path& path, const std::function<void(const Sink&)>& write) {
   std::error_code error;
-  if (fs::is_directory(path, error)) throw file_error("write", path, "it is a directory");
+  if (fs::is_directory(path, error)) throw file_error("write", path, "expected a file, got a directory");
   entries_.reserve(entries_.size() + 1);
   if (is_written_through(path)) {
     Entry entry{{}, path, {}};

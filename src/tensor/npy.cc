@@ -81,7 +81,7 @@ class HeaderParser {
         once(seen_shape, key);
         header.shape = tuple();
       } else {
-        fail("has the unknown key " + quoted(key));
+        fail("descr, fortran_order or shape", quoted(key));
       }
       if (!take(',')) {
         expect('}');
@@ -89,18 +89,21 @@ class HeaderParser {
       }
     }
     skip_space();
-    if (at_ < text_.size()) fail("has something after the closing brace");
-    if (!seen_descr || !seen_order || !seen_shape) fail("lacks a key: expected descr, fortran_order and shape");
+    if (at_ < text_.size()) fail("nothing after the closing brace", here());
+    if (!seen_descr || !seen_order || !seen_shape) fail("the keys descr, fortran_order and shape", "fewer");
     return header;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error("the header " + what + " (character " + std::to_string(at_) + ")");
+  [[noreturn]] void fail(const std::string& expected, const std::string& got) const {
+    throw Error("the header: expected " + expected + ", got " + got + ", at character " + std::to_string(at_));
   }
 
+  // What comes next.
+  std::string here() const { return at_ < text_.size() ? quoted(text_.substr(at_, 1)) : "the end"; }
+
   void once(bool& seen, std::string_view key) const {
-    if (seen) fail("has the key " + quoted(key) + " twice");
+    if (seen) fail("the key " + quoted(key) + " once", "it twice");
     seen = true;
   }
 
@@ -120,16 +123,16 @@ class HeaderParser {
   }
 
   void expect(char c) {
-    if (!take(c)) fail(std::string("is not a Python dict: '") + c + "' expected");
+    if (!take(c)) fail(std::string("'") + c + "' of a Python dict", here());
   }
 
   std::string_view string() {
     const char quote = peek();
-    if (quote != '\'' && quote != '"') fail("is not a Python dict: a string expected");
+    if (quote != '\'' && quote != '"') fail("a string of a Python dict", here());
     const std::size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) fail("has a string without an end");
+    if (end == std::string_view::npos) fail("a quote that ends the string", "the end");
     const std::string_view value = text_.substr(at_ + 1, end - at_ - 1);
-    if (value.find('\\') != std::string_view::npos) fail("has an escape in a string");
+    if (value.find('\\') != std::string_view::npos) fail("a string without escapes", quoted(value));
     at_ = end + 1;
     return value;
   }
@@ -141,21 +144,22 @@ class HeaderParser {
         at_ += word.size();
         return word == "True";
       }
-    fail("has no True or False for fortran_order");
+    fail("True or False for fortran_order", here());
   }
 
   std::int64_t size() {
-    if (peek() == '-') fail("has a negative size in its shape");
+    if (peek() == '-') fail("sizes of 0 or more in the shape", "a negative one");
     const std::size_t begin = at_;
     std::int64_t value = 0;
     while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
       const std::int64_t digit = text_[at_] - '0';
-      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("has a size above 2⁶³ in its shape");
+      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10)
+        fail("sizes below 2⁶³ in the shape", "a larger one");
       value = value * 10 + digit;
       ++at_;
     }
-    if (at_ == begin) fail("has something other than integers in its shape");
-    if (text_[begin] == '0' && at_ > begin + 1) fail("has a size with a leading zero in its shape");
+    if (at_ == begin) fail("integers in the shape", here());
+    if (text_[begin] == '0' && at_ > begin + 1) fail("integers in the shape", "one with a leading zero");
     // Python 2 wrote long integers so.
     if (at_ < text_.size() && text_[at_] == 'L') ++at_;
     return value;
@@ -165,10 +169,10 @@ class HeaderParser {
     std::vector<std::int64_t> shape;
     expect('(');
     while (!take(')')) {
-      if (shape.size() == kMaxRank) fail("has more than " + std::to_string(kMaxRank) + " dimensions");
+      if (shape.size() == kMaxRank) fail("at most " + std::to_string(kMaxRank) + " dimensions", "more");
       shape.push_back(size());
       if (take(',')) continue;
-      if (shape.size() == 1) fail("has a shape that is not a tuple: ',' expected");
+      if (shape.size() == 1) fail("',' in the tuple of one size", here());
       expect(')');
       break;
     }
@@ -239,7 +243,7 @@ class Reader {
 
   void read(void* to, std::uint64_t count, const char* what) {
     if (count > left_ || !in_.read(static_cast<char*>(to), static_cast<std::streamsize>(count)))
-      throw Error(std::string("it ends within the ") + what);
+      throw Error(std::string("expected the whole ") + what + ", got a file that ends within it");
     left_ -= count;
   }
 
@@ -262,8 +266,8 @@ Header read_header(Reader& reader) {
   std::uint64_t length = 0;
   for (std::size_t n = 0; n < 4; ++n) length |= static_cast<std::uint64_t>(length_bytes[n]) << (8 * n);
   if (length > reader.left())
-    throw Error("the header has " + counted(length, "byte") + " but only " + std::to_string(reader.left()) +
-                " are left");
+    throw Error("expected a header of " + counted(length, "byte") + ", as the file says, got " +
+                std::to_string(reader.left()));
   if (length > kNpyHeaderLimit)
     throw Error("expected a header of at most " + std::to_string(kNpyHeaderLimit) + " bytes, got " +
                 std::to_string(length));
@@ -277,8 +281,8 @@ std::uint64_t data_bytes(const Header& header, const Reader& reader) {
   const std::size_t element_size = size_of(header.type);
   const std::uint64_t bytes = static_cast<std::uint64_t>(checked_count(header.shape, element_size)) * element_size;
   if (bytes != reader.left())
-    throw Error("shape " + to_string(header.shape) + " of " + name_of(header.type) + " needs " +
-                counted(bytes, "byte") + " of data but " + std::to_string(reader.left()) + " follow the header");
+    throw Error("expected " + counted(bytes, "byte") + " after the header, for the shape " + to_string(header.shape) +
+                " of " + name_of(header.type) + ", got " + std::to_string(reader.left()));
   return bytes;
 }
 
@@ -329,7 +333,7 @@ Array read_rows(std::istream& in, std::uint64_t size,
       if (!plain) std::memcpy(to, whole.data() + from, bytes);
       else if (!in.seekg(start + static_cast<std::streamoff>(from)) ||
                !in.read(reinterpret_cast<char*>(to), static_cast<std::streamsize>(bytes)))
-        throw Error("it ends within the data");
+        throw Error("expected the whole data, got a file that ends within it");
       to += bytes;
     }
   if (header.type == ElementType::boolean)
@@ -385,7 +389,9 @@ std::string npy_header(ElementType type, const std::vector<std::int64_t>& shape)
   const std::size_t unpadded = kMagic.size() + 4 + dict.size() + 1;
   dict.append((64 - unpadded % 64) % 64, ' ');
   dict += '\n';
-  if (dict.size() > 0xffff) throw Error("write npy: shape " + to_string(shape) + " has too many dimensions");
+  if (dict.size() > 0xffff)
+    throw Error("write npy: expected a header of at most 65535 bytes, got " + counted(dict.size(), "byte") +
+                " for a shape of " + counted(shape.size(), "dimension"));
   std::string text(kMagic);
   text += '\x01';
   text += '\0';

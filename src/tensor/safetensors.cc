@@ -55,8 +55,8 @@ void check_layout(std::vector<Entry>& entries, std::uint64_t data_bytes) {
       throw Error(who + ": " + error.what());
     }
     if (needed != entry.end - entry.begin)
-      throw Error(who + " of shape " + to_string(entry.shape) + " and type " + name_of(entry.type) + " needs " +
-                  counted(needed, "byte") + " but has " + std::to_string(entry.end - entry.begin));
+      throw Error(who + ": expected " + counted(needed, "byte") + " for the shape " + to_string(entry.shape) + " of " +
+                  name_of(entry.type) + ", got " + std::to_string(entry.end - entry.begin));
     at = entry.end;
   }
   if (at != data_bytes)
@@ -74,8 +74,8 @@ Safetensors read_all(std::uint64_t size, const Read& read) {
     throw Error("expected a safetensors file, with a header of at most " + std::to_string(kHeaderLimit) +
                 " bytes, got " + std::to_string(length));
   if (length > size - kLengthBytes)
-    throw Error("the header has " + counted(length, "byte") + " but only " + std::to_string(size - kLengthBytes) +
-                " are left");
+    throw Error("expected a header of " + counted(length, "byte") + ", as the file says, got " +
+                std::to_string(size - kLengthBytes));
   std::string text(length, '\0');
   read(text.data(), length);
   safetensors::Header header = safetensors::parse_header(text);
@@ -120,14 +120,15 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error("read '" + path.string() + "': " + std::strerror(errno));
   return read_named(size, path.string(), [&](char* to, std::uint64_t count) {
-    if (!in.read(to, static_cast<std::streamsize>(count))) throw Error("it became shorter while it was read");
+    if (!in.read(to, static_cast<std::streamsize>(count)))
+      throw Error("expected a file that stays as it is, got one that became shorter while it was read");
   });
 }
 
 Safetensors parse_safetensors(std::string_view bytes, const std::string& name) {
   std::size_t at = 0;
   return read_named(bytes.size(), name, [&](char* to, std::uint64_t count) {
-    if (count > bytes.size() - at) throw Error("it ends within the data");
+    if (count > bytes.size() - at) throw Error("expected the whole data, got a file that ends within it");
     bytes.copy(to, count, at);
     at += count;
   });
@@ -147,7 +148,8 @@ void stage_safetensors(StagedFiles& files, const std::filesystem::path& path, st
     const std::size_t size = size_of(one->type);
     const std::size_t bytes = static_cast<std::size_t>(checked_count(one->shape, size)) * size;
     if (bytes > 0 && !one->data)
-      throw Error("write '" + path.string() + "': array " + safetensors::shown(one->name) + " has no data");
+      throw Error("write '" + path.string() + "': array " + safetensors::shown(one->name) +
+                  ": expected data, got none");
     entries.push_back({one->name, one->type, one->shape, at, at + bytes});
     at += bytes;
     if (std::endian::native == std::endian::big && bytes > 0) {

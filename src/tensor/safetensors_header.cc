@@ -50,9 +50,9 @@ class Handler : public nlohmann::json_sax<Json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (state_ == State::shape) {
       if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-        throw Error(who() + " has a size above 2⁶³ in its shape");
+        throw Error(who() + ": shape: expected sizes below 2⁶³, got " + std::to_string(value));
       if (entry_.shape.size() == kMaxRank)
-        throw Error(who() + " has more than " + std::to_string(kMaxRank) + " dimensions");
+        throw Error(who() + ": shape: expected at most " + std::to_string(kMaxRank) + " dimensions, got more");
       entry_.shape.push_back(static_cast<std::int64_t>(value));
     } else if (state_ == State::offsets && offsets_ < 2) {
       (offsets_++ == 0 ? entry_.begin : entry_.end) = value;
@@ -95,13 +95,14 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   bool key(string_t& value) override {
-    if (state_ == State::top && !names_.insert(value).second) throw Error("the header has " + shown(value) + " twice");
+    if (state_ == State::top && !names_.insert(value).second)
+      throw Error("the header: expected every name once, got " + shown(value) + " twice");
     if (state_ == State::metadata && header_.metadata.contains(value))
-      throw Error("the metadata has " + shown(value) + " twice");
+      throw Error("the metadata: expected every key once, got " + shown(value) + " twice");
     if (state_ == State::entry) {
       const unsigned bit = value == "dtype" ? 1U : value == "shape" ? 2U : value == "data_offsets" ? 4U : 0U;
       if (bit == 0) throw Error(who() + ": expected the keys dtype, shape and data_offsets, got " + shown(value));
-      if (keys_ & bit) throw Error(who() + " has the key " + shown(value) + " twice");
+      if (keys_ & bit) throw Error(who() + ": expected every key once, got " + shown(value) + " twice");
       keys_ |= bit;
     }
     key_ = std::move(value);
@@ -137,7 +138,7 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
-    throw Error("the header is not JSON: error at character " + std::to_string(position));
+    throw Error("the header: expected JSON, got an error at character " + std::to_string(position));
   }
 
  private:
@@ -146,7 +147,7 @@ class Handler : public nlohmann::json_sax<Json> {
   std::string who() const { return "array " + shown(entry_.name); }
 
   [[noreturn]] void unexpected(const char* what) const {
-    std::string where = "the header: unexpected ";
+    std::string where = "the header: expected its end, got ";
     if (state_ == State::start) where = "the header: expected an object, got ";
     if (state_ == State::top) where = shown(key_) + ": expected an object, got ";
     if (state_ == State::metadata) where = "the metadata's " + shown(key_) + ": expected a string, got ";
@@ -180,7 +181,7 @@ Header parse_header(std::string_view text) {
   if (!text.starts_with('{')) throw Error("expected a safetensors file, got a header that does not start with '{'");
   // The parser takes a NUL for the end, and would not look at what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
-    throw Error("the header is not JSON: it has a NUL at character " + std::to_string(nul));
+    throw Error("the header: expected JSON, got a NUL at character " + std::to_string(nul));
   Handler handler;
   Json::sax_parse(text.begin(), text.end(), &handler);
   return handler.take();

@@ -126,7 +126,7 @@ TEST(SafetensorsFiles, Lengths) {
   expect_error("1234567", "the header's length, got 7");
   expect_error(std::string(7, '\0') + '\x7f', "a header of at most 100000000 bytes, got 9151314442816847872");
   expect_error(std::string("\1\xe1\xf5\5\0\0\0\0", 8), "a header of at most 100000000 bytes, got 100000001");
-  expect_error(std::string("\3\0\0\0\0\0\0\0{}", 10), "the header has 3 bytes but only 2 are left");
+  expect_error(std::string("\3\0\0\0\0\0\0\0{}", 10), "expected a header of 3 bytes, as the file says, got 2");
   expect_error(std::string(8, '\0'), "does not start with '{'");
   EXPECT_EQ(error_of(file_of("{}")), "");
   EXPECT_EQ(error_of(file_of("{}   \n")), "");
@@ -145,22 +145,22 @@ TEST(SafetensorsFiles, Headers) {
     std::string_view text;
   };
   const std::vector<Bad> all = {
-      {"{", "not JSON"},
-      {"{}}", "not JSON"},
-      {"{} {}", "not JSON"},
-      {std::string("{}\0", 3), "it has a NUL at character 2"},
-      {std::string("{}\0}x", 5), "it has a NUL at character 2"},
-      {"{\"\xff\":{}}", "not JSON"},
+      {"{", "expected JSON"},
+      {"{}}", "expected JSON"},
+      {"{} {}", "expected JSON"},
+      {std::string("{}\0", 3), "expected JSON, got a NUL at character 2"},
+      {std::string("{}\0}x", 5), "expected JSON, got a NUL at character 2"},
+      {"{\"\xff\":{}}", "expected JSON"},
       {R"({"a":1})", "'a': expected an object, got a number"},
       {R"({"a":[]})", "'a': expected an object, got a list"},
       {R"({"a":null})", "'a': expected an object, got null"},
       {R"({"a":{}})", "array 'a': expected the keys dtype, shape and data_offsets, got fewer"},
       {R"({"a":{"dtype":"F32","shape":[1]}})", "array 'a': expected the keys dtype, shape and data_offsets, got fewer"},
-      {R"({"a":{"dtype":"F32","dtype":"F32"}})", "has the key 'dtype' twice"},
+      {R"({"a":{"dtype":"F32","dtype":"F32"}})", "array 'a': expected every key once, got 'dtype' twice"},
       {R"({"a":{"color":"F32"}})", "expected the keys dtype, shape and data_offsets, got 'color'"},
       {R"({"__metadata__":{"x":1}})", "the metadata's 'x': expected a string, got a number"},
-      {R"({"__metadata__":{"x":"1","x":"2"}})", "the metadata has 'x' twice"},
-      {R"({"__metadata__":{},"__metadata__":{}})", "the header has '__metadata__' twice"},
+      {R"({"__metadata__":{"x":"1","x":"2"}})", "the metadata: expected every key once, got 'x' twice"},
+      {R"({"__metadata__":{},"__metadata__":{}})", "the header: expected every name once, got '__metadata__' twice"},
       {R"({"__metadata__":"x"})", "'__metadata__': expected an object, got a string"},
       {array(R"("F8_E4M3")", "[4]", "[0,4]"),
        "expected the type BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64, got 'F8_E4M3'"},
@@ -172,10 +172,11 @@ TEST(SafetensorsFiles, Headers) {
       {array(R"("F32")", "[1.0]", "[0,4]"), "shape: expected integers, got a fraction"},
       {array(R"("F32")", "[18446744073709551616]", "[0,4]"),
        "shape: expected integers, got a fraction or a number above 2⁶⁴"},
-      {array(R"("F32")", "[18446744073709551615]", "[0,4]"), "a size above 2⁶³ in its shape"},
+      {array(R"("F32")", "[18446744073709551615]", "[0,4]"),
+       "shape: expected sizes below 2⁶³, got 18446744073709551615"},
       {array(R"("F32")", "[4611686018427387904,4]", "[0,4]"), "array 'a': "},
       {array(R"("F32")", "[4294967296,4294967296,0]", "[0,4]"), "array 'a': "},
-      {array(R"("F32")", "[2]", "[0,4]"), "needs 8 bytes but has 4"},
+      {array(R"("F32")", "[2]", "[0,4]"), "array 'a': expected 8 bytes for the shape [2] of f32, got 4"},
       {array(R"("F32")", "[1]", "[0,4,8]"), "data_offsets: expected two integers, got a third"},
       {array(R"("F32")", "[1]", "[0]"), "expected 2 data_offsets, got 1"},
       {array(R"("F32")", "[1]", "[]"), "expected 2 data_offsets, got 0"},
@@ -194,7 +195,7 @@ TEST(SafetensorsFiles, Headers) {
                  }() +
                  "]",
              "[0,4]"),
-       "has more than 32 dimensions"},
+       "expected at most 32 dimensions, got more"},
   };
   for (const Bad& bad : all) expect_error(file_of(bad.header, "1234"), bad.text);
 }
