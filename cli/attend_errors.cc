@@ -34,7 +34,7 @@ std::string option_of(std::string_view name) {
   return option;
 }
 
-// "score alibi: parameter 'm': expected …", "score t5: max_distance: …", "score dot: unknown parameter 'm'…".
+// "score alibi: parameter 'm': expected …", "score t5: max_distance: …", "score dot: expected no parameters, got parameter 'm'".
 std::optional<std::string> parameter_message(std::string_view text) {
   const std::size_t end = text.find(": ");
   if ((!text.starts_with("score ") && !text.starts_with("normalizer ")) || end == std::string_view::npos)

@@ -24,7 +24,7 @@ void choose_backend(const char* operation, Problem& problem, const Request& requ
     }
     reasons += std::string(reasons.empty() ? "" : "; ") + backend->name + ": " + why;
   }
-  throw Error(std::string(operation) + ": no backend takes this call: " + reasons);
+  throw Error(std::string(operation) + ": expected a call that a backend takes, got one that none does: " + reasons);
 }
 
 void release_workspace() {

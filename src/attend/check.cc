@@ -126,7 +126,7 @@ void check_gradients(const char* op, const Problem& p, const Inputs& inputs, con
                           "': expected none, as no such parameter was given, got an array");
     for (std::size_t m = 0; m < n; ++m)
       if (g.parameters[m].name == wanted.name)
-        refuse_call(op, "gradient of parameter '" + wanted.name + "': asked for twice");
+        refuse_call(op, "gradient of parameter '" + wanted.name + "': expected once, got twice");
     check_view(op, "gradient of parameter '" + wanted.name + "'", wanted.value, given->value.shape, p.device,
                Access::write);
   }

@@ -135,8 +135,8 @@ class Builder {
     p_.keep_object = options_.score.object;
     p_.object = p_.keep_object ? p_.keep_object.get() : default_object(*p_.mechanism);
     if (!p_.object)
-      fail(operation_, "score: the mechanism '" + std::string(p_.mechanism->name()) +
-                           "' came without its hooks; make it with rapt::custom");
+      fail(operation_, "score: expected the mechanism '" + std::string(p_.mechanism->name()) +
+                           "' with its hooks, as rapt::custom makes it, got it without");
   }
 
   std::string score_name() const { return "score " + std::string(p_.mechanism->name()); }
@@ -148,7 +148,7 @@ class Builder {
       const auto spec =
           std::find_if(specs.begin(), specs.end(), [&](const SettingSpec& s) { return s.name == given.name; });
       if (spec == specs.end())
-        fail(operation_, score_name() + ": unknown setting '" + given.name + "'" + known_names());
+        fail(operation_, score_name() + ": expected " + known_names() + ", got setting '" + given.name + "'");
       if (!(given.value >= spec->low && given.value <= spec->high) ||
           (spec->integer && given.value != std::floor(given.value)))
         fail(operation_, score_name() + ": " + given.name + ": expected " +
@@ -172,7 +172,7 @@ class Builder {
       names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
     for (const SettingSpec& spec : p_.mechanism->settings())
       names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
-    return names.empty() ? "; it takes none" : "; it takes " + names;
+    return names.empty() ? "no parameters" : names;
   }
 
   void parameters() {
@@ -180,10 +180,10 @@ class Builder {
     for (std::size_t n = 0; n < options_.score.parameters.size(); ++n) {
       const std::string& name = options_.score.parameters[n].name;
       if (std::none_of(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; }))
-        fail(operation_, score_name() + ": unknown parameter '" + name + "'" + known_names());
+        fail(operation_, score_name() + ": expected " + known_names() + ", got parameter '" + name + "'");
       for (std::size_t m = 0; m < n; ++m)
         if (options_.score.parameters[m].name == name)
-          fail(operation_, score_name() + ": parameter '" + name + "' is given twice");
+          fail(operation_, score_name() + ": parameter '" + name + "': expected once, got twice");
     }
     int slot = 0, table = 0;
     for (const ParameterSpec& spec : specs) {
@@ -303,7 +303,7 @@ class Builder {
         fail(operation_, owner + ": expected " + (specs.empty() ? "no parameters" : std::string(specs[0].name)) +
                              ", got parameter '" + given[n].name + "'");
       if (std::any_of(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(n), same))
-        fail(operation_, owner + ": parameter '" + given[n].name + "' is given twice");
+        fail(operation_, owner + ": parameter '" + given[n].name + "': expected once, got twice");
     }
     int slot = 0;
     for (const ParameterSpec& spec : specs) {

@@ -131,8 +131,8 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
           "expected at least as many independent heads as processes, as no part of the keys can be merged, got " +
           std::to_string(slots) + " for " + counted(call.size(), "process"));
     if (how.explanation)
-      *how.explanation = "heads: " + normalizer + " needs all scores of a row, so each of " +
-                         counted(call.size(), "process") + " takes whole heads";
+      *how.explanation = "heads: " + normalizer + " is computed from all scores of a row, so each of " +
+                         counted(call.size(), "process") + " computes whole heads";
     return slots == 0 ? Distribution::ring : Distribution::heads;
   }
   if (how.distribution == Distribution::heads && !heads && slots > 0)

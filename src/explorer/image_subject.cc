@@ -45,9 +45,9 @@ ImageSubject::ImageSubject(const std::filesystem::path& run)
       values_(tasks::best_weights(run, experiment_->model().parameters())),
       epochs_(read_epochs(run / "metrics.jsonl")) {
   if (!experiment_->model().attention())
-    throw Error("explore: the model in " + run.string() + " has no attention to show");
+    throw Error("explore: " + run.string() + ": expected a model with attention, got one without");
   if (experiment_->data().test.count() == 0)
-    throw Error("explore: the data of " + run.string() + " has no test images to show");
+    throw Error("explore: " + run.string() + ": expected data with test images, got none");
 }
 
 Exhibit ImageSubject::show(const std::string& number) const {

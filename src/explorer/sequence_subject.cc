@@ -47,7 +47,8 @@ SequenceSubject::SequenceSubject(const std::filesystem::path& run)
       run_(tasks::load_sequence_run(run)),
       source_(run_.config.source_symbols),
       target_(run_.config.target_symbols) {
-  if (!run_.model->has_attention()) throw Error("explore: the model in " + run.string() + " has no attention to show");
+  if (!run_.model->has_attention())
+    throw Error("explore: " + run.string() + ": expected a model with attention, got one without");
 }
 
 std::string SequenceSubject::example() const {
@@ -57,9 +58,9 @@ std::string SequenceSubject::example() const {
     for (const std::vector<tasks::Example>* part : {&examples.test, &examples.valid, &examples.train})
       if (!part->empty()) return source_text(data, part->front().source);
   } catch (const Error& error) {
-    throw Error(std::string("explore: no text is given, and the run's own data cannot be read: ") + error.what());
+    throw Error(std::string("explore: text: expected a text, or the run's own data, got neither: ") + error.what());
   }
-  throw Error("explore: no text is given, and the run has no examples");
+  throw Error("explore: text: expected a text, or a run with examples, got neither");
 }
 
 Exhibit SequenceSubject::show(std::string_view text, std::string_view target) const {

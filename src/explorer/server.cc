@@ -93,7 +93,7 @@ struct Server::Parts {
     const std::lock_guard lock(mutex);
     for (const std::shared_ptr<Shown>& one : shown)
       if (one->id() == id) return one;
-    throw BadRequest{"id: this text is not kept any more; run it again"};
+    throw BadRequest{"id: expected a text that is still kept, got one that is not; run it again"};
   }
 
   bool is_own_host(const std::string& host) const {
@@ -203,7 +203,7 @@ struct Server::Parts {
   }
 
   void live(const Request& request, Response& response) {
-    if (!make) throw BadRequest{"there is no model here that could be run"};
+    if (!make) throw BadRequest{"text: expected a page of a run, got one of arrays"};
     // A form of another page cannot send this type.
     if (!request.get_header_value("Content-Type").starts_with("application/json"))
       throw BadRequest{"expected a body of type application/json, got another"};
@@ -239,7 +239,7 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
                               {"Cache-Control", "no-store"}});
   p.http.set_pre_routing_handler([&p](const Request& request, Response& response) {
     if (p.allowed(request)) return httplib::Server::HandlerResponse::Unhandled;
-    Parts::fail(response, 403, "this server answers to its own address only");
+    Parts::fail(response, 403, "expected this server's own address, got another");
     return httplib::Server::HandlerResponse::Handled;
   });
   p.http.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {

@@ -320,7 +320,7 @@ class Parser {
     if (name == "col") return graph_.binary(Op::subtract, graph_.leaf(Op::key_col), graph_.leaf(Op::query_col));
     if (const Word* place = find(kPlaces, name)) return graph_.leaf(place->op);
     if (name == "q" || name == "k")
-      fail_with(token.at, "'" + std::string(name) + "' is a name of pair formulas; here the raw score is raw");
+      fail(token.at, "raw, the raw score", "'" + std::string(name) + "', which pair formulas alone have");
     return parameter(token);
   }
 

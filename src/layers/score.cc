@@ -127,7 +127,8 @@ std::vector<std::int64_t> ScoreLayer::shape_of(const ParameterSpec& spec) const 
 ParameterId ScoreLayer::parameter(std::string_view name) const {
   for (const Entry& entry : entries_)
     if (entry.spec->name == name) return entry.id;
-  throw Error(std::string(choice_.mechanism->name()) + ": there is no parameter '" + std::string(name) + "'");
+  throw Error("score " + std::string(choice_.mechanism->name()) + ": expected one of its parameters, got '" +
+              std::string(name) + "'");
 }
 
 bool ScoreLayer::ends_with_length(const ParameterSpec& spec) const {

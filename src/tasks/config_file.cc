@@ -78,7 +78,8 @@ void require_nothing_left(const std::string& file, const json& whole, const std:
 
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner) {
   if (options.empty()) return;
-  throw Error("setting " + options.begin()->first + ": " + owner + " has no such setting");
+  const std::string& name = options.begin()->first;
+  throw Error("setting " + name + ": expected a setting of " + owner + ", got '" + name + "'");
 }
 
 }  // namespace rapt::inline v1::tasks

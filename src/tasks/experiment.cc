@@ -54,7 +54,8 @@ std::string task_of_run(const std::filesystem::path& directory) {
 std::vector<float> best_weights(const std::filesystem::path& directory, const layers::Parameters& parameters) {
   const std::filesystem::path path = directory / "model.safetensors";
   if (!std::filesystem::exists(path))
-    throw Error(directory.string() + " has no model.safetensors yet: its first epoch has not ended");
+    throw Error(directory.string() +
+                ": expected model.safetensors, got none: the run has not finished its first epoch");
   std::vector<float> values(static_cast<std::size_t>(parameters.size()));
   training::load_weights(path, parameters, values.data());
   return values;

@@ -132,8 +132,8 @@ void fields(V& v, training::TrainOptions& o) {
   v("beta2", o.beta2, 0, 0.9999999, "Adam's β2");
   v("epsilon", o.epsilon, 1e-30, 1, "Adam's ε");
   v("label_smoothing", o.label_smoothing, 0, 0.9, "label smoothing");
-  v("patience", o.patience, 0, 1e6, "stop after so many epochs without a better validation score; 0: never");
-  v("parts", o.parts, 1, 1024, "split a batch into so many parts, one thread each");
+  v("patience", o.patience, 0, 1e6, "epochs without a better validation score before training stops; 0: never");
+  v("parts", o.parts, 1, 1024, "parts that a batch is split into, one thread each");
   v("seed", o.seed, 0, 9e15, "random seed");
 }
 

@@ -84,7 +84,7 @@ HeadHistory read_head_history(const std::filesystem::path& run) {
     throw Error(run.string() + ": expected a run of a model with attention, got one without heads");
   const std::filesystem::path path = run / "metrics.jsonl";
   if (!std::filesystem::exists(path))
-    throw Error(run.string() + " has no metrics.jsonl yet: its first epoch has not ended");
+    throw Error(run.string() + ": expected metrics.jsonl, got none: the run has not finished its first epoch");
   const std::string text = read_file(path);
   const auto& [layers, heads] = std::pair{model.attention()->config().layers, model.attention()->config().heads};
   HeadHistory history;

@@ -51,7 +51,7 @@ void fields(V& v, models::CnnConfig& c) {
 template <class V>
 void fields(V& v, Augmentation& a) {
   v("flip", a.flip, "images: random horizontal flips");
-  v("crop_margin", a.crop_margin, 0, 1024, "images: random shifts by up to so many pixels");
+  v("crop_margin", a.crop_margin, 0, 1024, "images: largest random shift, in pixels");
 }
 
 template <class V>

@@ -20,7 +20,7 @@ void fields(V& v, models::MultitaskConfig& c) {
   v("patch", c.patch, 1, 64, "patch size in pixels");
   v("stages", c.stages, 1, 6, "stages of the encoder; each halves the resolution");
   v("blocks", c.blocks, 1, 64, "blocks per stage of the encoder");
-  v("window", c.window, 0, 512, "scenes: attention within windows of so many tokens a side; 0: global");
+  v("window", c.window, 0, 512, "scenes: side of an attention window, in tokens; 0: global");
   v("width", c.width, 1, 65536, "model width");
   v("heads", c.heads, 1, 1024, "heads of each attention");
   v("inner", c.inner, 1, 1 << 20, "width of the feed-forward layers");

@@ -167,7 +167,7 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
     progress.at("seconds").get_to(p.seconds);
     progress.at("finished").get_to(p.finished);
   } catch (const json::exception& e) {
-    fail(path, std::string("its progress cannot be read: ") + e.what());
+    fail(path, std::string("progress: expected every value of it, got: ") + e.what());
   }
   std::size_t taken = take_arrays(path, file, "", parameters, state.values->data());
   taken += take_arrays(path, file, "mean/", parameters, state.mean->data());

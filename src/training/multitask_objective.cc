@@ -190,7 +190,7 @@ Scores score(const MultitaskNetwork& network, const float* values, const PixelEx
 MultitaskObjective::MultitaskObjective(const MultitaskNetwork& network, const PixelExamples& train,
                                        const PixelExamples& valid, std::int64_t batch, std::uint64_t seed)
     : network_(network), train_(train), valid_(valid), batch_(batch), seed_(seed), edges_(edge_weights(train)) {
-  if (train.count < 1) throw Error("multitask: got no pictures to train on");
+  if (train.count < 1) throw Error("multitask: expected at least one training picture, got none");
   order_.resize(static_cast<std::size_t>(train.count));
   start_epoch(0);
 }

@@ -9,7 +9,7 @@ namespace rapt::inline v1::training {
 double Scores::get(std::string_view name) const {
   for (const Score& score : list)
     if (score.name == name) return score.value;
-  throw Error("there is no score '" + std::string(name) + "'");
+  throw Error("scores: expected the name of a score, got '" + std::string(name) + "'");
 }
 
 nlohmann::json Objective::record(const float*) const { return nullptr; }

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
@@ -67,7 +68,9 @@ void Trainer::resume() {
   processes_.share(&state.progress, sizeof state.progress);
   progress_ = state.progress;
   if (progress_.batch > objective_->batches())
-    throw Error((directory_ / "state.safetensors").string() + ": got a run of more batches than the data has");
+    throw Error((directory_ / "state.safetensors").string() + ": expected at most " +
+                counted(objective_->batches(), "batch") + " in an epoch, as the data has, got " +
+                std::to_string(progress_.batch));
   reload_metrics();
 }
 
@@ -150,7 +153,8 @@ bool Trainer::train_batch(std::int64_t n, bool stop) {
 
 void Trainer::require_finite(double number) const {
   if (!std::isfinite(number))
-    throw Error("train: the loss is no longer a number at step " + std::to_string(progress_.step) +
+    throw Error("train: step " + std::to_string(progress_.step) + ": expected a finite loss and gradient, got " +
+                (std::isnan(number) ? "nan" : "infinity") +
                 "; a smaller learning rate or gradient clipping may help; the last saved state is kept");
 }
 

@@ -146,7 +146,7 @@ TEST(CApiErrors, WhatTheEngineRefuses) {
   expect_refused("out[0]: expected shape [1, 2, 3, 2], got [1, 2, 3, 3]", [](Good& g) { g.out.shape[3] = 3; });
   expect_refused("got 'scaled-dot'", [](Good& g) { g.options.score = "scaled-dot"; });
   expect_refused("parameter 'm': expected [2], got none", [](Good& g) { g.options.score = "alibi"; });
-  expect_refused("unknown parameter 'm'", [](Good& g) {
+  expect_refused("expected no parameters, got parameter 'm'", [](Good& g) {
     g.options.parameters = &g.slopes;
     g.options.parameter_count = 1;
   });

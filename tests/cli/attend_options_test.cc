@@ -115,7 +115,7 @@ TEST_F(CliAttendOptions, BadOnesAreRefused) {
   refused({"--rotary", "3"}, "--rotary");
   refused({"--rotary", "6"}, "--rotary");
   refused({"--rotary-interleaved"}, "--rotary");
-  refused({"--device", "cuda"}, "no backend takes this call");
+  refused({"--device", "cuda"}, "expected a call that a backend takes");
 }
 
 }  // namespace

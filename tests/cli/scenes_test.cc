@@ -115,7 +115,7 @@ TEST(Scenes, RefusesBadInput) {
   refused({"--tasks", "depth", "--reference", "edges"}, {"reference", "edges"});
   refused({"--patch", "5"}, {"16 pixels", "multiple of 10"});
   refused({"--heads", "3"}, {"heads", "divide"});
-  refused({"--hidden", "9"}, {"--hidden", "no such setting"});
+  refused({"--hidden", "9"}, {"train: --hidden: expected a setting of the task scenes, got 'hidden'"});
   expect_refused(run_cli({"plot", "scenes", dir / "nothing", "0", "--out", dir / "a.svg"}), {"nothing"});
 }
 

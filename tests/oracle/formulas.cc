@@ -267,7 +267,7 @@ class Shaw : public Formula<T> {
   }
 };
 
-// s (q·k + q·r + u·k + v·r), r = r[j−i+origin]; the last row is for the last key and position 0, unless told.
+// s (q·k + q·r + u·k + v·r), r = r[j−i+origin]; the last row is for the last key and position 0 by default.
 template <class T>
 class TransformerXl : public Formula<T> {
  public:

@@ -37,7 +37,7 @@ ERRORS = [
     (lambda q, k, v: rapt.attend(q, k, v, causal="left"), ValueError, "causal: expected"),
     (lambda q, k, v: rapt.attend(q, k, v, score="none"), ValueError, "expected one of dot, .*got 'none'"),
     (lambda q, k, v: rapt.attend(q, k, v, score="alibi"), ValueError, "score alibi: parameter 'm': expected .*got none"),
-    (lambda q, k, v: rapt.attend(q, k, v, params={"m": 1.0}), ValueError, "scaled_dot: unknown parameter 'm'"),
+    (lambda q, k, v: rapt.attend(q, k, v, params={"m": 1.0}), ValueError, "scaled_dot: expected no parameters, got parameter 'm'"),
     (lambda q, k, v: rapt.attend(q, k, v, params=[1.0]), TypeError, "params: expected a mapping of names"),
     (lambda q, k, v: rapt.attend(q, k, v, score="alibi", params={"m": "x"}), TypeError, "attend: params: m: expected an array"),
     (lambda q, k, v: rapt.attend(q, k, v, score="alibi", params={"m": ["x"]}), TypeError, "params: m: expected numbers"),

@@ -185,7 +185,8 @@ class HeadHistoryFiles : public testing::Test {
 
 TEST_F(HeadHistoryFiles, AreReadAndChecked) {
   const std::string good = R"({"epoch":1,"centers":[[[0.5,-1]]],"covariances":[[[[1,0],[0,2]]]]})";
-  EXPECT_NE(error().find("first epoch has not ended"), std::string::npos);
+  EXPECT_NE(error().find("expected metrics.jsonl, got none: the run has not finished its first epoch"),
+            std::string::npos);
   write(good + "\n" + good + "\n");
   const HeadHistory history = read_head_history(directory_.path());
   EXPECT_EQ(history.epochs.size(), 2U);

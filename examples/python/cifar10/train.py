@@ -242,7 +242,7 @@ def train(run, train_images, test_images, out, stop, on_epoch=print):
         run.seconds += spent
         loss, right, count = run.sums.tolist()
         if not math.isfinite(loss):
-            raise SystemExit(f"train: the loss is no longer a number in epoch {run.epoch + 1}; the last saved state is kept")
+            raise SystemExit(f"train: epoch {run.epoch + 1}: expected a finite loss, got {loss}; the last saved state is kept")
         with run.averaged():
             test_loss, test_accuracy = run.score(test)
             place = run.record_places(shown)

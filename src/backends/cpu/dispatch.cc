@@ -62,7 +62,9 @@ bool processor_has(Isa isa) {
 Isa first_choice() {
   const std::vector<Isa> available = available_isas();
   if (available.empty())
-    throw Error("rapt: this processor runs none of the instruction sets that this build has: on x86-64 it needs SSE4");
+    throw Error(
+        "rapt: expected a processor that runs an instruction set of this build (on x86-64: SSE4 or newer), "
+        "got one that runs none");
   const char* wish = std::getenv("RAPT_ISA");
   if (wish == nullptr || *wish == '\0') return available.back();
   for (const Isa isa : available)
@@ -104,7 +106,8 @@ std::vector<Isa> available_isas() {
 Isa active_isa() { return static_cast<Isa>(chosen_isa().load(std::memory_order_relaxed)); }
 
 void set_isa(Isa isa) {
-  if (!processor_has(isa)) throw Error(std::string("set_isa: this processor cannot run ") + name_of(isa));
+  if (!processor_has(isa))
+    throw Error(std::string("set_isa: expected an instruction set that this processor runs, got ") + name_of(isa));
   chosen_isa().store(static_cast<int>(isa), std::memory_order_relaxed);
 }
 
@@ -124,7 +127,7 @@ const Kernels<T>& kernels_for(Isa isa) {
 #undef RAPT_CASE
     default: break;
   }
-  throw Error(std::string("rapt: this build has no kernels for ") + name_of(isa));
+  throw Error(std::string("rapt: expected an instruction set of this build, got ") + name_of(isa));
 }
 
 template const Kernels<float>& kernels_for(Isa);
@@ -149,7 +152,7 @@ std::span<const ProgramOf<T>> normalizer_programs(Isa isa) {
     RAPT_FOR_EACH_TARGET(RAPT_CASE)
 #undef RAPT_CASE
 #undef RAPT_PROGRAM
-    default: throw Error(std::string("rapt: this build has no normalisers for ") + name_of(isa));
+    default: throw Error(std::string("rapt: expected an instruction set of this build, got ") + name_of(isa));
   }
 }
 
