@@ -39,7 +39,7 @@ void check_place(const fs::path& place) {
   const fs::file_status status = fs::symlink_status(place, error);
   if (status.type() == fs::file_type::not_found) return;
   if (status.type() != fs::file_type::directory)
-    fail(place, "expected a new or empty directory, or a report, got something that is no directory");
+    fail(place, "expected a new or empty directory, or a report, got something that is not a directory");
   if (fs::is_empty(place, error) && !error) return;
   if (!holds_report(place))
     fail(place, "expected a new or empty directory, or a report of rapt reproduce, got one that holds something else");
@@ -62,7 +62,8 @@ void write_pictures(const Report& report, const fs::path& directory) {
   for (const PartResult& part : report.parts)
     for (const Block& block : part.section.blocks)
       if (const auto* picture = std::get_if<Picture>(&block)) {
-        if (!names.insert(picture->name).second) throw Error("reproduce: two pictures are called " + picture->name);
+        if (!names.insert(picture->name).second)
+          throw Error("reproduce: expected a name of its own for every picture, got two named " + picture->name);
         write_file(directory / (picture->name + ".svg"), pictures::to_svg(picture->drawing));
       }
 }

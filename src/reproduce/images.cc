@@ -109,9 +109,9 @@ Section run_images(const Context& context) {
   Section section{"Image models and where their heads look", "Assignment 6, Q2"};
   section.say(
       "Classifiers of attention alone read 8 × 8 handwritten digits as 4 × 4 positions of 2 × 2 pixels: three "
-      "layers of nine full-width heads. The published setting is CIFAR-10 with six layers and 300 epochs, which is "
-      "beyond a report: the part experiments has what is stored of it. What is looked at here is the same: accuracy "
-      "beside a convolutional network, and what the heads' centres do.");
+      "layers of nine full-width heads. The published setting, CIFAR-10 with six layers and 300 epochs, takes a GPU "
+      "and is not run by a report; the part experiments says what has been stored of it. The questions here are the "
+      "same: accuracy beside a convolutional network, and what the heads' centres do.");
   const std::vector<Trained> runs = train_all(context, "images", images_jobs(context));
   const std::string epochs = epochs_of(find(runs, "quadratic"));
   if (context.quick)

@@ -28,7 +28,7 @@ std::string command_of(const Job& job, const std::string& run) {
 training::Scores scores_of(const tasks::Experiment& experiment, tasks::Split split, const training::Trainer& trainer,
                            int threads) {
   auto scores = experiment.score(split, trainer.values().data(), threads);
-  if (!scores) throw Error("reproduce: a task without held-out examples cannot be scored");
+  if (!scores) throw Error("reproduce: expected a task with held-out examples, got one without");
   return *scores;
 }
 
@@ -120,7 +120,7 @@ std::string epochs_of(const Trained& run) {
 const Trained& find(const std::vector<Trained>& runs, std::string_view name) {
   for (const Trained& run : runs)
     if (run.name == name) return run;
-  throw Error("reproduce: no model is called " + std::string(name));
+  throw Error("reproduce: expected one of the trained models, got " + std::string(name));
 }
 
 }  // namespace rapt::reproduce

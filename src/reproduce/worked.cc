@@ -16,7 +16,7 @@ std::string carried(const std::string& file) {
   const std::string name = std::filesystem::path(file).filename().string();
   for (const EmbeddedFile& example : example_files())
     if (example.name == name) return std::string(example.text);
-  throw Error("reproduce: there is no example " + name);
+  throw Error("reproduce: expected one of the worked examples, got " + name);
 }
 
 }  // namespace

@@ -107,6 +107,25 @@ TEST(ReproduceExperiments, TheToolCarriesThoseOfTheFolder) {
   }
 }
 
+// What has not been run is named, rather than left for the reader to miss.
+TEST(ReproduceExperiments, NamesWhatHasNotBeenRun) {
+  std::set<std::string> stored;
+  for (const reproduce::EmbeddedFile& file : reproduce::experiment_files())
+    for (const reproduce::Origin& origin : reproduce::parse_stored(file.name, file.text).origins)
+      stored.insert(std::string(file.name) + "/" + origin.of);
+  std::string text;
+  for (const Part& part : reproduce::all_parts())
+    if (part.name == "experiments")
+      for (const reproduce::Block& block : part.run(Context{}).blocks)
+        if (const auto* paragraph = std::get_if<reproduce::Paragraph>(&block)) text += paragraph->text + "\n";
+  ASSERT_NE(text, "");
+  const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
+  EXPECT_EQ(says("Not run at full size yet"), stored.size() < 4) << text;
+  EXPECT_EQ(says("the accuracy on CIFAR-10"), !stored.contains("cifar10.json/runs")) << text;
+  EXPECT_EQ(says("the speed of their training steps"), !stored.contains("cifar10.json/speed")) << text;
+  EXPECT_EQ(says("shared attention on 10,000 scenes"), !stored.contains("scenes.json/variants")) << text;
+}
+
 constexpr const char* kStored =
     R"({"format": 1, "title": "T", "document": "003", "about": "A.", "measured": {}, "reasons": {},
   "provenance": [{"of": "runs", "date": "2026-01-02", "machine": "abacus", "commands": ["python x.py"]},
