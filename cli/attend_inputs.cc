@@ -117,7 +117,7 @@ AttendInputs::AttendInputs(const AttendArguments& arguments) {
   options.path =
       parse_choice<Path>(argument("--path"), arguments.path, {{"auto", Path::automatic}, {"generic", Path::generic}});
   if (arguments.reference && options.path == Path::generic)
-    throw Error("attend: --reference and --path generic exclude each other");
+    throw Error("attend: expected --reference or --path generic, got both");
   if (arguments.reference) options.path = Path::reference;
   // What needs no file is checked first: a wrong name should not wait for a large array.
   options.score = read_score("attend", arguments.score,

@@ -116,8 +116,9 @@ class Job {
     for (const std::int64_t size : shape) bytes *= static_cast<double>(size);
     reserved_ += bytes;
     if (reserved_ > static_cast<double>(memory_))
-      throw Error("attend: " + name + " " + to_string(shape) + " makes the results " + format_bytes(reserved_) +
-                  "; this machine has " + format_bytes(static_cast<double>(memory_)) + " of memory left");
+      throw Error("attend: expected results of at most " + format_bytes(static_cast<double>(memory_)) +
+                  ", the memory left on this machine, got " + format_bytes(reserved_) + " with " + name + " " +
+                  to_string(shape));
   }
 
   // An array that becomes a file. `shape` is what the library sees, `file_shape` what the file gets.

@@ -347,7 +347,7 @@ void run_images(const BenchArguments& arguments) {
   if (!arguments.shapes.empty() || !arguments.dtype.empty() || !arguments.repeat.empty())
     throw Error("bench images: expected no --shape, --dtype or --repeat, since models are trained, not timed, got one");
   if (!given.reference.empty() || !given.config.empty())
-    throw Error("bench images: --reference and --config are for multitask");
+    throw Error("bench images: expected no --reference or --config, which belong to bench multitask, got one");
   BenchImagesArguments a;
   a.tasks.assign(arguments.names.begin() + 1, arguments.names.end());
   a.seeds = given.seeds;
@@ -369,8 +369,9 @@ void require_no_training(const BenchArguments& arguments) {
                                    {"config", &a.config},
                                    {"out", &a.out}})
     if (!text->empty())
-      throw Error(std::string("bench: --") + name + ": only multitask and images take it" +
-                  (std::string_view(name) == "seed" ? ", and --random" : ""));
+      throw Error(std::string("bench: --") + name + ": expected " +
+                  (std::string_view(name) == "seed" ? "--random, multitask or images" : "multitask or images") +
+                  " beside it, got neither");
 }
 
 // Under mpirun: `memory` is that of a process, and all else is process 0's.
@@ -484,7 +485,8 @@ void add_bench(CLI::App& app) {
       ->check(value_given());
   verb->add_option("--device", a.device, "Where to compute [cpu]")->type_name("cpu|cuda")->check(value_given());
   verb->add_option("--repeat", a.repeat,
-                   "Exactly so many runs; unless given, at least 5 and half a second, but not much more than 20 s")
+                   "Run each measurement N times; without it, at least 5 times and for half a second, but not much "
+                   "more than 20 s")
       ->type_name("N")
       ->check(value_given());
   verb->add_option("--random", a.random, "Draw N shapes from ranges; see below")->type_name("N")->check(value_given());

@@ -5,7 +5,7 @@
 
 namespace rapt::cli {
 
-// rapt bench --device cuda: attention on a device's own memory. `repeat`: exactly so many calls on end.
+// rapt bench --device cuda: attention on a device's own memory. `repeat`: the exact number of calls in a row.
 void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int> repeat, bool json);
 
 }  // namespace rapt::cli

@@ -51,8 +51,8 @@ std::int64_t parse_size(const char* option, const std::string& text, std::int64_
 void reserve(double bytes, const std::string& what) {
   const double memory = static_cast<double>(available_memory());
   if (bytes > memory)
-    throw Error("conv: " + what + " needs " + format_bytes(bytes) + " of memory; this machine has " +
-                format_bytes(memory) + " left");
+    throw Error("conv: " + what + ": expected at most " + format_bytes(memory) +
+                ", the memory left on this machine, got " + format_bytes(bytes));
 }
 
 layers::ConvolutionOptions parse_convolution(const ConvArguments& arguments) {
@@ -113,7 +113,7 @@ layers::QuadraticLayer read_layer(const ConvArguments& arguments) {
 Array read_or_make_image(const ConvArguments& arguments, const layers::QuadraticLayer& layer) {
   if (!arguments.image.empty()) {
     if (!arguments.size.empty() || !arguments.seed.empty())
-      throw Error("conv: --size and --seed are of a random image; got --image too");
+      throw Error("conv: expected --image, or --size and --seed for a random image, got both");
     return read_array("--image", arguments.image).to(layer.value.type());
   }
   Pair size{32, 32};
@@ -130,7 +130,7 @@ Array read_or_make_image(const ConvArguments& arguments, const layers::Quadratic
 ToAttention kernel_to_attention(const ConvArguments& arguments) {
   if (arguments.image.empty()) throw Error("conv: expected --image beside --kernel, to compare on, got none");
   if (!arguments.size.empty() || !arguments.seed.empty())
-    throw Error("conv: --size and --seed are of --layer without --image; got --kernel");
+    throw Error("conv: expected --size and --seed beside --layer alone, got one of them beside --kernel");
   const layers::ConvolutionOptions options = parse_convolution(arguments);
   const layers::LayerOptions layer_options = parse_layer(arguments);
   Array kernel = read_array("--kernel", arguments.kernel), image = read_array("--image", arguments.image), bias;
@@ -173,7 +173,7 @@ ToConvolution layer_to_convolution(const ConvArguments& arguments) {
                                    {"--alpha", arguments.alpha},
                                    {"--dhid", arguments.dhid},
                                    {"--do", arguments.value_dim}})
-    if (!text.empty()) throw Error(std::string("conv: ") + name + " belongs to --kernel; got --layer");
+    if (!text.empty()) throw Error(std::string("conv: ") + name + ": expected --kernel beside it, got --layer");
   ToConvolution result;
   result.layer = read_layer(arguments);
   result.nearest = layers::nearest_convolution(result.layer);

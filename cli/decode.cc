@@ -71,7 +71,9 @@ class Decoding {
     if (!a.length_penalty.empty())
       search_.length_penalty = parse_number("decode: --length-penalty", a.length_penalty, "a number");
     if ((!a.align.empty() || !a.plot.empty()) && !run_.model->has_attention())
-      throw Error("decode: the model in " + a.run + " has no attention to show; train one with --attention NAME");
+      throw Error("decode: " + std::string(a.align.empty() ? "--plot" : "--align") +
+                  ": expected a model with attention (rapt train --attention NAME), got the one in " + a.run +
+                  ", which has none");
   }
 
   void add(const std::string& text) {

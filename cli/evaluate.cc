@@ -74,7 +74,7 @@ void evaluate_other(const EvaluateArguments& a) {
   const std::unique_ptr<tasks::Experiment> run = tasks::open_experiment(a.run);
   const std::vector<float> values = tasks::best_weights(a.run, run->objective()->parameters());
   const auto scores = run->score(split_of(a), values.data(), threads);
-  if (!scores) throw Error("evaluate: --split: the run has no examples for " + a.split);
+  if (!scores) throw Error("evaluate: --split: expected a split with examples, got " + a.split + ", which has none");
   require_finite(a.run, *scores);
   Json result{{"run", a.run}};
   result.update(scores_json(*scores));
@@ -100,7 +100,8 @@ std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::Seque
                                       : split == tasks::Split::valid ? data.valid
                                                                      : data.train;
   if (list.empty())
-    throw Error("evaluate: --split: the run has no examples for " + a.split + "; give some by --data FILE");
+    throw Error("evaluate: --split: expected a split with examples, or --data FILE, got " + a.split +
+                ", which has none");
   return std::move(list);
 }
 

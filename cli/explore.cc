@@ -66,9 +66,10 @@ explorer::Served subject_of(const ExploreArguments& a) {
   if (!fs::exists(directory / "config.json")) {
     if (!holds_arrays(directory))
       throw Error("explore: " + a.directory +
-                  " holds neither a run (config.json) nor arrays (weights.npy, or q.npy and k.npy)");
+                  ": expected a run (config.json) or arrays (weights.npy, or q.npy and k.npy), got neither");
     if (!a.text.empty() || !a.target.empty() || !a.image.empty())
-      throw Error("explore: --text, --target and --image are for runs; " + a.directory + " holds arrays");
+      throw Error("explore: " + a.directory +
+                  ": expected a run beside --text, --target or --image, got a directory of arrays");
     return {exhibit_of_arrays(directory, a.attend), nullptr};
   }
   const bool scenes = tasks::task_of_run(directory) == "scenes";
@@ -131,7 +132,7 @@ std::string in_explore_options(const std::string& message) {
 }
 
 void explore(const ExploreArguments& a) {
-  if (a.serve && !a.out.empty()) throw Error("explore: --serve and --out exclude each other");
+  if (a.serve && !a.out.empty()) throw Error("explore: expected --serve or --out, got both");
   if (!a.serve && !a.port.empty()) throw Error("explore: --port: expected --serve beside it, got none");
   const int port = port_of(a.port);
   explorer::Served served = subject_of(a);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cli/run_report.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
 #include "tensor/npy.h"
@@ -25,14 +26,14 @@ std::vector<double> read_png(const std::string& argument, const std::string& pat
     throw Error(argument + ": " + path + ": " + what);
   };
   if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0)
-    fail(std::string("is no PNG file: ") + image.message);
+    fail(std::string("expected a PNG file, got something else: ") + image.message);
   if (image.height != static_cast<png_uint_32>(rows) || image.width != static_cast<png_uint_32>(cols))
     fail("expected " + sizes(rows, cols) + " pixels as the model does, got " + sizes(image.height, image.width));
   image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   std::vector<png_byte> pixels(PNG_IMAGE_SIZE(image));
   const png_color black{0, 0, 0};  // behind what is transparent
   if (png_image_finish_read(&image, &black, pixels.data(), 0, nullptr) == 0)
-    fail(std::string("cannot be read: ") + image.message);
+    fail(std::string("expected a whole PNG file, got a damaged one: ") + image.message);
   std::vector<double> result;
   for (const png_byte pixel : pixels) result.push_back(pixel / 255.0);
   return result;
@@ -51,7 +52,8 @@ std::vector<double> read_numbers(const std::string& argument, const std::string&
   const Array numbers = std::move(array).to(ElementType::f64);
   std::vector<double> result;
   for (const double x : numbers.as<double>()) {
-    if (!(x >= 0 && x <= white)) throw Error(where + ": got a number outside of 0 to 1 (or of 0 to 255 for u8)");
+    if (!(x >= 0 && x <= white))
+      throw Error(where + ": expected numbers from 0 to 1 (0 to 255 for u8), got " + format_number(x));
     result.push_back(x / white);
   }
   return result;

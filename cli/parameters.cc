@@ -127,7 +127,7 @@ GivenParameters read_parameters(const MechanismInfo& mechanism, const Normalizer
     auto [name, value] = parse_assignment("attend: --param", assignment);
     // The name that the formula gives the setting.
     if (mechanism.name() == "learned_2d" && name == "c") name = "content";
-    if (!seen.insert(name).second) throw Error(argument(name) + " is given twice");
+    if (!seen.insert(name).second) throw Error(argument(name) + ": expected once, got twice");
     const auto settings = mechanism.settings();
     if (name == "grid" && mechanism.grid()) {
       const auto grid = parse_integers(argument(name), value, "rows,cols: two integers", 2);

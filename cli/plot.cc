@@ -35,12 +35,12 @@ struct Kind {
   void add_output() {
     Output& output = arguments->output;
     option("--out", output.out, "The picture; without it the terminal shows it", "FILE.svg|FILE.png|FILE.pdf");
-    option("--title", output.title, "A line above the picture", "TEXT");
-    app->add_flag("--no-title", output.no_title, "No line above it, where the caption says all");
-    option("--width", output.width, "Of the whole figure, as in 8.5cm or 3.3in [as wide as it needs]", "LENGTH");
-    option("--font-size", output.font_size, "Of labels, in points; ticks are a little smaller [9]", "PT");
+    option("--title", output.title, "Title above the picture", "TEXT");
+    app->add_flag("--no-title", output.no_title, "No title, for a figure that has a caption");
+    option("--width", output.width, "Width of the whole figure, as in 8.5cm or 3.3in [fits the content]", "LENGTH");
+    option("--font-size", output.font_size, "Size of labels in points; ticks are slightly smaller [9]", "PT");
     option("--theme", output.theme, "auto: an SVG that follows the reader's system [light]", "light|dark|auto");
-    option("--scale", output.scale, "Pixels of a PNG for a 96th of an inch [2, that is 192 dpi]", "X");
+    option("--scale", output.scale, "Pixels of a PNG per 1/96 inch [2, that is 192 dpi]", "X");
   }
 
   void add_axes(const char* x, const char* y) {

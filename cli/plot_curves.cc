@@ -52,11 +52,13 @@ Metrics read_metrics(const std::string& file) {
     if (part.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Json value = Json::parse(part.begin(), part.end(), nullptr, false);
     if (!value.is_object())
-      throw Error(std::string(kCurves) + ": " + file + ": line " + std::to_string(line) + " is not a JSON object");
+      throw Error(std::string(kCurves) + ": " + file + ": line " + std::to_string(line) +
+                  ": expected a JSON object, got '" + std::string(part.substr(0, 40)) + "'");
     metrics.lines.emplace_back();
     collect(value, "", metrics);
   }
-  if (metrics.fields.empty()) throw Error(std::string(kCurves) + ": " + file + ": there is no number in it");
+  if (metrics.fields.empty())
+    throw Error(std::string(kCurves) + ": " + file + ": expected at least one number, got none");
   return metrics;
 }
 
@@ -102,7 +104,8 @@ pictures::Curves metric_curves(const CurveArguments& arguments, const std::strin
   if (!x.empty()) require_field(metrics, "--x", x, file);
   const std::vector<std::string> names = arguments.y.empty() ? usual_y(metrics, x) : split(arguments.y);
   if (names.empty())
-    throw Error(std::string(kCurves) + ": " + file + ": nothing but " + joined(metrics.fields) + " is in it; use --y");
+    throw Error(std::string(kCurves) + ": " + file + ": expected a measured number beside " + joined(metrics.fields) +
+                ", or --y, got neither");
   pictures::Curves curves;
   curves.x_title = x.empty() ? "line" : x;
   for (const std::string& name : names) {
@@ -126,7 +129,7 @@ pictures::Curves array_curves(const CurveArguments& arguments, const std::string
   if (array.rank() != 1 && array.rank() != 2)
     throw Error(std::string(kCurves) + ": " + file + ": expected [N] or [N, S], got an array " +
                 to_string(array.shape()));
-  if (!arguments.x.empty()) throw Error(std::string(kCurves) + ": --x: the numbers of an array have no names");
+  if (!arguments.x.empty()) refuse(std::string(kCurves) + ": --x", arguments.x, "a file with named fields beside it");
   const std::int64_t count = array.shape()[0], width = array.rank() == 2 ? array.shape()[1] : 1;
   if (width > static_cast<std::int64_t>(kMaxSeries))
     throw Error(std::string(kCurves) + ": " + file + ": expected at most " + std::to_string(kMaxSeries) +

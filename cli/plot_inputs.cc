@@ -47,7 +47,7 @@ std::int64_t head_index(const std::string& verb, const Array& array, const std::
   return batches ? at[0] * shape[1] + at[1] : at[0];
 }
 
-// The sizes before the last so many.
+// The sizes before the last `last`.
 pictures::HeadCenters sizes_of(const std::string& file, const Array& array, std::size_t last) {
   std::vector<std::int64_t> sizes = array.shape();
   for (std::size_t n = 0; n < last && !sizes.empty(); ++n) {
@@ -70,10 +70,14 @@ std::vector<std::string> read_labels(const std::string& option, const LabelArgum
   if (!arguments.words.empty() && !arguments.file.empty()) throw Error(option + ": expected words or a file, got both");
   std::vector<std::string> labels =
       arguments.file.empty() ? words_of(arguments.words) : lines_of(read_file(arguments.file));
-  if (labels.size() > kMaxLabels) throw Error(option + ": got more than " + std::to_string(kMaxLabels) + " labels");
-  if (labels.empty() && !(arguments.words.empty() && arguments.file.empty())) throw Error(option + ": got no label");
+  if (labels.size() > kMaxLabels)
+    throw Error(option + ": expected at most " + std::to_string(kMaxLabels) + " labels, got " +
+                std::to_string(labels.size()));
+  if (labels.empty() && !(arguments.words.empty() && arguments.file.empty()))
+    throw Error(option + ": expected at least one label, got none");
   for (std::size_t n = 0; n < labels.size(); ++n)
-    if (!pictures::is_utf8(labels[n])) throw Error(option + ": label " + std::to_string(n + 1) + " is not UTF-8");
+    if (!pictures::is_utf8(labels[n]))
+      throw Error(option + ": label " + std::to_string(n + 1) + ": expected UTF-8, got other bytes");
   return labels;
 }
 
@@ -89,7 +93,8 @@ Array read_plot_array(const std::string& verb, const std::string& file) {
     throw Error(verb + ": " + file + ": expected at most half of the " + format_bytes(static_cast<double>(available)) +
                 " of free memory, got " + format_bytes(static_cast<double>(size)));
   Array array = read_npy(file);
-  if (array.count() == 0) throw Error(verb + ": " + file + ": the array " + to_string(array.shape()) + " is empty");
+  if (array.count() == 0)
+    throw Error(verb + ": " + file + ": expected an array with numbers, got an empty one, " + to_string(array.shape()));
   return array;
 }
 
@@ -153,8 +158,8 @@ pictures::HeadCenters read_centers(const std::vector<std::string>& files) {
     const Array covariances = read_plot_array(kVerb, names[1]);
     const pictures::HeadCenters sizes = sizes_of(names[1], covariances, 2);
     if (sizes.epochs != result.epochs || sizes.layers != result.layers || sizes.heads != result.heads)
-      throw Error("plot centers: " + names[1] + ": got " + to_string(covariances.shape()) + " for centres " +
-                  to_string(array.shape()));
+      throw Error("plot centers: " + names[1] + ": expected the sizes of the centres, " + to_string(array.shape()) +
+                  ", and one of 2 more, got " + to_string(covariances.shape()));
     result.covariances = numbers_of(covariances, 0, covariances.count());
   }
   return result;

@@ -109,7 +109,8 @@ void check_output(const std::string& verb, const Output& output) {
       throw Error(verb + option + ": expected at most 10000 bytes of UTF-8");
   if (!output.out.empty()) pictures::picture_format(output.out);
   else if (::isatty(STDOUT_FILENO) == 0)
-    throw Error(verb + ": the standard output is no terminal; pass --out FILE.svg, FILE.png or FILE.pdf");
+    throw Error(verb + ": --out: expected FILE.svg, FILE.png or FILE.pdf where standard output is not a terminal, " +
+                "got none");
   if (output.title.size() > 10000)
     throw Error(verb + ": --title: expected at most 10,000 bytes, got " + std::to_string(output.title.size()));
 }

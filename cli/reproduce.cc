@@ -93,7 +93,7 @@ void print_parts() {
   std::cout << format_table(rows);
 }
 
-// Words of a cell on lines of at most so many characters; a longer word has a line of its own.
+// Words of a cell on lines of limited length; a longer word has a line of its own.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   const auto length = [](const std::string& s) {
     return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));

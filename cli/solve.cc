@@ -40,7 +40,8 @@ int precision_of(const SolveArguments& arguments, const solve::WorkedProblem& pr
 // All pictures appear, or none.
 std::vector<std::string> write_plots(const std::string& directory, const solve::WorkedProblem& problem,
                                      const solve::Solution& solution) {
-  if (solution.maps.empty()) throw Error("solve: --plot: " + problem.file + " has no attention map to draw");
+  if (solution.maps.empty())
+    throw Error("solve: --plot: expected an example with an attention map, got " + problem.file + ", which has none");
   StagedFiles files;
   files.make_directory(directory);
   std::vector<std::string> names;
@@ -54,7 +55,7 @@ std::vector<std::string> write_plots(const std::string& directory, const solve::
 }
 
 void run_solve(const SolveArguments& arguments) {
-  if (arguments.json && arguments.markdown) throw Error("solve: --json and --markdown: choose one");
+  if (arguments.json && arguments.markdown) throw Error("solve: expected --json or --markdown, got both");
   const solve::WorkedProblem problem = solve::read_problem(arguments.file);
   const solve::PrintOptions options{precision_of(arguments, problem), arguments.vectors || problem.vector_form};
   const solve::Solution solution = solve::solve(problem);

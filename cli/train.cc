@@ -93,8 +93,8 @@ std::unique_ptr<tasks::Experiment> new_run(const TrainArguments& a, std::map<std
     throw Error("train: expected a TASK or --data FILE, got neither; `rapt list` names the tasks");
   settings.merge(data_options(a));
   if (holds_a_run(a.out))
-    throw Error("train: --out: " + a.out +
-                " holds a run already; --resume goes on with it, another name starts a new one");
+    throw Error("train: --out: expected a new directory, or --resume to go on, got " + a.out +
+                ", which holds a run already");
   return tasks::start_experiment(task_of(a), {a.config, std::move(settings)});
 }
 
@@ -210,7 +210,8 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
     std::filesystem::create_directories(a.out, error);
     if (error) throw Error("train: --out: cannot make " + a.out + ": " + error.message());
     lock = lock_run(a.out);
-    if (holds_a_run(a.out)) throw Error("train: --out: " + a.out + " holds a run that another process just began");
+    if (holds_a_run(a.out))
+      throw Error("train: --out: expected a new directory, got " + a.out + ", where another process just began a run");
   }
   if (processes.writes()) run->write_config(a.out);
   const std::int64_t per_epoch = objective->batches();
@@ -298,7 +299,7 @@ Json compare(const TrainArguments& a, const std::map<std::string, std::string>& 
 }
 
 void train_as_asked(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
-  if (a.out.empty()) throw Error("train: --out RUN is missing: the directory of the run");
+  if (a.out.empty()) throw Error("train: --out: expected the directory of the run, got none");
   if (!a.compare.empty()) {
     const Json rows = compare(a, settings);
     if (a.json) std::cout << rows.dump(2) << std::endl;

@@ -37,7 +37,7 @@ TEST(CliBenchDevice, RefusesWhatItCannotMeasure) {
   refuses({"bench", "memory", "--device", "cuda"}, "got 'memory'");
   refuses({"bench", "--device", "cuda", "--dtype", "f64"}, "expected f32, bf16 or f16, got f64");
   refuses({"bench", "--device", "cuda", "--formula", "raw"}, "expected no --formula");
-  refuses({"bench", "--device", "cuda", "--seeds", "2"}, "only multitask and images");
+  refuses({"bench", "--device", "cuda", "--seeds", "2"}, "--seeds: expected multitask or images beside it");
   refuses({"bench", "--device", "cuda", "--repeat", "0"}, "--repeat");
 }
 

@@ -52,7 +52,7 @@ Words with(Words words, const Words& more) {
   return words;
 }
 
-// 003 a.1, by hand: 2·3·(2·5 + 7) + 2·7·11 + 11.
+// Assignment 6 (self-attention and convolution), a.1, by hand: 2·3·(2·5 + 7) + 2·7·11 + 11.
 TEST(Count, ParametersOfMultiHeadAttention) {
   const Json layer = counted(kSmall)["layers"][0];
   EXPECT_EQ(layer["parameters"]["value"], 102 + 154 + 11);

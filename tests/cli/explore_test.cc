@@ -93,7 +93,7 @@ TEST(Explore, RefusesBadInput) {
   const std::string folder = dir / "arrays", page = dir / "page.html";
   std::filesystem::create_directory(folder);
   expect_refused({"explore", dir / "none"}, "expected the directory of a run or of arrays");
-  expect_refused({"explore", folder}, "holds neither a run");
+  expect_refused({"explore", folder}, "expected a run (config.json) or arrays");
   save_f4(folder + "/weights.npy", {3}, {1, 0, 0});
   expect_refused({"explore", folder, "--out", page}, "got shape [3]");
   save_f4(folder + "/weights.npy", {1, 2}, {-0.5, 1.5});
@@ -106,8 +106,8 @@ TEST(Explore, RefusesBadInput) {
   std::filesystem::remove(folder + "/tokens.txt");
   expect_refused({"explore", folder, "--grid", "1,3", "--out", page}, "--grid");
   expect_refused({"explore", folder, "--grid", "4000000000,4000000000", "--out", page}, "--grid");
-  expect_refused({"explore", folder, "--text", "a", "--out", page}, "holds arrays");
-  expect_refused({"explore", folder, "--serve", "--out", page}, "exclude each other");
+  expect_refused({"explore", folder, "--text", "a", "--out", page}, "got a directory of arrays");
+  expect_refused({"explore", folder, "--serve", "--out", page}, "expected --serve or --out, got both");
   expect_refused({"explore", folder, "--port", "80"}, "--port: expected --serve beside it");
   expect_refused({"explore", folder, "--serve", "--port", "70000"}, "0 to 65535");
   expect_refused({"explore", folder, "--out", dir / "no/such/place.html"}, "place.html");

@@ -58,7 +58,8 @@ TEST(ImagesOnTheCommandLine, TrainEvaluateAndPlot) {
   save_f4(dir / "image.npy", {8, 8}, Numbers(64, 1.5));
   expect_refused(run_cli({"plot", "maps", dir / "run", dir / "image.npy", "--out", dir / "x.svg"}), "0 to 1");
   std::ofstream(dir / "broken.png") << "PNG?";
-  expect_refused(run_cli({"plot", "maps", dir / "run", dir / "broken.png", "--out", dir / "x.svg"}), "no PNG file");
+  expect_refused(run_cli({"plot", "maps", dir / "run", dir / "broken.png", "--out", dir / "x.svg"}),
+                 "expected a PNG file, got something else");
   expect_refused(run_cli({"plot", "maps", dir / "nowhere", "1", "--out", dir / "x.svg"}), "nowhere");
   expect_refused(run_cli({"plot", "centers", dir / "nowhere", "--json"}), "directory of a run");
 }
