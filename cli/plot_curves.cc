@@ -53,7 +53,8 @@ Metrics read_metrics(const std::string& file) {
     const Json value = Json::parse(part.begin(), part.end(), nullptr, false);
     if (!value.is_object())
       throw Error(std::string(kCurves) + ": " + file + ": line " + std::to_string(line) +
-                  ": expected a JSON object, got '" + std::string(part.substr(0, 40)) + "'");
+                  ": expected a JSON object, got " +
+                  (value.is_discarded() ? "text that is not JSON" : "JSON of type " + std::string(value.type_name())));
     metrics.lines.emplace_back();
     collect(value, "", metrics);
   }

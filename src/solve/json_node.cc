@@ -53,8 +53,7 @@ nlohmann::json read_with_bases(const std::string& verb, const std::string& file,
   if (!value.is_object() || !value.contains("base")) return value;
   const JsonNode node(verb, file, value);
   if (depth == kMaxBases)
-    node.at("base").node.at("base").fail("expected a chain of at most " + std::to_string(kMaxBases) +
-                                         " files, got a longer one");
+    node.at("base").fail("expected a chain of at most " + std::to_string(kMaxBases) + " files, got a longer one");
   const std::filesystem::path base = std::filesystem::path(file).parent_path() / node.at("base").text();
   nlohmann::json result = read_with_bases(verb, base.string(), reader, depth + 1);
   JsonNode(verb, base.string(), result).require_object();

@@ -227,7 +227,7 @@ TEST_F(CliErrors, Options) {
       "expected a call that a backend takes, got one that none does: cpu: expected arrays on cpu, got arrays on cuda");
   expect_refused(with({"--dtype", "int8"}), "f32, f64, bf16, f16");
   expect_refused(with({"--path", "fast"}), "auto, generic");
-  expect_refused(with({"--reference", "--path", "generic"}), "exclude");
+  expect_refused(with({"--reference", "--path", "generic"}), "expected --reference or --path generic, got both");
   expect_refused(with({"--mask", file("bias.npy")}), "--bias");
   expect_refused(with({"--mask", file("mask2.npy")}), "0 and 1");
   expect_refused(with({"--mask", file("mask5.npy")}), "mask");

@@ -184,7 +184,8 @@ TEST_F(Plot, Alignment) {
   std::filesystem::remove(out_);
   expect_refused({"alignment", w, "--source", "a b", "--out", out_}, {"--source", "expected 3 tokens for the array"});
   expect_refused({"alignment", ramp("h", {2, 2, 2}), "--out", out_}, {"expected one map, which --head chooses, got 2"});
-  expect_refused({"alignment", array("m", {1, 1}, {-1}), "--out", out_}, {"below 0"});
+  expect_refused({"alignment", array("m", {1, 1}, {-1}), "--out", out_},
+                 {"weights: expected finite numbers from 0, got −1"});
 }
 
 TEST_F(Plot, BarsAndScaling) {
