@@ -82,8 +82,8 @@ def test_bad_modules():
         rt.MultiHeadAttention(16, 3)
     with pytest.raises(ValueError, match="score: expected one of .*got 'none'"):
         rt.MultiHeadAttention(16, 4, score="none")
-    with pytest.raises(ValueError, match="params: expected 'r' of transformer_xl"):
-        rt.MultiHeadAttention(16, 4, score="transformer_xl")
+    with pytest.raises(ValueError, match="params: expected 'row' of learned_2d"):
+        rt.MultiHeadAttention(16, 4, score="learned_2d")
     with pytest.raises(ValueError, match="tasks: expected 2, got 1"):
         rt.SharedAttention(8, 8, 2, 2)(torch.randn(1, 3, 8), [torch.randn(1, 3, 8)])
 
@@ -126,3 +126,59 @@ def test_shared_attention():
         torch.testing.assert_close(outs[n], expected)
     sum(out.sum() for out in outs).backward()
     assert all(p.grad is not None for p in module.parameters())
+
+
+@pytest.mark.parametrize("score", ["transformer_xl", "quadratic", "gaussian", "learned_2d"])
+def test_scores_whose_parameters_need_more_than_the_heads(score):
+    torch.manual_seed(0)
+    grid = None if score == "transformer_xl" else (3, 4)
+    module = rt.MultiHeadAttention(16, 4, score=score, grid=grid)
+    x = torch.randn(2, 12, 16)
+    out, weights = module(x, need_weights=True)
+    out.square().sum().backward()
+    assert weights.shape == (2, 4, 12, 12)
+    for name, parameter in module.score_parameters.items():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+    assert torch.equal(pickle.loads(pickle.dumps(module))(x), out)
+
+
+def test_transformer_xl_by_hand():
+    torch.manual_seed(0)
+    module = rt.MultiHeadAttention(16, 2, score="transformer_xl", distance=9).double()
+    with torch.no_grad():
+        module.score_parameters["u"].normal_()
+        module.score_parameters["v"].normal_()
+    x = torch.randn(1, 10, 16, dtype=torch.float64)
+    q, k, v = (project(x).unflatten(-1, (2, 8)).transpose(1, 2) for project in (module.q_proj, module.k_proj, module.v_proj))
+    p = module.score_parameters
+    rows = p["r"][torch.arange(10) - torch.arange(10)[:, None] + 9]  # [queries, keys, dim]
+    scores = ((q + p["u"][:, None]) @ k.mT + torch.einsum("bhid,ijd->bhij", q + p["v"][:, None], rows)) / 8**0.5
+    expected = module.out_proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
+    torch.testing.assert_close(module(x), expected)
+    longer = torch.randn(1, 11, 16, dtype=torch.float64)
+    with pytest.raises(ValueError, match="parameter 'r': expected rows for the 21 offsets"):
+        module(longer)
+
+
+def test_a_formula_learns():
+    torch.manual_seed(0)
+    kerple = rapt.formula("raw*scale - a*log(1 + b*abs(i-j)) + t[clip(j-i, -4, 4) + 4]", visible="j <= i")
+    with pytest.raises(ValueError, match=r"params: expected 't' of the formula .*, got none; a tuple of sizes begins at 0"):
+        rt.MultiHeadAttention(16, 4, score=kerple)
+    module = rt.MultiHeadAttention(16, 4, score=kerple, params={"t": (4, 9), "b": 0.5}).double()
+    assert {n: tuple(p.shape) for n, p in module.score_parameters.items()} == {"a": (4,), "b": (), "t": (4, 9)}
+    assert {"score_parameters.a", "score_parameters.t"} <= set(module.state_dict())
+    x = torch.randn(2, 7, 16, dtype=torch.float64)
+    q, k, v = (project(x).unflatten(-1, (4, 4)).transpose(1, 2) for project in (module.q_proj, module.k_proj, module.v_proj))
+    p, apart = module.score_parameters, torch.arange(7) - torch.arange(7)[:, None]
+    scores = q @ k.mT * 0.5 - p["a"][:, None, None] * torch.log(1 + p["b"] * apart.abs()) + p["t"][:, apart.clip(-4, 4) + 4]
+    expected = module.out_proj((scores.masked_fill(apart > 0, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(-2))
+    out, weights = module(x, need_weights=True)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(weights, scores.masked_fill(apart > 0, -torch.inf).softmax(-1))
+    for a, b in zip(*(torch.autograd.grad(y.sin().sum(), list(module.parameters())) for y in (out, expected))):
+        torch.testing.assert_close(a, b)
+    assert torch.equal(copy.deepcopy(module)(x), out) and torch.equal(pickle.loads(pickle.dumps(module))(x), out)
+    squares = rt.MultiHeadAttention(16, 4, score=rapt.formula("raw", pair="w*tanh(q+k)"))
+    assert squares.score_parameters["w"].shape == (4, 4)
+    assert squares(x.float()).shape == (2, 7, 16)

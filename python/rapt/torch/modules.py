@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .. import _attend as _api
 from .. import _core
+from ..formulas import Formula
 
 _MECHANISMS = {entry["name"]: entry for entry in _core.mechanisms()}
 _NORMALIZERS = {entry["name"]: entry for entry in _core.normalizers()}
@@ -20,24 +21,48 @@ def alibi_slopes(heads: int) -> Tensor:
     return torch.tensor(slopes)
 
 
-def _fresh(score, heads, dim, buckets, distance):
-    """What a mechanism's parameters are before they have learned anything, where that is known from the sizes."""
+def _waves(distance: int, dim: int) -> Tensor:
+    """[2·distance + 1, dim]: sines and cosines of the offsets, the encoding of Transformer-XL's paper."""
+    offsets = torch.arange(-distance, distance + 1)[:, None]
+    angles = offsets * torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))
+    return torch.cat([angles.sin(), angles.cos()], 1)[:, :dim]
+
+
+def _fresh(score, heads, dim, buckets, distance, grid=None):
+    """(parameters, settings) before anything was learned, where they are known from the sizes."""
     normal = lambda *shape: torch.randn(*shape) / math.sqrt(dim)
-    if score == "alibi":
-        return {"m": alibi_slopes(heads)}
-    if score == "t5":
-        return {"table": torch.zeros(heads, buckets)}
-    if score == "shaw":
-        return {"a": normal(2 * distance + 1, dim)}
-    if score == "cosine":
-        return {"tau": torch.full((heads,), 10.0)}
-    if score == "distance":
-        return {"gamma": torch.full((heads,), 1 / math.sqrt(dim))}
-    if score == "bilinear":
-        return {"W": torch.eye(dim).repeat(heads, 1, 1) / math.sqrt(dim)}
-    if score == "additive":
-        return {"w": normal(heads, dim)}
-    return {}
+    if isinstance(score, Formula):
+        known = {"w": lambda: normal(heads, dim)} if score.pair else {}
+        sized = {spec["name"]: spec["rank"] == 0 for spec in score.parameters}
+        return {n: known[n]() if n in known else torch.ones(heads) for n, is_number in sized.items() if is_number or n in known}, {}
+    if score == "transformer_xl":
+        farthest = 512 if distance is None else distance
+        params = {"r": _waves(farthest, dim), "u": torch.zeros(heads, dim), "v": torch.zeros(heads, dim)}
+        return params, {"origin": farthest}
+    distance = 16 if distance is None else distance
+    made = {
+        "alibi": lambda: {"m": alibi_slopes(heads)},
+        "t5": lambda: {"table": torch.zeros(heads, buckets)},
+        "shaw": lambda: {"a": normal(2 * distance + 1, dim)},
+        "cosine": lambda: {"tau": torch.full((heads,), 10.0)},
+        "distance": lambda: {"gamma": torch.full((heads,), 1 / math.sqrt(dim))},
+        "bilinear": lambda: {"W": torch.eye(dim).repeat(heads, 1, 1) / math.sqrt(dim)},
+        "additive": lambda: {"w": normal(heads, dim)},
+        "quadratic": lambda: {"alpha": torch.ones(heads), "center": torch.randn(heads, 2) * 2},
+        "gaussian": lambda: {"center": torch.randn(heads, 2) * 2, "gamma": torch.eye(2).repeat(heads, 1, 1)},
+    }
+    if score == "learned_2d" and grid is not None:
+        made["learned_2d"] = lambda: {"row": normal(2 * grid[0] - 1, dim), "col": normal(2 * grid[1] - 1, dim)}
+    return made[score]() if score in made else {}, {}
+
+
+def _initial(value):
+    """A parameter of what the caller gave: numbers, or a tuple of sizes, which begins at 0."""
+    if isinstance(value, nn.Parameter):
+        return value
+    if isinstance(value, tuple) and all(isinstance(n, int) for n in value):
+        return nn.Parameter(torch.zeros(value))
+    return nn.Parameter(torch.as_tensor(value, dtype=None if hasattr(value, "dtype") else torch.get_default_dtype()))
 
 
 class _Scored(nn.Module):
@@ -45,7 +70,7 @@ class _Scored(nn.Module):
 
     def __init__(self, score, normalizer, params, settings=None):
         super().__init__()
-        if score not in _MECHANISMS:
+        if not isinstance(score, Formula) and score not in _MECHANISMS:
             raise ValueError(f"{type(self).__name__}: score: expected one of {', '.join(_MECHANISMS)}, got '{score}'")
         if normalizer not in _NORMALIZERS:
             raise ValueError(
@@ -53,14 +78,14 @@ class _Scored(nn.Module):
             )
         self.score, self.normalizer = score, normalizer
         self.settings = dict(settings or {})
-        self.score_parameters = nn.ParameterDict(
-            {name: value if isinstance(value, nn.Parameter) else nn.Parameter(torch.as_tensor(value)) for name, value in params.items()}
-        )
-        for spec in _MECHANISMS[score]["parameters"]:
+        made = isinstance(score, Formula)
+        specs, formula = (score.parameters, repr(score)) if made else (_MECHANISMS[score]["parameters"], _MECHANISMS[score]["formula"])
+        self.score_parameters = nn.ParameterDict({name: _initial(value) for name, value in params.items()})
+        for spec in specs:
             if spec["required"] and spec["name"] not in params:
+                sizes = "; a tuple of sizes begins at 0" if made else ""
                 raise ValueError(
-                    f"{type(self).__name__}: params: expected '{spec['name']}' of {score} "
-                    f"({_MECHANISMS[score]['formula']}), got none"
+                    f"{type(self).__name__}: params: expected '{spec['name']}' of {'the formula' if made else score} ({formula}), got none{sizes}"
                 )
 
     def attend(self, q, k, v, **options):
@@ -74,8 +99,12 @@ class _Scored(nn.Module):
 class MultiHeadAttention(_Scored):
     """Multi-head attention with any mechanism, normaliser and positions.
 
-    score, normalizer   as in `rapt.attend`; params: initial values of their parameters, which are learned. Those whose shape
-                        follows from the sizes (alibi, t5, shaw, cosine, distance, bilinear, additive) may be left out
+    score, normalizer   as in `rapt.attend`; a score may be a `rapt.formula`
+    params              initial values of their parameters, which are learned: numbers, or a tuple of sizes, which begins at 0.
+                        Those of mechanisms may be left out, and so may a formula's numbers, which begin at 1 for each head;
+                        its tables need their sizes
+    grid                (rows, columns), for mechanisms on a grid
+    buckets, distance   of t5's table; how far shaw's table (16) and transformer_xl's (512) reach
     key_heads           fewer heads of keys and values than of queries
     rotary              dims, or (dims, base, interleaved)
     causal, window, softcap, scale   as in `rapt.attend`
@@ -95,7 +124,7 @@ class MultiHeadAttention(_Scored):
     def __init__(
         self, embed_dim, heads, *, key_heads=None, key_dim=None, value_dim=None, bias=True, score="scaled_dot",
         normalizer="softmax", params=None, settings=None, rotary=None, causal=None, window=None, softcap=0.0, scale=None,
-        buckets=32, distance=16, batch_first=True,
+        buckets=32, distance=None, grid=None, batch_first=True,
     ):  # fmt: skip
         if embed_dim % heads != 0:
             raise ValueError(f"MultiHeadAttention: heads: expected a divisor of {embed_dim}, got {heads}")
@@ -103,12 +132,15 @@ class MultiHeadAttention(_Scored):
         if heads % key_heads != 0:
             raise ValueError(f"MultiHeadAttention: key_heads: expected a divisor of {heads}, got {key_heads}")
         dim = embed_dim // heads
-        super().__init__(score, normalizer, {**_fresh(score, heads, dim, buckets, distance), **(params or {})}, settings)
+        fresh, preset = _fresh(score, heads, dim, buckets, distance, grid)
+        if params and "r" in params:  # a table of one's own has its own origin
+            preset = {}
+        super().__init__(score, normalizer, {**fresh, **(params or {})}, {**preset, **(settings or {})})
         self.embed_dim, self.heads, self.key_heads, self.dim = embed_dim, heads, key_heads, dim
         self.batch_first = batch_first
         self.options = {
             name: value
-            for name, value in dict(rotary=rotary, causal=causal, window=window, softcap=softcap, scale=scale).items()
+            for name, value in dict(rotary=rotary, causal=causal, window=window, softcap=softcap, scale=scale, grid=grid).items()
             if value is not None
         }
         self.q_proj = nn.Linear(embed_dim, heads * dim, bias)
@@ -266,7 +298,10 @@ class SharedAttention(_Scored):
         hidden = map_width // heads if hidden is None else hidden
         if width % heads != 0:
             raise ValueError(f"SharedAttention: heads: expected a divisor of {width}, got {heads}")
-        super().__init__(score, normalizer, {**_fresh(score, heads, hidden, 32, 16), **(params or {})})
+        fresh, preset = _fresh(score, heads, hidden, 32, None)
+        if params and "r" in params:
+            preset = {}
+        super().__init__(score, normalizer, {**fresh, **(params or {})}, preset)
         self.heads, self.hidden = heads, hidden
         self.q_proj = nn.Linear(map_width, heads * hidden)
         self.k_proj = nn.Linear(map_width, heads * hidden)
