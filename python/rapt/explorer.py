@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from . import _attend, _core
+from . import _attend, _core, _files
+from ._words import counted
 from .notebook import _array, _edges, show
 
 _MOST_CELLS = 1 << 25  # of a page: docs/explorer.md
@@ -186,8 +187,7 @@ class Explorer:
         return page(data, blocks)
 
     def save(self, path):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.page())
+        _files.write(path, self.page())
 
     def serve(self):
         """The address of the explorer, served on this machine alone while the explorer lives, or is one of the last eight."""
@@ -304,7 +304,7 @@ def explore(source, inputs: Any = None, *, tokens=None, key_tokens=None, batch=0
         return _of_trained(source, inputs)
     if isinstance(source, tuple):
         if len(source) != 2:
-            raise ValueError(f"explore: source: expected (q, k), got {len(source)} arrays")
+            raise ValueError(f"explore: source: expected (q, k), got {counted(len(source), 'array')}")
         return _of_arrays(*source, tokens, key_tokens, batch, options)
     if options:
         raise TypeError(f"explore: expected options of attend with (q, k) alone, got '{next(iter(options))}'")

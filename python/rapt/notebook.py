@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from . import _core
+from . import _core, _files
 
 _CELLS = 2048  # most pixels a side of a picture; larger maps are averaged
 _LABELS = 80  # most tokens that are written beside a map
@@ -60,8 +60,7 @@ class Picture:
         return self.svg
 
     def save(self, path):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.svg)
+        _files.write(path, self.svg)
 
 
 def show(weights, tokens=None, key_tokens=None, title=None) -> Picture:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _arrays, _attend
+from ._words import counted
 
 _FLOAT, _FLOAT16, _DOUBLE, _BFLOAT16 = 1, 10, 11, 16  # of onnx.TensorProto
 
@@ -141,7 +142,7 @@ def attention(
 
 def _split(xp, x, heads, name):
     if x.shape[2] % heads != 0:
-        _fail(f"{name}: expected a last dimension that {heads} heads divide, got {x.shape[2]}")
+        _fail(f"{name}: expected a last dimension that {counted(heads, 'head')} divide, got {x.shape[2]}")
     return xp.transpose(x.reshape(*x.shape[:2], heads, x.shape[2] // heads))
 
 

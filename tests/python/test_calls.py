@@ -233,6 +233,36 @@ def test_a_forked_child_computes_and_ends():
     assert result.stdout == "fine\n", result
 
 
+def test_many_forks_while_another_thread_computes():
+    """Two hundred, or as many as a busy machine makes in 15 s: a child never waits for what a thread of the parent held."""
+    result = run_python(
+        """
+        import numpy as np, os, rapt, signal, threading, time
+        q = np.random.rand(1, 4, 100, 16).astype(np.float32)
+        expected = rapt.attend(q, q, q, threads=2)
+        ending = False
+        def compute():
+            while not ending:
+                rapt.attend(q, q, q, threads=2)
+        other = threading.Thread(target=compute)
+        other.start()
+        start, forks = time.monotonic(), 0
+        while forks < 200 and (forks < 20 or time.monotonic() - start < 15):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # a child that hangs ends by the signal
+                os._exit(7 if np.array_equal(rapt.attend(q, q, q, threads=2), expected) else 1)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            assert status == 7, (forks, status)
+            forks += 1
+        ending = True
+        other.join()
+        print("fine")
+        """
+    )
+    assert result.stdout == "fine\n", result
+
+
 def test_multiprocessing_with_fork():
     result = run_python(
         """

@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import os
 import pathlib
 import re
 import struct
@@ -109,6 +110,41 @@ def test_the_page_is_the_explorers_and_holds_the_weights(tmp_path):
         assert len(base64.b64decode(facts["thumbnail"])) == facts["rows"] * facts["cols"] == 48 * 48
     explorer.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
+    picture, path = rapt.show(np.eye(3)), tmp_path / "map.svg"
+    picture.save(path)
+    assert path.read_text() == picture.svg and path.stat().st_mode & 0o777 == 0o666 & ~mask_of_files()
+    path.chmod(0o640)
+    (tmp_path / "link.svg").symlink_to(path)
+    rapt.show(np.eye(4)).save(tmp_path / "link.svg")  # written to, never replaced
+    assert (tmp_path / "link.svg").is_symlink() and path.stat().st_mode & 0o777 == 0o640
+    before = path.read_text()
+    assert before == rapt.show(np.eye(4)).svg
+    picture.svg += "\ud800"  # cannot be encoded, after much that can
+    with pytest.raises(UnicodeEncodeError):
+        picture.save(path)
+    assert path.read_text() == before and sorted(x.name for x in tmp_path.iterdir()) == ["link.svg", "map.svg"]
+    monkeypatch.chdir(tmp_path)
+    rapt.show(np.eye(3)).save("map.svg")
+    assert path.read_text() == rapt.show(np.eye(3)).svg and path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(FileNotFoundError):
+        rapt.show(np.eye(3)).save(tmp_path / "none" / "map.svg")
+
+
+def mask_of_files():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_counts_in_messages():
+    q = np.ones((1, 1, 2, 4), np.float32)
+    with pytest.raises(ValueError, match=r"explore: source: expected \(q, k\), got 1 array$"):
+        rapt.explore((q,))
+    with pytest.raises(TypeError, match="abs: expected 1 argument, got 2"):
+        rapt.formula(lambda raw: rapt.formulas.abs_(raw, raw))
 
 
 def ask(address, path, **headers):

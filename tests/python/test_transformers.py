@@ -41,6 +41,15 @@ def gemma2(attention):  # softcaps and windows
     return hf.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
 
 
+def whisper(attention):  # an encoder over sound, a decoder with cross-attention
+    config = hf.WhisperConfig(
+        vocab_size=100, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=64, decoder_ffn_dim=64, num_mel_bins=8, max_source_positions=20, max_target_positions=30, dropout=0.0,
+        attention_dropout=0.0, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+    )  # fmt: skip
+    return hf.WhisperForConditionalGeneration._from_config(config, attn_implementation=attention)
+
+
 def gpt_oss(attention):  # attention sinks
     config = hf.GptOssConfig(
         **SIZES, num_key_value_heads=2, head_dim=8, sliding_window=5, num_local_experts=2, num_experts_per_tok=1, pad_token_id=0
@@ -56,6 +65,7 @@ def pair(make, other="sdpa"):
 
 
 IMAGE = torch.randn(2, 3, 32, 32)
+SOUND = torch.randn(2, 8, 40, generator=torch.Generator().manual_seed(3))
 CASES = {
     "llama": (llama, "sdpa", lambda m: m(IDS).logits),
     "llama padded": (llama, "sdpa", lambda m: m(IDS, attention_mask=PADDED).logits[PADDED.bool()]),
@@ -63,6 +73,7 @@ CASES = {
     "t5": (t5, "sdpa", lambda m: m(input_ids=IDS, attention_mask=PADDED, decoder_input_ids=IDS[:, :7]).logits),
     "vit": (vit, "sdpa", lambda m: m(IMAGE).last_hidden_state),
     "gemma2": (gemma2, "eager", lambda m: m(IDS).logits),
+    "whisper": (whisper, "sdpa", lambda m: m(input_features=SOUND, decoder_input_ids=IDS[:, :7]).logits),
     "gpt_oss": (gpt_oss, "eager", lambda m: m(IDS).logits),
 }
 
@@ -87,6 +98,24 @@ def test_generation_with_a_cache(make):
     assert torch.equal(mine.generate(IDS, **options), theirs.generate(IDS, **options))
     slow = mine.generate(IDS, use_cache=False, **options)
     assert torch.equal(mine.generate(IDS, **options), slow)
+
+
+@pytest.mark.parametrize(
+    "make, other, options",
+    [(llama, "sdpa", dict(cache_implementation="static")), (llama, "sdpa", dict(num_beams=3)), (gemma2, "eager", dict(num_beams=3))],
+    ids=["static cache", "beams", "beams of windows"],
+)
+def test_generation_with_other_caches_and_beams(make, other, options):
+    theirs, mine = pair(make, other)
+    options = dict(attention_mask=PADDED, max_new_tokens=8, do_sample=False, disable_compile=True, **options)
+    assert torch.equal(mine.generate(IDS, **options), theirs.generate(IDS, **options))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_with_cross_attention(beams):
+    theirs, mine = pair(whisper)
+    options = dict(input_features=SOUND, max_new_tokens=8, do_sample=False, num_beams=beams)
+    assert torch.equal(mine.generate(**options), theirs.generate(**options))
 
 
 def test_attention_maps():

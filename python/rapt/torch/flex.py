@@ -207,7 +207,7 @@ def flex_attention(
     """
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ValueError(
-            f"flex_attention: key: expected {query.shape[1]} heads as in query, got {key.shape[1]}; enable_gqa=True repeats them"
+            f"flex_attention: key: expected {counted(query.shape[1], 'head')} as in query, got {key.shape[1]}; enable_gqa=True repeats them"
         )
     if return_lse and return_aux is not None:
         raise ValueError("flex_attention: return_aux: expected None where return_lse is set, got a request; AuxRequest(lse=True) is the same")

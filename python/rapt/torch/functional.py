@@ -3,6 +3,7 @@
 import torch
 
 from .. import _attend as _api
+from .._words import counted
 
 
 def scaled_dot_product_attention(
@@ -28,7 +29,7 @@ def scaled_dot_product_attention(
     if not enable_gqa and query.dim() > 2 and key.dim() > 2 and query.shape[-3] != key.shape[-3]:
         if query.shape[-3] != 1 and key.shape[-3] != 1:
             raise ValueError(
-                f"scaled_dot_product_attention: key: expected {query.shape[-3]} heads as in query, got {key.shape[-3]}; "
+                f"scaled_dot_product_attention: key: expected {counted(query.shape[-3], 'head')} as in query, got {key.shape[-3]}; "
                 "enable_gqa=True repeats them"
             )
     lead = None
