@@ -49,8 +49,9 @@ test: bootstrap-pages python-module build  ## Build, then run all tests
 
 test-cuda: bootstrap  ## Run the tests of attention on a GPU
 	@cmake --preset cuda --log-level=WARNING
-	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test
+	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test rapt_formulas_test
 	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_attend_test --gtest_brief=1 --gtest_filter=-$(NOT_ON_A_DEVICE)
+	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_formulas_test --gtest_brief=1 --gtest_filter=*DeviceFormula*
 
 test-mpi: bootstrap-mpi build  ## Test calls and training over several processes
 	@tests/mpi/run.sh $(CURDIR)/build/release/rapt $(CURDIR)/build/mpi_test

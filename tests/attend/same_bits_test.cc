@@ -18,6 +18,11 @@ using rapt::Dtype;
 using Int = std::int64_t;
 using Bytes = std::vector<std::byte>;
 
+struct Parameter {
+  std::string name;
+  rapt::Shape shape;
+};
+
 struct Kernel {
   std::string name;
   Dtype dtype = Dtype::bf16;
@@ -29,7 +34,10 @@ struct Kernel {
   Int key_heads = 4;
   Int dim = 128;
   Int heads = 4, queries = 261, keys = 389;  // many tiles, the last of them not full
-  Int grid_rows = 0, grid_cols = 0;          // of the quadratic mechanism, whose queries and keys they are
+  Int grid_rows = 0, grid_cols = 0;          // of mechanisms of a grid, whose queries and keys they are
+  std::vector<Parameter> tables{};           // parameters of other shapes
+  Int packed = 0;                            // queries, and keys, of each packed sequence
+  bool bias = false;
 };
 
 constexpr Int kBatch = 2;
@@ -76,11 +84,20 @@ class Repeated {
       options.score.parameters = {{kernel.parameter, given(Dtype::f32, heads, 5)}};
       gradients_.parameters = {{kernel.parameter, written(Dtype::f32, heads)}};
     }
-    if (places > 0) {
-      const rapt::Shape centers{1, 1, kernel.heads, 2};
-      options.score.grid = {kernel.grid_rows, kernel.grid_cols};
-      options.score.parameters.push_back({"center", given(Dtype::f32, centers, 6)});
-      gradients_.parameters.push_back({"center", written(Dtype::f32, centers)});
+    if (places > 0) options.score.grid = {kernel.grid_rows, kernel.grid_cols};
+    for (const Parameter& table : kernel.tables) {
+      options.score.parameters.push_back(
+          {table.name, given(Dtype::f32, table.shape, 6 + options.score.parameters.size())});
+      gradients_.parameters.push_back({table.name, written(Dtype::f32, table.shape)});
+    }
+    for (Int n = 0; kernel.packed > 0 && n <= queries; n += kernel.packed) {
+      options.mask.query_starts.push_back(n);
+      options.mask.key_starts.push_back(n);
+    }
+    if (kernel.bias) {
+      const rapt::Shape pairs{1, kernel.heads, queries, k[2]};
+      options.bias = given(Dtype::f32, pairs, 12);
+      gradients_.bias = written(Dtype::f32, pairs);
     }
   }
 
@@ -160,7 +177,13 @@ std::vector<Kernel> kernels() {
        .parameter = "m",
        .causal = Causal::bottom_right,
        .dim = 40},
-      {.name = "Bf16Grid", .mechanism = "quadratic", .parameter = "alpha", .dim = 44, .grid_rows = 16, .grid_cols = 16},
+      {.name = "Bf16Grid",
+       .mechanism = "quadratic",
+       .parameter = "alpha",
+       .dim = 44,
+       .grid_rows = 16,
+       .grid_cols = 16,
+       .tables = {{"center", {1, 1, 4, 2}}}},
       {.name = "F32GridSharedValues",
        .dtype = Dtype::f32,
        .mechanism = "quadratic",
@@ -168,15 +191,41 @@ std::vector<Kernel> kernels() {
        .key_heads = 2,
        .dim = 33,
        .grid_rows = 20,
-       .grid_cols = 13},
+       .grid_cols = 13,
+       .tables = {{"center", {1, 1, 4, 2}}}},
       {.name = "GridOfALongAxis",
        .mechanism = "quadratic",
        .parameter = "alpha",
        .key_heads = 1,
        .dim = 8,
        .grid_rows = 4,
-       .grid_cols = 250},
+       .grid_cols = 250,
+       .tables = {{"center", {1, 1, 4, 2}}}},
+      {.name = "Bf16T5", .mechanism = "t5", .tables = {{"table", {1, 1, 4, 32}}}},
+      {.name = "Bf16Gaussian",
+       .mechanism = "gaussian",
+       .dim = 64,
+       .grid_rows = 15,
+       .grid_cols = 17,
+       .tables = {{"center", {1, 1, 4, 2}}, {"gamma", {1, 4, 2, 2}}}},
+      {.name = "Bf16Packed", .causal = Causal::top_left, .dim = 64, .queries = 400, .keys = 400, .packed = 100},
+      {.name = "Bf16OneQuery", .key_heads = 1, .queries = 1, .keys = 9000},
+      {.name = "Bf16FewQueries", .causal = Causal::bottom_right, .key_heads = 2, .queries = 5, .keys = 5000},
+      {.name = "GeneralBias", .dim = 64, .bias = true},
       {.name = "GeneralDistance", .mechanism = "distance", .parameter = "gamma", .dim = 40},
+      {.name = "GeneralAdditive", .mechanism = "additive", .dim = 40, .tables = {{"w", {1, 1, 1, 40}}}},
+      {.name = "GeneralShaw", .mechanism = "shaw", .dim = 64, .tables = {{"a", {1, 1, 33, 64}}}},
+      {.name = "GeneralTransformerXl",
+       .mechanism = "transformer_xl",
+       .dim = 64,
+       .queries = 389,
+       .tables = {{"r", {1, 1, 777, 64}}, {"u", {1, 1, 4, 64}}, {"v", {1, 1, 4, 64}}}},
+      {.name = "GeneralLearned2d",
+       .mechanism = "learned_2d",
+       .dim = 48,
+       .grid_rows = 9,
+       .grid_cols = 13,
+       .tables = {{"row", {1, 1, 17, 48}}, {"col", {1, 1, 25, 48}}}},
   };
 }
 
