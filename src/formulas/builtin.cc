@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "formulas/known_pair.h"
 #include "formulas/parser.h"
 
 namespace rapt::inline v1::formulas {
@@ -39,7 +40,12 @@ struct Parsed {
   Parsed(std::string_view score_text, std::string_view pair_text) {
     std::vector<NamedParameter> none;
     score = parse(Part::score, score_text, graph, parameters);
-    if (!pair_text.empty()) pair = parse(Part::pair, pair_text, pair_graph, none);
+    if (pair_text.empty()) return;
+    pair = parse(Part::pair, pair_text, pair_graph, none);
+    const std::optional<KnownPair> known = known_pair(pair_graph, pair);
+    if (!known || known->factor != 1) return;
+    pair_graph = Graph();
+    pair = parse(Part::pair, known->text, pair_graph, none);
   }
 
   bool operator==(const Parsed& other) const {

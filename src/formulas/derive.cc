@@ -40,6 +40,7 @@ class Reverse {
     for (NodeId id = root_; id >= 0; --id) {
       const NodeId gradient = gradients_[static_cast<std::size_t>(id)];
       if (gradient == kNone) continue;
+      graph_.set_place(graph_[id].place);
       if (has_gradient(graph_[id].op)) result.push_back({id, gradient});
       else pass(id, gradient);
     }

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "formulas/known_pair.h"
 #include "formulas/unknown.h"
 #include "rapt/error.h"
-#include "rapt/mechanisms.h"
 
 namespace rapt::inline v1 {
 
@@ -27,22 +27,6 @@ bool reads(const Graph& graph, NodeId root, Op op) {
   for (NodeId id = 0; id < graph.size(); ++id)
     if (needed[static_cast<std::size_t>(id)] && graph[id].op == op) return true;
   return false;
-}
-
-// A pair that a mechanism of the library has too is computed by its compiled hooks, with their specialised paths.
-const MechanismInfo* compiled_pair(const Graph& graph, NodeId root) {
-  struct Known {
-    const char* text;
-    const MechanismInfo& (*mechanism)();
-  };
-  static constexpr Known kKnown[] = {{"w*tanh(q+k)", &builtin::additive}, {"(q-k)^2", &builtin::distance}};
-  for (const Known& known : kKnown) {
-    Graph other;
-    std::vector<NamedParameter> none;
-    const NodeId other_root = parse(Part::pair, known.text, other, none);
-    if (Graph::same(other, other_root, graph, root)) return &known.mechanism();
-  }
-  return nullptr;
 }
 
 // x·u, where x may have such a factor already.
@@ -83,9 +67,15 @@ bool is_scaled_raw(const Graph& graph, NodeId root) {
 
 Formula::Formula(std::string_view score, const FormulaOptions& options) {
   parse_texts(score, options);
-  place_parameters();
-  split_visible();
-  compile();
+  try {
+    place_parameters();
+    split_visible();
+    compile();
+  } catch (const TooLarge& large) {
+    const std::string_view texts[] = {score, options.pair, options.visible};
+    refuse_at(large.place.part, texts[static_cast<std::size_t>(large.place.part)],
+              static_cast<std::size_t>(large.place.at), large.sentence);
+  }
   define();
 }
 
@@ -106,16 +96,30 @@ void Formula::parse_texts(std::string_view score, const FormulaOptions& options)
   std::vector<NamedParameter> none;
   pair_ = parse(Part::pair, options.pair, parsed_pair_, none);
   text_ += "; pair: " + options.pair;
+  take_known_pair();
   if (!formulas::reads(parsed_, parsed_score_, Op::raw))
-    throw Error("formula: expected a score that reads raw, which pair computes, got '" + std::string(own) + "'");
+    refuse_at(Part::score, own, 0, "expected a score that reads raw, which pair computes");
   const auto named_w = std::ranges::find(names_, "w", &NamedParameter::name);
   if (named_w != names_.end())
-    throw Error("formula: 'w' is the weight of the pair formula; expected another name for the score's parameter");
+    refuse_at(named_w->place.part, named_w->place.part == Part::score ? own : std::string_view(options.visible),
+              static_cast<std::size_t>(named_w->place.at),
+              "'w' is the weight of the pair formula; expected another name for this parameter");
+}
+
+// A pair that a mechanism of the library has too is computed by its compiled hooks, with their specialised paths; its factor
+// goes to the score.
+void Formula::take_known_pair() {
+  const std::optional<KnownPair> known = known_pair(parsed_pair_, pair_);
+  if (!known) return;
+  compiled_pair_ = known->mechanism;
+  raw_factor_ = known->factor;
+  std::vector<NamedParameter> none;
+  parsed_pair_ = Graph();
+  pair_ = parse(Part::pair, known->text, parsed_pair_, none);
 }
 
 // Whether the parameter is only read at indices that are written as numbers, and then its sizes.
 bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
-  constexpr double kMost = 1 << 20;
   const NodeId roots[] = {parsed_score_, parsed_visible_};
   const std::vector<bool> needed = parsed_.reachable(roots);
   bool fixed = true;
@@ -129,9 +133,6 @@ bool Formula::is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const {
       const Node& place = parsed_[node.children[n]];
       fixed = fixed && place.op == Op::number;
       if (place.op != Op::number) continue;
-      if (place.value != std::floor(place.value) || place.value < 0 || place.value >= kMost)
-        throw Error("formula: " + names_[parameter].name + "[…]: expected an integer index of 0 or more, got " +
-                    std::to_string(place.value));
       sizes[n] = std::max(sizes[n], static_cast<int>(place.value) + 1);
     }
   }
@@ -179,8 +180,9 @@ void Formula::place_parameters() {
     } else {
       spec.role = Role::table;
       if (tables >= kMaxTables)
-        throw Error("formula: expected at most " + std::to_string(kMaxSlots) + " numbers and " +
-                    std::to_string(kMaxTables) + " tables as parameters, got more at '" + names_[p].name + "'");
+        throw TooLarge("expected at most " + std::to_string(kMaxSlots) + " numbers and " + std::to_string(kMaxTables) +
+                           " tables as parameters, got more at '" + names_[p].name + "'",
+                       names_[p].place);
     }
     places_.push_back(spec.role == Role::table ? tables : slots);
     (spec.role == Role::table ? tables : slots) += spec.role == Role::table ? 1 : wanted;
@@ -198,6 +200,8 @@ NodeId Formula::place_reads(NodeId root) {
   return graph_.import(parsed_, root, [&](NodeId id, const std::array<NodeId, 3>& children) {
     const Node& node = parsed_[id];
     if (node.op == Op::where) return known_where(graph_, children[0], children[1], children[2]);
+    if (node.op == Op::raw && raw_factor_ != 1)
+      return graph_.binary(Op::multiply, graph_.leaf(Op::raw), graph_.number(raw_factor_));
     if (node.op != Op::table) return kNone;
     const auto p = static_cast<std::size_t>(node.index);
     if (specs_[p].role == Role::relative_value) return graph_.leaf(Op::relative, places_[p]);
@@ -382,10 +386,9 @@ void Formula::define() {
   const bool plain_score = is_scaled_raw(graph_, score_);
   fill_plain(d.scalar.f32, !plain_score, visible_ != kNone, pair_ != kNone);
   fill_plain(d.scalar.f64, !plain_score, visible_ != kNone, pair_ != kNone);
-  const MechanismInfo* compiled = pair_ == kNone ? nullptr : compiled_pair(parsed_pair_, pair_);
-  if (compiled) {
-    d.fast_limit = compiled->definition().fast_limit;
-    d.fast_least = compiled->definition().fast_least;
+  if (compiled_pair_) {
+    d.fast_limit = compiled_pair_->definition().fast_limit;
+    d.fast_least = compiled_pair_->definition().fast_least;
   }
   d.entry = &entry_;
   entry_.info = &info_;
@@ -397,8 +400,8 @@ void Formula::define() {
     const Interpreters* interpreters = interpreters_for(static_cast<Isa>(isa));
     if (!interpreters) continue;
     isa_programs_[isa] = programs_of(*interpreters);
-    if (compiled) {
-      const Programs* own = programs_for(*compiled, static_cast<Isa>(isa));
+    if (compiled_pair_) {
+      const Programs* own = programs_for(*compiled_pair_, static_cast<Isa>(isa));
       take_pair(isa_programs_[isa].f32, own->f32);
       take_pair(isa_programs_[isa].f64, own->f64);
     }

@@ -66,6 +66,7 @@ class Formula {
   };
 
   void parse_texts(std::string_view score, const FormulaOptions& options);
+  void take_known_pair();
   void place_parameters();
   bool is_fixed(std::size_t parameter, std::array<int, 2>& sizes) const;
   NodeId read_by_offset(std::size_t parameter) const;
@@ -81,6 +82,8 @@ class Formula {
   std::vector<NamedParameter> names_;
   Graph parsed_{kMostOperations}, parsed_pair_;
   NodeId parsed_score_ = kNone, parsed_visible_ = kNone, pair_ = kNone;
+  const MechanismInfo* compiled_pair_ = nullptr;  // whose pair it is, times raw_factor_
+  double raw_factor_ = 1;
 
   Graph graph_;  // of score and visible, their parameters in place
   NodeId score_ = kNone, visible_ = kNone;

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "rapt/error.h"
-
 namespace rapt::inline v1::formulas {
 namespace {
 
@@ -145,8 +143,9 @@ NodeId Graph::insert(Node node) {
   for (; buckets_[at] != kNone; at = (at + 1) % buckets_.size())
     if (is_same((*this)[buckets_[at]], node)) return buckets_[at];
   if (nodes_.size() >= static_cast<std::size_t>(most_nodes_))
-    throw Error("formula: expected at most " + std::to_string(most_nodes_) + " operations" +
-                (most_nodes_ == kMostOperations ? "" : ", derivatives included") + ", got more");
+    throw TooLarge("expected at most " + std::to_string(most_nodes_) + " operations" +
+                       (most_nodes_ == kMostOperations ? "" : ", derivatives included") + ", got more",
+                   place_);
   const auto id = static_cast<NodeId>(nodes_.size());
   buckets_[at] = id;
   Affine affine;
@@ -154,6 +153,7 @@ NodeId Graph::insert(Node node) {
   else if (node.op == Op::query) affine = {true, 1, 0, 0};
   else if (node.op == Op::key) affine = {true, 0, 1, 0};
   else if (node.op == Op::offset) affine = {true, -1, 1, 0};
+  node.place = place_;
   nodes_.push_back(node);
   affine_.push_back(affine);
   return id;

@@ -4,13 +4,32 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "rapt/error.h"
 #include "rapt/numbers.h"
 
 // A formula as a graph of operations: constants are folded, equal parts are one node, and every node knows what it
 // depends on. Children come before their parents.
 namespace rapt::inline v1::formulas {
+
+enum class Part : std::uint8_t { score, pair, visible };
+
+// Where something stands in the texts of a formula.
+struct TextPlace {
+  Part part = Part::score;
+  std::int16_t at = 0;
+};
+
+// A formula is too large; whoever has its texts shows the place where it became so.
+struct TooLarge : Error {
+  TooLarge(const std::string& what_is_wrong, TextPlace where)
+      : Error("formula: " + what_is_wrong), sentence(what_is_wrong), place(where) {}
+
+  std::string sentence;
+  TextPlace place;
+};
 
 enum class Op : std::uint8_t {
   // What a formula reads.
@@ -106,7 +125,8 @@ struct Node {
   std::uint8_t dependencies = 0;
   std::int16_t index = 0;  // slot, table, or the level of a reduction
   std::array<NodeId, 3> children{kNone, kNone, kNone};
-  double value = 0;  // of a number
+  TextPlace place{};  // what it was made from
+  double value = 0;   // of a number
 };
 
 // x = i·query + j·key + constant, where a node is that.
@@ -122,6 +142,8 @@ class Graph {
 
   const Node& operator[](NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
   NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
+  // Where new nodes stand in the texts.
+  void set_place(TextPlace place) { place_ = place; }
 
   NodeId number(double value);
   NodeId condition(bool value);
@@ -155,6 +177,7 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<Affine> affine_;
   int most_nodes_ = kMostNodes;
+  TextPlace place_{};
   std::vector<std::int16_t> buckets_;  // a hash table of nodes, open addressing
 };
 
@@ -172,6 +195,7 @@ NodeId Graph::import(const Graph& from, NodeId root, F&& leaf) {
     std::array<NodeId, 3> children{kNone, kNone, kNone};
     for (std::size_t n = 0; n < 3; ++n)
       if (node.children[n] != kNone) children[n] = to[static_cast<std::size_t>(node.children[n])];
+    place_ = node.place;
     const NodeId replaced = leaf(id, children);
     to[static_cast<std::size_t>(id)] = replaced != kNone ? replaced : rebuild(node, children);
   }

@@ -80,23 +80,8 @@ class Parser {
     fail_with(at, "expected " + expected + ", got " + found);
   }
 
-  // The sentence, then the part of the text around the place, then a caret under it.
   [[noreturn]] void fail_with(std::size_t at, const std::string& sentence) const {
-    constexpr std::size_t kAround = 36;
-    std::size_t begin = at > kAround ? at - kAround : 0, end = std::min(text_.size(), at + kAround);
-    // Whole characters.
-    while (begin > 0 && (text_[begin] & 0xC0) == 0x80) --begin;
-    while (end < text_.size() && (text_[end] & 0xC0) == 0x80) ++end;
-    std::string line = begin > 0 ? "…" : "";
-    std::string caret(begin > 0 ? 1 : 0, ' ');
-    for (std::size_t n = begin; n < end; ++n) {
-      const char c = text_[n];
-      line += (c >= ' ' && c < 127) || (c & 0x80) != 0 ? c : (is_space(c) ? ' ' : '?');
-      // Bytes that continue a character take no room of their own.
-      if (n < at && (c & 0xC0) != 0x80) caret += ' ';
-    }
-    throw Error(std::string(name_of(part_)) + ": " + sentence + ", at character " + std::to_string(at + 1) + "\n  " +
-                line + (end < text_.size() ? "…" : "") + "\n  " + caret + "^");
+    refuse_at(part_, text_, at, sentence);
   }
 
   std::string got() const {
@@ -105,6 +90,7 @@ class Parser {
   }
 
   void next() {
+    graph_.set_place(place_of(token_.at));
     while (place_ < text_.size() && is_space(text_[place_])) ++place_;
     token_ = {.kind = Kind::end, .at = place_};
     if (place_ >= text_.size()) return;
@@ -359,14 +345,27 @@ class Parser {
       if (indices.size() > 2) fail_with(token.at, "expected one or two indices of a table, got more");
       expect("]", "',' or ']'");
     }
+    for (const Expression& index : indices) {
+      const Node& node = graph_[number(index)];
+      if (node.op != Op::number) continue;
+      if (node.value != std::floor(node.value) || node.value < 0 || node.value > kMostIndex)
+        fail(index.at, "an integer index from 0 to " + std::to_string(kMostIndex), number_text(node.value));
+    }
     const int rank = static_cast<int>(indices.size());
     const auto found = std::ranges::find(parameters_, token.text, &NamedParameter::name);
-    if (found == parameters_.end()) parameters_.push_back({std::string(token.text), rank});
+    if (found == parameters_.end()) parameters_.push_back({std::string(token.text), rank, place_of(token.at)});
     else if (found->rank != rank)
       fail_with(token.at, "expected '" + found->name + "' " + use(found->rank) + " as before, got it " + use(rank));
     const auto index =
         static_cast<int>(std::ranges::find(parameters_, token.text, &NamedParameter::name) - parameters_.begin());
     return graph_.table(index, rank > 0 ? number(indices[0]) : kNone, rank > 1 ? number(indices[1]) : kNone);
+  }
+
+  TextPlace place_of(std::size_t at) const { return {part_, static_cast<std::int16_t>(at)}; }
+
+  static std::string number_text(double x) {
+    char text[32];
+    return {text, std::to_chars(text, text + sizeof text, x).ptr};
   }
 
   static std::string use(int rank) {
@@ -391,8 +390,30 @@ class Parser {
 
 }  // namespace
 
+void refuse_at(Part part, std::string_view text, std::size_t at, const std::string& sentence) {
+  constexpr std::size_t kAround = 36;
+  std::size_t begin = at > kAround ? at - kAround : 0, end = std::min(text.size(), at + kAround);
+  // Whole characters.
+  while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
+  while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+  std::string line = begin > 0 ? "…" : "";
+  std::string caret(begin > 0 ? 1 : 0, ' ');
+  for (std::size_t n = begin; n < end; ++n) {
+    const char c = text[n];
+    line += (c >= ' ' && c < 127) || (c & 0x80) != 0 ? c : (is_space(c) ? ' ' : '?');
+    // Bytes that continue a character take no room of their own.
+    if (n < at && (c & 0xC0) != 0x80) caret += ' ';
+  }
+  throw Error(std::string(name_of(part)) + ": " + sentence + ", at character " + std::to_string(at + 1) + "\n  " +
+              line + (end < text.size() ? "…" : "") + "\n  " + caret + "^");
+}
+
 NodeId parse(Part part, std::string_view text, Graph& graph, std::vector<NamedParameter>& parameters) {
-  return Parser(part, text, graph, parameters).run();
+  try {
+    return Parser(part, text, graph, parameters).run();
+  } catch (const TooLarge& large) {
+    refuse_at(part, text, static_cast<std::size_t>(large.place.at), large.sentence);
+  }
 }
 
 }  // namespace rapt::inline v1::formulas

@@ -42,6 +42,7 @@ class Compiler {
       const auto n = static_cast<std::size_t>(id);
       if (!needed_[n] || fused_[n] || (last_alone && id == result_)) continue;
       emit(id, {});
+      if (largest_ == kNone && (numbers() > kWorkspace || scalars_ > kMostScalars)) largest_ = id;
     }
     for (const Derivative& d : derivatives_)
       if (graph_[d.of].op == Op::table && graph_[d.of].level == Level::pair) scatter(d);
@@ -59,15 +60,18 @@ class Compiler {
       if (leaf.children[0] != kNone) to_.outputs_.back().row = place(leaf.children[0]);
       if (leaf.children[1] != kNone) to_.outputs_.back().col = place(leaf.children[1]);
     }
-    const int numbers = lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostQueries + kTemporaryGap);
-    if (numbers > kWorkspace)
-      throw Error("formula: expected one that keeps at most " + std::to_string(kWorkspace) +
-                  " numbers of a tile of pairs at a time, got one that keeps " + std::to_string(numbers) + " (" +
-                  std::to_string(lines_) + " times one for each key, query or offset, " + std::to_string(spreads_) +
-                  " times one for each key, " + std::to_string(temporaries_) + " times one for each pair)");
+    const TextPlace place = largest_ == kNone ? TextPlace{} : graph_[largest_].place;
+    if (numbers() > kWorkspace)
+      throw TooLarge("expected one that keeps at most " + std::to_string(kWorkspace) +
+                         " numbers of a tile of pairs at a time, got one that keeps " + std::to_string(numbers()) +
+                         " (" + std::to_string(lines_) + " times one for each key, query or offset, " +
+                         std::to_string(spreads_) + " times one for each key, " + std::to_string(temporaries_) +
+                         " times one for each pair)",
+                     place);
     if (scalars_ > kMostScalars)
-      throw Error("formula: expected at most " + std::to_string(kMostScalars) +
-                  " numbers that all pairs share, derivatives included, got " + std::to_string(scalars_));
+      throw TooLarge("expected at most " + std::to_string(kMostScalars) +
+                         " numbers that all pairs share, derivatives included, got " + std::to_string(scalars_),
+                     place);
   }
 
   void finish(Program& program) const {
@@ -84,6 +88,10 @@ class Compiler {
   }
 
  private:
+  int numbers() const {
+    return lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostQueries + kTemporaryGap);
+  }
+
   // Computed for every pair, in blocks.
   bool is_block(NodeId id) const {
     const Node& node = graph_[id];
@@ -319,6 +327,7 @@ class Compiler {
   std::vector<std::int16_t> free_;
   std::array<std::vector<std::int16_t>, 2> free_lines_;
   int scalars_ = 0, lines_ = 0, spreads_ = 0, temporaries_ = 0;
+  NodeId largest_ = kNone;  // the first with which it is too large
 };
 
 CompiledProgram::CompiledProgram(const Graph& graph, NodeId result, std::span<const Derivative> derivatives,

@@ -9,6 +9,7 @@
 #include "rapt/attend.h"
 #include "rapt/formula.h"
 #include "rapt/registry.h"
+#include "rapt/tiles.h"
 
 namespace {
 
@@ -143,6 +144,42 @@ TEST(BuiltinFormulas, AreTheCompiledMechanisms) {
     if (HasFailure()) return;
   }
   EXPECT_EQ(compared, 8);
+}
+
+// The same bits: the kernels are the compiled ones, and a factor is one of the score.
+TEST(BuiltinFormulas, KnowPairsInOtherWordsAndTimesANumber) {
+  struct Same {
+    const char* mechanism;
+    const char* score;
+    const char* pair;
+    const char* plain;  // with the mechanism's own pair
+    const char* own;
+  };
+  for (const Same& one : {Same{"distance", "-gamma*raw", "(k-q)^2", "-gamma*raw", "(q-k)^2"},
+                          Same{"distance", "-gamma*raw", "(k-q)*(k-q)", "-gamma*raw", "(q-k)^2"},
+                          Same{"distance", "gamma*raw", "-(q-k)^2", "-gamma*raw", "(q-k)^2"},
+                          Same{"distance", "gamma*raw", "(k-q)*(q-k)", "-gamma*raw", "(q-k)^2"},
+                          Same{"distance", "-gamma*raw", "0.25*(q-k)^2*3", "-gamma*(raw*0.75)", "(q-k)^2"},
+                          Same{"additive", "raw", "tanh(k+q)*w", "raw", "w*tanh(q+k)"},
+                          Same{"additive", "raw", "w*tanh(q+k)*1.0001", "raw*1.0001", "w*tanh(q+k)"},
+                          Same{"additive", "raw*scale", "2*w*tanh(q+k)/4", "raw*0.5*scale", "w*tanh(q+k)"}}) {
+    SCOPED_TRACE(std::string(one.score) + " of " + one.pair);
+    const rapt::MechanismInfo& info = rapt::mechanism(one.mechanism);
+    const rapt::Score given = rapt::formula(one.score, {.pair = one.pair}),
+                      plain = rapt::formula(one.plain, {.pair = one.own});
+    EXPECT_EQ(given.mechanism->definition().fast_limit, info.definition().fast_limit);
+    const Results<float> a = run<float>(info, given, {}), b = run<float>(info, plain, {});
+    EXPECT_EQ(a.out, b.out);
+    EXPECT_EQ(a.dq, b.dq);
+    EXPECT_EQ(a.dk, b.dk);
+    EXPECT_EQ(a.parameters, b.parameters);
+  }
+  EXPECT_EQ(rapt::formulas::equal_mechanism("-gamma*raw", "(k-q)^2"), "distance");
+  EXPECT_EQ(rapt::formulas::equal_mechanism("raw", "tanh(k+q)*w"), "additive");
+  EXPECT_EQ(rapt::formulas::equal_mechanism("raw", "2*w*tanh(q+k)"), "");
+  // Neither a number that a score could not hold, nor another function.
+  for (const char* other : {"1e30*w*tanh(q+k)", "0*w*tanh(q+k)", "w*w*tanh(q+k)", "w*tanh(q-k)", "q^4*k^8*w^16"})
+    EXPECT_EQ(rapt::formula("raw", {.pair = other}).mechanism->definition().fast_limit, 0) << other;
 }
 
 TEST(BuiltinFormulas, ListEveryMechanism) {

@@ -44,16 +44,42 @@ void score_backward(const ScoreTile<T>& tile) {
   }
 }
 
+// Adds a tile of sums of a few dimensions to the totals, and clears it. `lost`: what rounding took from the totals.
+template <class T>
+void add_to_totals(const PairTile<T>& tile, T* totals, T* lost) {
+  using V = Lane<T>;
+  const V infinity(std::numeric_limits<T>::infinity());
+  for (std::ptrdiff_t n = 0; n < static_cast<std::ptrdiff_t>(tile.keys) * tile.stride; n += kWidth<T>) {
+    const V total = Lanes<V>::load(totals + n);
+    const V sum = Lanes<V>::load(tile.scores + n) - Lanes<V>::load(lost + n);
+    const V next = total + sum;
+    Lanes<V>::store(next, totals + n);
+    // Infinity stays what it is.
+    Lanes<V>::store(where(abs(next) < infinity, (next - total) - sum, V(0)), lost + n);
+    Lanes<V>::store(V(0), tile.scores + n);
+  }
+}
+
+// One long sum of f32 would lose more digits than scores may.
 template <class T>
 void raw(const PairTile<T>& tile) {
-  for (int j = 0; j < tile.keys; ++j)
-    for (int c = 0; c < tile.columns; ++c) tile.scores[static_cast<std::ptrdiff_t>(j) * tile.stride + c] = T(0);
+  constexpr int kDims = 8;
+  constexpr int kMost = formulas::kMostKeys * formulas::kMostQueries;
+  alignas(64) T totals[kMost], lost[kMost];
+  const std::ptrdiff_t count = static_cast<std::ptrdiff_t>(tile.keys) * tile.stride;
+  for (std::ptrdiff_t n = 0; n < count; ++n) tile.scores[n] = totals[n] = lost[n] = T(0);
   Run<T> run(programs_of(tile.object).pair, nullptr, tile.scores, tile.keys, tile.columns, tile.stride);
   for (int d = 0; d < tile.dim; ++d) {
     const PairSource<T> source{tile, d};
     run.before(source);
     run.blocks(source);
+    if ((d + 1) % kDims == 0 && d + 1 < tile.dim) add_to_totals(tile, totals, lost);
   }
+  if (tile.dim <= kDims) return;
+  for (std::ptrdiff_t n = 0; n < count; n += kWidth<T>)
+    Lanes<Lane<T>>::store(
+        Lanes<Lane<T>>::load(totals + n) + (Lanes<Lane<T>>::load(tile.scores + n) - Lanes<Lane<T>>::load(lost + n)),
+        tile.scores + n);
 }
 
 template <class T>
