@@ -30,6 +30,26 @@ struct Formula {
 
 struct Sizes {
   std::int64_t batch = 2, heads = 2, queries = 5, keys = 7, dim = 3, value_dim = 2, first_query = 0;
+  std::int64_t columns = 1;  // of the grid that the keys are
+
+  void set_grid(std::int64_t rows, std::int64_t cols) {
+    keys = rows * cols;
+    columns = cols;
+    queries = std::min(queries, keys - first_query);
+  }
+  // Where a pair stands, with what all pairs share.
+  Pair pair(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, bool product) const {
+    const std::int64_t at = i + first_query;
+    return {.scale = product ? 1 / std::sqrt(static_cast<double>(dim)) : 1,
+            .i = at,
+            .j = j,
+            .head = h,
+            .batch = b,
+            .queries = queries,
+            .keys = keys,
+            .row = j / columns - at / columns,
+            .col = j % columns - at % columns};
+  }
 };
 
 struct Toy {
@@ -64,14 +84,8 @@ struct Toy {
           std::vector<double> scores, sum(static_cast<std::size_t>(s.value_dim));
           double max = -HUGE_VAL, total = 0;
           for (std::int64_t j = 0; j < s.keys; ++j) {
-            Pair p{.scale = f.pair ? 1 : 1 / std::sqrt(static_cast<double>(s.dim)),
-                   .i = i + s.first_query,
-                   .j = j,
-                   .head = h,
-                   .batch = b,
-                   .queries = s.queries,
-                   .keys = s.keys,
-                   .parameters = &parameters};
+            Pair p = s.pair(b, h, i, j, !f.pair);
+            p.parameters = &parameters;
             for (std::int64_t d = 0; d < s.dim; ++d) {
               p.q = q[static_cast<std::size_t>(((b * s.heads + h) * s.queries + i) * s.dim + d)];
               p.k = k[static_cast<std::size_t>(((b * s.heads + h) * s.keys + j) * s.dim + d)];
@@ -120,6 +134,7 @@ Result run(const Toy& toy, const Formula& f, rapt::Path path, int threads) {
   if (f.pair) texts.pair = trees::text(*f.pair);
   if (f.visible) texts.visible = trees::text(*f.visible);
   options.score = rapt::formula(trees::text(f.score), texts);
+  if (options.score.mechanism->grid()) options.score.grid = {s.keys / s.columns, s.columns};
   rapt::Gradients gradients;
   for (const rapt::ParameterSpec& spec : options.score.mechanism->parameters()) {
     const std::string name(spec.name);
@@ -194,6 +209,24 @@ void compare_slopes(Toy& toy, const Formula& f, std::vector<double>& at, const s
   }
 }
 
+TEST(RandomTrees, DrawEveryNameOfTheLanguage) {
+  std::string scores, pairs, conditions;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    Maker maker(seed, kTable, kRows, kCols);
+    scores += trees::text(maker.score(4)) + " ";
+    pairs += trees::text(maker.pair(4)) + " ";
+    conditions += trees::text(maker.visible(3)) + " ";
+  }
+  for (const char* name :
+       {"raw",   "row",  "col",   "head",   "batch", "queries", "keys",  "t[",    "u[",       "where(", "min(", "max(",
+        "clip(", "abs(", "sign(", "floor(", "exp(",  "log(",    "sqrt(", "tanh(", "sigmoid(", "sin(",   "cos("})
+    EXPECT_NE(scores.find(name), std::string::npos) << name;
+  for (const char* name : {"q", "k", "w", "sign(", "floor(", "where("})
+    EXPECT_NE(pairs.find(name), std::string::npos) << name;
+  for (const char* name : {"row", "col", "sign(", "and", "or", "not", "!="})
+    EXPECT_NE(conditions.find(name), std::string::npos) << name;
+}
+
 class RandomFormulas : public testing::TestWithParam<int> {};
 
 TEST_P(RandomFormulas, HaveTheValuesAndSlopesOfAnEvaluationInDouble) {
@@ -203,8 +236,8 @@ TEST_P(RandomFormulas, HaveTheValuesAndSlopesOfAnEvaluationInDouble) {
     Maker maker(seed, kTable, kRows, kCols);
     Sizes sizes;
     sizes.queries = 1 + n % 9;
-    sizes.keys = 3 + n % 11;
     sizes.first_query = n % 4 == 3 ? 2 : 0;
+    sizes.set_grid(3 + n % 4, 1 + n % 3);
     Toy toy(sizes, seed);
     Formula f{.score = maker.score(1 + n % 4), .pair = std::nullopt, .visible = std::nullopt};
     if (n % 3 == 1 && trees::text(f.score).find("raw") != std::string::npos) f.pair = maker.pair(1 + n % 3);
@@ -237,6 +270,7 @@ std::array<std::vector<double>, 4> run_stored(const Toy& toy, const Formula& f, 
   options.first_query = {s.first_query};
   options.score = rapt::formula(trees::text(f.score), {.pair = f.pair ? trees::text(*f.pair) : "",
                                                        .visible = f.visible ? trees::text(*f.visible) : ""});
+  if (options.score.mechanism->grid()) options.score.grid = {s.keys / s.columns, s.columns};
   std::vector<trees::Array> parameters;
   parameters.reserve(8);
   for (const rapt::ParameterSpec& spec : options.score.mechanism->parameters()) {
@@ -281,14 +315,8 @@ std::optional<double> score_error(const Toy& toy, const Formula& f, double eps) 
     for (std::int64_t h = 0; h < s.heads; ++h)
       for (std::int64_t i = 0; i < s.queries; ++i)
         for (std::int64_t j = 0; j < s.keys; ++j) {
-          Pair p{.scale = f.pair ? 1 : 1 / std::sqrt(static_cast<double>(s.dim)),
-                 .i = i + s.first_query,
-                 .j = j,
-                 .head = h,
-                 .batch = b,
-                 .queries = s.queries,
-                 .keys = s.keys,
-                 .parameters = &toy.parameters};
+          Pair p = s.pair(b, h, i, j, !f.pair);
+          p.parameters = &toy.parameters;
           double raw_error = 0, size = 0;
           bool unsure = false;
           for (std::int64_t d = 0; d < s.dim; ++d) {
@@ -311,7 +339,7 @@ std::optional<double> score_error(const Toy& toy, const Formula& f, double eps) 
   return most;
 }
 
-// f32 and bf16 against double on the same numbers. A score that is off by e moves a weight by e^2e at most, and what is
+// f32, bf16 and f16 against double on the same numbers. A score that is off by e moves a weight by e^2e at most, and what is
 // rounded after that by its own last places.
 class StoredFormulas : public testing::TestWithParam<int> {};
 
@@ -319,11 +347,12 @@ TEST_P(StoredFormulas, AreWithinTheBoundsOfTheirArithmetic) {
   int checked = 0;
   for (int n = 0; checked < 8 && n < 200; ++n) {
     const auto seed = static_cast<unsigned>(500000 + GetParam() * 1000 + n);
-    const rapt::Dtype dtype = n % 2 == 0 ? rapt::Dtype::f32 : rapt::Dtype::bf16;
+    static constexpr std::array kDtypes{rapt::Dtype::f32, rapt::Dtype::bf16, rapt::Dtype::f16};
+    const rapt::Dtype dtype = kDtypes[static_cast<std::size_t>((n + GetParam()) % 3)];
     Maker maker(seed, kTable, kRows, kCols);
     Sizes sizes;
     sizes.queries = 3 + n % 9;
-    sizes.keys = 3 + n % 11;
+    sizes.set_grid(2 + n % 4, 2 + n % 3);
     Toy toy(sizes, seed);
     for (auto* list : {&toy.q, &toy.k, &toy.v, &toy.grad_out})
       for (double& x : *list) x = support::round_to(dtype, x);
@@ -344,7 +373,8 @@ TEST_P(StoredFormulas, AreWithinTheBoundsOfTheirArithmetic) {
     ++checked;
     double largest = 0;
     for (const double x : toy.v) largest = std::fmax(largest, std::fabs(x));
-    const double stored = dtype == rapt::Dtype::f32 ? 0x1p-24 : 0x1p-8;  // weights may be bf16 too
+    // Weights may be bf16 too; f16 is computed in f32.
+    const double stored = dtype == rapt::Dtype::f32 ? 0x1p-24 : (dtype == rapt::Dtype::bf16 ? 0x1p-8 : 0x1p-11);
     const double weight = 2 * std::expm1(2 * *error) + 2 * stored + 100 * 0x1p-24;
     for (std::size_t m = 0; m < expected.size(); ++m)
       ASSERT_NEAR(got[0][m], expected[m], largest * weight + stored * std::fabs(expected[m]))
@@ -373,7 +403,8 @@ TEST(LargeFormulas, HaveTheValuesOfAnEvaluationInDoubleOnEveryTargetAndAnyThread
   for (int n = 0; checked < 8 && n < 100; ++n) {
     const auto seed = static_cast<unsigned>(777000 + n);
     Maker maker(seed, kTable, kRows, kCols);
-    Sizes sizes{.batch = 1, .heads = 2, .queries = 70 + 13 * (n % 3), .keys = 131 - 7 * (n % 4), .dim = 5};
+    Sizes sizes{.batch = 1, .heads = 2, .queries = 70 + 13 * (n % 3), .dim = 5};
+    sizes.set_grid(19 + n % 4, 6 + n % 2);
     const Toy toy(sizes, seed);
     Formula f{.score = maker.score(3), .pair = std::nullopt, .visible = std::nullopt};
     if (n % 3 == 1 && trees::text(f.score).find("raw") != std::string::npos) f.pair = maker.pair(2);

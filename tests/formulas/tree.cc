@@ -173,11 +173,12 @@ Tree Maker::leaf(Of of) {
     return below(6) == 0 ? constant(real(-2, 2)) : make(kNames[below(5)]);
   }
   if (of == Of::positions) {
-    static const char* const kNames[] = {"i", "j", "head", "batch", "queries", "keys"};
+    static const char* const kNames[] = {"i", "j", "head", "batch", "queries", "keys", "row", "col"};
     if (below(3) == 0) return make("-", {make("i"), make("j")});
-    return below(4) == 0 ? constant(below(9)) : make(kNames[below(6)]);
+    return below(4) == 0 ? constant(below(9)) : make(kNames[below(8)]);
   }
-  switch (below(9)) {
+  switch (below(10)) {
+    case 9: return make("*", {constant(0.25), make(below(2) ? "row" : "col")});
     case 0:
     case 1: return make("raw");
     case 2: return make("a");
@@ -218,12 +219,14 @@ Tree Maker::number(Of of, int depth) {
   if (depth <= 0) return leaf(of);
   if (of == Of::positions) {
     static const char* const kPlain[] = {"+", "-", "min", "max"};
-    if (below(3) == 0) return make("abs", {number(of, depth - 1)});
+    if (below(3) == 0) return make(below(3) ? "abs" : "sign", {number(of, depth - 1)});
     return make(kPlain[below(4)], {number(of, depth - 1), number(of, depth - 1)});
   }
   const auto next = [&] { return number(of, depth - 1); };
   const auto above = [&](double low) { return make("+", {make("abs", {next()}), constant(low)}); };
-  switch (below(18)) {
+  switch (below(20)) {
+    case 18: return make("sign", {next()});
+    case 19: return make("floor", {next()});
     case 0:
     case 1: return make("+", {next(), next()});
     case 2: return make("-", {next(), next()});
