@@ -5,7 +5,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help run test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi build \
-        python-module test-python wheel bench-python
+        python-module test-python wheel test-wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
 SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
@@ -72,6 +72,9 @@ test-python: python-module  ## Test the Python package with PyTorch, JAX, Transf
 
 wheel: bootstrap  ## Build a manylinux wheel of the Python package into build/wheels
 	@scripts/wheel
+
+test-wheel: wheel  ## Build the wheel, and run it in virtual environments that have NumPy alone
+	@tests/wheel/run.sh build/wheels build/wheels/test
 
 bench-python: python-module  ## Measure what a call from Python costs, and training in PyTorch with Rapt's attention
 	@scripts/python_env --all
