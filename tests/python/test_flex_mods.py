@@ -261,3 +261,15 @@ def test_largest_scores():
     torch.testing.assert_close(torch.vmap(each)(*(x[:, None] for x in (q, k, v)))[:, 0], each(q, k, v))
     with pytest.raises(ValueError, match="return_aux: expected None where return_lse is set"):
         flex_attention(q, k, v, return_lse=True, return_aux=request)
+
+
+def test_attributes_and_fills_compile_in_one_graph():
+    def mod(s, b, h, i, j):
+        half = torch.full_like(s, 0.5).masked_fill(i > j, 0.25) * torch.ones_like(s)
+        return s * half + (i - j).to(s.dtype) * s.new_tensor(0.1) + functional.silu(s).where(i > 3, torch.zeros_like(s))
+
+    q, k, v = (x.float() for x in numbers())
+    mask = and_masks(noop_mask, causal)
+    call = lambda q, k, v: flex_attention(q, k, v, mod, mask).sin()
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")(q, k, v)
+    torch.testing.assert_close(compiled, dense(q, k, v, mod, mask).sin(), atol=1e-5, rtol=1e-4)

@@ -231,6 +231,7 @@ def test_a_forked_child_has_threads_of_its_own():
 def test_ctrl_c_on_pytorchs_threads(work):
     program = f"""
         import os, rapt, signal, threading, time, torch
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
         torch.set_num_threads(2)  # so that it takes long on every machine
         q = torch.zeros(1, 4, 30000 if "attend" in {work!r} else 9000, 64, requires_grad=True)
         out = None if "attend" in {work!r} else rapt.attend(q, q, q)
