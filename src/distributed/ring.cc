@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -21,24 +22,21 @@ int result_tag(std::int64_t unit) { return 20000 + static_cast<int>(unit % 8192)
 template <class T>
 class Relay {
  public:
-  Relay(const Call& call, const Wanted& wanted)
-      : call_(call), wanted_(wanted), totals_(call, wanted), groups_(sum_groups(call)) {
-    if (call.rank() == last()) return;
+  Relay(const Call& call, const Wanted& wanted, const Gradients& gradients)
+      : call_(call), wanted_(wanted), gradients_(gradients), totals_(call, wanted), groups_(sum_groups(call)) {
     const Span own = call.keys.units_of(call.rank(), call.size());
-    for (std::int64_t part = own.begin * parts_of_unit(); part < own.end * parts_of_unit(); ++part) {
-      results_.push_back(make(part));
-      std::vector<std::byte>& bytes = results_.back()->bytes();
-      receiving_results_.push_back(
-          call.communicator->start_receive(bytes.data(), bytes.size(), last(), result_tag(part / parts_of_unit())));
-    }
+    own_ = query_pieces(call.keys, own);
+    next_result_ = own.begin * parts_of_unit();
+    last_result_ = call.rank() == last() ? next_result_ : own.end * parts_of_unit();
+    receive_results();
   }
 
   // As for Feed: after a failure messages keep their memory.
   ~Relay() {
     if (std::uncaught_exceptions() == 0) return;
-    for (auto* list : {&results_, &sent_})
-      for (auto& one : *list) [[maybe_unused]] auto* kept = one.release();
-    for (auto& [sums, message] : arriving_) [[maybe_unused]] auto* kept = sums.release();
+    for (auto& sums : sent_) [[maybe_unused]] auto* kept = sums.release();
+    for (auto* list : {&arriving_, &results_})
+      for (auto& [sums, message] : *list) [[maybe_unused]] auto* kept = sums.release();
   }
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
@@ -66,7 +64,7 @@ class Relay {
       std::this_thread::yield();
     }
     auto sums = std::move(arriving_.front().first);
-    arriving_.erase(arriving_.begin());
+    arriving_.pop_front();
     return sums;
   }
 
@@ -75,10 +73,7 @@ class Relay {
     const int own = call_.rank(), owner = call_.keys.owner(unit, call_.size());
     if (own == last()) {
       totals_.add(*sums);
-      if (owner == own) {
-        results_.push_back(std::move(sums));
-        return;
-      }
+      if (owner == own) return store(*sums);
     }
     const int to = own == last() ? owner : own + 1;
     const int tag = own == last() ? result_tag(unit) : sums_tag(unit);
@@ -96,27 +91,27 @@ class Relay {
       } else {
         ++n;
       }
+    while (!results_.empty() && call_.communicator->test(results_.front().second)) {
+      store(*results_.front().first);
+      results_.pop_front();
+      receive_results();
+    }
   }
 
   // All of this process's keys, and what belongs to everybody.
   template <class Progress>
-  void finish(const Gradients& gradients, const Progress& progress) {
-    for (const int message : receiving_results_)
-      while (!call_.communicator->test(message)) {
-        progress();
-        std::this_thread::yield();
-      }
-    while (!sending_.empty()) {
+  void finish(const Progress& progress) {
+    while (!results_.empty() || !sending_.empty()) {
       progress();
       std::this_thread::yield();
     }
-    store_keys(gradients);
     totals_.share_all(last());
-    totals_.store(gradients);
+    totals_.store(gradients_);
   }
 
  private:
   static constexpr std::int64_t kAhead = 2;
+  static constexpr std::size_t kResults = 4;
 
   int last() const { return call_.size() - 1; }
 
@@ -126,33 +121,44 @@ class Relay {
                                           Span{slots * group / groups_, slots * (group + 1) / groups_});
   }
 
-  void store_keys(const Gradients& gradients) const {
-    const Cut& cut = call_.keys;
-    const std::vector<QueryPiece> own = query_pieces(cut, cut.units_of(call_.rank(), call_.size()));
-    for (const auto& sums : results_) {
-      const Span rows = cut.rows(sums->place());
-      for (const QueryPiece& place : own) {
-        if (rows.count() == 0 || place.rows.begin != rows.begin) continue;
-        for (std::int64_t n = sums->slots().begin; n < sums->slots().end; ++n) {
-          const auto& from = sums->slot(n);
-          const auto target = [&](const View& view) {
-            return part_of(slot_of(view, call_.slots->at(n), call_.whole.heads), 2, place.at, place.rows.count());
-          };
-          if (wanted_.k) store_view<T>(from.k, target(gradients.k));
-          for (std::size_t s = 0; s < wanted_.v.size(); ++s)
-            if (wanted_.v[s]) store_view<T>(from.v[s], target(gradients.v[s]));
-        }
+  // Few at a time: what is here is stored and its memory free again.
+  void receive_results() {
+    for (; results_.size() < kResults && next_result_ < last_result_; ++next_result_) {
+      auto sums = make(next_result_);
+      std::vector<std::byte>& bytes = sums->bytes();
+      const int message = call_.communicator->start_receive(bytes.data(), bytes.size(), last(),
+                                                            result_tag(next_result_ / parts_of_unit()));
+      results_.emplace_back(std::move(sums), message);
+    }
+  }
+
+  void store(const PieceSums<T>& sums) const {
+    const Span rows = call_.keys.rows(sums.place());
+    for (const QueryPiece& place : own_) {
+      if (rows.count() == 0 || place.rows.begin != rows.begin) continue;
+      for (std::int64_t n = sums.slots().begin; n < sums.slots().end; ++n) {
+        const auto& from = sums.slot(n);
+        const auto target = [&](const View& view) {
+          return part_of(slot_of(view, call_.slots->at(n), call_.whole.heads), 2, place.at, place.rows.count());
+        };
+        if (wanted_.k) store_view<T>(from.k, target(gradients_.k));
+        for (std::size_t s = 0; s < wanted_.v.size(); ++s)
+          if (wanted_.v[s]) store_view<T>(from.v[s], target(gradients_.v[s]));
       }
     }
   }
 
+  using Receiving = std::deque<std::pair<std::unique_ptr<PieceSums<T>>, int>>;
+
   const Call& call_;
   const Wanted& wanted_;
+  const Gradients& gradients_;
   Totals<T> totals_;
-  std::int64_t groups_;
-  std::vector<std::unique_ptr<PieceSums<T>>> results_, sent_;
-  std::vector<int> receiving_results_, sending_;
-  std::vector<std::pair<std::unique_ptr<PieceSums<T>>, int>> arriving_;
+  std::int64_t groups_, next_result_ = 0, last_result_ = 0;
+  std::vector<QueryPiece> own_;  // pieces of keys
+  std::vector<std::unique_ptr<PieceSums<T>>> sent_;
+  std::vector<int> sending_;
+  Receiving arriving_, results_;
   std::int64_t started_ = 0;
 };
 
@@ -258,7 +264,7 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
   BackwardWork<T> work(cells, wanted, std::move(slots),
                        query_pieces(call.queries, call.queries.units_of(call.rank(), call.size())));
   Feed feed(call);
-  Relay<T> relay(call, wanted);
+  Relay<T> relay(call, wanted, gradients);
   const auto progress = [&] {
     feed.progress();
     relay.progress();
@@ -272,7 +278,7 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
       relay.pass_on(std::move(sums));
     }
   }
-  relay.finish(gradients, progress);
+  relay.finish(progress);
   if (dq && dq.data != gradients.q.data) store_view<T>(dq, gradients.q);
 }
 
