@@ -263,6 +263,12 @@ if(TARGET rapt_cli AND RAPT_PYTHON)
   add_test(NAME readme_tables COMMAND "${RAPT_PYTHON}" -B "${PROJECT_SOURCE_DIR}/scripts/readme_tables" $<TARGET_FILE:rapt_cli> --check)
 endif()
 
+# What docs/scale.md says of many machines follows from the costs of a call.
+if(RAPT_PYTHON)
+  add_test(NAME scale_model COMMAND "${RAPT_PYTHON}" -B "${PROJECT_SOURCE_DIR}/benchmarks/scale_model.py" --check
+    "${PROJECT_SOURCE_DIR}/docs/scale.md")
+endif()
+
 # One file and one line, in a copy of the library: the mechanism of examples/new_mechanism then has everything.
 if(TARGET rapt_cli AND NOT RAPT_SANITIZE AND EXISTS "${PROJECT_SOURCE_DIR}/tests/new_mechanism/run.cmake")
   list(GET rapt_known_targets 0 oldest_target)
