@@ -45,7 +45,8 @@ struct TransformerConfig {
   std::string attention = "scaled_dot";  // of self-attention; the source is attended to by content
   layers::FormulaTexts formula;          // in its place
   std::string cross_attention = "scaled_dot";
-  std::string normalize = "softmax";  // of both
+  layers::FormulaTexts cross_formula;  // in its place
+  std::string normalize = "softmax";   // of both
   layers::Positions positions = layers::Positions::sinusoidal;
   bool concatenate_positions = false;
   double dropout = 0.1;

@@ -14,9 +14,10 @@ Transformer::Transformer(const TransformerConfig& config, const Sizes& sizes, la
   positions.concatenate = config.concatenate_positions;
   positions.width = width;
   positions.max_length = sizes.max_length;
-  const auto attention = [&](const std::string& name, const std::string& mechanism, bool self) {
+  const auto attention = [&](const std::string& name, bool self) {
     layers::MultiHeadShape shape;
-    shape.score = layers::choose_score(mechanism, config.normalize, self ? config.formula : layers::FormulaTexts{});
+    shape.score = layers::choose_score(self ? config.attention : config.cross_attention, config.normalize,
+                                       self ? config.formula : config.cross_formula);
     shape.score.max_length = sizes.max_length;
     shape.query_in = shape.key_in = width;
     shape.heads = config.heads;
@@ -37,16 +38,15 @@ Transformer::Transformer(const TransformerConfig& config, const Sizes& sizes, la
   for (int l = 0; l < config.layers; ++l) {
     const std::string name = "encoder." + std::to_string(l);
     encoder_.push_back({layers::LayerNorm(parameters, name + ".self_norm", width),
-                        layers::LayerNorm(parameters, name + ".inner_norm", width),
-                        attention(name + ".self", config.attention, true), mlp(name + ".inner")});
+                        layers::LayerNorm(parameters, name + ".inner_norm", width), attention(name + ".self", true),
+                        mlp(name + ".inner")});
   }
   for (int l = 0; l < config.layers; ++l) {
     const std::string name = "decoder." + std::to_string(l);
     decoder_.push_back({layers::LayerNorm(parameters, name + ".self_norm", width),
                         layers::LayerNorm(parameters, name + ".cross_norm", width),
-                        layers::LayerNorm(parameters, name + ".inner_norm", width),
-                        attention(name + ".self", config.attention, true),
-                        attention(name + ".cross", config.cross_attention, false), mlp(name + ".inner")});
+                        layers::LayerNorm(parameters, name + ".inner_norm", width), attention(name + ".self", true),
+                        attention(name + ".cross", false), mlp(name + ".inner")});
   }
   if (config.pre_norm) {
     encoder_norm_ = layers::LayerNorm(parameters, "encoder.norm", width);

@@ -105,6 +105,9 @@ void fields(V& v, models::TransformerConfig& c) {
   v("attention", c.attention, "mechanism of self-attention");
   fields(v, c.formula);
   v("cross_attention", c.cross_attention, "mechanism of the attention to the source");
+  v("cross_attention_formula", c.cross_formula.score, "its score as text, in place of a mechanism");
+  v("cross_attention_pair", c.cross_formula.pair, "of that formula: what each dimension adds to raw");
+  v("cross_attention_visible", c.cross_formula.visible, "of that formula: the pairs that are seen");
   v("normalize", c.normalize, "how scores become weights: a normaliser");
   v("width", c.width, 1, 65536, "model width");
   v("heads", c.heads, 1, 1024, "heads of each attention");

@@ -36,8 +36,9 @@ std::string about(const SequenceRunConfig& config) {
   } else {
     const models::TransformerConfig& m = config.model.transformer;
     text += ": " + counted(m.layers, "layer") + " of width " + std::to_string(m.width) + ", " +
-            counted(m.heads, "head") + " of " + attention_of(m.attention, m.formula) + normalized(m.normalize) +
-            ", positions " + std::string(name_of(m.positions));
+            counted(m.heads, "head") + " of " + attention_of(m.attention, m.formula) +
+            (m.cross_formula.any() ? ", to the source " + attention_of(m.cross_attention, m.cross_formula) : "") +
+            normalized(m.normalize) + ", positions " + std::string(name_of(m.positions));
   }
   return text;
 }

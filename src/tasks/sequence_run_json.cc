@@ -92,10 +92,13 @@ void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
 
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {
   const bool subwords = options.contains("subwords");
-  for (const char* formula : {"attention_formula", "attention_pair", "attention_visible"})
-    if (options.contains("attention") && options.contains(formula))
-      throw Error("train: --attention: expected no mechanism beside a formula, which takes its place, got '" +
-                  options.at("attention") + "'");
+  for (const std::string part : {"formula", "pair", "visible"})
+    for (const auto& [mechanism, option] :
+         {std::pair("attention", "--attention"), std::pair("cross_attention", "--cross-attention")})
+      if (options.contains(mechanism) && options.contains(std::string(mechanism) + "_" + part))
+        throw Error("train: " + std::string(option) +
+                    ": expected no mechanism beside a formula, which takes its place, got '" + options.at(mechanism) +
+                    "'");
   FieldSetter setter(options);
   setter("model", config.model.kind, "");
   fields(setter, config.model);

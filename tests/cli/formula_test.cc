@@ -89,6 +89,12 @@ TEST_F(CliFormula, IsTrained) {
                                   "transformer",
                                   "--attention-formula",
                                   "raw*scale - m*abs(i-j) + t[clip(j-i,-4,4)+4]",
+                                  "--cross-attention-formula",
+                                  "c*raw",
+                                  "--cross-attention-pair",
+                                  "w*tanh(q+k)",
+                                  "--cross-attention-visible",
+                                  "abs(i-j) < 30",
                                   "--width",
                                   "16",
                                   "--heads",
@@ -112,6 +118,18 @@ TEST_F(CliFormula, IsTrained) {
   std::ifstream config(file("run/config.json"));
   const Json model = Json::parse(config)["model"];
   EXPECT_EQ(model["attention_formula"], "raw*scale - m*abs(i-j) + t[clip(j-i,-4,4)+4]");
+  EXPECT_EQ(model["cross_attention_formula"], "c*raw");
+  EXPECT_EQ(model["cross_attention_pair"], "w*tanh(q+k)");
+  EXPECT_EQ(model["cross_attention_visible"], "abs(i-j) < 30");
+  const CliResult cross = run_cli({"train", "reverse", "--model", "transformer", "--cross-attention-formula",
+                                   "raw/keys", "--epochs", "1", "--out", file("other")});
+  EXPECT_EQ(cross.status, 2);
+  EXPECT_NE(cross.err.find("change with the batch"), std::string::npos) << cross.err;
+  const CliResult twice = run_cli({"train", "reverse", "--model", "transformer", "--cross-attention", "dot",
+                                   "--cross-attention-formula", "raw", "--out", file("other")});
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_NE(twice.err.find("--cross-attention: expected no mechanism beside a formula"), std::string::npos)
+      << twice.err;
   const CliResult refused = run_cli({"train", "reverse", "--model", "transformer", "--attention-formula", "raw/keys",
                                      "--epochs", "1", "--out", file("other")});
   EXPECT_EQ(refused.status, 2);

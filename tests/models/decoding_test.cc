@@ -24,6 +24,24 @@ class Decoding : public testing::TestWithParam<Named> {
   }
 };
 
+TEST(Formulas, OfCrossAttentionHaveParametersOfTheirOwn) {
+  const std::vector<Named> all = transformer_models();
+  const auto found = std::ranges::find_if(all, [](const Named& one) { return one.name.ends_with("formulas"); });
+  ASSERT_NE(found, all.end());
+  const SequenceModel model(found->config, kSizes);
+  std::vector<std::string> cross, self;
+  for (const layers::Parameter& p : model.parameters().list()) {
+    if (p.name.starts_with("decoder.0.cross")) cross.push_back(p.name.substr(p.name.rfind('.') + 1));
+    if (p.name.starts_with("decoder.0.self.")) self.push_back(p.name.substr(p.name.rfind('.') + 1));
+  }
+  for (const char* name : {"c", "t", "w"}) {
+    EXPECT_EQ(std::ranges::count(cross, name), 1) << name;
+    EXPECT_EQ(std::ranges::count(self, name), 0) << name;
+  }
+  EXPECT_EQ(std::ranges::count(self, "m"), 1);
+  EXPECT_EQ(std::ranges::count(cross, "m"), 0);
+}
+
 TEST_P(Decoding, EveryStepEqualsTheWholePass) {
   const SequenceModel model(GetParam().config, kSizes);
   const std::vector<float> values = random_values<float>(model, 3, 0.4);

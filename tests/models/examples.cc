@@ -137,6 +137,9 @@ std::vector<Named> transformer_models() {
   sparse.attention = "t5";
   sparse.normalize = "sparsemax";
   add("cross_alibi").cross_attention = "alibi";
+  TransformerConfig& texts = add("formulas");
+  texts.formula = {.score = "raw*scale - m*abs(i-j)", .pair = "", .visible = ""};
+  texts.cross_formula = {.score = "c*raw + t[clip(j-i,-3,3)+3]", .pair = "w*tanh(q+k)", .visible = "j < 60 or i < 9"};
   for (const char* name : {"scaled_dot", "transformer_xl"}) {
     TransformerConfig& wide = add(std::string("wide_") + name);
     wide.width = 68;
