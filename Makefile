@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi build \
+.PHONY: help run test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi bootstrap-fuzz build \
         python-module test-python wheel test-wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
@@ -30,6 +30,9 @@ bootstrap-python:
 
 bootstrap-mpi:
 	@scripts/bootstrap --mpi
+
+bootstrap-fuzz:
+	@scripts/bootstrap --fuzz
 
 build: bootstrap
 	@cmake --preset release --log-level=WARNING -DRAPT_TARGETS=all
@@ -124,7 +127,7 @@ sanitize: bootstrap  ## Run the tests under the address, undefined and thread sa
 	@ctest --test-dir build/tsan --output-on-failure --no-tests=error -L threads -j 1
 
 SECONDS ?= 600
-fuzz: bootstrap  ## Run every fuzzer for SECONDS=600 each, under the address sanitizer
+fuzz: bootstrap bootstrap-fuzz  ## Run every fuzzer for SECONDS=600 each, under the address sanitizer
 	@cmake --preset fuzz --log-level=WARNING && cmake --build --preset fuzz -j $(JOBS)
 	@scripts/fuzz $(SECONDS)
 
