@@ -44,7 +44,7 @@ class Shaper {
     find_inner(mechanism, given);
   }
 
-  // The shape that so many numbers fill, shared before per head; where none fits, a row of them.
+  // The shape that these numbers fill, shared before per head; where none fits, a row of them.
   std::vector<std::int64_t> shape_for(const ParameterSpec* spec, std::size_t numbers) {
     const auto count = static_cast<std::int64_t>(numbers);
     for (const bool per_head : {false, true}) {

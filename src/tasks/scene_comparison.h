@@ -16,7 +16,7 @@ struct SceneComparison {
   std::vector<std::string> references{"skip"};  // a shared network for each
   std::int64_t seeds = 3;
   std::filesystem::path directory;  // of the runs; those that are there already go on
-  int threads = 1;                  // so many networks are trained at the same time
+  int threads = 1;                  // networks that are trained at the same time
 };
 
 struct ComparedScore {
