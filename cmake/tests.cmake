@@ -138,7 +138,7 @@ foreach(source IN LISTS contract_sources)
   cmake_path(GET source PARENT_PATH folder)
   cmake_path(GET folder FILENAME folder)
   add_test(NAME contract/${folder}/${stem} COMMAND "${CMAKE_COMMAND}" "-DCXX=${CMAKE_CXX_COMPILER}" "-DSOURCE=${source}"
-    "-DINCLUDES=${rapt_include_dirs}" -P "${PROJECT_SOURCE_DIR}/tests/contract/run.cmake")
+    "-DINCLUDES=${rapt_include_dirs};${PROJECT_SOURCE_DIR}/src" -P "${PROJECT_SOURCE_DIR}/tests/contract/run.cmake")
   set_tests_properties(contract/${folder}/${stem} PROPERTIES TIMEOUT 120 LABELS contract)
 endforeach()
 

@@ -69,37 +69,42 @@ constexpr bool check_normalizer() {
       requires {
         { W::formula } -> std::convertible_to<std::string_view>;
       },
-      "a normaliser needs `static constexpr std::string_view formula`");
+      "rapt: normaliser: formula: expected `static constexpr std::string_view formula`");
   static_assert(
       requires {
         { W::threshold } -> std::convertible_to<Threshold>;
       },
-      "a normaliser needs `static constexpr Threshold threshold`");
-  static_assert(one_number_each<W>(), "a normaliser's parameters have the role value and no sizes: one number a head");
-  static_assert(normalizer_slots<W>() <= kMaxSlots, "a normaliser has at most kMaxSlots parameters");
+      "rapt: normaliser: threshold: expected `static constexpr Threshold threshold`");
+  static_assert(one_number_each<W>(),
+                "rapt: normaliser: parameters: expected the role value without sizes: one number a head");
+  static_assert(normalizer_slots<W>() <= kMaxSlots, "rapt: normaliser: parameters: expected at most kMaxSlots");
   if constexpr (W::threshold == Threshold::none || W::threshold == Threshold::solved) {
-    static_assert(HasWeight<W> && HasWeightOfDuals<W>,
-                  "a normaliser needs `template <class N, class P> constexpr N weight(N x, const P& p) const`");
+    static_assert(
+        HasWeight<W> && HasWeightOfDuals<W>,
+        "rapt: normaliser: weight: expected `template <class N, class P> constexpr N weight(N x, const P& p) const`");
     static_assert(normalizer_slots<W>() == 0 || W::threshold == Threshold::none,
-                  "only a normaliser with Threshold::none may have parameters");
+                  "rapt: normaliser: parameters: expected none, except with Threshold::none");
     static_assert(
         normalizer_slots<W>() == 0 ||
             requires {
               { W::absent(0, std::int64_t{1}) } -> std::convertible_to<double>;
             },
-        "a normaliser with parameters needs `static double absent(int n, std::int64_t keys)`");
+        "rapt: normaliser: absent: expected `static double absent(int n, std::int64_t keys)` beside parameters");
   }
   if constexpr (W::threshold == Threshold::solved) {
     static_assert(
         requires {
           { W::reach } -> std::convertible_to<double>;
         },
-        "a solved normaliser needs `static constexpr double reach`, the x whose weight is 1");
+        "rapt: normaliser: reach: expected `static constexpr double reach`, the x whose weight is 1, where τ is "
+        "solved");
     if constexpr (ConstantWeight<W>) {
-      static_assert(weight_at<W>(0) == 0 && weight_at<W>(-1) == 0, "a solved normaliser's weight() is 0 up to 0");
+      static_assert(weight_at<W>(0) == 0 && weight_at<W>(-1) == 0,
+                    "rapt: normaliser: weight: expected 0 for x up to 0, where τ is solved");
       static_assert(weight_at<W>(W::reach) > 1 - 1e-9 && weight_at<W>(W::reach) < 1 + 1e-9,
-                    "a solved normaliser's weight(reach) is 1");
-      static_assert(weight_at<W>(0.5 * W::reach) < 0.5 + 1e-9, "a solved normaliser's weight() is convex");
+                    "rapt: normaliser: weight: expected 1 for x = reach, where τ is solved");
+      static_assert(weight_at<W>(0.5 * W::reach) < 0.5 + 1e-9,
+                    "rapt: normaliser: weight: expected a convex function, where τ is solved");
     }
   }
   return true;

@@ -1,0 +1,20 @@
+// expected: rapt: normaliser: parameters: expected none, except
+#include "normalizers/contract.h"
+
+namespace rapt {
+
+struct Wrong {
+  static constexpr std::string_view formula = "max(score − τ, 0)";
+  static constexpr Threshold threshold = Threshold::solved;
+  static constexpr double reach = 1;
+  static constexpr std::array parameters{ParameterSpec{.name = "b"}};
+
+  template <class N, class P>
+  constexpr N weight(N x, const P&) const {
+    return max(x, N(0));
+  }
+};
+
+static_assert(detail::check_normalizer<Wrong>());
+
+}  // namespace rapt
