@@ -32,6 +32,7 @@ RAPT_NAME(grid)
 RAPT_NAME(unit_rows)
 RAPT_NAME(pair)
 RAPT_NAME(add_pair)
+RAPT_NAME(of_difference)
 RAPT_NAME(score)
 RAPT_NAME(visible)
 RAPT_NAME(visible_tile)
@@ -90,6 +91,7 @@ template <class M> concept GoodAddPair = requires(const M& m, F32 x, F64 y) {
   requires std::is_same_v<decltype(m.add_pair(x, x, x, x)), F32>;
   requires std::is_same_v<decltype(m.add_pair(y, y, y, y)), F64>;
 };
+template <class M> concept GoodOfDifference = requires { typename std::bool_constant<M::of_difference>; };
 template <class M> concept GoodFast = requires(const M& m, F32 x, const PairTile<float>& tile) {
   typename std::bool_constant<(double{M::fast_limit} > 0)>;
   requires std::is_same_v<decltype(m.fast_prepare(x)), F32>;
@@ -270,6 +272,8 @@ consteval bool has_good_members() {
                "form: expected `static constexpr bool grid = true`, whose offsets it reads")
   RAPT_REQUIRE(!names_add_pair<M> || (GoodAddPair<M> && names_pair<M>),
                "add_pair: expected a public `template <class N> N add_pair(N sum, N q, N k, N w) const` beside pair")
+  RAPT_REQUIRE(!names_of_difference<M> || (GoodOfDifference<M> && names_pair<M>),
+               "of_difference: expected a public `static constexpr bool of_difference` beside pair")
   RAPT_REQUIRE(
       !(names_fast_limit<M> || names_fast_prepare<M> || names_fast_raw<M> || names_fast_raw_backward<M>) ||
           (GoodFast<M> && names_pair<M>),

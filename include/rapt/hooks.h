@@ -187,6 +187,7 @@ template <class T>
 struct Lanes<Number<T>> {
   using Scalar = T;
   static constexpr int count = 1;
+  static constexpr int registers = 16;
   RAPT_FN static Number<T> load(const T* p) { return *p; }
   RAPT_FN static void store(Number<T> v, T* p) { *p = v.value; }
   RAPT_FN static Number<T> iota(T start) { return start; }
@@ -257,6 +258,12 @@ concept HasScore = requires(const M& m, Number<float> x, const SlotsOf<M, Number
 };
 template <class M> concept HasPair = requires(const M& m, Number<float> x) { m.pair(x, x, x); };
 template <class M> concept HasAddPair = requires(const M& m, Number<float> x) { m.add_pair(x, x, x, x); };
+// pair(q, k, w) depends on q − k alone: its slope by k is that by q with the other sign.
+template <class M>
+constexpr bool of_difference() {
+  if constexpr (requires { M::of_difference; }) return M::of_difference;
+  else return false;
+}
 template <class M> concept HasVisible = requires(const M& m, const At<Number<float>>& at) { m.visible(at); };
 template <class M> concept HasVisibleTile = requires(const M& m, const TileRange& r) { m.visible_tile(r); };
 template <class M> concept HasIndex = requires(const M& m, const TableShape& s) { m.index(std::int64_t{}, s); };

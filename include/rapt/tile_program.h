@@ -149,21 +149,18 @@ void raw_tile(const PairTile<typename Lanes<V>::Scalar>& tile) {
   for (; j < tile.keys; ++j) raw_rows<M, V, 1>(m, tile, j);
 }
 
-// Gradients of kDims dimensions of kVectors vectors of queries, which stay in registers over all keys.
-template <class M, class V, int kDims, int kVectors>
+// Gradients of kDims dimensions of kVectors vectors of queries, whose sums stay in registers over all keys.
+template <class M, class V, int kDims, int kVectors, bool kWeights>
 RAPT_FN void raw_columns_backward(const M& m, const PairTile<typename Lanes<V>::Scalar>& tile, int d, int column,
                                   ExactSum<V> (&weight_sums)[kDims]) {
   using T = typename Lanes<V>::Scalar;
-  using N = Dual<V, 3>;
+  using N = Dual<V, kWeights ? 3 : 2>;
   const auto place = [&](int n, int v) {
     return static_cast<std::ptrdiff_t>(d + n) * tile.stride + column + v * Lanes<V>::count;
   };
-  V queries[kDims][kVectors], query_sums[kDims][kVectors];
-  for (int n = 0; n < kDims; ++n)
-    for (int v = 0; v < kVectors; ++v) {
-      queries[n][v] = Lanes<V>::load(tile.queries + place(n, v));
-      query_sums[n][v] = V(0);
-    }
+  V query_sums[kDims][kVectors];
+  for (auto& sums : query_sums)
+    for (V& sum : sums) sum = V(0);
   for (int j = 0; j < tile.keys; ++j) {
     const T* grads = tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + column;
     const T* key = tile.key_rows + j * tile.key_stride + d;
@@ -173,14 +170,18 @@ RAPT_FN void raw_columns_backward(const M& m, const PairTile<typename Lanes<V>::
       const V grad = Lanes<V>::load(grads + v * Lanes<V>::count);
       // A hidden pair has no gradient, whatever its derivative is (it may be infinite).
       const auto live = !(grad == V(0));
+      const auto add = [&](V& sum, V slope) { sum = where(live, mul_add(grad, slope, sum), sum); };
       for (int n = 0; n < kDims; ++n) {
-        const N w = N::variable(tile.weights ? V(tile.weights[d + n]) : V(1), 2);
-        const N y = m.pair(N::variable(queries[n][v], 0), N::variable(V(key[n]), 1), w);
-        query_sums[n][v] = mul_add(grad, where(live, y.d[0], V(0)), query_sums[n][v]);
-        key_sums[n] = mul_add(grad, where(live, y.d[1], V(0)), key_sums[n]);
-        if (tile.grad_weights) weight_sums[n].add(grad * where(live, y.d[2], V(0)));
+        N w(tile.weights ? V(tile.weights[d + n]) : V(1));
+        if constexpr (kWeights) w.d[2] = V(1);
+        const N y = m.pair(N::variable(Lanes<V>::load(tile.queries + place(n, v)), 0), N::variable(V(key[n]), 1), w);
+        add(query_sums[n][v], y.d[0]);
+        add(key_sums[n], y.d[of_difference<M>() ? 0 : 1]);
+        if constexpr (kWeights) weight_sums[n].add(grad * where(live, y.d[2], V(0)));
       }
     }
+    if constexpr (of_difference<M>())
+      for (V& sum : key_sums) sum = -sum;
     T* grad_key = tile.grad_keys + j * tile.grad_key_stride + d;
     if constexpr (kDims == 4) Lanes<V>::add_sums(key_sums, grad_key);
     else
@@ -193,24 +194,31 @@ RAPT_FN void raw_columns_backward(const M& m, const PairTile<typename Lanes<V>::
     }
 }
 
-template <class M, class V, int kDims>
+template <class M, class V, int kDims, bool kWeights>
 RAPT_FN void raw_dims_backward(const M& m, const PairTile<typename Lanes<V>::Scalar>& tile, int d) {
-  constexpr int kVectors = 4;
+  constexpr int kVectors = Lanes<V>::registers / 8;
   constexpr int kWidth = kVectors * Lanes<V>::count;
   ExactSum<V> weight_sums[kDims];
   int c = 0;
   for (; c + kWidth <= tile.columns; c += kWidth)
-    raw_columns_backward<M, V, kDims, kVectors>(m, tile, d, c, weight_sums);
-  for (; c < tile.columns; c += Lanes<V>::count) raw_columns_backward<M, V, kDims, 1>(m, tile, d, c, weight_sums);
-  for (int n = 0; n < kDims && tile.grad_weights; ++n) tile.grad_weights[d + n] += weight_sums[n].total();
+    raw_columns_backward<M, V, kDims, kVectors, kWeights>(m, tile, d, c, weight_sums);
+  for (; c < tile.columns; c += Lanes<V>::count)
+    raw_columns_backward<M, V, kDims, 1, kWeights>(m, tile, d, c, weight_sums);
+  for (int n = 0; n < kDims && kWeights; ++n) tile.grad_weights[d + n] += weight_sums[n].total();
+}
+
+template <class M, class V, bool kWeights>
+RAPT_FN void raw_all_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
+  const M& m = hooks<M>(tile.object);
+  int d = 0;
+  for (; d + 4 <= tile.dim; d += 4) raw_dims_backward<M, V, 4, kWeights>(m, tile, d);
+  for (; d < tile.dim; ++d) raw_dims_backward<M, V, 1, kWeights>(m, tile, d);
 }
 
 template <class M, class V>
 void raw_tile_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
-  const M& m = hooks<M>(tile.object);
-  int d = 0;
-  for (; d + 4 <= tile.dim; d += 4) raw_dims_backward<M, V, 4>(m, tile, d);
-  for (; d < tile.dim; ++d) raw_dims_backward<M, V, 1>(m, tile, d);
+  if (tile.grad_weights) raw_all_backward<M, V, true>(tile);
+  else raw_all_backward<M, V, false>(tile);
 }
 
 template <class M, class V>

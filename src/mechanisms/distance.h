@@ -8,6 +8,7 @@ namespace rapt::mechanisms {
 struct Distance {
   static constexpr std::string_view formula = "−γ ‖q−k‖²";
   static constexpr std::array parameters{ParameterSpec{.name = "gamma", .fresh = {.value = 0.2}}};
+  static constexpr bool of_difference = true;
 
   template <class N>
   constexpr N pair(N q, N k, N) const {

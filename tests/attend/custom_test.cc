@@ -26,6 +26,7 @@ struct Cauchy {
       rapt::ParameterSpec{.name = "slope", .heads = rapt::Heads::required},
       rapt::ParameterSpec{.name = "w", .role = rapt::Role::pair_weight, .sizes = {rapt::kKeyDim}},
   };
+  static constexpr bool of_difference = true;
 
   template <class N>
   constexpr N pair(N q, N k, N w) const {

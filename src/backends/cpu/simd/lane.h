@@ -19,6 +19,13 @@ using Tag = hn::ScalableTag<T>;
 template <class T>
 using Vec = hn::Vec<Tag<T>>;
 
+// Vectors that the processor holds at a time.
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
+inline constexpr int kRegisters = 32;
+#else
+inline constexpr int kRegisters = 16;
+#endif
+
 template <class T>
 struct Condition {
   hn::Mask<Tag<T>> mask;
@@ -284,6 +291,7 @@ struct Lanes<RAPT_TARGET::Lane<T>> {
   using Scalar = T;
   using V = RAPT_TARGET::Lane<T>;
   static constexpr int count = static_cast<int>(RAPT_TARGET::hn::MaxLanes(RAPT_TARGET::Tag<T>()));
+  static constexpr int registers = RAPT_TARGET::kRegisters;
   RAPT_FN static V load(const T* p) { return RAPT_TARGET::hn::LoadU(RAPT_TARGET::Tag<T>(), p); }
   RAPT_FN static void store(V v, T* p) { RAPT_TARGET::hn::StoreU(v.v, RAPT_TARGET::Tag<T>(), p); }
   RAPT_FN static V iota(T start) { return RAPT_TARGET::hn::Iota(RAPT_TARGET::Tag<T>(), start); }
