@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -130,10 +131,20 @@ class Decoding {
       }
       lines[0].error = e.what();
     }
+    for (std::size_t n = 0; n < answers.size(); ++n)
+      if (lines[n].error.empty()) lines[n].error = complaint(answers[n]);
     for (std::size_t n = 0; n < lines.size(); ++n) {
       if (lines[n].error.empty()) print(lines[n], answers[n]);
       else refuse_line(lines[n]);
     }
+  }
+
+  // A model whose numbers overflow has no answer worth printing.
+  static std::string complaint(const std::vector<training::Hypothesis>& answers) {
+    for (const training::Hypothesis& one : answers)
+      if (!std::isfinite(one.log_probability))
+        return "expected a score that is a number, got " + std::to_string(one.log_probability);
+    return "";
   }
 
   // A message, and an empty answer in its place.

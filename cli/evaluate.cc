@@ -13,6 +13,7 @@
 #include "tasks/sequence_experiment.h"
 #include "tasks/sequence_run.h"
 #include "tensor/files.h"
+#include "training/not_finite.h"
 #include "training/sequence_objective.h"
 #include "training/text_scores.h"
 
@@ -55,7 +56,8 @@ bool is_sequence_run(const std::string& run) {
 // A model whose numbers overflow has no score worth printing.
 void require_finite(const std::string& run, const training::Scores& scores) {
   if (!std::isfinite(scores.loss))
-    throw Error("evaluate: " + run + ": expected a loss that is a number, got " + std::to_string(scores.loss));
+    throw training::NotFinite("evaluate: " + run + ": expected a loss that is a number, got " +
+                              std::to_string(scores.loss));
 }
 
 // Runs on images and scenes: their own held-out examples.

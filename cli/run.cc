@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #include "rapt/error.h"
 #include "subwords/subwords.h"
+#include "training/not_finite.h"
 
 #ifndef RAPT_VERSION
 #define RAPT_VERSION "unknown"
@@ -18,10 +19,12 @@
 namespace rapt::cli {
 namespace {
 
+constexpr int kFailed = 1;
 constexpr int kBadInput = 2;
 
 constexpr const char* kRunFooter =
-    "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed, 2 bad input.\n"
+    "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed or a number is not finite, 2 bad "
+    "input.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"
@@ -55,13 +58,13 @@ std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {
 // What is wrong in a formula is shown under its text.
 bool has_caret(const std::string& message) { return message.starts_with("formula") && message.ends_with("^"); }
 
-int fail(const std::string& message) {
+int fail(const std::string& message, int status = kBadInput) {
   if (has_caret(message)) {
     std::cerr << "rapt: " << message << std::endl;
-    return kBadInput;
+    return status;
   }
   std::cerr << "rapt: " << one_line(message) << std::endl;
-  return kBadInput;
+  return status;
 }
 
 // What several processes share. Any other verb is process 0's alone.
@@ -81,6 +84,8 @@ int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
     return fail(parse_message(app, error));
   } catch (const std::bad_alloc&) {
     return fail("out of memory");
+  } catch (const training::NotFinite& error) {
+    return fail(error.what(), kFailed);
   } catch (const std::exception& error) {
     return fail(error.what());
   }

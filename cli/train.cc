@@ -16,6 +16,7 @@
 #include "rapt/threads.h"
 #include "tasks/config_file.h"
 #include "tasks/experiment.h"
+#include "training/not_finite.h"
 #include "training/run_lock.h"
 #include "training/trainer.h"
 
@@ -314,6 +315,8 @@ void run_train(const TrainArguments& a, const std::map<std::string, std::string>
   const Interrupt interrupt;
   try {
     train_as_asked(a, settings);
+  } catch (const training::NotFinite&) {
+    throw;
   } catch (const Error& error) {
     throw Error(in_train_options(error.what()));
   }

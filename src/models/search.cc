@@ -50,6 +50,12 @@ class Beam {
     // At the longest length a hypothesis may still end, but grow no more.
     const bool full = static_cast<std::int64_t>(growing_[0].tokens.size()) >= longest_;
     collect(rows, symbols);
+    if (spoiled_) {
+      // Whatever is chosen would be arbitrary: the caller is told by the score.
+      finished_.assign(1, {growing_[0].tokens, std::nan(""), std::nan(""), false});
+      growing_.clear();
+      return;
+    }
     std::vector<Growing> next;
     for (const Candidate& c : candidates_) {
       const Growing& parent = growing_[static_cast<std::size_t>(c.row)];
@@ -85,7 +91,8 @@ class Beam {
         if (s == kPad || s == kBegin || s == kUnknown) continue;
         const Candidate c{growing_[r].log_probability + static_cast<double>(rows[r][s]), static_cast<int>(r),
                           static_cast<int>(s)};
-        if (!(c.score > -std::numeric_limits<double>::infinity())) continue;  // impossible, or not a number
+        spoiled_ = spoiled_ || std::isnan(c.score);
+        if (!(c.score > -std::numeric_limits<double>::infinity())) continue;  // impossible
         if (candidates_.size() == most && !better(c, candidates_.back())) continue;
         candidates_.insert(std::upper_bound(candidates_.begin(), candidates_.end(), c, better), c);
         if (candidates_.size() > most) candidates_.pop_back();
@@ -118,6 +125,7 @@ class Beam {
   std::int64_t longest_;
   std::vector<Growing> growing_;
   std::vector<Hypothesis> finished_;
+  bool spoiled_ = false;  // a probability was no number
   std::vector<Candidate> candidates_;
 };
 

@@ -9,6 +9,7 @@
 #include "rapt/error.h"
 #include "tensor/checksum.h"
 #include "tensor/safetensors.h"
+#include "training/not_finite.h"
 
 namespace rapt::inline v1::training {
 namespace {
@@ -52,7 +53,9 @@ void require_finite(const std::filesystem::path& path, const Safetensors& file) 
   for (const NamedArray& one : file.arrays) {
     if (one.array.type() != ElementType::f32) continue;
     for (const float x : one.array.as<float>())
-      if (!std::isfinite(x)) fail(path, "array '" + one.name + "': expected finite numbers, got " + std::to_string(x));
+      if (!std::isfinite(x))
+        throw NotFinite(path.string() + ": array '" + one.name + "': expected finite numbers, got " +
+                        std::to_string(x));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "rapt/error.h"
 #include "tensor/files.h"
 #include "tensor/random.h"
+#include "training/not_finite.h"
 #include "training/run_lock.h"
 
 namespace rapt::inline v1::training {
@@ -151,11 +152,11 @@ bool Trainer::train_batch(std::int64_t n, bool stop) {
   return stops;
 }
 
-void Trainer::require_finite(double number) const {
+void Trainer::require_finite(double number, const char* what) const {
   if (!std::isfinite(number))
-    throw Error("train: step " + std::to_string(progress_.step) + ": expected a finite loss and gradient, got " +
-                (std::isnan(number) ? "nan" : "infinity") +
-                "; a smaller learning rate or gradient clipping may help; the last saved state is kept");
+    throw NotFinite("train: step " + std::to_string(progress_.step) + ": expected " + what + ", got " +
+                    (std::isnan(number) ? "nan" : "infinity") +
+                    "; a smaller learning rate or gradient clipping may help; the last saved state is kept");
 }
 
 EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
@@ -176,6 +177,8 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
     loss = report.valid->loss;
   }
   require_finite(loss);
+  // The last step may have overflowed after its loss was known.
+  for (const float x : values_) require_finite(x, "finite weights");
   if (progress_.best_epoch == 0 || score > progress_.best_score ||
       (score == progress_.best_score && loss < progress_.best_loss)) {
     report.best = true;

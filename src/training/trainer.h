@@ -52,8 +52,8 @@ class Trainer {
   void resume();
 
   enum class End { finished, stopped };
-  // At the end the values are the best ones. Throws rapt::Error where the loss is no longer a number, and where another
-  // process trains in the directory.
+  // At the end the values are the best ones. Throws NotFinite where the loss or a weight is no longer a number, and
+  // rapt::Error where another process trains in the directory.
   End run(const Observer& observer);
 
   // One step, with batch n of this epoch: what run() is made of. `stop`: this process wants to stop; true where one does.
@@ -72,7 +72,7 @@ class Trainer {
   std::int64_t total_steps() const;
   // All epochs, or no better score for too long: more epochs or patience than before let a finished run go on.
   bool is_done() const;
-  void require_finite(double number) const;
+  void require_finite(double number, const char* what = "a finite loss and gradient") const;
 
   std::shared_ptr<Objective> objective_;
   TrainOptions options_;

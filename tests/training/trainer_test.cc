@@ -8,6 +8,7 @@
 #include "rapt/error.h"
 #include "tests/tensor/temporary_directory.h"
 #include "tests/training/tiny_run.h"
+#include "training/not_finite.h"
 
 namespace rapt::training::test {
 namespace {
@@ -250,6 +251,24 @@ TEST(TrainerRuns, LossThatIsNoNumberIsReported) {
   const auto sudden = run.trainer(other.path());
   EXPECT_NE(error_of([&] { sudden->run({}); }).find("train: step 1: expected a finite loss"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(other / "model.safetensors"));
+  EXPECT_THROW(run.trainer(other.path())->run({}), NotFinite);
+}
+
+// The last step of all, and nothing to validate on: no loss follows that could show it.
+TEST(TrainerRuns, WeightsThatAreNoNumbersAreReported) {
+  TinyRun run;
+  run.options.epochs = 1;
+  run.options.batch = 64;
+  run.options.warmup = 0;
+  run.options.schedule = Schedule::constant;
+  run.options.optimizer = Optimizer::adamw;
+  run.options.rate = 1e38;
+  run.options.weight_decay = 1e6;
+  const TemporaryDirectory directory;
+  Trainer trainer(run.objective(reversed_strings(20, 1), {}), run.options, directory.path(), 1);
+  const std::string message = error_of([&] { trainer.run({}); });
+  EXPECT_NE(message.find("step 1: expected finite weights, got"), std::string::npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(directory / "model.safetensors"));
 }
 
 }  // namespace
