@@ -152,6 +152,7 @@ class Backward {
     Order(Backward& backward, const Head<T>& head, const Item& item) : self_(backward), head_(head), item_(item) {}
 
     bool enter_block(std::int64_t block) override {
+      ++visits;
       if (!self_.visits_of(head_).meet(block, item_.chunk)) return false;
       if (self_.adds_bias_rows_)
         self_.bias_tickets_->wait(bias_place(block), self_.bias_sharing_->before(item_.head, [&](std::size_t n) {
@@ -170,6 +171,7 @@ class Backward {
       self_.finish_item(head_, item_, bias_strip, dk, dk_stride, dv, dv_stride);
     }
 
+    std::int64_t visits = 0;
     std::vector<T> bias_strip;  // the gradient of a bias that all queries share, of the item's keys
 
    private:
@@ -315,6 +317,7 @@ class Backward {
     for (ParameterSink<T>& s : parameters_) s.bind(item.head, item.chunk, worker, head_task, task);
     task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.backward(task);
+    visited_blocks.fetch_add(order.visits, std::memory_order_relaxed);
     for (ParameterSink<T>& s : parameters_) s.finish_task(item.head, item.chunk, worker, value_grads);
   }
 

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "attend/visibility.h"
 
 namespace rapt::inline v1 {
+
+// How many blocks of queries all tasks of backward passes came to, one that they then passed over among them: what the
+// time of a pass under a narrow mask grows with, for tests that cannot trust a clock.
+inline std::atomic<std::int64_t> visited_blocks{0};
 
 // Which blocks of queries meet which chunks of keys, so that a backward pass under a narrow mask visits no others. For one
 // block these are chunks that follow each other.

@@ -1,0 +1,107 @@
+// Under a mask whose pairs grow with the sequence a backward pass takes time that does: counted in the blocks that its
+// tasks come to, since no clock is fair on a busy machine.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "backends/cpu/block_visits.h"
+#include "rapt/attend.h"
+#include "rapt/registry.h"
+#include "support/device.h"
+
+namespace {
+
+using Int = std::int64_t;
+
+struct Shape {
+  Int batch = 1, heads = 1, key_heads = 1;
+  bool bias = false;  // one number for each key
+};
+
+// Self-attention over `length` positions; what its backward pass visits.
+Int visits(const Shape& shape, Int length, const std::function<void(rapt::AttendOptions&)>& mask) {
+  const Int dim = 4;
+  const auto array = [&](Int heads) {
+    return std::vector<float>(static_cast<std::size_t>(shape.batch * heads * length * dim));
+  };
+  std::vector<float> q = array(shape.heads), k = array(shape.key_heads), out = q, dq = q, dk = k, dv = k;
+  for (std::size_t n = 0; n < q.size(); ++n) q[n] = static_cast<float>(n % 7) / 7;
+  for (std::size_t n = 0; n < k.size(); ++n) k[n] = static_cast<float>(n % 5) / 5;
+  std::vector<float> bias(static_cast<std::size_t>(length), 0.5F), dbias = bias;
+  const auto view = [&](auto& x, Int heads) { return rapt::view(x.data(), {shape.batch, heads, length, dim}); };
+  rapt::AttendOptions options;
+  options.threads = 2;
+  mask(options);
+  rapt::Inputs inputs{view(q, shape.heads), view(k, shape.key_heads), {view(k, shape.key_heads)}};
+  if (shape.bias) options.bias = rapt::view(bias.data(), {1, 1, 1, length});
+  rapt::Saved saved;
+  rapt::attend(inputs, {.out = {view(out, shape.heads)}, .saved = &saved}, options);
+  rapt::Gradients gradients;
+  gradients.q = view(dq, shape.heads);
+  gradients.k = view(dk, shape.key_heads);
+  gradients.v = {view(dv, shape.key_heads)};
+  if (shape.bias) gradients.bias = rapt::view(dbias.data(), {1, 1, 1, length});
+  const Int before = rapt::visited_blocks;
+  rapt::attend_backward(inputs, {view(out, shape.heads)}, {view(q, shape.heads)}, &saved, gradients, options);
+  return rapt::visited_blocks - before;
+}
+
+struct Masked {
+  const char* name;
+  std::function<void(rapt::AttendOptions&, Int)> mask;
+};
+
+std::vector<Int> starts_of(Int length) {
+  std::vector<Int> starts;
+  for (Int n = 0; n <= length; n += 128) starts.push_back(n);
+  return starts;
+}
+
+class LinearTime : public testing::TestWithParam<Masked> {};
+
+TEST_P(LinearTime, TwiceTheLengthIsTwiceTheVisits) {
+  if (!support::on_cpu()) GTEST_SKIP() << "of the cpu backend";
+  for (const Shape& shape : {Shape{1, 1, 1}, {1, 4, 2}, {2, 2, 2}, {1, 1, 1, true}}) {
+    const auto count = [&](Int length) {
+      return visits(shape, length, [&](rapt::AttendOptions& options) {
+        GetParam().mask(options, length);
+        if (!options.mask.key_lengths.empty())
+          options.mask.key_lengths.resize(static_cast<std::size_t>(shape.batch), 128);
+      });
+    };
+    // Tasks of fewer keys than the caches hold would hide how their number grows.
+    const Int half = count(1 << 15), whole = count(1 << 16);
+    SCOPED_TRACE(testing::Message() << shape.batch << " of " << shape.heads << " heads: " << half << ", then "
+                                    << whole);
+    EXPECT_GT(half, 0);
+    EXPECT_LE(whole, 2.2 * static_cast<double>(half));
+    // Each block meets a few tasks, not all.
+    EXPECT_LE(whole, 3 * shape.batch * shape.heads * (1 << 16) / 16);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Masks, LinearTime,
+    testing::Values(Masked{"window",
+                           [](rapt::AttendOptions& o, Int) {
+                             o.mask.window = {64, 63};
+                           }},
+                    Masked{"causal_window",
+                           [](rapt::AttendOptions& o, Int) {
+                             o.mask.causal = rapt::Causal::top_left;
+                             o.mask.window = {127, -1};
+                           }},
+                    Masked{"packed", [](rapt::AttendOptions& o,
+                                        Int length) { o.mask.query_starts = o.mask.key_starts = starts_of(length); }},
+                    Masked{"key_lengths", [](rapt::AttendOptions& o, Int) { o.mask.key_lengths = {128}; }}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+// The count itself: where nothing is hidden every task comes to every block, of at most 128 queries.
+TEST(LinearTimeCount, SeesAllOfAMatrix) {
+  if (!support::on_cpu()) GTEST_SKIP() << "of the cpu backend";
+  EXPECT_GE(visits({}, 1 << 12, [](rapt::AttendOptions&) {}), 16 * ((1 << 12) / 128));
+}
+
+}  // namespace
