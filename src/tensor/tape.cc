@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/host/poison.h"
+
 namespace rapt::inline v1 {
 namespace {
 
@@ -14,11 +16,13 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 Arena64::Chunk Arena64::make_chunk(std::size_t bytes) {
   auto* data = static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64}));
+  forbid_memory(data, bytes);
   return {std::unique_ptr<std::byte[], Free>(data), bytes};
 }
 
 void* Arena64::take(std::size_t bytes) {
-  bytes = rounded(std::max<std::size_t>(bytes, 1));
+  const std::size_t asked = bytes;
+  bytes = rounded(std::max<std::size_t>(bytes, 1)) + kBetweenPieces;
   while (current_ < chunks_.size() && used_ + bytes > chunks_[current_].size) ++current_, used_ = 0;
   if (current_ == chunks_.size()) {
     const std::size_t last = chunks_.empty() ? kFirstChunk : chunks_.back().size * 2;
@@ -26,11 +30,35 @@ void* Arena64::take(std::size_t bytes) {
   }
   void* place = chunks_[current_].data.get() + used_;
   used_ += bytes;
+  allow_memory(place, asked);
+  return place;
+}
+
+void Arena64::forbid_rest() const {
+  for (std::size_t c = current_; c < chunks_.size(); ++c) {
+    const std::size_t from = c == current_ ? used_ : 0;
+    forbid_memory(chunks_[c].data.get() + from, chunks_[c].size - from);
+  }
+}
+
+void Arena64::rewind(const Mark& mark) {
+  current_ = mark.chunk, used_ = mark.used;
+  forbid_rest();
+}
+
+void* Arena64::keep_only(const Mark& mark, const void* data, std::size_t bytes) {
+  current_ = mark.chunk, used_ = mark.used;
+  auto* place = static_cast<std::byte*>(take(bytes));
+  // The places may overlap.
+  std::memmove(place, data, bytes);
+  const std::byte* free = chunks_[current_].data.get() + used_;
+  forbid_memory(place + bytes, static_cast<std::size_t>(free - (place + bytes)));
+  forbid_rest();
   return place;
 }
 
 void Arena64::reset() {
-  current_ = used_ = 0;
+  rewind({});
   if (chunks_.size() < 2) return;
   // One piece that would have held it all: the next round finds room without asking.
   const std::size_t total = capacity();
@@ -70,11 +98,8 @@ void Tape<T>::backward() {
 template <class T>
 Tensor<T> Tape<T>::keep_only(const Arena64::Mark& mark, const Tensor<T>& x) {
   if (recording_ || !x.is_contiguous()) return x;
-  arena_.rewind(mark);
   Tensor<T> moved = x;
-  // The places may overlap.
-  moved.data = scratch(x.count());
-  std::memmove(moved.data, x.data, static_cast<std::size_t>(x.count()) * sizeof(T));
+  moved.data = static_cast<T*>(arena_.keep_only(mark, x.data, static_cast<std::size_t>(x.count()) * sizeof(T)));
   return moved;
 }
 

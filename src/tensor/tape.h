@@ -14,7 +14,8 @@
 
 namespace rapt::inline v1 {
 
-// Memory that is handed out piece by piece and taken back all at once. After the first rounds it grows no more.
+// Memory that is handed out piece by piece and taken back all at once. After the first rounds it grows no more. Under the
+// address sanitizer only what was handed out may be touched.
 class Arena64 {
  public:
   struct Mark {
@@ -26,7 +27,9 @@ class Arena64 {
   void reset();
   // What was taken since the mark is free again.
   Mark mark() const { return {current_, used_}; }
-  void rewind(const Mark& mark) { current_ = mark.chunk, used_ = mark.used; }
+  void rewind(const Mark& mark);
+  // The same, but for these bytes, which move to the place that is free then.
+  void* keep_only(const Mark& mark, const void* data, std::size_t bytes);
   std::size_t capacity() const;
 
  private:
@@ -38,6 +41,7 @@ class Arena64 {
     std::size_t size = 0;
   };
   static Chunk make_chunk(std::size_t bytes);
+  void forbid_rest() const;
 
   std::vector<Chunk> chunks_;
   std::size_t current_ = 0;

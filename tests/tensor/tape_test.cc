@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/host/poison.h"
 #include "rapt/error.h"
 #include "support/allocations.h"
 #include "support/tensors.h"
@@ -45,6 +46,54 @@ TEST(TapeMemory, GrowsNoMoreAfterTheFirstRound) {
     EXPECT_EQ(arena.capacity(), first);
   }
 }
+
+#if defined(RAPT_ARENA_CHECKS)
+// Overruns inside an arena reach nobody else's memory, so only this tells of them.
+class TapeMemoryDeathTest : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  static constexpr const char* kFound = "use-after-poison";
+};
+
+TEST_F(TapeMemoryDeathTest, TouchingWhatWasNotHandedOut) {
+  Arena64 arena;
+  auto* first = static_cast<volatile char*>(arena.take(100));
+  auto* second = static_cast<volatile char*>(arena.take(64));
+  first[99] = second[63] = 1;
+  EXPECT_DEATH(first[100] = 1, kFound);
+  EXPECT_DEATH(first[128] = 1, kFound);
+  EXPECT_DEATH(second[-1] = 1, kFound);
+  EXPECT_DEATH(second[64] = 1, kFound);
+}
+
+TEST_F(TapeMemoryDeathTest, TouchingWhatWasTakenBack) {
+  Arena64 arena;
+  auto* kept = static_cast<volatile char*>(arena.take(200));
+  const Arena64::Mark mark = arena.mark();
+  auto* gone = static_cast<volatile char*>(arena.take(200));
+  auto* large = static_cast<volatile char*>(arena.take(std::size_t{1} << 20));
+  gone[199] = large[5] = 1;
+  arena.rewind(mark);
+  kept[199] = 1;
+  EXPECT_DEATH(gone[0] = 1, kFound);
+  EXPECT_DEATH(large[5] = 1, kFound);
+  arena.reset();
+  EXPECT_DEATH(kept[0] = 1, kFound);
+}
+
+TEST_F(TapeMemoryDeathTest, TouchingWhatWasNotKept) {
+  Tape<float> tape(false);
+  const Arena64::Mark mark = tape.mark();
+  tape.make({50});
+  Tensor<float> x = tape.make({3});
+  x.data[2] = 4;
+  x = tape.keep_only(mark, x);
+  EXPECT_EQ(x.data[2], 4);
+  volatile float* numbers = x.data;
+  EXPECT_DEATH(numbers[3] = 1, kFound);
+  EXPECT_DEATH(numbers[40] = 1, kFound);
+}
+#endif
 
 // Whole steps of training, forward and backward: memory is asked for in the first rounds only.
 TEST(TapeMemory, StepsAllocateNothingInTheSteadyState) {
