@@ -5,9 +5,10 @@
 
 #include <cmath>
 
+#include "attend/exact_errors.h"
 #include "backends/cpu/x86/bf16.h"
-#include "support/checks.h"
 #include "support/device.h"
+#include "support/sanitized.h"
 #include "support/storage.h"
 
 namespace {
@@ -26,17 +27,9 @@ struct Numbers {
   double key_offset = 0, value_offset = 0, scale = 1;
 };
 
-// Errors of one gradient over several seeds. One number may be right by luck, in either formula; several are not.
-struct Errors {
-  double ours = 0, naive = 0;  // sums of the largest ones
-  double floor = 0;            // of half steps of what is stored, and of a few roundings of the largest number
-
-  bool within() const { return ours <= 2 * naive + floor; }
-};
-
 class ExactnessSlow : public testing::TestWithParam<support::MechanismAndType> {
  protected:
-  static constexpr int kSeeds = 10;
+  static constexpr int kSeeds = support::unless_sanitized(10, 1);
 
   static rapt::Dtype dtype() { return std::get<1>(GetParam()); }
 
@@ -66,23 +59,6 @@ class ExactnessSlow : public testing::TestWithParam<support::MechanismAndType> {
     return c;
   }
 
-  static void add(std::map<std::string, Errors>& errors, const std::string& name, const Array& got, const Array& want,
-                  const Array& naive, const Array& sizes) {
-    const double most = support::largest(want);
-    // Where all cancels, what is left of it may be of second order.
-    double step = 4 * 0x1p-24 * std::max(most, 0x1p-20 * support::largest(sizes));
-    if (dtype() != rapt::Dtype::f32) step += support::half_step(dtype(), most);
-    double far = 0;
-    for (std::size_t n = 0; n < want.data.size(); ++n) {
-      const double d = std::abs(got.data[n] - want.data[n]);
-      far = std::isfinite(d) ? std::max(far, d) : HUGE_VAL;
-    }
-    Errors& e = errors[name];
-    e.ours += far;
-    e.naive += support::largest_difference(naive, want);
-    e.floor += step;
-  }
-
   static void check(const Shape& shape, const Numbers& numbers, support::MaskKind mask = support::MaskKind::none) {
     SCOPED_TRACE(testing::Message() << shape.queries << "×" << shape.keys << "×" << shape.dim << ", keys + "
                                     << numbers.key_offset << ", values + " << numbers.value_offset << ", times "
@@ -90,30 +66,14 @@ class ExactnessSlow : public testing::TestWithParam<support::MechanismAndType> {
     // What a forward pass hands over matters to 16-bit types alone.
     for (const bool saved : {true, false}) {
       if (!saved && dtype() == rapt::Dtype::f32) continue;
-      std::map<std::string, Errors> errors;
-      for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-        const Case c = make(shape, numbers, seed, mask);
-        const oracle::Gradients exact = oracle::backward(c.problem, c.grad_out);
-        const oracle::Gradients naive = oracle::backward(c.problem, c.grad_out, oracle::Precision::single);
-        const oracle::Gradients sizes = oracle::gradient_sizes(c.problem, c.grad_out);
-        Call call(c);
-        support::BackwardWants wants;
-        wants.saved = saved;
-        const oracle::Gradients got = call.backward(wants).gradients;
-        add(errors, "queries", got.q, exact.q, naive.q, sizes.q);
-        add(errors, "keys", got.k, exact.k, naive.k, sizes.k);
-        add(errors, "values", got.v[0], exact.v[0], naive.v[0], sizes.v[0]);
-        for (const auto& [name, value] : got.parameters)
-          add(errors, name, value, exact.parameters.at(name), naive.parameters.at(name), sizes.parameters.at(name));
-      }
-      for (const auto& [name, e] : errors)
-        EXPECT_TRUE(e.within()) << "gradient of " << name << ": off by " << e.ours / kSeeds << ", naive by "
-                                << e.naive / kSeeds << ", rounding " << e.floor / kSeeds
-                                << (saved ? "" : ", without saved");
+      exact::Errors errors;
+      for (int seed = 1; seed <= kSeeds; ++seed)
+        exact::add_gradients(errors, make(shape, numbers, static_cast<std::uint64_t>(seed), mask), false, saved);
+      errors.expect_within(saved ? "" : ", without saved");
     }
   }
 
-  // Pair products round weights; the bound of those is that of other tests.
+  // Pair products round weights: exactness_random_test.cc has the bound of those.
   void SetUp() override {
     if (!support::on_cpu()) GTEST_SKIP() << "of the cpu backend";
     usual_ = rapt::active_bf16(rapt::active_isa());
@@ -134,7 +94,7 @@ TEST_P(ExactnessSlow, Offsets) {
 
 TEST_P(ExactnessSlow, LongRows) {
   // A map of 1,024 by 1,024 is slow in the oracle.
-  const Int dim = oracle_maps() ? 300 : 1024;
+  const Int dim = oracle_maps() ? 300 : support::unless_sanitized<Int>(1024, 300);
   for (const Numbers& numbers : {Numbers{}, {10, 10, 1}}) check({9, 9, dim}, numbers);
 }
 

@@ -6,12 +6,7 @@
 #include <string>
 
 #include "support/checks.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RAPT_SANITIZED 1
-#else
-#define RAPT_SANITIZED 0
-#endif
+#include "support/sanitized.h"
 
 namespace {
 
@@ -38,7 +33,7 @@ bool reset_peak() {
 
 // Forward with statistics, and backward, of one long sequence.
 void check_linear(const std::string& mechanism, oracle::Normalizer normalizer) {
-  if (RAPT_SANITIZED) GTEST_SKIP() << "sanitizers keep freed memory";
+  if (support::kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
   const Int length = 4096, dim = 32;
   support::CaseSpec s;
   s.mechanism = mechanism;
@@ -102,6 +97,43 @@ TEST(MemoryOfNormalizersSlow, ForwardAndBackwardStayLinear) {
     }
 }
 
+// What a backward pass under a window takes, in kilobytes, with a bias of one number for each key or without.
+long windowed_kb(Int length, bool bias) {
+  const Int dim = 4;
+  std::vector<float> x(static_cast<std::size_t>(length * dim), 0.25F), out = x, dq = x, dk = x, dv = x;
+  std::vector<float> numbers(static_cast<std::size_t>(length), 0.5F), gradient = numbers;
+  const auto view = [&](std::vector<float>& of) { return rapt::view(of.data(), {1, 1, length, dim}); };
+  rapt::AttendOptions options;
+  options.threads = 2;
+  options.mask.window = {64, 63};
+  rapt::Inputs inputs{view(x), view(x), {view(x)}};
+  rapt::Gradients gradients;
+  gradients.q = view(dq);
+  gradients.k = view(dk);
+  gradients.v = {view(dv)};
+  if (bias) {
+    options.bias = rapt::view(numbers.data(), {1, 1, 1, length});
+    gradients.bias = rapt::view(gradient.data(), {1, 1, 1, length});
+  }
+  rapt::Saved saved;
+  rapt::release_workspace();
+  if (!reset_peak()) return -1;
+  const long before = status_line("VmRSS");
+  rapt::attend(inputs, {.out = {view(out)}, .saved = &saved}, options);
+  rapt::attend_backward(inputs, {view(out)}, {view(x)}, &saved, gradients, options);
+  return status_line("VmHWM") - before;
+}
+
+// One number for each block of queries and key would be 4 MB more here, and 64 MB more at a million positions.
+TEST(MemoryUnderAWindow, ABiasOfKeysStaysLinear) {
+  if (support::kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
+  const Int length = 262144;
+  windowed_kb(length, true);
+  const long without = windowed_kb(length, false), with = windowed_kb(length, true);
+  if (without < 0) GTEST_SKIP() << "the peak of memory cannot be measured here";
+  EXPECT_LE(with, without + 2 * 1024) << "without a bias " << without;
+}
+
 // Work space stays for the next call, and goes back when it is told to.
 TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {
   support::CaseSpec s;
@@ -124,7 +156,7 @@ TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {
 
 // The measurement itself: a block of 64 MB must show.
 TEST(MemoryPeakSlow, TheMeasurementSeesAMatrix) {
-  if (RAPT_SANITIZED || !reset_peak()) GTEST_SKIP() << "the peak of memory cannot be measured here";
+  if (support::kSanitized || !reset_peak()) GTEST_SKIP() << "the peak of memory cannot be measured here";
   const long before = status_line("VmRSS");
   {
     std::vector<char> block(64 << 20, 1);

@@ -13,13 +13,8 @@
 #include "benchmarks/process_memory.h"
 #include "benchmarks/rows.h"
 #include "rapt/registry.h"
+#include "support/sanitized.h"
 #include "tests/cli/run_cli.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RAPT_SANITIZED 1
-#else
-#define RAPT_SANITIZED 0
-#endif
 
 namespace rapt::test {
 namespace {
@@ -137,7 +132,7 @@ TEST(CliBench, RefusesBadArguments) {
 
 TEST(CliBench, ReportsMemory) {
   const CliResult done = run_cli({"bench", "memory", "scaled_dot", "quadratic", "--shape", "1,2,512,32", "--json"});
-  ASSERT_TRUE(done.status == 0 || RAPT_SANITIZED) << done.err;
+  ASSERT_TRUE(done.status == 0 || support::kSanitized) << done.err;
   const Json rows = Json::parse(done.out)["rows"];
   ASSERT_EQ(rows.size(), 2u);
   for (const Json& row : rows) {
@@ -164,7 +159,7 @@ TEST(CliBench, ReportsGrowth) {
 
 // A block that was touched must show, and what was there before must not.
 TEST(CliBench, SeesPeaks) {
-  if (RAPT_SANITIZED) GTEST_SKIP() << "sanitizers keep freed memory";
+  if (support::kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
   constexpr std::size_t kBlock = 32 << 20;
   const auto touch = [] {
     std::vector<char> block(kBlock, 1);

@@ -15,6 +15,7 @@
 #include <random>
 #include <sstream>
 
+#include "support/sanitized.h"
 #include "tests/tensor/npy_bytes.h"
 
 #ifndef RAPT_CLI_BINARY
@@ -100,7 +101,7 @@ CliResult run_cli_into(const std::string& stdout_path, const std::vector<std::st
   err.close_writer();
 
   CliResult result;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(support::unless_sanitized(1, 5));
   std::array<pollfd, 2> polled{pollfd{out.ends[0], POLLIN, 0}, pollfd{err.ends[0], POLLIN, 0}};
   std::array<std::string*, 2> texts{&result.out, &result.err};
   bool late = false;

@@ -10,7 +10,7 @@ namespace rapt::test {
 
 // What a run of the real program gave.
 struct CliResult {
-  int status = -1;  // 128 + the signal where one ended it; 124 after a minute
+  int status = -1;  // 128 + the signal where one ended it; 124 after a minute, or five under a sanitizer
   std::string out;
   std::string err;
 };
