@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi bootstrap-fuzz build \
+.PHONY: help run test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize sanitize-memory sanitize-threads sanitize-part fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi bootstrap-fuzz build \
         python-module test-python wheel test-wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
@@ -120,14 +120,28 @@ lint: bootstrap-lint bootstrap-python  ## Run clang-tidy over the library, the t
 	else cmake --preset release --log-level=WARNING -B build/lint -DRAPT_UNITY=ON -DRAPT_BUILD_PYTHON=OFF; fi
 	@scripts/lint build/lint $(JOBS)
 
-sanitize: bootstrap  ## Run the tests under the address, undefined and thread sanitizers
-	@cmake --preset asan --log-level=WARNING && cmake --build --preset asan -j $(JOBS)
-	@ctest --test-dir build/asan --output-on-failure --no-tests=error -L sanitize -j $(JOBS)
-	@cmake --preset tsan --log-level=WARNING && cmake --build --preset tsan -j $(JOBS)
-	@ctest --test-dir build/tsan --output-on-failure --no-tests=error -L threads -j 1
+sanitize: sanitize-memory sanitize-threads  ## Run the tests under the address, undefined and thread sanitizers
+
+# All tests that run code of Rapt: those of scripts, headers and packages do not.
+sanitize-memory: bootstrap-pages
+	@cmake --preset asan --log-level=WARNING
+	@cmake --build --preset asan -j $(JOBS)
+	@scripts/run_tests build/asan --no-tests=error -L '^(plain|threads|slow|pages)$$' -j $(JOBS)
+
+sanitize-threads: bootstrap
+	@cmake --preset tsan --log-level=WARNING
+	@cmake --build --preset tsan -j $(JOBS) --target rapt_threads_tests
+	@scripts/run_tests build/tsan --no-tests=error -L '^threads$$' -j 1
+
+# What reads files and texts, the arenas of tapes and kernels, and whole problems.
+PART = arrays documents formulas images problems runs texts
+sanitize-part: bootstrap  ## Run a part of them under the address and undefined sanitizers, in minutes
+	@cmake --preset asan --log-level=WARNING
+	@cmake --build --preset asan -j $(JOBS) --target rapt_tensor_test rapt_lanes_test $(PART:%=rapt_fuzz_%)
+	@ctest --test-dir build/asan --output-on-failure --no-tests=error -j $(JOBS) -R '^(tensor|lanes)/|^fuzz/($(shell echo $(PART) | tr ' ' '|'))$$'
 
 SECONDS ?= 600
-fuzz: bootstrap bootstrap-fuzz  ## Run every fuzzer for SECONDS=600 each, under the address sanitizer
+fuzz: bootstrap-fuzz  ## Run every fuzzer for SECONDS=600 each, under the address sanitizer
 	@cmake --preset fuzz --log-level=WARNING && cmake --build --preset fuzz -j $(JOBS)
 	@scripts/fuzz $(SECONDS)
 

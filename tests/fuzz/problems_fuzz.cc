@@ -29,9 +29,15 @@ support::CaseSpec spec_of(Bytes& bytes) {
   s.mechanism = bytes.one_of(support::registered_names());
   s.dtype = bytes.one_of<rapt::Dtype>({rapt::Dtype::f32, rapt::Dtype::f64, rapt::Dtype::bf16, rapt::Dtype::f16});
   s.batch = 1 + bytes.below(2);
-  s.heads = 1 + bytes.below(3);
+  s.key_heads = 1 + bytes.below(3);
+  s.heads = s.key_heads * (1 + bytes.below(3));
   s.queries = 1 + bytes.below(140);
   s.keys = 1 + bytes.below(140);
+  // Long enough for several tiles and tasks; the oracle is not asked here.
+  if (bytes.below(16) == 0) {
+    s.keys = 1024 + 8 * bytes.next();
+    s.queries = 1 + bytes.below(70);
+  }
   s.key_dim = 1 + bytes.below(24);
   s.value_dims = {1 + bytes.below(24)};
   if (bytes.below(4) == 0) s.value_dims.push_back(1 + bytes.below(9));
@@ -43,6 +49,11 @@ support::CaseSpec spec_of(Bytes& bytes) {
   s.softcap = bytes.below(4) == 0 ? 2.0 : 0.0;
   s.grad_lse = s.normalizer == support::NormalizerKind::softmax && bytes.below(4) == 0;
   s.seed = bytes.next();
+  if (bytes.below(3) == 0)
+    s.rotary = bytes.below(2) == 0 ? support::RotaryKind::halves : support::RotaryKind::interleaved;
+  s.settings =
+      bytes.one_of<support::Settings>({support::Settings::high, support::Settings::low, support::Settings::defaults});
+  s.layout = bytes.one_of<support::Layout>({support::Layout::bhsd, support::Layout::bshd, support::Layout::gaps});
   return s;
 }
 
@@ -66,12 +77,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     support::Call call(c);
     call.options.path = bytes.below(3) == 0 ? rapt::Path::generic : rapt::Path::automatic;
     call.options.threads = 1;
-    const support::ForwardResult forward = call.forward();
+    support::ForwardWants wants;
+    wants.weights = bytes.below(2) == 0;
+    wants.statistics = bytes.below(2) == 0;
+    wants.grid = c.problem.grid;
+    wants.top_k = static_cast<int>(bytes.below(5));
+    const support::ForwardResult forward = call.forward(wants);
     const support::BackwardResult backward = call.backward();
     if (!forward.damage.empty()) fail(spec, forward.damage);
     if (!backward.damage.empty()) fail(spec, backward.damage);
     call.options.threads = 3;
-    if (call.forward().bits != forward.bits) fail(spec, "three threads change bits of the outputs");
+    if (call.forward(wants).bits != forward.bits) fail(spec, "three threads change bits of the outputs");
     if (call.backward().bits != backward.bits) fail(spec, "three threads change bits of the gradients");
   } catch (const rapt::Error&) {
   }

@@ -44,6 +44,14 @@ output=$(HAS=no "$bootstrap" --pages) || fail "a system without the browser is n
 [[ $output == *"this system has no package chromium-driver; tests that need it will be skipped."* ]] || fail "it said: $output"
 [[ ! -e $INSTALLED ]] || fail "packages that the system does not have were asked for"
 
+# What the fuzzers need is no matter of tests that could be skipped.
+rm -f "$INSTALLED"
+output=$(ALSO_ABSENT=libclang-rt-dev HAS=yes "$bootstrap" --fuzz) || fail "it failed: $output"
+grep -qx libclang-rt-dev "$INSTALLED" || fail "libclang-rt-dev was not installed: $output"
+rm "$INSTALLED"
+output=$(ALSO_ABSENT=libclang-rt-dev HAS=yes "$bootstrap") || fail "it failed: $output"
+! grep -qsx libclang-rt-dev "$INSTALLED" || fail "libclang-rt-dev was installed without --fuzz"
+
 # A library that only a part of the tool needs: installed where the system has it, and no failure where it has not.
 export ALSO_ABSENT=libsentencepiece-dev
 output=$(HAS=yes "$bootstrap") || fail "it failed: $output"
