@@ -59,7 +59,8 @@ TEST_F(TapeMemoryDeathTest, TouchingWhatWasNotHandedOut) {
   Arena64 arena;
   auto* first = static_cast<volatile char*>(arena.take(100));
   auto* second = static_cast<volatile char*>(arena.take(64));
-  first[99] = second[63] = 1;
+  first[99] = 1;
+  second[63] = 1;
   EXPECT_DEATH(first[100] = 1, kFound);
   EXPECT_DEATH(first[128] = 1, kFound);
   EXPECT_DEATH(second[-1] = 1, kFound);
@@ -72,7 +73,8 @@ TEST_F(TapeMemoryDeathTest, TouchingWhatWasTakenBack) {
   const Arena64::Mark mark = arena.mark();
   auto* gone = static_cast<volatile char*>(arena.take(200));
   auto* large = static_cast<volatile char*>(arena.take(std::size_t{1} << 20));
-  gone[199] = large[5] = 1;
+  gone[199] = 1;
+  large[5] = 1;
   arena.rewind(mark);
   kept[199] = 1;
   EXPECT_DEATH(gone[0] = 1, kFound);
