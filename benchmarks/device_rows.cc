@@ -10,6 +10,7 @@
 #include "benchmarks/device_workload.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
+#include "rapt/tiles.h"
 
 namespace rapt::bench {
 namespace {
@@ -143,8 +144,23 @@ std::vector<Spec> device_specs(const Plan& plan) {
   }
   if (plan.dtype == Dtype::f64) throw Error("bench: --device: --dtype: expected f32, bf16 or f16, got f64");
   std::vector<Spec> specs;
-  for (const Kind& kind : all_kinds()) {
-    if (!plan.names.empty() && std::ranges::count(plan.names, kind.name) == 0) continue;
+  std::vector<Kind> kinds;
+  if (plan.formula) {
+    const FormulaRow& row = *plan.formula;
+    // Pairs that are no products are far more work.
+    const bool pairs = row.score.mechanism->definition().scalar.f32.raw != nullptr;
+    kinds.push_back({"formula", mechanism_shapes(pairs ? "additive" : "formula"), [row](Spec& s) {
+                       s.mechanism = row.compiled;
+                       s.formula = row.score;
+                       s.compiled_softcap = row.softcap;
+                     }});
+  }
+  for (Kind& kind : all_kinds()) {
+    if (plan.formula && plan.names.empty()) break;
+    kinds.push_back(std::move(kind));
+  }
+  for (const Kind& kind : kinds) {
+    if (kind.name != "formula" && !plan.names.empty() && std::ranges::count(plan.names, kind.name) == 0) continue;
     std::vector<Sizes> shapes = plan.shapes.empty() ? kind.shapes : plan.shapes;
     if (plan.shapes.empty() && plan.quick) shapes.resize(1);
     for (const Sizes& sizes : shapes) {
@@ -168,6 +184,8 @@ std::vector<DeviceMeasurement> measure_on_device(const Spec& spec, const Plan& p
   DeviceWorkload workload(spec, device, plan.threads);
   std::optional<DeviceWorkload> plain;
   if (has_plain(spec)) plain.emplace(plain_of(spec), device, plan.threads);
+  std::optional<DeviceWorkload> compiled;
+  if (const std::optional<Spec> same = compiled_of(spec)) compiled.emplace(*same, device, plan.threads);
   std::vector<DeviceMeasurement> list;
   for (const Direction direction : directions) {
     workload.prepare(direction);
@@ -183,11 +201,13 @@ std::vector<DeviceMeasurement> measure_on_device(const Spec& spec, const Plan& p
     m.burst_seconds = ours.burst(effort.rest);
     m.calls = ours.count_for(effort);
     m.seconds = ours.calls(m.calls);
-    if (plain) {
-      Timed theirs(*plain, direction, device);
+    const auto beside = [&](DeviceWorkload& other) {
+      Timed theirs(other, direction, device);
       theirs.burst(effort.rest);
-      m.scaled_dot_ratio = theirs.calls(theirs.count_for(effort)) / m.seconds;
-    }
+      return theirs.calls(theirs.count_for(effort)) / m.seconds;
+    };
+    if (plain) m.scaled_dot_ratio = beside(*plain);
+    if (compiled) m.compiled_ratio = beside(*compiled);
     m.tflops = workload.host().flops(direction) / m.seconds / 1e12;
     if (spec.query_count() == 1) m.bandwidth = static_cast<double>(workload.host().bytes()) / m.seconds / 1e9;
     list.push_back(m);

@@ -24,6 +24,7 @@ struct DeviceMeasurement {
   double tflops = 0;
   std::optional<double> product_rate;      // TFLOP/s of cuBLAS in the same dtype, just before
   std::optional<double> scaled_dot_ratio;  // scaled_dot's time, same shape and dtype, in turn, ÷ this
+  std::optional<double> compiled_ratio;    // the compiled mechanism's time ÷ that of the formula
   std::optional<double> bandwidth;         // GB/s: inputs and outputs once, where there is one query
 };
 

@@ -103,20 +103,6 @@ Spec plain_of(const Spec& spec) {
   return plain;
 }
 
-// What the library computes the same with, compiled: the mechanism, and a mask in place of a condition of offsets.
-std::optional<Spec> compiled_of(const Spec& spec) {
-  if (!spec.formula || spec.mechanism.empty()) return std::nullopt;
-  Spec compiled = spec;
-  compiled.formula.reset();
-  compiled.name = spec.mechanism;
-  if (spec.info().definition().scalar.f32.hide) {
-    const std::optional<Window> window = spec.formula_window();
-    if (!window || spec.window) return std::nullopt;
-    compiled.window = window;
-  }
-  return compiled;
-}
-
 struct Runner {
   Runner(const Spec& spec, Direction way, int threads) : workload(spec, threads), direction(way), path(spec.path) {
     if (direction == Direction::backward) workload.prepare_backward(path);
@@ -158,6 +144,21 @@ std::optional<double> naive_seconds(Row row, const Plan& plan) {
 
 }  // namespace
 
+std::optional<Spec> compiled_of(const Spec& spec) {
+  if (!spec.formula || spec.mechanism.empty()) return std::nullopt;
+  Spec compiled = spec;
+  compiled.formula.reset();
+  compiled.name = spec.mechanism;
+  compiled.softcap = spec.compiled_softcap;
+  compiled.maps = false;
+  if (spec.info().definition().scalar.f32.hide) {
+    const std::optional<Window> window = spec.formula_window();
+    if (!window || spec.window) return std::nullopt;
+    compiled.window = window;
+  }
+  return compiled;
+}
+
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
   for (const MechanismInfo* info : all_mechanisms()) names.emplace_back(info->name());
@@ -182,6 +183,7 @@ std::vector<Row> rows_of(const Plan& plan) {
     Spec spec;
     spec.name = "formula";
     spec.mechanism = plan.formula->compiled;
+    spec.compiled_softcap = plan.formula->softcap;
     spec.formula = plan.formula->score;
     add_rows(rows, spec, usual_shapes(), true, nullptr, plan);
     if (plan.names.empty()) return rows;

@@ -16,6 +16,7 @@ namespace rapt::bench {
 struct FormulaRow {
   Score score;
   std::string compiled;  // empty: none is known
+  double softcap = 0;    // under which the mechanism computes the same
 };
 
 struct Plan {
@@ -56,6 +57,10 @@ struct Measurement {
   std::optional<double> bandwidth;         // GB/s: inputs and outputs once, where there is one query
   std::optional<std::int64_t> peak_bytes;  // besides inputs and outputs
 };
+
+// What the library computes the same with as a formula, compiled and from the same numbers: the mechanism, under a softcap
+// and with a mask in place of a condition of offsets; none where there is none.
+std::optional<Spec> compiled_of(const Spec& spec);
 
 // Throws WrongResult where the results are not right.
 Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sgemm& sgemm);

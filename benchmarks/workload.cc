@@ -139,6 +139,7 @@ void Workload::add_parameters() {
   Random random(3 * spec.seed - 1);
   for (const ParameterSpec& p : spec.info().parameters()) {
     if (p.role == Role::relative_output && !p.required) continue;
+    if ((p.role == Role::query_map || p.role == Role::key_map) && !p.required && !spec.maps) continue;
     std::vector<std::int64_t> shape;
     if (p.heads != Heads::shared) shape.push_back(spec.sizes.heads);
     for (const int size : p.sizes)

@@ -40,8 +40,10 @@ struct Spec {
   int value_sets = 1;
   Extra extra = Extra::none;
   Path path = Path::automatic;
-  bool axis_aligned = false;  // of a 2×2 matrix only the diagonal: such a score factorises
-  std::uint64_t seed = 1;     // of the numbers in all arrays
+  double compiled_softcap = 0;  // of the mechanism that a formula equals
+  bool maps = true;             // queries and keys are mapped where the mechanism may do so
+  bool axis_aligned = false;    // of a 2×2 matrix only the diagonal: such a score factorises
+  std::uint64_t seed = 1;       // of the numbers in all arrays
 
   std::int64_t query_count() const { return queries > 0 ? queries : sizes.keys; }
   std::int64_t key_head_count() const { return key_heads > 0 ? key_heads : sizes.heads; }

@@ -63,14 +63,15 @@ constexpr const char* kBenchFooter =
     "GFLOP/s count the products of visible pairs: two forward, five backward. of sgemm: of OpenBLAS in the same run.\n"
     "naive: its time ÷ ours. scaled_dot: its time ÷ ours, same shape. compiled: the time of the mechanism that a "
     "formula\n"
-    "equals ÷ the formula's. extra: memory besides inputs and outputs.\n"
+    "equals, on the same numbers, ÷ the formula's. extra: memory besides inputs and outputs.\n"
     "\n"
     "With --device cuda arrays are copied to the GPU once and calls are timed by its own clock; the rows are "
     "mechanisms,\n"
     "normalisers, causal, odd, odd_causal, softcap, window256, bias, two_values, decode, f16 and f32, in bf16 unless\n"
-    "--dtype says otherwise. burst: a few calls after a rest; on end: calls without a pause for half a second. of "
-    "cuBLAS:\n"
-    "of a product of 8192³ in the same dtype, just before; missing where libcublas is not found.\n"
+    "--dtype says otherwise; with --formula and no NAME that alone. burst: a few calls after a rest; on end: calls\n"
+    "without a pause for half a second. of cuBLAS: of a product of 8192³ in the same dtype, just before; missing "
+    "where\n"
+    "libcublas is not found.\n"
     "\n"
     "Examples:\n"
     "  rapt bench\n"
@@ -124,9 +125,10 @@ bench::Plan make_plan(const BenchArguments& arguments) {
   plan.threads = arguments.threads.empty() ? default_threads() : parse_threads("bench: --threads", arguments.threads);
   plan.directions = parse_direction(arguments.direction);
   if (!arguments.dtype.empty()) plan.dtype = parse_dtype("bench: --dtype", arguments.dtype);
-  if (const FormulaTexts& texts = arguments.formula; texts.any())
-    plan.formula = bench::FormulaRow{read_score("bench", "", texts),
-                                     std::string(formulas::equal_mechanism(texts.score, texts.pair))};
+  if (const FormulaTexts& texts = arguments.formula; texts.any()) {
+    const formulas::EqualMechanism equal = formulas::equal_mechanism(texts.score, texts.pair);
+    plan.formula = bench::FormulaRow{read_score("bench", "", texts), std::string(equal.name), equal.softcap};
+  }
   plan.naive = !arguments.no_naive;
   plan.quick = arguments.quick;
   if (plan.quick) {
@@ -397,7 +399,6 @@ bool run_over_processes(const BenchArguments& arguments, const std::string& firs
 
 void run_on_device(const BenchArguments& arguments, Device::Kind kind) {
   require_no_training(arguments);
-  if (arguments.formula.any()) throw Error("bench: --device cuda: expected no --formula, --pair or --visible, got one");
   bench_device(make_plan(arguments), kind, parse_repeat(arguments.repeat), arguments.json);
 }
 

@@ -36,6 +36,7 @@ Json device_row_json(const bench::DeviceMeasurement& m, const std::string& devic
           {"product_rate", optional_json(m.product_rate)},
           {"fraction", optional_json(ratio(m.tflops, m.product_rate))},
           {"scaled_dot_ratio", optional_json(m.scaled_dot_ratio)},
+          {"compiled_ratio", optional_json(m.compiled_ratio)},
           {"bandwidth", optional_json(m.bandwidth)},
           {"bandwidth_fraction", m.bandwidth ? Json(*m.bandwidth / copy_bandwidth) : Json()}};
 }
@@ -56,6 +57,7 @@ std::vector<std::string> device_row_cells(const bench::DeviceMeasurement& m, dou
           format_seconds(m.seconds),
           optional_text(ratio(m.tflops, m.product_rate), "%.2f"),
           optional_text(m.scaled_dot_ratio, "%.2f"),
+          optional_text(m.compiled_ratio, "%.2f"),
           rate};
 }
 
@@ -81,7 +83,8 @@ void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int>
   bench::Cublas products(device, kProductSize);
   Progress progress("bench", static_cast<std::int64_t>(specs.size()));
   Json rows = Json::array(), wrong = Json::array();
-  Table table{{"name", "direction", "shape", "dtype", "burst", "on end", "of cuBLAS", "scaled_dot", "rate"}};
+  Table table{
+      {"name", "direction", "shape", "dtype", "burst", "on end", "of cuBLAS", "scaled_dot", "compiled", "rate"}};
   std::int64_t done = 0;
   for (const bench::Spec& spec : specs) {
     progress.update(done++, spec.name + " " + shape_text(spec));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <string>
 #include <vector>
 
 #include "formulas/known_pair.h"
@@ -48,6 +50,15 @@ struct Parsed {
     pair = parse(Part::pair, known->text, pair_graph, none);
   }
 
+  // c of c·tanh(…); 0: it is not of that form.
+  double cap() const {
+    const Node& root = graph[score];
+    if (root.op != Op::multiply) return 0;
+    const Node &a = graph[root.children[0]], &b = graph[root.children[1]];
+    if (a.op == Op::number && b.op == Op::tanh) return a.value;
+    return b.op == Op::number && a.op == Op::tanh ? b.value : 0;
+  }
+
   bool operator==(const Parsed& other) const {
     const auto same_name = [](const NamedParameter& a, const NamedParameter& b) { return a.name == b.name; };
     return std::ranges::equal(parameters, other.parameters, same_name) &&
@@ -58,11 +69,19 @@ struct Parsed {
 
 }  // namespace
 
-std::string_view equal_mechanism(std::string_view score, std::string_view pair) {
+EqualMechanism equal_mechanism(std::string_view score, std::string_view pair) {
   // With a pair the scale is 1 unless it is set.
   const Parsed given(score.empty() ? (pair.empty() ? "raw*scale" : "raw") : score, pair);
   for (const BuiltinFormula& builtin : kFormulas)
-    if (builtin.is_formula() && given == Parsed(builtin.score, builtin.pair)) return builtin.mechanism;
+    if (builtin.is_formula() && given == Parsed(builtin.score, builtin.pair)) return {builtin.mechanism, 0};
+  const double cap = given.cap();
+  if (!(cap > 0)) return {};
+  char number[32];
+  const std::string c(number, std::to_chars(number, number + sizeof number, cap).ptr);
+  for (const BuiltinFormula& builtin : kFormulas)
+    if (builtin.is_formula() &&
+        given == Parsed(c + "*tanh((" + std::string(builtin.score) + ")/" + c + ")", builtin.pair))
+      return {builtin.mechanism, cap};
   return {};
 }
 

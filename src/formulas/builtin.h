@@ -17,8 +17,13 @@ struct BuiltinFormula {
 
 // In the order of the registry.
 std::span<const BuiltinFormula> builtin_formulas();
-// The mechanism whose formula this is, in other words or the same; empty: none. Throws where a text is wrong.
-std::string_view equal_mechanism(std::string_view score, std::string_view pair);
+struct EqualMechanism {
+  std::string_view name{};  // empty: none
+  double softcap = 0;       // what the call would be asked for besides
+};
+// The mechanism whose formula this is, in other words or the same, under a softcap where it is c*tanh(score/c). Throws
+// where a text is wrong.
+EqualMechanism equal_mechanism(std::string_view score, std::string_view pair);
 // Of one mechanism; none where its name is not in the list.
 const BuiltinFormula* builtin_formula(std::string_view mechanism);
 

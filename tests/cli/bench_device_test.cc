@@ -13,6 +13,7 @@
 #include "benchmarks/device_workload.h"
 #include "rapt/device.h"
 #include "rapt/error.h"
+#include "rapt/formula.h"
 #include "tests/cli/run_cli.h"
 
 namespace rapt::test {
@@ -36,7 +37,7 @@ TEST(CliBenchDevice, RefusesWhatItCannotMeasure) {
   refuses({"bench", "--device", "cuda", "cubic"}, "expected a row (dot, scaled_dot, causal");
   refuses({"bench", "memory", "--device", "cuda"}, "got 'memory'");
   refuses({"bench", "--device", "cuda", "--dtype", "f64"}, "expected f32, bf16 or f16, got f64");
-  refuses({"bench", "--device", "cuda", "--formula", "raw"}, "expected no --formula");
+  refuses({"bench", "memory", "--device", "cuda", "--formula", "raw"}, "got 'memory'");
   refuses({"bench", "--device", "cuda", "--seeds", "2"}, "--seeds: expected multitask or images beside it");
   refuses({"bench", "--device", "cuda", "--repeat", "0"}, "--repeat");
 }
@@ -44,6 +45,42 @@ TEST(CliBenchDevice, RefusesWhatItCannotMeasure) {
 TEST(CliBenchDevice, SaysWhatIsMissing) {
   if (has_gpu()) GTEST_SKIP() << "there is a GPU";
   refuses({"bench", "--device", "cuda"}, "bench: --device cuda:0: cuda: ");
+  refuses({"bench", "--device", "cuda", "--formula", "raw*scale"}, "bench: --device cuda:0: cuda: ");
+}
+
+TEST(CliBenchDevice, MeasuresAFormulaBesideTheMechanismItEquals) {
+  bench::Plan plan;
+  plan.formula = bench::FormulaRow{formula("20*tanh(raw*scale/20)"), "scaled_dot", 20};
+  const std::vector<bench::Spec> alone = device_specs(plan);
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_EQ(alone[0].name, "formula");
+  EXPECT_EQ(alone[0].dtype, Dtype::bf16);
+  const std::optional<bench::Spec> same = compiled_of(alone[0]);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->softcap, 20);
+  EXPECT_FALSE(same->formula);
+  plan.names = {"scaled_dot"};
+  plan.shapes = {{1, 1, 64, 16}};
+  const std::vector<bench::Spec> both = device_specs(plan);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[1].name, "scaled_dot");
+  EXPECT_FALSE(both[1].formula);
+  // A pair is measured at the size of the mechanisms that have one.
+  bench::Plan pairs;
+  pairs.formula = bench::FormulaRow{formula("raw", {.pair = "w*tanh(q+k)", .visible = ""}), "additive"};
+  const std::vector<bench::Spec> heavy = device_specs(pairs);
+  ASSERT_EQ(heavy.size(), 1u);
+  EXPECT_LT(heavy[0].sizes.keys, alone[0].sizes.keys);
+  // From the same numbers: additive without its maps.
+  bench::Spec small = heavy[0];
+  small.sizes = {1, 2, 32, 8};
+  small.dtype = Dtype::f32;
+  bench::Workload ours(small, 1), theirs(*compiled_of(small), 1);
+  EXPECT_EQ(theirs.parameters.size(), 1u);
+  ours.forward(Path::automatic);
+  theirs.forward(Path::automatic);
+  const auto a = ours.out[0].as<float>(), b = theirs.out[0].as<float>();
+  EXPECT_TRUE(std::ranges::equal(a, b));
 }
 
 TEST(CliBenchDevice, MeasuresOnAGpu) {

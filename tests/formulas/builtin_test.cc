@@ -174,12 +174,23 @@ TEST(BuiltinFormulas, KnowPairsInOtherWordsAndTimesANumber) {
     EXPECT_EQ(a.dk, b.dk);
     EXPECT_EQ(a.parameters, b.parameters);
   }
-  EXPECT_EQ(rapt::formulas::equal_mechanism("-gamma*raw", "(k-q)^2"), "distance");
-  EXPECT_EQ(rapt::formulas::equal_mechanism("raw", "tanh(k+q)*w"), "additive");
-  EXPECT_EQ(rapt::formulas::equal_mechanism("raw", "2*w*tanh(q+k)"), "");
+  EXPECT_EQ(rapt::formulas::equal_mechanism("-gamma*raw", "(k-q)^2").name, "distance");
+  EXPECT_EQ(rapt::formulas::equal_mechanism("raw", "tanh(k+q)*w").name, "additive");
+  EXPECT_EQ(rapt::formulas::equal_mechanism("raw", "2*w*tanh(q+k)").name, "");
   // Neither a number that a score could not hold, nor another function.
   for (const char* other : {"1e30*w*tanh(q+k)", "0*w*tanh(q+k)", "w*w*tanh(q+k)", "w*tanh(q-k)", "q^4*k^8*w^16"})
     EXPECT_EQ(rapt::formula("raw", {.pair = other}).mechanism->definition().fast_limit, 0) << other;
+}
+
+TEST(BuiltinFormulas, KnowASoftcap) {
+  const auto equal = [](const char* score) { return rapt::formulas::equal_mechanism(score, ""); };
+  EXPECT_EQ(equal("20*tanh(raw*scale/20)").name, "scaled_dot");
+  EXPECT_EQ(equal("20*tanh(raw*scale/20)").softcap, 20);
+  EXPECT_EQ(equal("tanh((raw*scale - m*abs(i-j))/7.5)*7.5").name, "alibi");
+  EXPECT_EQ(equal("tanh((raw*scale - m*abs(i-j))/7.5)*7.5").softcap, 7.5);
+  EXPECT_EQ(equal("raw*scale").softcap, 0);
+  for (const char* other : {"20*tanh(raw*scale/21)", "-20*tanh(raw*scale/-20)", "20*tanh(raw)", "c*tanh(raw/c)"})
+    EXPECT_EQ(equal(other).name, "") << other;
 }
 
 TEST(BuiltinFormulas, ListEveryMechanism) {
