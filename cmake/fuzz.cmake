@@ -11,6 +11,7 @@ set(rapt_fuzz_libraries_requests rapt_explorer)
 # Inputs like the seeds: as many as take seconds.
 set(rapt_fuzz_inputs 3000)
 set(rapt_fuzz_inputs_problems 150)
+set(rapt_fuzz_inputs_formulas 500)
 set(rapt_fuzz_inputs_requests 600)
 set(rapt_fuzz_inputs_arguments 1000)
 set(rapt_fuzz_inputs_documents 1500)
