@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize sanitize-memory sanitize-threads sanitize-part fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi bootstrap-fuzz build \
+.PHONY: help run announce-test test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize sanitize-memory sanitize-threads sanitize-part fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi bootstrap-fuzz build \
         python-module test-python wheel test-wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
@@ -47,7 +47,11 @@ run: bootstrap  ## Build the tool, then redo the documents' results and write th
 	@echo "Redoing the documents' results; about a minute."
 	@build/release/rapt reproduce --quick --out build/reproduce
 
-test: bootstrap-pages python-module build  ## Build, then run all tests
+announce-test:
+	@echo "Building the library for every processor, the tool, the tests and the Python module; about 10 minutes on two cores the first time."
+
+test: announce-test bootstrap-pages python-module build  ## Build, then run all tests
+	@echo "Running the tests; about 10 minutes on two cores."
 	@scripts/run_tests build/release -j $(JOBS)
 
 test-cuda: bootstrap  ## Run the tests of attention on a GPU

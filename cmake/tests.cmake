@@ -133,12 +133,16 @@ endif()
 add_test(NAME registry_errors COMMAND "${CMAKE_COMMAND}" -DCMAKE_DIR=${PROJECT_SOURCE_DIR}/cmake
   -DWORK_DIR=${PROJECT_BINARY_DIR}/registry_test -P "${PROJECT_SOURCE_DIR}/tests/registry/run.cmake")
 
-# tests/scripts/NAME_test.sh is given scripts/NAME and a folder to work in.
+# tests/scripts/NAME_test.sh is given scripts/NAME, or the Makefile, and a folder to work in.
 file(GLOB script_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/scripts/*_test.sh")
 foreach(test IN LISTS script_tests)
   cmake_path(GET test STEM stem)
   string(REGEX REPLACE "_test$" "" name "${stem}")
-  add_test(NAME scripts/${name} COMMAND "${test}" "${PROJECT_SOURCE_DIR}/scripts/${name}" "${PROJECT_BINARY_DIR}/script_tests/${name}")
+  set(script "${PROJECT_SOURCE_DIR}/scripts/${name}")
+  if(name STREQUAL "makefile")
+    set(script "${PROJECT_SOURCE_DIR}/Makefile")
+  endif()
+  add_test(NAME scripts/${name} COMMAND "${test}" "${script}" "${PROJECT_BINARY_DIR}/script_tests/${name}")
   set_tests_properties(scripts/${name} PROPERTIES TIMEOUT 120)
 endforeach()
 
@@ -270,6 +274,10 @@ if(TARGET rapt_cli)
     endif()
     add_test(NAME pages/${stem} COMMAND "${RAPT_PYTHON}" -B "${script}" $<TARGET_FILE:rapt_cli>)
     set_tests_properties(pages/${stem} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${page_timeout} LABELS pages)
+    if(stem STREQUAL "report_paper_test" AND page_timeout LESS 900)
+      # The whole quick report: a minute on two idle cores.
+      set_tests_properties(pages/${stem} PROPERTIES TIMEOUT 900)
+    endif()
   endforeach()
 endif()
 
