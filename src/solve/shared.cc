@@ -78,7 +78,7 @@ void solve_shared(const WorkedProblem& problem, Solution& solution) {
       outputs[n].push_back(result.out[n]);
     }
     solution.maps.push_back(
-        {"head_" + std::to_string(h + 1), "head " + std::to_string(h + 1), take_rows(result.weights, rows), rows});
+        {"head_" + std::to_string(h), "head " + std::to_string(h), take_rows(result.weights, rows), rows});
   }
 
   for (std::size_t n = 0; n < shared.tasks.size(); ++n) {
@@ -90,7 +90,7 @@ void solve_shared(const WorkedProblem& problem, Solution& solution) {
     const std::string joined = "X_" + task.name;
     Matrix result = join_columns(outputs[n]);
     step(joined, {joined, "X_{" + task.name + "}"},
-         {"the heads side by side", "[x'^{(1)}, \\dots, x'^{(" + std::to_string(heads) + ")}]"}, result);
+         {"the heads side by side", "[x'^{(0)}, \\dots, x'^{(" + std::to_string(heads - 1) + ")}]"}, result);
     Notation formula{joined, "X_{" + task.name + "}"};
     if (!task.output.empty()) {
       result = multiply(result, task.output);

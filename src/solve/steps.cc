@@ -182,10 +182,10 @@ std::vector<std::int64_t> shown_rows(const WorkedProblem& problem, std::int64_t 
   return rows;
 }
 
-std::string head_suffix(std::size_t head, std::size_t heads) { return heads > 1 ? "_" + std::to_string(head + 1) : ""; }
+std::string head_suffix(std::size_t head, std::size_t heads) { return heads > 1 ? "_" + std::to_string(head) : ""; }
 
 std::string head_section(std::size_t head, std::size_t heads) {
-  return heads > 1 ? "Head " + std::to_string(head + 1) : "Attention";
+  return heads > 1 ? "Head " + std::to_string(head) : "Attention";
 }
 
 Notation score_notation(const MechanismInfo& mechanism, const Notation& q, const Notation& k) {
@@ -197,7 +197,7 @@ Notation score_notation(const MechanismInfo& mechanism, const Notation& q, const
 
 Notation with_head(const Notation& symbol, std::size_t head, std::size_t heads) {
   if (heads == 1) return symbol;
-  const std::string number = std::to_string(head + 1);
+  const std::string number = std::to_string(head);
   return {symbol.text + "(" + number + ")", symbol.latex + "^{(" + number + ")}"};
 }
 
@@ -260,7 +260,7 @@ void solve_attention(const WorkedProblem& problem, Solution& solution) {
                                 StepKind::result,
                                 rows});
     }
-    solution.maps.push_back({"head_" + std::to_string(h + 1), heads > 1 ? "head " + std::to_string(h + 1) : "",
+    solution.maps.push_back({"head_" + std::to_string(h), heads > 1 ? "head " + std::to_string(h) : "",
                              take_rows(vectors.result.weights, rows), rows});
     solution.vectors.push_back(std::move(vectors));
   }
@@ -273,9 +273,9 @@ void solve_attention(const WorkedProblem& problem, Solution& solution) {
   solution.result = join_columns(outputs);
   Notation formula{"Z", "Z"};
   if (heads > 1) {
-    const std::string last = std::to_string(heads);
-    formula = heads == 2 ? Notation{"[Z(1), Z(2)]", "[Z^{(1)}, Z^{(2)}]"}
-                         : Notation{"[Z(1), …, Z(" + last + ")]", "[Z^{(1)}, \\dots, Z^{(" + last + ")}]"};
+    const std::string last = std::to_string(heads - 1);
+    formula = heads == 2 ? Notation{"[Z(0), Z(1)]", "[Z^{(0)}, Z^{(1)}]"}
+                         : Notation{"[Z(0), …, Z(" + last + ")]", "[Z^{(0)}, \\dots, Z^{(" + last + ")}]"};
     final_step("concat", {"C", "C"}, formula, solution.result);
     formula = {"C", "C"};
   }
@@ -344,11 +344,11 @@ void solve_limit(const WorkedProblem& problem, Solution& solution) {
                                 StepKind::weights,
                                 rows});
       add_grids(problem, result, section, suffix, solution);
-      solution.maps.push_back({"head_" + std::to_string(h + 1) + "_" + limit.parameter + "_" + shortest(value), setting,
+      solution.maps.push_back({"head_" + std::to_string(h) + "_" + limit.parameter + "_" + shortest(value), setting,
                                take_rows(result.weights, rows), rows});
     }
     solution.steps.push_back({"limit" + head_suffix(h, heads),
-                              heads > 1 ? "Limit, head " + std::to_string(h + 1) : "Limit",
+                              heads > 1 ? "Limit, head " + std::to_string(h) : "Limit",
                               {"how near to one-hot", "\\text{distance to one-hot}"},
                               {"distance: the sum of all weights but the largest; the farthest row counts",
                                "\\max_i \\sum_{j \\neq j^*} P_{ij}"},

@@ -77,7 +77,7 @@ std::vector<std::int64_t> shown_rows(const WorkedProblem& problem, std::int64_t 
 // The formula of a score that is not a product: its name and what `rapt list` says of it.
 Notation score_notation(const MechanismInfo& mechanism, const Notation& q, const Notation& k);
 Notation with_head(const Notation& symbol, std::size_t head, std::size_t heads);
-std::string head_suffix(std::size_t head, std::size_t heads);  // "_2", or nothing for the only head
+std::string head_suffix(std::size_t head, std::size_t heads);  // "_1", or nothing for the only head
 std::string head_section(std::size_t head, std::size_t heads);
 
 }  // namespace rapt::solve

@@ -38,7 +38,7 @@ class VectorWriter {
     return {result.text + "]", result.latex + " \\end{bmatrix}"};
   }
 
-  // x_2, or q(1)_2 where there are several heads and the vector is a head's own.
+  // x_2, or q(0)_2 where there are several heads and the vector is a head's own.
   Notation named(const std::string& name, std::size_t head, const std::string& index, bool of_head = true) const {
     std::string letter = name;
     if (letter == "X") letter = "x";

@@ -97,14 +97,14 @@ TEST_F(Solve, OneHead) {
 TEST_F(Solve, TwoHeads) {
   for (const char* name : {"001_1_3_two_heads", "001_2_2_vectors_two_heads"}) {
     const Json v = solved(example(name))["values"];
-    expect_digits(v["weights_2"],
+    expect_digits(v["weights_1"],
                   {{1.18306921e-01, 2.01966211e-02, 1.68483136e-01, 6.93013322e-01},
                    {8.48429312e-04, 9.98944583e-01, 2.06267364e-04, 7.20592823e-07},
                    {2.67590116e-02, 7.79843042e-04, 5.42703523e-02, 9.18190793e-01},
                    {2.47463407e-05, 6.12522986e-10, 2.06437556e-04, 9.99768815e-01}},
                   "P2");
     expect_near(
-        v["Z_2"],
+        v["Z_1"],
         {{-2.26628332, -2.26628332}, {1.99725652, 1.99725652}, {-2.82066255, -2.82066255}, {-2.99952526, -2.99952526}},
         kPrinted, "Z2");
     expect_near(v["concat"],
@@ -207,7 +207,7 @@ void check_shared(const std::string& name, bool down_columns) {
         for (int m = 0; m < 16; ++m) sum += down_columns ? a[m][n] : a[n][m];
         for (int m = 0; m < 16; ++m) (down_columns ? a[m][n] : a[n][m]) /= sum;
       }
-      expect_near(v["weights_" + std::to_string(h + 1)], a, 1e-13, "A");
+      expect_near(v["weights_" + std::to_string(h)], a, 1e-13, "A");
       for (int i = 0; i < 16; ++i)
         for (int j = 0; j < 16; ++j) y[i] += a[i][j] * values[j] * given["W_" + task][h][0].get<double>();
     }
@@ -272,12 +272,12 @@ TEST_F(Solve, Precision) {
 
 TEST_F(Solve, Markdown) {
   const std::string out = run_cli({"solve", example("001_1_3_two_heads"), "--markdown"}).out;
-  for (const char* text : {"# Practical 10, question 1.3", "## Head 2", "\\begin{bmatrix}",
-                           "4.79433566 \\times 10^{-5} & 3.22098620 \\times 10^{-5}", "Q^{(1)} = X W_Q^{(1)} = ",
-                           "\\frac{Q^{(1)} {K^{(1)}}^\\top}{\\sqrt{2}}", "| result[1,1] | -6.04664898 |"})
+  for (const char* text : {"# Practical 10, question 1.3", "## Head 1", "\\begin{bmatrix}",
+                           "4.79433566 \\times 10^{-5} & 3.22098620 \\times 10^{-5}", "Q^{(0)} = X W_Q^{(0)} = ",
+                           "\\frac{Q^{(0)} {K^{(0)}}^\\top}{\\sqrt{2}}", "| result[1,1] | -6.04664898 |"})
     EXPECT_NE(out.find(text), std::string::npos) << text;
   EXPECT_EQ(std::count(out.begin(), out.end(), '$') % 4, 0);
-  EXPECT_EQ(out.find("}^\\top"), out.find("}}^\\top") + 1);  // LaTeX refuses K^{(1)}^\top
+  EXPECT_EQ(out.find("}^\\top"), out.find("}}^\\top") + 1);  // LaTeX refuses K^{(0)}^\top
 }
 
 TEST_F(Solve, OneSmallNumberStaysAlone) {
@@ -294,7 +294,7 @@ TEST_F(Solve, MarkdownKeepsLabelsAndHeads) {
             std::string::npos)
       << labelled;
   const std::string heads = run_cli({"solve", example("001_1_3_two_heads"), "--markdown"}).out;
-  EXPECT_NE(heads.find("P^{(2)} = \\operatorname{softmax}(S^{(2)})"), std::string::npos) << heads;
+  EXPECT_NE(heads.find("P^{(1)} = \\operatorname{softmax}(S^{(1)})"), std::string::npos) << heads;
   EXPECT_EQ(heads.find("softmax}(S)"), std::string::npos);
 }
 
@@ -306,8 +306,8 @@ TEST_F(Solve, VectorForm) {
     EXPECT_NE(out.find(text), std::string::npos) << text;
   EXPECT_EQ(out.find("softmax(S)"), std::string::npos);
   const std::string two = run_cli({"solve", example("001_2_2_vectors_two_heads")}).out;
-  for (const char* text : {"k(1)_1 = x_1 W_K(1) = [5.75, 1.5]", "q(1)_1·k(1)_1",
-                           "y_1 = [z(1)_1, z(2)_1] W_O = [-6.04664898, 3.77781072, -0.75731086]"})
+  for (const char* text : {"k(0)_1 = x_1 W_K(0) = [5.75, 1.5]", "q(0)_1·k(0)_1",
+                           "y_1 = [z(0)_1, z(1)_1] W_O = [-6.04664898, 3.77781072, -0.75731086]"})
     EXPECT_NE(two.find(text), std::string::npos) << text;
   const std::string columns = run_cli({"solve", example("004_c_argmax"), "--vectors"}).out;
   EXPECT_NE(columns.find("q_2 = W_Q h_2 = [4, 35]"), std::string::npos);
@@ -438,8 +438,8 @@ TEST_F(Solve, ParametersForEachHead) {
                          {"grid", {1, 2}},
                          {"heads", heads},
                          {"parameters", {{"alpha", {1, 3}}, {"center", {{0, 1}, {0, -1}}}}}});
-  EXPECT_DOUBLE_EQ(v["scores_1"][0][1].get<double>(), -2 * (1 - 2 * 1));  // the head's own alpha wins
-  EXPECT_DOUBLE_EQ(v["scores_2"][0][1].get<double>(), -3 * (1 - 2 * -1));
+  EXPECT_DOUBLE_EQ(v["scores_0"][0][1].get<double>(), -2 * (1 - 2 * 1));  // the head's own alpha wins
+  EXPECT_DOUBLE_EQ(v["scores_1"][0][1].get<double>(), -3 * (1 - 2 * -1));
 }
 
 TEST_F(Solve, ColumnSoftmaxAddsUpDownColumns) {
@@ -465,11 +465,11 @@ TEST_F(Solve, PlotWritesAPictureOfEachHead) {
   const CliResult result = run_cli({"solve", example("001_1_3_two_heads"), "--plot", folder});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(names_in(folder),
-            (std::vector<std::string>{"001_1_3_two_heads_head_1.svg", "001_1_3_two_heads_head_2.svg"}));
-  std::ifstream stream(folder + "/001_1_3_two_heads_head_2.svg");
+            (std::vector<std::string>{"001_1_3_two_heads_head_0.svg", "001_1_3_two_heads_head_1.svg"}));
+  std::ifstream stream(folder + "/001_1_3_two_heads_head_1.svg");
   const std::string svg(std::istreambuf_iterator<char>(stream), {});
   EXPECT_TRUE(svg.starts_with("<svg"));
-  EXPECT_NE(svg.find("head 2</title>"), std::string::npos);
+  EXPECT_NE(svg.find("head 1</title>"), std::string::npos);
   EXPECT_NE(svg.find("0.69"), std::string::npos);
 }
 
@@ -477,7 +477,7 @@ TEST_F(Solve, PlotLabelsAreEscaped) {
   const std::string file = write({{"title", "<script>x</script>"}, {"X", kX}, {"labels", {"<b>", "a&b", "\"c\""}}});
   const CliResult result = run_cli({"solve", file, "--plot", directory_ / "out"});
   EXPECT_EQ(result.status, 0) << result.err;
-  std::ifstream stream(directory_ / "out/problem_head_1.svg");
+  std::ifstream stream(directory_ / "out/problem_head_0.svg");
   const std::string svg(std::istreambuf_iterator<char>(stream), {});
   EXPECT_EQ(svg.find("<script"), std::string::npos);
   EXPECT_NE(svg.find("&lt;b&gt;"), std::string::npos);
