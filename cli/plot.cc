@@ -14,6 +14,7 @@ constexpr const char* kPlotFooter =
     "Examples:\n"
     "  rapt plot heatmap result/weights.npy --head 0,3 --out head.svg\n"
     "  rapt plot curves run/metrics.jsonl --y loss,accuracy --out curves.png\n"
+    "  rapt plot curves run --out - --format svg | gzip > curves.svgz\n"
     "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --font-size 8 --no-title --out loss.pdf\n";
 
 // Adds the options of one kind; `arguments` lives as long as the callback that holds it.
@@ -34,7 +35,10 @@ struct Kind {
 
   void add_output() {
     Output& output = arguments->output;
-    option("--out", output.out, "The picture; without it the terminal shows it", "FILE.svg|FILE.png|FILE.pdf");
+    option("--out", output.out, "The picture; -: standard output; without it the terminal shows it",
+           "FILE.svg|FILE.png|FILE.pdf");
+    option("--format", output.format, "Format where the name of --out has no extension, as with - or /dev/stdout",
+           "svg|png|pdf");
     option("--title", output.title, "Title above the picture", "TEXT");
     app->add_flag("--no-title", output.no_title, "No title, for a figure that has a caption");
     option("--width", output.width, "Width of the whole figure, as in 8.5cm or 3.3in [fits the content]", "LENGTH");

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "cli/options.h"
 #include "cli/plot_inputs.h"
 #include "tensor/files.h"
@@ -137,8 +138,7 @@ pictures::Curves array_curves(const CurveArguments& arguments, const std::string
                 " series, got " + std::to_string(width));
   std::vector<std::string> names = arguments.y.empty() ? std::vector<std::string>{} : split(arguments.y);
   if (!names.empty() && static_cast<std::int64_t>(names.size()) != width)
-    refuse(std::string(kCurves) + ": --y", arguments.y,
-           std::to_string(width) + " names for " + to_string(array.shape()));
+    refuse(std::string(kCurves) + ": --y", arguments.y, counted(width, "name") + " for " + to_string(array.shape()));
   const std::vector<double> values = numbers_of(array, 0, array.count());
   pictures::Curves curves;
   for (std::int64_t s = 0; s < width; ++s) {

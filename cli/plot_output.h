@@ -12,6 +12,7 @@ namespace rapt::cli {
 // What every kind takes.
 struct Output {
   std::string out;
+  std::string format;  // for a name that does not say it
   std::string title;
   bool no_title = false;
   std::string theme = "light";

@@ -24,7 +24,10 @@ constexpr int kBadInput = 2;
 
 constexpr const char* kRunFooter =
     "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed or a number is not finite, 2 bad "
-    "input.\n"
+    "input,\n"
+    "130 ended by Ctrl-C. A file that a verb writes appears whole or not at all, in place of a regular file of its "
+    "name; a\n"
+    "device, a pipe or a link's target is written to, and - is the standard output.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"

@@ -7,11 +7,16 @@
 
 namespace rapt::pictures {
 
-PictureFormat picture_format(const std::filesystem::path& path) {
+std::optional<PictureFormat> format_of_name(const std::filesystem::path& path) {
   const std::string ending = path.extension().string();
   if (ending == ".svg") return PictureFormat::svg;
   if (ending == ".png") return PictureFormat::png;
   if (ending == ".pdf") return PictureFormat::pdf;
+  return std::nullopt;
+}
+
+PictureFormat picture_format(const std::filesystem::path& path) {
+  if (const std::optional<PictureFormat> format = format_of_name(path)) return *format;
   throw Error("picture: expected a name that ends in .svg, .png or .pdf, got '" + path.string() + "'");
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "pictures/drawing.h"
@@ -10,7 +11,9 @@ namespace rapt::pictures {
 
 enum class PictureFormat : std::uint8_t { svg, png, pdf };
 
-// By the name's ending, .svg, .png or .pdf; throws rapt::Error for another. Long work should ask before it starts.
+// By the name's ending, .svg, .png or .pdf; none for another.
+std::optional<PictureFormat> format_of_name(const std::filesystem::path& path);
+// The same; throws rapt::Error for another. Long work should ask before it starts.
 PictureFormat picture_format(const std::filesystem::path& path);
 
 struct PictureOptions {
