@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "attend/counted.h"
 #include "attend/problem.h"
 #include "backends/mpi/session.h"
 #include "cli/attend_errors.h"
@@ -63,7 +64,7 @@ void check_rank(const std::string& option, const std::string& path, const std::v
   const auto rank = static_cast<int>(shape.size());
   if (rank < lowest || rank > highest)
     throw Error(argument(option) + " '" + path + "': expected " + std::to_string(lowest) + " to " +
-                std::to_string(highest) + " dimensions, got shape " + to_string(shape));
+                counted(highest, "dimension") + ", got shape " + to_string(shape));
 }
 
 BoolView bool_view(const Array& array) {

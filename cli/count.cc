@@ -1,6 +1,7 @@
 #include <iostream>
 #include <memory>
 
+#include "attend/counted.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "solve/count_layer.h"
@@ -160,7 +161,7 @@ void print_model(const Model& model, const std::vector<solve::LayerCount>& count
     print_layer(model.layers[n], counts[n]);
   }
   if (totals.layers == 1) return;
-  std::cout << "\ntotal of " << totals.layers << " layers\n"
+  std::cout << "\ntotal of " << counted(totals.layers, "layer") << "\n"
             << format_table({{"parameters", std::to_string(totals.parameters)},
                              {"multiply-adds", std::to_string(totals.multiply_adds)},
                              {"softmax exponentials", std::to_string(totals.exponentials)},

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "attend/counted.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -76,7 +77,9 @@ class Display {
     for (const reproduce::Claim& claim : result.section.claims) held += claim.holds ? 1 : 0;
     std::cerr << label_ << ", " << reproduce::duration(result.seconds) << ": ";
     if (!result.error.empty()) std::cerr << "failed: " << one_line(result.error);
-    else std::cerr << held << " of " << result.section.claims.size() << " claims hold";
+    else
+      std::cerr << held << " of " << counted(result.section.claims.size(), "claim")
+                << (result.section.claims.size() == 1 ? " holds" : " hold");
     std::cerr << std::endl;
   }
 

@@ -1,4 +1,5 @@
 #include "cli/run_report.h"
+#include "attend/counted.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -24,7 +25,9 @@ std::string score_text(const training::Score& score) {
 std::string named_score(const training::Score& score) {
   std::string name = score.name;
   std::replace(name.begin(), name.end(), '_', ' ');
-  return score.form == training::Score::Form::count ? score_text(score) + " " + name : name + " " + score_text(score);
+  if (score.form != training::Score::Form::count) return name + " " + score_text(score);
+  if (name.ends_with('s')) name.pop_back();
+  return counted(static_cast<std::int64_t>(score.value), name);
 }
 
 std::string scores_line(const training::Scores& scores) {

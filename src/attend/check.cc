@@ -66,7 +66,7 @@ std::string indexed(const char* name, std::size_t n) { return std::string(name) 
 void check_outputs(const char* op, const Problem& p, const Outputs& outputs) {
   check_partial(op, p, outputs);
   if (!outputs.out.empty() && outputs.out.size() != p.v.size())
-    refuse_call(op, "out: expected " + std::to_string(p.v.size()) + " arrays, one for each value set, got " +
+    refuse_call(op, "out: expected " + counted(p.v.size(), "array") + ", one for each value set, got " +
                         std::to_string(outputs.out.size()));
   for (std::size_t s = 0; s < outputs.out.size(); ++s)
     check_view(op, indexed("out", s), outputs.out[s], output_shape(p, s), p.device, Access::write);
@@ -107,7 +107,7 @@ void check_gradients(const char* op, const Problem& p, const Inputs& inputs, con
   if (g.q) check_view(op, "gradient of q", g.q, inputs.q.shape, p.device, Access::write);
   if (g.k) check_view(op, "gradient of k", g.k, inputs.k.shape, p.device, Access::write);
   if (!g.v.empty() && g.v.size() != p.v.size())
-    refuse_call(op, "gradient of v: expected " + std::to_string(p.v.size()) + " arrays, one for each value set, got " +
+    refuse_call(op, "gradient of v: expected " + counted(p.v.size(), "array") + ", one for each value set, got " +
                         std::to_string(g.v.size()));
   for (std::size_t s = 0; s < g.v.size(); ++s)
     if (g.v[s]) check_view(op, "gradient of " + indexed("v", s), g.v[s], inputs.v[s].shape, p.device, Access::write);

@@ -10,7 +10,8 @@ namespace rapt::inline v1 {
 std::string counted(std::integral auto count, std::string_view noun) {
   std::string text = std::to_string(count) + " " + std::string(noun);
   if (count == 1) return text;
-  if (noun.ends_with("s") || noun.ends_with("ch") || noun.ends_with("x")) return text + "es";
+  const bool soft = noun.ends_with("ch") && !noun.ends_with("epoch");
+  if (noun.ends_with("s") || soft || noun.ends_with("x")) return text + "es";
   if (noun.ends_with("ry")) return text.replace(text.size() - 1, 1, "ies");  // query, entry
   return text + "s";
 }

@@ -4,6 +4,7 @@
 
 #include "attend/backend.h"
 #include "attend/check.h"
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -51,8 +52,8 @@ struct Plan::Call {
     place(given.mask != nullptr, own.mask, "mask");
     const auto count = [](std::size_t got, std::size_t expected, const char* name) {
       if (got != 0 && got != expected)
-        throw Error(std::string("Plan: ") + name + ": expected " + std::to_string(expected) +
-                    " arrays as the plan has, got " + std::to_string(got));
+        throw Error(std::string("Plan: ") + name + ": expected " + counted(expected, "array") +
+                    " as the plan has, got " + std::to_string(got));
     };
     count(given.v.size(), own.v.size(), "v");
     count(given.out.size(), own.out.size(), "out");

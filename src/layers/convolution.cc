@@ -114,7 +114,7 @@ ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, cons
   sizes.in = kernel.shape()[2];
   sizes.out = kernel.shape()[3];
   if (last[2] != sizes.in)
-    throw Error("conv: image: expected " + std::to_string(sizes.in) + " channels in the last dimension, got shape " +
+    throw Error("conv: image: expected " + counted(sizes.in, "channel") + " in the last dimension, got shape " +
                 to_string(image.shape()) + " for a kernel " + to_string(kernel.shape()));
   check_step("dilation", options.dilation, 1);
   check_step("stride", options.stride, 1);

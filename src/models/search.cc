@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/simd/table.h"
 #include "tensor/token_ids.h"
@@ -136,7 +137,7 @@ std::vector<std::vector<Hypothesis>> search(Decoder<T>& decoder, std::span<const
                                             const SearchOptions& options) {
   if (options.beam < 1 || options.nbest < 1 || options.nbest > options.beam)
     throw Error("search: expected a beam of 1 or more and at most as many answers, got a beam of " +
-                std::to_string(options.beam) + " and " + std::to_string(options.nbest) + " answers");
+                std::to_string(options.beam) + " and " + counted(options.nbest, "answer"));
   std::vector<Beam> beams;
   for (std::size_t n = 0; n < longest.size(); ++n) beams.emplace_back(static_cast<int>(n), longest[n], options);
   std::vector<int> tokens;

@@ -164,8 +164,8 @@ void check(const HeatMap& map) {
   if (map.rows < 1 || map.cols < 1) fail("expected at least one row and one column, got none");
   if (map.values.size() / static_cast<std::size_t>(map.cols) != static_cast<std::size_t>(map.rows) ||
       map.values.size() % static_cast<std::size_t>(map.cols) != 0)
-    fail("expected " + std::to_string(map.rows) + " × " + std::to_string(map.cols) + " numbers, got " +
-         std::to_string(map.values.size()));
+    fail("expected " + std::to_string(map.rows) + " × " + std::to_string(map.cols) +
+         (map.rows * map.cols == 1 ? " number, got " : " numbers, got ") + std::to_string(map.values.size()));
   const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* what) {
     if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count)
       fail("expected " + counted(count, "label") + " of " + what + ", got " + std::to_string(labels.size()));
@@ -239,8 +239,9 @@ Drawing draw_at(const HeatMap& map, double side) {
   const Layout layout(map, side);
   Drawing drawing{.width = layout.width, .height = layout.height, .title = map.title};
   if (drawing.title.empty()) drawing.title = "heat map";
-  drawing.description = std::to_string(map.rows) + " × " + std::to_string(map.cols) + " cells from " +
-                        short_number(map.low) + " to " + short_number(map.high);
+  drawing.description = std::to_string(map.rows) + " × " + std::to_string(map.cols) +
+                        (map.rows * map.cols == 1 ? " cell from " : " cells from ") + short_number(map.low) + " to " +
+                        short_number(map.high);
   add_title(drawing, map.title);
   const CellStyle style{.as_image = map.rows * map.cols > kMaxRects,
                         .tips = map.rows <= kMaxCellsWithTips && map.cols <= kMaxCellsWithTips,

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::reproduce {
@@ -68,7 +69,7 @@ Table table_of(const std::string& file, const Node& node) {
   Table table{node.text("caption"), node.texts("head"), node.rows("rows")};
   for (const std::vector<std::string>& row : table.rows)
     if (row.size() != table.head.size())
-      throw Error(file + ": tables: expected rows of " + std::to_string(table.head.size()) + " cells, got " +
+      throw Error(file + ": tables: expected rows of " + counted(table.head.size(), "cell") + ", got " +
                   std::to_string(row.size()));
   return table;
 }

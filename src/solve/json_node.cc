@@ -163,7 +163,7 @@ Matrix JsonNode::matrix() const {
     allow_only({"ones", "zeros", "identity"});
     if (value_->size() != 1)
       fail("expected one of {\"ones\": [r, c]}, {\"zeros\": [r, c]}, {\"identity\": n}, got " +
-           std::to_string(value_->size()) + " keys");
+           counted(value_->size(), "key"));
     if (const auto size = find("identity")) {
       const std::int64_t n = size->integer(1, 1024);
       Matrix result(n, n);

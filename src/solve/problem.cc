@@ -24,8 +24,8 @@ Projection read_projection(const JsonNode& node, const std::string& weight, cons
     const std::vector<double> numbers = b->numbers();
     result.bias = reshape(numbers, 1, static_cast<std::int64_t>(numbers.size()));
     if (result.bias.cols != result.weight.cols)
-      b->fail("expected " + std::to_string(result.weight.cols) + " numbers, one for each output of " + weight +
-              ", got " + std::to_string(numbers.size()));
+      b->fail("expected " + counted(result.weight.cols, "number") + ", one for each output of " + weight + ", got " +
+              std::to_string(numbers.size()));
   }
   return result;
 }
@@ -238,7 +238,7 @@ void read_heads(const JsonNode& root, WorkedProblem& problem) {
 void check_projection(const JsonNode& root, const std::string& where, const Matrix& input,
                       const Projection& projection) {
   if (projection.given() && projection.weight.rows != input.cols)
-    root.fail(where + ": expected " + std::to_string(input.cols) + " inputs, one for each number of the vectors, got " +
+    root.fail(where + ": expected " + counted(input.cols, "input") + ", one for each number of the vectors, got " +
               std::to_string(projection.weight.rows));
 }
 
@@ -285,7 +285,7 @@ void check_attention(const JsonNode& root, WorkedProblem& problem) {
   }
   if (problem.output.given() && problem.v.empty()) root.fail("W_O: expected X or v beside it, got neither");
   if (problem.output.given() && problem.output.weight.rows != joined)
-    root.fail("W_O: expected " + std::to_string(joined) + " inputs, one for each number that the heads give, got " +
+    root.fail("W_O: expected " + counted(joined, "input") + ", one for each number that the heads give, got " +
               std::to_string(problem.output.weight.rows));
   const std::int64_t width = problem.output.given() ? problem.output.weight.cols : joined;
   if (problem.residual && (problem.x.rows != problem.q.rows || problem.x.cols != width))

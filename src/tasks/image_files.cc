@@ -145,7 +145,7 @@ ImageData parse_mnist(std::string_view images, const std::string& images_name, s
   const std::vector<std::uint32_t> sizes = parse_idx(images, kImagesMagic, images_name);
   const std::uint32_t count = parse_idx(labels, kLabelsMagic, labels_name)[0];
   if (count != sizes[0])
-    refuse(labels_name, 4, std::to_string(count) + " labels", std::to_string(sizes[0]) + ", one for each image");
+    refuse(labels_name, 4, counted(count, "label"), std::to_string(sizes[0]) + ", one for each image");
   ImageData data;
   data.classes = numbered_classes(10);
   data.images = Array(ElementType::u8, {sizes[0], sizes[1], sizes[2], 1});

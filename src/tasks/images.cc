@@ -25,7 +25,7 @@ void check_call(const ImageData& data, std::int64_t n, const ChannelStatistics& 
                 std::to_string(n));
   const auto channels = static_cast<std::size_t>(data.channels());
   if (statistics.mean.size() != channels || statistics.deviation.size() != channels)
-    throw Error("image: expected statistics of " + std::to_string(channels) + " channels, got " +
+    throw Error("image: expected statistics of " + counted(channels, "channel") + ", got " +
                 std::to_string(statistics.mean.size()) + " and " + std::to_string(statistics.deviation.size()));
 }
 
@@ -57,7 +57,7 @@ void check(const ImageData& data, const std::string& name) {
                 to_string(data.images.shape()));
   if (data.images.shape()[0] != data.count())
     throw Error(name + ": expected as many labels as images, got " + counted(data.images.shape()[0], "image") +
-                " and " + std::to_string(data.count()) + " labels");
+                " and " + counted(data.count(), "label"));
   const int classes = static_cast<int>(data.classes.size());
   for (std::size_t n = 0; n < data.labels.size(); ++n)
     if (data.labels[n] < 0 || data.labels[n] >= classes)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 
 namespace rapt::inline v1 {
@@ -17,7 +18,7 @@ Matrix<T> rows_of(const char* operation, const Tensor<T>& x, std::size_t targets
   if ((width > 0 && rows.cols != width) || static_cast<std::int64_t>(targets) != rows.rows * rows.cols)
     throw Error(std::string(operation) + ": expected one target for each number" +
                 (width > 0 ? ", in rows of " + std::to_string(width) : std::string()) + ", got " +
-                std::to_string(targets) + " targets for " + to_string(x));
+                counted(targets, "target") + " for " + to_string(x));
   return rows;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/pack_cache.h"
 
@@ -236,7 +237,7 @@ void check(const Run<T>& run, std::span<const std::int64_t> lengths) {
   if (run.cell == Cell::gru && (!w.recurrent_bias || w.recurrent_bias.count() != run.width))
     fail("expected a recurrent bias [" + std::to_string(run.width) + "], got " + to_string(w.recurrent_bias));
   if (!lengths.empty() && static_cast<std::int64_t>(lengths.size()) != run.batch)
-    fail("expected " + std::to_string(run.batch) + " lengths, got " + std::to_string(lengths.size()));
+    fail("expected " + counted(run.batch, "length") + ", got " + std::to_string(lengths.size()));
   for (const std::int64_t length : lengths)
     if (length < 0 || length > run.steps)
       fail("expected lengths from 0 to " + std::to_string(run.steps) + ", got " + std::to_string(length));

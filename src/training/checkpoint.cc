@@ -72,7 +72,7 @@ Safetensors read_checked(const std::filesystem::path& path) {
     if (format != kFormat) fail(path, "expected the format '" + std::string(kFormat) + "', got '" + format + "'");
     const json expected = json::parse(sums, nullptr, false);
     if (!expected.is_object() || expected.size() != file.arrays.size())
-      fail(path, "expected a checksum of each of its " + std::to_string(file.arrays.size()) + " arrays, got others");
+      fail(path, "expected a checksum of each of its " + counted(file.arrays.size(), "array") + ", got others");
     for (const NamedArray& one : file.arrays) {
       const std::string got = checksum_text({one.array.data(), one.array.bytes()});
       if (const auto found = expected.find(one.name); found == expected.end() || *found != got)

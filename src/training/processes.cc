@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "attend/counted.h"
 #include "tensor/simd/table.h"
 
 namespace rapt::inline v1::training {
@@ -70,7 +71,7 @@ void Processes::meet() const {
   if (!alone()) communicator_->all_gather(&nothing, 1);
 }
 
-std::string Processes::text() const { return alone() ? "" : std::to_string(communicator_->size()) + " processes of "; }
+std::string Processes::text() const { return alone() ? "" : counted(communicator_->size(), "process") + " of "; }
 
 void Processes::share(void* data, std::size_t bytes) const {
   if (!alone()) communicator_->broadcast(data, bytes, 0);

@@ -19,6 +19,7 @@ TEST(Counted, NounsFollowTheirCount) {
   EXPECT_EQ(rapt::counted(1, "process"), "1 process");
   EXPECT_EQ(rapt::counted(2, "process"), "2 processes");
   EXPECT_EQ(rapt::counted(2, "batch"), "2 batches");
+  EXPECT_EQ(rapt::counted(2, "epoch"), "2 epochs");
   EXPECT_EQ(rapt::counted(2, "independent head"), "2 independent heads");
 }
 

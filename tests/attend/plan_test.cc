@@ -356,7 +356,7 @@ TEST(Plan, RefusesWhatItHasNoPlaceFor) {
   refused({.lse = &number}, "Plan: lse: expected none, as the plan was made without, got an array");
   refused({.bias = &number}, "Plan: bias: expected none, as the plan was made without, got an array");
   refused({.mask = &byte}, "Plan: mask: expected none, as the plan was made without, got an array");
-  refused({.v = two_arrays}, "Plan: v: expected 1 arrays as the plan has, got 2");
+  refused({.v = two_arrays}, "Plan: v: expected 1 array as the plan has, got 2");
   refused({.v = none}, "Plan: v: expected an array for every value set, got null");
   refused({.key_lengths = three}, "Plan: key_lengths: expected one number, or one for each of the 2 batches, got 3");
   refused({.key_lengths = long_one}, "Plan: key_lengths: expected 0 to 9, got 10");

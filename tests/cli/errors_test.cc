@@ -145,7 +145,7 @@ TEST_F(CliErrors, Shapes) {
   expect_refused(attend({{"--q", file("heads2.npy")}}),
                  "attend: --k: expected a divisor of the queries' 2 heads, got 4");
   expect_refused(attend({}, {"--grad", file("narrow.npy")}), "attend: --grad[0]: expected shape [2, 4, 6, 3]");
-  expect_refused(attend({}, {"--grad", file("go.npy"), "--grad", file("go.npy")}), "attend: --grad: expected 1 arrays");
+  expect_refused(attend({}, {"--grad", file("go.npy"), "--grad", file("go.npy")}), "attend: --grad: expected 1 array,");
   expect_refused(attend({}, {"--v", file("v.npy"), "--grad", file("go.npy")}), "attend: --grad: expected 2 arrays");
 }
 
