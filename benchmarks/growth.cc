@@ -4,12 +4,13 @@
 
 namespace rapt::bench {
 
-std::vector<GrowthPoint> measure_growth(const Spec& spec, Direction direction, int threads, double budget) {
+std::vector<GrowthPoint> measure_growth(const Spec& spec, Direction direction, int threads, double budget,
+                                        const std::function<bool()>& stop) {
   // Under a narrow mask short sequences take no time.
   const bool masked = spec.window || spec.packed > 0 || spec.key_length > 0;
   const std::int64_t first = masked ? std::int64_t{1} << 16 : 256;
   const double limit = masked ? 4 * budget : budget;
-  const Effort effort{.least_runs = 3, .least_seconds = 0.1, .most_seconds = limit};
+  const Effort effort{.least_runs = 3, .least_seconds = 0.1, .most_seconds = limit, .stop = stop};
   std::vector<GrowthPoint> points;
   const Stopwatch total;
   for (std::int64_t length = std::min(first, spec.sizes.keys); length <= spec.sizes.keys; length *= 2) {

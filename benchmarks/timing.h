@@ -34,10 +34,15 @@ Spread spread_of(std::vector<double> values);
 struct Effort {
   int least_runs = 5;
   double least_seconds = 0.5;
-  double most_seconds = 20;  // ends the repeats even before least_runs, but not before two
+  double most_seconds = 20;      // ends the repeats even before least_runs, but not before two
+  std::function<bool()> stop{};  // asked between the repeats
 };
 
+// Thrown where stop() says so.
+struct Stopped {};
+
 // Repeats all of them in turn, so that what disturbs the machine meets each alike; the first decides when it is enough.
+// Throws Stopped.
 std::vector<Spread> measure(const std::vector<std::function<void()>>& works, const Effort& effort);
 
 }  // namespace rapt::bench

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/mpi/session.h"
-#include "benchmarks/check.h"
 #include "benchmarks/growth.h"
 #include "benchmarks/memory.h"
 #include "benchmarks/rows.h"
@@ -18,9 +17,10 @@
 #include "cli/bench_report.h"
 #include "cli/bench_shared.h"
 #include "cli/bench_train.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/parameters.h"
-#include "cli/progress.h"
+#include "cli/row_by_row.h"
 #include "cli/verbs.h"
 #include "formulas/builtin.h"
 #include "rapt/registry.h"
@@ -52,6 +52,7 @@ constexpr const char* kBenchFooter =
     "           follow, and prints test accuracy, parameters, multiply-adds of an image and the time of an epoch;\n"
     "           --seeds, --seed, --epochs, --out\n"
     "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
+    "Ctrl-C prints the rows that are done and says how many, with exit 130; a second one ends at once.\n"
     "\n"
     "--random N draws N shapes from ranges, for kinds of work in turn (short, vit, cross, grouped, bert, one_head, "
     "long, "
@@ -137,6 +138,7 @@ bench::Plan make_plan(const BenchArguments& arguments) {
   }
   if (const std::optional<int> runs = parse_repeat(arguments.repeat))
     plan.effort = {.least_runs = *runs, .least_seconds = 0, .most_seconds = 1e9};
+  plan.effort.stop = Interrupt::asked;
   return plan;
 }
 
@@ -157,32 +159,29 @@ std::vector<std::string> row_cells(const bench::Measurement& m, const bench::Roo
 void run_rows(const BenchArguments& arguments) {
   const bench::Plan plan = make_plan(arguments);
   const std::vector<bench::Row> rows = rows_of(plan);
+  RowByRow run("bench", rows.size());
   bench::Sgemm sgemm(plan.quick ? 512 : 2048, plan.threads);
   const bench::Roofs roofs = measure_roofs(sgemm, plan.threads);
-  Progress progress("bench", static_cast<std::int64_t>(rows.size()));
   Json json = Json::array();
   Table table{
       {"name", "direction", "shape", "time", "spread", "of sgemm", "naive", "scaled_dot", "compiled", "extra", "rate"}};
-  for (std::size_t n = 0; n < rows.size(); ++n) {
-    progress.update(static_cast<std::int64_t>(n), rows[n].spec.name + " " + name_of(rows[n].direction));
-    try {
-      const bench::Measurement m = measure_row(rows[n], plan, roofs, sgemm);
+  for (const bench::Row& row : rows) {
+    const std::string label = row.spec.name + " " + name_of(row.direction);
+    const bool goes_on = run.measure(label, "shape " + shape_text(row.spec), [&] {
+      const bench::Measurement m = measure_row(row, plan, roofs, sgemm);
       if (arguments.json) json.push_back(measurement_json(m, roofs, plan.threads));
       else table.push_back(row_cells(m, roofs));
-    } catch (const bench::WrongResult& wrong) {
-      progress.clear();
-      std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << " (shape " << shape_text(rows[n].spec)
-                << ")\n";
-      throw ExitStatus{1};
-    }
+    });
+    if (!goes_on) break;
   }
-  progress.clear();
+  run.clear();
   if (arguments.json) {
-    std::cout << Json{{"roofs", roofs_json(roofs)}, {"rows", json}}.dump(2) << "\n";
-    return;
+    print_bench({{"roofs", roofs_json(roofs)}, {"rows", json}}, run.stopped());
+  } else {
+    print_roofs(roofs, plan.threads);
+    std::cout << format_table(table);
   }
-  print_roofs(roofs, plan.threads);
-  std::cout << format_table(table);
+  run.end();
 }
 
 // The mechanisms among the names that follow `memory` or `growth`; all without a name.
@@ -206,13 +205,12 @@ std::vector<bench::Spec> mechanism_specs(const BenchArguments& arguments, const 
 void run_memory(const BenchArguments& arguments) {
   const bench::Plan plan = make_plan(arguments);
   const std::vector<bench::Spec> specs = mechanism_specs(arguments, plan, {1, 4, 32768, 64});
-  Progress progress("bench memory", static_cast<std::int64_t>(specs.size()));
+  RowByRow run("bench memory", specs.size());
   Json rows = Json::array();
   Table table{{"mechanism", "shape", "arrays", "peak", "extra", "at most 64 MiB", "time"}};
   bool all_within = true;
-  for (std::size_t n = 0; n < specs.size(); ++n) {
-    progress.update(static_cast<std::int64_t>(n), specs[n].name);
-    const bench::MemoryUse use = bench::measure_memory(specs[n], plan.threads);
+  const auto measure = [&](const bench::Spec& spec) {
+    const bench::MemoryUse use = bench::measure_memory(spec, plan.threads);
     const bool within = use.extra_bytes() <= bench::kExtraLimit;
     all_within = all_within && within;
     rows.push_back({{"name", use.spec.name},
@@ -232,10 +230,13 @@ void run_memory(const BenchArguments& arguments) {
     table.push_back({use.spec.name, shape_text(use.spec), bytes(use.array_bytes),
                      bytes(use.peak_bytes - use.baseline_bytes), bytes(use.extra_bytes()), within ? "yes" : "NO",
                      format_seconds(use.seconds)});
-  }
-  progress.clear();
-  if (arguments.json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  };
+  for (const bench::Spec& spec : specs)
+    if (!run.measure(spec.name, "", [&] { measure(spec); })) break;
+  run.clear();
+  if (arguments.json) print_bench({{"rows", rows}}, run.stopped());
   else std::cout << format_table(table);
+  run.end();
   if (!all_within) throw ExitStatus{1};
 }
 
@@ -273,37 +274,39 @@ void run_growth(const BenchArguments& arguments) {
   const bench::Plan plan = make_plan(arguments);
   const std::vector<bench::Spec> specs = growth_specs(arguments, plan);
   const double budget = plan.quick ? 0.5 : 20;
-  Progress progress("bench growth", static_cast<std::int64_t>(specs.size() * plan.directions.size()));
+  RowByRow run("bench growth", specs.size() * plan.directions.size());
   Json rows = Json::array();
   Table table{{"mechanism", "direction", "shape", "time", "× the half", "exponent"}};
-  std::int64_t done = 0;
-  for (const bench::Spec& spec : specs)
-    for (const bench::Direction direction : plan.directions) {
-      progress.update(done++, spec.name + " " + name_of(direction));
-      double before = 0;
-      for (const bench::GrowthPoint& point : measure_growth(spec, direction, plan.threads, budget)) {
-        bench::Spec at = spec;
-        at.sizes.keys = point.length;
-        std::optional<double> growth, exponent;
-        if (before > 0) growth = point.seconds.median / before, exponent = std::log2(*growth);
-        before = point.seconds.median;
-        rows.push_back({{"name", spec.name},
-                        {"mechanism", spec.mechanism},
-                        {"direction", name_of(direction)},
-                        {"shape", shape_json(at)},
-                        {"threads", plan.threads},
-                        {"isa", name_of(active_isa())},
-                        {"seconds", point.seconds.median},
-                        {"spread", {point.seconds.low, point.seconds.high}},
-                        {"growth", optional_json(growth)},
-                        {"exponent", optional_json(exponent)}});
-        table.push_back({spec.name, name_of(direction), shape_text(at), format_seconds(point.seconds.median),
-                         optional_text(growth, "%.2f"), optional_text(exponent, "%.2f")});
-      }
+  const auto measure = [&](const bench::Spec& spec, bench::Direction direction) {
+    double before = 0;
+    for (const bench::GrowthPoint& point : measure_growth(spec, direction, plan.threads, budget, plan.effort.stop)) {
+      bench::Spec at = spec;
+      at.sizes.keys = point.length;
+      std::optional<double> growth, exponent;
+      if (before > 0) growth = point.seconds.median / before, exponent = std::log2(*growth);
+      before = point.seconds.median;
+      rows.push_back({{"name", spec.name},
+                      {"mechanism", spec.mechanism},
+                      {"direction", name_of(direction)},
+                      {"shape", shape_json(at)},
+                      {"threads", plan.threads},
+                      {"isa", name_of(active_isa())},
+                      {"seconds", point.seconds.median},
+                      {"spread", {point.seconds.low, point.seconds.high}},
+                      {"growth", optional_json(growth)},
+                      {"exponent", optional_json(exponent)}});
+      table.push_back({spec.name, name_of(direction), shape_text(at), format_seconds(point.seconds.median),
+                       optional_text(growth, "%.2f"), optional_text(exponent, "%.2f")});
     }
-  progress.clear();
-  if (arguments.json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  };
+  bool goes_on = true;
+  for (const bench::Spec& spec : specs)
+    for (const bench::Direction direction : plan.directions)
+      goes_on = goes_on && run.measure(spec.name + " " + name_of(direction), "", [&] { measure(spec, direction); });
+  run.clear();
+  if (arguments.json) print_bench({{"rows", rows}}, run.stopped());
   else std::cout << format_table(table);
+  run.end();
 }
 
 void run_training(const BenchArguments& arguments) {
@@ -474,14 +477,16 @@ void add_bench(CLI::App& app) {
              "A score as text, beside the mechanism that it equals; see docs/formulas.md");
   expression("--pair", a.formula.pair, "Of the formula");
   expression("--visible", a.formula.visible, "Of the formula");
-  verb->add_option("--threads", a.threads,
-                   "How many threads work; unless given, all processors. With --random a list [1,2,8,all]")
+  verb->add_option("--threads", a.threads, "Threads [all processors]; with --random a list [1,2,8,all]")
       ->type_name("N")
       ->check(value_given());
-  verb->add_option("--direction", a.direction, "forward, backward or both; after train: train, decode or both")
+  verb->add_option("--direction", a.direction,
+                   "forward, backward or both; after train: train, decode or both [" + a.direction + "]")
       ->type_name("WAY")
       ->check(value_given());
-  verb->add_option("--dtype", a.dtype, "f32, f64, bf16 or f16; with --random a list [f32,bf16]")
+  verb->add_option("--dtype", a.dtype,
+                   "f32, f64, bf16 or f16 [each row's own, mostly f32; with --device cuda bf16]; with --random a list "
+                   "[f32,bf16]")
       ->type_name("TYPE")
       ->check(value_given());
   verb->add_option("--device", a.device, "Where to compute [cpu]")->type_name("cpu|cuda")->check(value_given());

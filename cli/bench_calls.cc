@@ -5,18 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "benchmarks/calls.h"
-#include "benchmarks/check.h"
+#include "cli/bench_report.h"
 #include "cli/options.h"
-#include "cli/progress.h"
-#include "cli/verbs.h"
+#include "cli/row_by_row.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
 namespace rapt::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::vector<bench::CallSizes> sizes_of(const bench::Plan& plan) {
   std::vector<bench::CallSizes> list;
@@ -35,14 +33,12 @@ void bench_calls(const bench::Plan& plan, bool json) {
   if (plan.dtype && *plan.dtype != Dtype::f32)
     throw Error(std::string("bench calls: --dtype: expected f32, got ") + name_of(*plan.dtype));
   const std::vector<bench::CallSizes> sizes = sizes_of(plan);
-  Progress progress("bench calls", static_cast<std::int64_t>(sizes.size()));
+  RowByRow run("bench calls", sizes.size());
   Json rows = Json::array();
   std::vector<std::vector<std::string>> table{
       {"heads", "queries", "keys", "dim", "loop", "attend", "plan", "attend ÷ loop", "plan ÷ loop"}};
-  for (std::size_t n = 0; n < sizes.size(); ++n) {
-    const bench::CallSizes& s = sizes[n];
-    progress.update(static_cast<std::int64_t>(n), std::to_string(s.keys) + " keys");
-    try {
+  for (const bench::CallSizes& s : sizes) {
+    const bool goes_on = run.measure(counted(s.keys, "key"), "", [&] {
       const bench::CallTimes times = bench::measure_calls(s, plan.effort);
       const double attend = times.attend.median / times.loop.median, planned = times.plan.median / times.loop.median;
       rows.push_back({{"shape", {s.batch, s.heads, s.queries, s.dim}},
@@ -57,15 +53,13 @@ void bench_calls(const bench::Plan& plan, bool json) {
       table.push_back({std::to_string(s.batch * s.heads), std::to_string(s.queries), std::to_string(s.keys),
                        std::to_string(s.dim), format_seconds(times.loop.median), format_seconds(times.attend.median),
                        format_seconds(times.plan.median), format_as(attend, "%.2f"), format_as(planned, "%.2f")});
-    } catch (const bench::WrongResult& wrong) {
-      progress.clear();
-      std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << "\n";
-      throw ExitStatus{1};
-    }
+    });
+    if (!goes_on) break;
   }
-  progress.clear();
-  if (json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  run.clear();
+  if (json) print_bench({{"rows", rows}}, run.stopped());
   else std::cout << format_table(table);
+  run.end();
 }
 
 }  // namespace rapt::cli

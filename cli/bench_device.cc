@@ -2,11 +2,10 @@
 
 #include <iostream>
 
-#include "benchmarks/check.h"
 #include "benchmarks/device_rows.h"
 #include "cli/bench_report.h"
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/row_by_row.h"
 #include "cli/verbs.h"
 #include "rapt/device.h"
 
@@ -81,13 +80,11 @@ void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int>
   if (plan.quick) effort.seconds = 0.02, effort.rest = false;
   const double copy_bandwidth = bench::device_copy_bandwidth(device, effort.seconds);
   bench::Cublas products(device, kProductSize);
-  Progress progress("bench", static_cast<std::int64_t>(specs.size()));
+  RowByRow run("bench", specs.size());
   Json rows = Json::array(), wrong = Json::array();
   Table table{
       {"name", "direction", "shape", "dtype", "burst", "on end", "of cuBLAS", "scaled_dot", "compiled", "rate"}};
-  std::int64_t done = 0;
-  for (const bench::Spec& spec : specs) {
-    progress.update(done++, spec.name + " " + shape_text(spec));
+  const auto measure = [&](const bench::Spec& spec) {
     try {
       for (const bench::DeviceMeasurement& m :
            measure_on_device(spec, plan, device, effort, products.missing().empty() ? &products : nullptr)) {
@@ -96,28 +93,30 @@ void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int>
       }
     } catch (const bench::WrongResult& result) {
       // The other rows are not in doubt: they have checks of their own.
-      progress.clear();
+      run.clear();
       std::cerr << "rapt: bench: wrong results: " << one_line(result.message) << " (shape " << shape_text(spec)
                 << ")\n";
       wrong.push_back(result.message);
     }
-  }
-  progress.clear();
+  };
+  for (const bench::Spec& spec : specs)
+    if (!run.measure(spec.name + " " + shape_text(spec), "", [&] { measure(spec); })) break;
+  run.clear();
   if (json) {
-    std::cout << Json{{"device", about},
-                      {"copy_bandwidth", copy_bandwidth},
-                      {"cublas_size", kProductSize},
-                      {"cublas_missing", products.missing()},
-                      {"rows", rows},
-                      {"wrong", wrong}}
-                     .dump(2)
-              << "\n";
+    print_bench({{"device", about},
+                 {"copy_bandwidth", copy_bandwidth},
+                 {"cublas_size", kProductSize},
+                 {"cublas_missing", products.missing()},
+                 {"rows", rows},
+                 {"wrong", wrong}},
+                run.stopped());
   } else {
     std::cout << about << "\ncopying memory " << optional_text(copy_bandwidth, "%.0f") << " GB/s; ";
     if (products.missing().empty()) std::cout << "cuBLAS " << kProductSize << "³ beside each row\n";
     else std::cout << "no ratio to cuBLAS: " << products.missing() << "\n";
     std::cout << "\n" << format_table(table);
   }
+  run.end();
   if (!wrong.empty()) throw ExitStatus{1};
 }
 

@@ -69,7 +69,8 @@ void bench_images(const BenchImagesArguments& a) {
     bar->update(done, step ? what + format_as(step->loss, "  loss %.3f") : what);
   };
   const Interrupt interrupt;
-  const std::vector<tasks::ImageComparisonRow> rows = compare_image_models(comparison, progress, Interrupt::asked);
+  const std::vector<tasks::ImageComparisonRow> rows =
+      compared("bench images", [&] { return compare_image_models(comparison, progress, Interrupt::asked); });
   bar.reset();
   if (Interrupt::asked()) stop_comparison("bench images", a.out);
   if (a.json) {

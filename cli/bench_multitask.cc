@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attend/counted.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -119,7 +120,8 @@ void bench_multitask(const BenchMultitaskArguments& a) {
     bar->update(done, last);
   };
   const Interrupt interrupt;
-  const auto rows = tasks::compare_scenes(comparison, progress, Interrupt::asked);
+  const auto rows =
+      compared("bench multitask", [&] { return tasks::compare_scenes(comparison, progress, Interrupt::asked); });
   bar.reset();
   if (Interrupt::asked()) stop_comparison("bench multitask", a.out);
   const tasks::SceneRunConfig& run = comparison.run;
@@ -130,9 +132,9 @@ void bench_multitask(const BenchMultitaskArguments& a) {
               << "\n";
     return;
   }
-  std::cout << run.data.train << " scenes of " << run.data.size << "×" << run.data.size << ", " << run.training.epochs
-            << " epochs, " << comparison.seeds << (comparison.seeds == 1 ? " seed" : " seeds: mean ± deviation")
-            << "\n\n";
+  std::cout << counted(run.data.train, "scene") << " of " << run.data.size << "×" << run.data.size << ", "
+            << counted(run.training.epochs, "epoch") << ", " << comparison.seeds
+            << (comparison.seeds == 1 ? " seed" : " seeds: mean ± deviation") << "\n\n";
   print_table(rows, comparison.seeds);
 }
 

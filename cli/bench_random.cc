@@ -4,11 +4,10 @@
 #include <iostream>
 #include <map>
 
-#include "benchmarks/check.h"
+#include "attend/counted.h"
 #include "benchmarks/random_shapes.h"
 #include "cli/bench_report.h"
-#include "cli/progress.h"
-#include "cli/verbs.h"
+#include "cli/row_by_row.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
 
@@ -183,11 +182,10 @@ class Summaries {
   List kinds_, all_;
 };
 
-[[noreturn]] void report_wrong(const bench::WrongResult& wrong, const bench::Spec& spec) {
+std::string where_text(const bench::Spec& spec) {
   std::string text;
   for (const std::string& cell : spec_cells(spec)) text += (text.empty() ? "" : " ") + cell;
-  std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << " (" << text << ")\n";
-  throw ExitStatus{1};
+  return text;
 }
 
 }  // namespace
@@ -202,14 +200,14 @@ void bench_random(const BenchRandomArguments& arguments, const bench::Plan& give
   if (arguments.dry_run) return print_shapes(specs, threads, dtypes, seed, arguments.json);
 
   bench::Plan plan = given;
-  Progress progress("bench", static_cast<std::int64_t>(threads.measured.size() * dtypes.size() * specs.size() *
-                                                       plan.directions.size()));
-  std::int64_t done = 0;
+  RowByRow run("bench", threads.measured.size() * dtypes.size() * specs.size() * plan.directions.size());
   Json rows = Json::array(), all_roofs = Json::array();
   Table table{{"kind", "batch", "heads", "queries", "keys", "dim", "direction", "dtype", "threads", "time", "spread",
                "of sgemm", "naive", "rate"}};
   Summaries summaries;
+  bool goes_on = true;
   for (const int thread_count : threads.measured) {
+    if (!goes_on) break;
     plan.threads = thread_count;
     bench::Sgemm sgemm(plan.quick ? 512 : 1024, thread_count);
     const bench::Roofs roofs = measure_roofs(sgemm, thread_count);
@@ -219,8 +217,9 @@ void bench_random(const BenchRandomArguments& arguments, const bench::Plan& give
       for (const Dtype dtype : dtypes)
         for (const bench::Direction direction : plan.directions) {
           spec.dtype = dtype;
-          progress.update(done++, spec.name + " " + name_of(dtype) + " " + name_of(direction));
-          try {
+          if (!goes_on) break;
+          const std::string label = spec.name + " " + name_of(dtype) + " " + name_of(direction);
+          goes_on = run.measure(label, where_text(spec), [&] {
             const bench::Measurement m = measure_row({spec, direction}, plan, roofs, sgemm);
             summaries.add(m, thread_count);
             rows.push_back(measurement_json(m, roofs, thread_count));
@@ -230,29 +229,26 @@ void bench_random(const BenchRandomArguments& arguments, const bench::Plan& give
                            format_seconds(m.seconds.median), quarters_text(m.seconds),
                            optional_text(m.fraction, "%.2f"), optional_text(m.naive_ratio), rate_text(m, roofs)});
             table.push_back(std::move(cells));
-          } catch (const bench::WrongResult& wrong) {
-            progress.clear();
-            report_wrong(wrong, spec);
-          }
+          });
         }
   }
-  progress.clear();
+  run.clear();
   if (arguments.json) {
-    std::cout << Json{{"seed", seed},
-                      {"threads_left_out", threads.left_out},
-                      {"roofs", all_roofs},
-                      {"rows", rows},
-                      {"summary", summaries.json()}}
-                     .dump(2)
-              << "\n";
-    return;
+    print_bench({{"seed", seed},
+                 {"threads_left_out", threads.left_out},
+                 {"roofs", all_roofs},
+                 {"rows", rows},
+                 {"summary", summaries.json()}},
+                run.stopped());
+    return run.end();
   }
-  std::cout << name_of(active_isa()) << ", " << count << " shapes of seed " << seed << "\n";
+  std::cout << name_of(active_isa()) << ", " << counted(count, "shape") << " of seed " << seed << "\n";
   if (!threads.left_out.empty())
     std::cout << "left out: " << left_out_text(threads) << " threads; this process may use " << default_threads()
               << "\n";
   std::cout << "\n" << format_table(table);
   summaries.print();
+  run.end();
 }
 
 }  // namespace rapt::cli

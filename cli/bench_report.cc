@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "attend/counted.h"
 #include "rapt/threads.h"
 
 namespace rapt::cli {
@@ -21,6 +22,11 @@ std::optional<int> parse_repeat(const std::string& text) {
   const std::int64_t runs = parse_integers("bench: --repeat", text, takes, 1)[0];
   if (runs < 1 || runs > 1'000'000) refuse("bench: --repeat", text, takes);
   return static_cast<int>(runs);
+}
+
+void print_bench(Json result, bool stopped) {
+  if (stopped) result["stopped"] = true;
+  std::cout << result.dump(2) << "\n";
 }
 
 std::string shape_text(const bench::Spec& spec) {
@@ -72,7 +78,7 @@ Json measurement_json(const bench::Measurement& m, const bench::Roofs& roofs, in
 }
 
 void print_roofs(const bench::Roofs& roofs, int threads) {
-  std::cout << name_of(active_isa()) << ", " << threads << (threads == 1 ? " thread" : " threads") << "\n";
+  std::cout << name_of(active_isa()) << ", " << counted(threads, "thread") << "\n";
   const auto rate = [](double x) { return format_as(x, "%.1f") + " GFLOP/s"; };
   const auto bytes = [](double x) { return format_as(x, "%.1f") + " GB/s"; };
   const std::string size = std::to_string(roofs.sgemm_size);

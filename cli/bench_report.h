@@ -28,6 +28,9 @@ Json optional_json(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
+// A result; one of rows that Ctrl-C ended says so.
+void print_bench(Json result, bool stopped);
+
 // "B,H,S,D".
 std::string shape_text(const bench::Spec& spec);
 Json shape_json(const bench::Spec& spec);

@@ -5,30 +5,23 @@
 
 #include <nlohmann/json.hpp>
 
-#include "benchmarks/check.h"
 #include "benchmarks/shared.h"
+#include "cli/bench_report.h"
 #include "cli/options.h"
-#include "cli/progress.h"
-#include "cli/verbs.h"
+#include "cli/row_by_row.h"
 #include "rapt/threads.h"
 
 namespace rapt::cli {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-}  // namespace
-
 void bench_shared(const bench::Plan& plan, bool json) {
   const std::vector<int> tasks = plan.quick ? std::vector{1, 2} : std::vector{1, 2, 4, 6};
   std::vector<bench::Sizes> shapes = plan.shapes;
   if (shapes.empty() && plan.quick) shapes = {{1, 2, 128, 32}};
   else if (shapes.empty()) shapes = {{1, 8, 1024, 64}, {8, 4, 256, 32}, {64, 4, 64, 16}};
-  Progress progress("bench shared", static_cast<std::int64_t>(shapes.size() * plan.directions.size()));
+  RowByRow run("bench shared", shapes.size() * plan.directions.size());
   Json rows = Json::array();
   std::vector<std::vector<std::string>> table{
       {"direction", "shape", "tasks", "time", "spread", "× one task", "at most", "within", "separate calls ÷ this"}};
-  std::int64_t done = 0;
+  bool goes_on = true;
   for (const bench::Sizes& sizes : shapes)
     for (const bench::Direction direction : plan.directions) {
       bench::Spec spec;
@@ -37,8 +30,7 @@ void bench_shared(const bench::Plan& plan, bool json) {
       if (plan.dtype) spec.dtype = *plan.dtype;
       const std::string shape = std::to_string(sizes.batch) + "," + std::to_string(sizes.heads) + "," +
                                 std::to_string(sizes.keys) + "," + std::to_string(sizes.dim);
-      progress.update(done++, shape + " " + name_of(direction));
-      try {
+      goes_on = goes_on && run.measure(shape + " " + name_of(direction), "shape " + shape, [&] {
         for (const bench::SharedRow& row : bench::measure_shared(spec, tasks, direction, plan.threads, plan.effort)) {
           const bool within = row.ratio <= row.limit();
           rows.push_back({{"direction", name_of(direction)},
@@ -59,15 +51,12 @@ void bench_shared(const bench::Plan& plan, bool json) {
                format_as(row.ratio, "%.2f"), format_as(row.limit(), "%.2f"), within ? "yes" : "NO",
                format_as(row.separate, "%.2f")});
         }
-      } catch (const bench::WrongResult& wrong) {
-        progress.clear();
-        std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << " (shape " << shape << ")\n";
-        throw ExitStatus{1};
-      }
+      });
     }
-  progress.clear();
-  if (json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+  run.clear();
+  if (json) print_bench({{"rows", rows}}, run.stopped());
   else std::cout << format_table(table);
+  run.end();
 }
 
 }  // namespace rapt::cli

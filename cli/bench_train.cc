@@ -5,16 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "benchmarks/check.h"
+#include "cli/bench_report.h"
 #include "cli/options.h"
-#include "cli/progress.h"
-#include "cli/verbs.h"
+#include "cli/row_by_row.h"
 #include "rapt/threads.h"
 
 namespace rapt::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json row_json(const bench::TrainingRow& row, int threads) {
   const bench::TrainingCase& spec = row.spec;
@@ -58,30 +55,25 @@ std::vector<std::string> row_cells(const bench::TrainingRow& row) {
 
 void bench_training(const BenchTrainArguments& a) {
   const std::vector<bench::TrainingCase> cases = bench::training_cases(a.names, a.quick);
+  RowByRow run("bench train", a.jobs.size() * cases.size());
   bench::Sgemm sgemm(a.quick ? 512 : 2048, a.threads);
   sgemm.run();
-  Progress progress("bench train", static_cast<std::int64_t>(a.jobs.size() * cases.size()));
   Json rows = Json::array();
   std::vector<std::vector<std::string>> table{{"model", "direction", "batch,source,target", "parameters", "time",
                                                "spread", "tokens/s", "with source", "sequences/s", "GFLOP/s",
                                                "of sgemm"}};
-  std::int64_t done = 0;
+  bool goes_on = true;
   for (const bench::TrainingCase& spec : cases)
-    for (const bench::Job job : a.jobs) {
-      progress.update(done++, spec.name + " " + name_of(job));
-      try {
+    for (const bench::Job job : a.jobs)
+      goes_on = goes_on && run.measure(spec.name + " " + name_of(job), "", [&] {
         const bench::TrainingRow row = bench::measure_training(spec, job, a.threads, a.effort, sgemm);
         rows.push_back(row_json(row, a.threads));
         table.push_back(row_cells(row));
-      } catch (const bench::WrongResult& wrong) {
-        progress.clear();
-        std::cerr << "rapt: bench: wrong results: " << one_line(wrong.message) << "\n";
-        throw ExitStatus{1};
-      }
-    }
-  progress.clear();
-  if (a.json) std::cout << Json{{"rows", rows}}.dump(2) << "\n";
+      });
+  run.clear();
+  if (a.json) print_bench({{"rows", rows}}, run.stopped());
   else std::cout << format_table(table);
+  run.end();
 }
 
 }  // namespace rapt::cli

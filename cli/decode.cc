@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "attend/counted.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
@@ -64,8 +66,8 @@ class Decoding {
         source_(run_.config.source_symbols),
         target_(run_.config.target_symbols),
         threads_(a.threads.empty() ? default_threads() : parse_threads("decode: --threads", a.threads)) {
-    search_.beam = whole("--beam", a.beam, 1);
-    search_.nbest = whole("--nbest", a.nbest, 1);
+    search_.beam = whole("--beam", a.beam, search_.beam);
+    search_.nbest = whole("--nbest", a.nbest, search_.nbest);
     if (a.beam.empty()) search_.beam = search_.nbest;
     if (search_.nbest > search_.beam)
       refuse("decode: --nbest", a.nbest, "at most --beam, " + std::to_string(search_.beam));
@@ -100,6 +102,8 @@ class Decoding {
     std::cout.flush();
   }
 
+  std::size_t answered() const { return answered_; }
+
   // False where a line could not be decoded.
   bool finish() {
     flush();
@@ -119,14 +123,15 @@ class Decoding {
 
   // Together, or where that fails one by one: a line that the model cannot take is no reason to lose the others.
   void answer(std::span<Line> lines) {
+    if (stopped_) return;
     std::vector<std::vector<int>> sources;
     for (const Line& line : lines) sources.push_back(line.error.empty() ? line.ids : std::vector<int>{});
     std::vector<std::vector<training::Hypothesis>> answers;
     try {
-      answers = training::translate(*run_.model, run_.values.data(), sources, search_, threads_);
+      answers = training::translate(*run_.model, run_.values.data(), sources, search_, threads_, 0, Interrupt::asked);
     } catch (const Error& e) {
       if (lines.size() > 1) {
-        for (Line& line : lines) answer({&line, 1});
+        for (std::size_t n = 0; n < lines.size() && !Interrupt::asked(); ++n) answer(lines.subspan(n, 1));
         return;
       }
       lines[0].error = e.what();
@@ -134,8 +139,13 @@ class Decoding {
     for (std::size_t n = 0; n < answers.size(); ++n)
       if (lines[n].error.empty()) lines[n].error = complaint(answers[n]);
     for (std::size_t n = 0; n < lines.size(); ++n) {
-      if (lines[n].error.empty()) print(lines[n], answers[n]);
-      else refuse_line(lines[n]);
+      const bool refused = !lines[n].error.empty();
+      // Short lines are decoded first; what is printed has no gaps.
+      stopped_ = !refused && answers[n].empty();
+      if (stopped_) return;
+      if (refused) refuse_line(lines[n]);
+      else print(lines[n], answers[n]);
+      ++answered_;
     }
   }
 
@@ -211,6 +221,8 @@ class Decoding {
   training::SearchOptions search_;
   std::vector<Line> lines_;
   std::size_t count_ = 0;
+  std::size_t answered_ = 0;
+  bool stopped_ = false;  // a line was left unanswered
   bool drawn_ = false;
   bool failed_ = false;
   std::string links_;
@@ -223,7 +235,7 @@ class LineReader {
  public:
   // False at the end.
   bool next(std::string& line) {
-    while (true) {
+    while (!Interrupt::asked()) {
       if (const std::size_t end = buffer_.find('\n', begin_); end != std::string::npos) {
         line = buffer_.substr(begin_, end - begin_);
         begin_ = end + 1;
@@ -231,6 +243,8 @@ class LineReader {
       }
       buffer_.erase(0, begin_);
       begin_ = 0;
+      // Reading goes on after a signal, so that nobody would see it.
+      if (!ready(kLook)) continue;
       std::array<char, 1 << 16> part;
       const ssize_t got = ::read(STDIN_FILENO, part.data(), part.size());
       if (got < 0 && errno == EINTR) continue;
@@ -242,21 +256,25 @@ class LineReader {
       line = std::exchange(buffer_, {});
       return !line.empty();
     }
+    return false;
   }
 
-  // Whether a line, or the end, is there already.
-  bool ready() const {
+  // Whether a line, or the end, is there within so many milliseconds.
+  bool ready(int milliseconds = 0) const {
     if (buffer_.find('\n', begin_) != std::string::npos) return true;
     pollfd input{STDIN_FILENO, POLLIN, 0};
-    return ::poll(&input, 1, 0) > 0;
+    return ::poll(&input, 1, milliseconds) > 0;
   }
 
  private:
+  static constexpr int kLook = 100;  // for Ctrl-C, in milliseconds
+
   std::string buffer_;
   std::size_t begin_ = 0;
 };
 
 void decode(const DecodeArguments& a) {
+  const Interrupt interrupt;
   Decoding decoding(a, tasks::load_sequence_run(a.run));
   for (const std::string& text : a.texts) decoding.add(text);
   if (a.texts.empty()) {
@@ -267,7 +285,12 @@ void decode(const DecodeArguments& a) {
       if (!reader.ready()) decoding.flush();
     }
   }
-  if (!decoding.finish()) throw ExitStatus{1};
+  const bool good = decoding.finish();
+  if (Interrupt::asked()) {
+    std::cerr << "rapt: decode: stopped after " << counted(decoding.answered(), "line") << std::endl;
+    throw ExitStatus{kInterrupted};
+  }
+  if (!good) throw ExitStatus{1};
 }
 
 }  // namespace
@@ -276,15 +299,21 @@ void add_decode(CLI::App& app) {
   auto a = std::make_shared<DecodeArguments>();
   CLI::App* verb = app.add_subcommand("decode", "Turn sequences into sequences with a trained model");
   verb->footer(kDecodeFooter);
-  verb->add_option("RUN", a->run, "the directory of a run")->required();
-  verb->add_option("TEXT", a->texts, "what to decode; by default the lines of standard input");
-  verb->add_option("--beam", a->beam, "hypotheses kept while searching (1: greedy)");
-  verb->add_option("--nbest", a->nbest, "answers printed for each input");
-  verb->add_option("--length-penalty", a->length_penalty, "divide scores by ((5 + length)/6)^X");
-  verb->add_option("--align", a->align, "write alignments to this file")->check(value_given());
-  verb->add_option("--plot", a->plot, "draw the first input's attention, as .svg, .png or .pdf")->check(value_given());
-  verb->add_option("--threads", a->threads, "threads; the result does not depend on it");
-  verb->add_flag("--json", a->json, "print the results as JSON");
+  const auto option = [&](const char* name, std::string& to, const char* type, const std::string& help) {
+    return verb->add_option(name, to, help)->type_name(type)->check(value_given());
+  };
+  const training::SearchOptions search;
+  option("RUN", a->run, "", "The directory of a run")->required();
+  verb->add_option("TEXT", a->texts, "What to decode [the lines of standard input]")->type_name("");
+  option("--beam", a->beam, "N",
+         "Hypotheses kept while searching; 1: greedy [" + std::to_string(search.beam) + ", or as many as --nbest]");
+  option("--nbest", a->nbest, "N", "Answers printed for each input [" + std::to_string(search.nbest) + "]");
+  option("--length-penalty", a->length_penalty, "X",
+         "Divide scores by ((5 + length)/6)^X [" + format_number(search.length_penalty) + "]");
+  option("--align", a->align, "FILE", "Write alignments to this file; -: the standard output");
+  option("--plot", a->plot, "FILE", "Draw the first input's attention, as .svg, .png or .pdf");
+  option("--threads", a->threads, "N", "Threads; the result does not depend on them [all processors]");
+  verb->add_flag("--json", a->json, "Print the results as JSON");
   verb->callback([a] { decode(*a); });
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 
+#include "attend/counted.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
@@ -60,6 +62,14 @@ void require_finite(const std::string& run, const training::Scores& scores) {
                               std::to_string(scores.loss));
 }
 
+// Ends the command where Ctrl-C came before everything was scored; what is printed is of what was done.
+void end_where_stopped(const std::string& what) {
+  if (!Interrupt::asked()) return;
+  std::cout.flush();
+  std::cerr << "rapt: evaluate: stopped; " << what << std::endl;
+  throw ExitStatus{kInterrupted};
+}
+
 // Runs on images and scenes: their own held-out examples.
 void evaluate_other(const EvaluateArguments& a) {
   for (const auto& [option, given] : {std::pair{"--data", !a.data.empty()},
@@ -75,13 +85,16 @@ void evaluate_other(const EvaluateArguments& a) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
   const std::unique_ptr<tasks::Experiment> run = tasks::open_experiment(a.run);
   const std::vector<float> values = tasks::best_weights(a.run, run->objective()->parameters());
-  const auto scores = run->score(split_of(a), values.data(), threads);
+  end_where_stopped("nothing is scored yet");
+  const auto scores = run->score(split_of(a), values.data(), threads, Interrupt::asked);
   if (!scores) throw Error("evaluate: --split: expected a split with examples, got " + a.split + ", which has none");
   require_finite(a.run, *scores);
   Json result{{"run", a.run}};
   result.update(scores_json(*scores));
+  if (Interrupt::asked()) result["stopped"] = true;
   if (a.json) std::cout << result.dump(2) << std::endl;
   else std::cout << scores_line(*scores) << "\n";
+  end_where_stopped("the scores are of what was done until then");
 }
 
 std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::SequenceRunConfig& config) {
@@ -136,6 +149,13 @@ std::vector<Answer> answers_of(const tasks::SequenceRunConfig& config, std::span
     }
     list.push_back(std::move(answer));
   }
+  return list;
+}
+
+// Those that were answered: all, unless Ctrl-C came before.
+std::vector<tasks::References> answered(const std::vector<tasks::References>& all, const training::Validation& done) {
+  std::vector<tasks::References> list;
+  for (const std::size_t n : done.answered) list.push_back(all[n]);
   return list;
 }
 
@@ -196,6 +216,7 @@ Json by_length(std::span<const training::Question> all, const auto& score,
   Json rows = Json::array();
   for (const auto& [length, group] : groups) {
     const training::Validation v = score(group);
+    if (Interrupt::asked()) break;
     Json& row = rows.emplace_back(Json{{"length", length}});
     row.update(scores_json(named(v)));
     table.push_back({std::to_string(length), std::to_string(group.size()), score_text({"", v.scores.exact_match()}),
@@ -205,6 +226,7 @@ Json by_length(std::span<const training::Question> all, const auto& score,
 }
 
 void evaluate(const EvaluateArguments& a) {
+  const Interrupt interrupt;
   if (!is_sequence_run(a.run)) return evaluate_other(a);
   tasks::SequenceRun run = tasks::load_sequence_run(a.run);
   if (!a.write_split.empty()) return write_split(a.write_split, run.config);
@@ -216,14 +238,16 @@ void evaluate(const EvaluateArguments& a) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
   const std::vector<tasks::Example> examples = examples_of(a, run.config);
   if (const std::int64_t skipped = run.config.data.skipped_lines; skipped > 0)
-    std::cerr << "rapt: evaluate: skipped " << skipped << (skipped == 1 ? " line" : " lines") << " of more than "
-              << run.config.data.longest << " tokens" << std::endl;
+    std::cerr << "rapt: evaluate: skipped " << counted(skipped, "line") << " of more than "
+              << counted(run.config.data.longest, "token") << std::endl;
   const std::vector<training::Question> all = tasks::questions(run.config, examples);
   const auto score = [&](std::span<const training::Question> questions) {
-    return training::validate(*run.model, run.values.data(), questions, search, threads, tasks::canonical(run.config));
+    return training::validate(*run.model, run.values.data(), questions, search, threads, tasks::canonical(run.config),
+                              Interrupt::asked);
   };
   const training::Validation validation = score(all);
-  const std::vector<tasks::References> asked = tasks::group_by_source(examples);
+  if (validation.answered.empty()) end_where_stopped("nothing is scored yet");
+  const std::vector<tasks::References> asked = answered(tasks::group_by_source(examples), validation);
   const std::vector<Answer> answers = answers_of(run.config, asked, validation.answers);
   training::Scores total = named(validation);
   require_finite(a.run, total);
@@ -235,6 +259,7 @@ void evaluate(const EvaluateArguments& a) {
   result.update(scores_json(total));
   std::vector<std::vector<std::string>> lengths{{"source length", "sequences", "exact match", "symbol error"}};
   if (a.by_length) result["by_length"] = by_length(all, score, lengths);
+  if (Interrupt::asked()) result["stopped"] = true;
   std::vector<std::vector<std::string>> mistakes{{"edits", "score", "source", "reference", "answer"}};
   for (const Answer& one : worst_of(answers, static_cast<std::size_t>(worst))) {
     mistakes.push_back({std::to_string(one.edits), format_number(one.score), one.source, one.reference, one.text});
@@ -246,11 +271,13 @@ void evaluate(const EvaluateArguments& a) {
   }
   if (a.json) {
     std::cout << result.dump(2) << std::endl;
-    return;
+  } else {
+    std::cout << scores_line(total) << "\n";
+    if (a.by_length) std::cout << format_table(lengths);
+    if (worst > 0) std::cout << (mistakes.size() > 1 ? format_table(mistakes) : "There are no wrong answers.\n");
   }
-  std::cout << scores_line(total) << "\n";
-  if (a.by_length) std::cout << format_table(lengths);
-  if (worst > 0) std::cout << (mistakes.size() > 1 ? format_table(mistakes) : "There are no wrong answers.\n");
+  end_where_stopped("the scores are of " + std::to_string(asked.size()) + " of " + counted(all.size(), "source") +
+                    ", the shortest ones");
 }
 
 }  // namespace
@@ -259,22 +286,23 @@ void add_evaluate(CLI::App& app) {
   auto a = std::make_shared<EvaluateArguments>();
   CLI::App* verb = app.add_subcommand("evaluate", "Score a trained model on held-out data");
   verb->footer(kEvaluateFooter);
-  verb->add_option("RUN", a->run, "the directory of a run")->required();
-  verb->add_option("--data", a->data, "lines of source TAB target")->check(value_given());
-  verb->add_option("--split", a->split, "of the run's own data: test, valid or train");
-  verb->add_option("--beam", a->beam, "hypotheses kept while searching (1: greedy)");
-  verb->add_option("--length-penalty", a->length_penalty, "divide scores by ((5 + length)/6)^X");
-  verb->add_flag("--by-length", a->by_length, "also print a line for each source length");
-  verb->add_option("--predictions", a->predictions, "write source, reference, answer, score and right as a table")
-      ->type_name("FILE.tsv")
-      ->check(value_given());
-  verb->add_option("--worst", a->worst, "also print the N worst answers")->type_name("N");
-  verb->add_option("--write-split", a->write_split,
-                   "write the run's own examples to DIR/train.tsv, valid.tsv and test.tsv, and nothing else")
-      ->type_name("DIR")
-      ->check(value_given());
-  verb->add_option("--threads", a->threads, "threads; the result does not depend on it");
-  verb->add_flag("--json", a->json, "print the result as JSON");
+  const auto option = [&](const char* name, std::string& to, const char* type, const std::string& help) {
+    return verb->add_option(name, to, help)->type_name(type)->check(value_given());
+  };
+  const training::SearchOptions search;
+  option("RUN", a->run, "", "The directory of a run")->required();
+  option("--data", a->data, "FILE", "Lines of source TAB target [the run's own examples]");
+  option("--split", a->split, "test|valid|train", "Which of the run's own examples [" + a->split + "]");
+  option("--beam", a->beam, "N", "Hypotheses kept while searching; 1: greedy [" + std::to_string(search.beam) + "]");
+  option("--length-penalty", a->length_penalty, "X",
+         "Divide scores by ((5 + length)/6)^X [" + format_number(search.length_penalty) + "]");
+  verb->add_flag("--by-length", a->by_length, "Also print a line for each source length");
+  option("--predictions", a->predictions, "FILE.tsv", "Write source, reference, answer, score and right as a table");
+  option("--worst", a->worst, "N", "Also print the N worst answers");
+  option("--write-split", a->write_split, "DIR",
+         "Write the run's own examples to DIR/train.tsv, valid.tsv and test.tsv, and nothing else");
+  option("--threads", a->threads, "N", "Threads; the result does not depend on them [all processors]");
+  verb->add_flag("--json", a->json, "Print the result as JSON");
   verb->callback([a] { evaluate(*a); });
 }
 

@@ -42,4 +42,14 @@ class TemporaryRuns {
   throw ExitStatus{kInterrupted};
 }
 
+// What the library says of a run, settings or files, with the verb before it.
+template <class Compare>
+auto compared(const std::string& verb, const Compare& compare) {
+  try {
+    return compare();
+  } catch (const Error& error) {
+    throw Error(verb + ": " + error.what());
+  }
+}
+
 }  // namespace rapt::cli

@@ -16,6 +16,8 @@
 #include "rapt/threads.h"
 #include "tasks/config_file.h"
 #include "tasks/experiment.h"
+#include "tasks/image_fields.h"
+#include "tasks/sequence_run.h"
 #include "training/not_finite.h"
 #include "training/run_lock.h"
 #include "training/trainer.h"
@@ -34,7 +36,9 @@ constexpr const char* kTrainFooter =
     "the same weights, on any number of threads. Ctrl-C saves; --resume goes on as if nothing had happened, and "
     "starts\n"
     "the run where there is none yet: a batch queue repeats one command.\n"
-    "Values in [] are the usual defaults; a task may have its own, which RUN/config.json then shows.\n"
+    "Values in [] are the defaults, the usual one first; tasks and models with another one follow. RUN/config.json "
+    "has\n"
+    "those of the run.\n"
     "mpirun -n N rapt train shares the parts of every batch (--parts) among N processes, for the same weights;\n"
     "--resume may have another N.\n"
     "\n"
@@ -218,7 +222,7 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
   const std::int64_t per_epoch = objective->batches();
   const std::int64_t parameters = objective->parameters().count();
   if (!a.json)
-    std::cout << run->about_model() << "; " << parameters << " parameters\n"
+    std::cout << run->about_model() << "; " << counted(parameters, "parameter") << "\n"
               << run->about_data() << "; " << counted(per_epoch, "step") << " an epoch, " << processes.text()
               << counted(threads, "thread") << "\n";
   Progress bar("training", options.epochs * per_epoch);
@@ -226,12 +230,10 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
   bar.clear();
   const training::Progress& progress = trainer.progress();
   if (end == training::Trainer::End::stopped)
-    stop(a,
-         "after epoch " + std::to_string(progress.epoch) + " and " + std::to_string(progress.batch) +
-             (progress.batch == 1 ? " step" : " steps"),
+    stop(a, "after epoch " + std::to_string(progress.epoch) + " and " + counted(progress.batch, "step"),
          "rapt train --resume --out " + a.out);
   if (progress.epoch < options.epochs && !a.json)
-    std::cout << "No better score for " << options.patience << (options.patience == 1 ? " epoch" : " epochs")
+    std::cout << "No better score for " << counted(options.patience, "epoch")
               << ": --patience ended the run after epoch " << progress.epoch << " of " << options.epochs << "\n";
   Trained result{{{"run", a.out},
                   {"epochs", progress.epoch},
@@ -241,10 +243,10 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
                  {},
                  next_command(run->look(), a.out)};
   const char* held_out = "test";
-  auto scores = run->score(tasks::Split::test, trainer.values().data(), threads);
+  auto scores = run->score(tasks::Split::test, trainer.values().data(), threads, Interrupt::asked);
   if (!scores) {
     held_out = "valid";
-    scores = run->score(tasks::Split::valid, trainer.values().data(), threads);
+    scores = run->score(tasks::Split::valid, trainer.values().data(), threads, Interrupt::asked);
   }
   if (!scores) return result;
   if (Interrupt::asked()) stop(a, "after the last epoch, before the test", "rapt evaluate " + a.out);
@@ -329,28 +331,31 @@ void add_train(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("train", "Train a model: sequences from sequences, classes of images, tasks on every pixel");
   verb->footer(kTrainFooter);
-  verb->add_option("TASK", arguments->task, "A task of rapt list");
-  verb->add_option("--data", arguments->data,
-                   "your own data: lines of source TAB target; or the directory of cifar10, cifar100 or mnist")
-      ->check(value_given());
-  verb->add_option("--valid", arguments->valid, "lines to validate on; without it, 5 % of --data")
-      ->check(value_given());
-  verb->add_option("--test", arguments->test, "lines to test on at the end")->check(value_given());
-  verb->add_option("--tokens", arguments->tokens,
-                   "what a token of a line is: characters, words or subwords [characters]");
-  verb->add_option("--source-tokens", arguments->source_tokens, "the same for sources alone");
-  verb->add_option("--target-tokens", arguments->target_tokens, "the same for targets alone");
-  verb->add_option("--longest", arguments->longest, "most tokens of a side of a line [512]");
-  verb->add_option("--out", arguments->out, "the directory of the run")->check(value_given());
-  verb->add_option("--model", arguments->model,
-                   "seq2seq (the default) or transformer; of images attention (the default) or cnn");
-  verb->add_option("--config", arguments->config, "a JSON file of settings; options come on top")->check(value_given());
-  verb->add_option("--compare", arguments->compare,
-                   "NAME=VALUE,VALUE,…: a run for each value of a setting, and a table")
-      ->check(value_given());
-  verb->add_flag("--resume", arguments->resume, "go on with the run in --out; start it where there is none yet");
-  verb->add_option("--threads", arguments->threads, "threads; the result does not depend on it");
-  verb->add_flag("--json", arguments->json, "print the result as JSON");
+  verb->add_option("TASK", arguments->task, "A task of rapt list")->type_name("");
+  const auto option = [&](const char* name, std::string& to, const char* type, const std::string& help) {
+    return verb->add_option(name, to, help)->type_name(type)->check(value_given());
+  };
+  const tasks::DataConfig usual;
+  const std::string tokens(tasks::name_of(usual.source_units));
+  option("--data", arguments->data, "FILE|DIR",
+         "Your own data: lines of source TAB target; or the directory of cifar10, cifar100 or mnist");
+  option("--valid", arguments->valid, "FILE", "Lines to validate on [5 % of --data]");
+  option("--test", arguments->test, "FILE", "Lines to test on at the end [5 % of --data]");
+  option("--tokens", arguments->tokens, "NAME",
+         "What a token of a line is: characters, words or subwords [" + tokens + "]");
+  option("--source-tokens", arguments->source_tokens, "NAME", "The same for sources alone [--tokens]");
+  option("--target-tokens", arguments->target_tokens, "NAME", "The same for targets alone [--tokens]");
+  option("--longest", arguments->longest, "N",
+         "Most tokens of a side of a line [" + std::to_string(usual.longest) + "]");
+  option("--out", arguments->out, "RUN", "The directory of the run");
+  option("--model", arguments->model, "NAME",
+         "Kind of model: seq2seq or transformer [" + std::string(tasks::name_of(models::ModelConfig{}.kind)) +
+             "]; of images attention or cnn [" + std::string(tasks::name_of(models::ImageModelConfig{}.kind)) + "]");
+  option("--config", arguments->config, "FILE", "A JSON file of settings; options come on top");
+  option("--compare", arguments->compare, "NAME=VALUE,VALUE...", "A run for each value of a setting, and a table");
+  verb->add_flag("--resume", arguments->resume, "Go on with the run in --out; start it where there is none yet");
+  option("--threads", arguments->threads, "N", "Threads; the result does not depend on them [all processors]");
+  verb->add_flag("--json", arguments->json, "Print the result as JSON");
   const SettingOptions settings(*verb);
   verb->callback([arguments, settings] { run_train(*arguments, settings.given()); });
 }

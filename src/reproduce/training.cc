@@ -27,7 +27,7 @@ std::string command_of(const Job& job, const std::string& run) {
 
 training::Scores scores_of(const tasks::Experiment& experiment, tasks::Split split, const training::Trainer& trainer,
                            int threads) {
-  auto scores = experiment.score(split, trainer.values().data(), threads);
+  auto scores = experiment.score(split, trainer.values().data(), threads, {});
   if (!scores) throw Error("reproduce: expected a task with held-out examples, got one without");
   return *scores;
 }

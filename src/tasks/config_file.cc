@@ -53,6 +53,13 @@ void require_same_settings(const std::string& run, const nlohmann::ordered_json&
     }
 }
 
+std::shared_ptr<training::RunLock> claim_run(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw Error("cannot create " + directory.string() + ": " + error.message());
+  return training::RunLock::acquire(directory);
+}
+
 json parse_run_config(const std::filesystem::path& path) {
   json whole = parse_config(path);
   if (whole.value("format", json(0)) != kConfigFormat) throw Error(path.string() + ": expected format 1, got another");

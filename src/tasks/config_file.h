@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "tasks/field_text.h"
+#include "training/run_lock.h"
 
 // The parts that config.json of every kind of run is made of.
 namespace rapt::inline v1::tasks {
@@ -38,6 +40,10 @@ void require_nothing_left(const std::string& file, const nlohmann::json& whole, 
 // A run keeps its settings when it goes on, but for how long it trains. Throws for the first other one that differs.
 void require_same_settings(const std::string& run, const nlohmann::ordered_json& has,
                            const nlohmann::ordered_json& asked);
+
+// The directory of a run, made where there is none, for this process alone: nothing is written there before. Throws
+// rapt::Error that names the process that has it.
+std::shared_ptr<training::RunLock> claim_run(const std::filesystem::path& directory);
 
 // Throws where an option is left; `owner` is what has no such setting.
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner);

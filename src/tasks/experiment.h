@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,8 +35,9 @@ class Experiment {
   // config.json, from which open() makes the same experiment again.
   virtual void write_config(const std::filesystem::path& directory) const = 0;
 
-  // Nothing where there are no such examples.
-  virtual std::optional<training::Scores> score(Split split, const float* values, int threads) const = 0;
+  // Nothing where there are no such examples. Once stop() says so, the scores are of what was done until then.
+  virtual std::optional<training::Scores> score(Split split, const float* values, int threads,
+                                                const std::function<bool()>& stop) const = 0;
 };
 
 // What a user asks for: settings by name ("hidden" → "128") on top of a file of settings on top of the task's own.

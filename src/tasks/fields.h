@@ -79,87 +79,87 @@ std::string_view name_of(E value) {
 
 template <class V>
 void fields(V& v, layers::FormulaTexts& f) {
-  v("attention_formula", f.score, "the score as text, in place of a mechanism; see docs/formulas.md");
-  v("attention_pair", f.pair, "of the formula: what each dimension adds to raw");
-  v("attention_visible", f.visible, "of the formula: the pairs that are seen");
+  v("attention_formula", f.score, "The score as text, in place of a mechanism; see docs/formulas.md");
+  v("attention_pair", f.pair, "Of the formula: what each dimension adds to raw");
+  v("attention_visible", f.visible, "Of the formula: the pairs that are seen");
 }
 
 template <class V>
 void fields(V& v, models::Seq2seqConfig& c) {
-  v("attention", c.attention, "a mechanism, argmax, or none");
+  v("attention", c.attention, "A mechanism, argmax, or none");
   fields(v, c.formula);
-  v("normalize", c.normalize, "how scores become weights: a normaliser");
-  v("cell", c.cell, "rnn, gru or lstm");
-  v("embedding", c.embedding, 1, 65536, "size of an embedding");
-  v("hidden", c.hidden, 1, 65536, "hidden units of a layer; two directions share them");
-  v("layers", c.layers, 1, 64, "layers of the encoder, and of the decoder");
-  v("bidirectional", c.bidirectional, "the encoder reads in both directions");
+  v("normalize", c.normalize, "How scores become weights: a normaliser");
+  v("cell", c.cell, "Of the layers: rnn, gru or lstm");
+  v("embedding", c.embedding, 1, 65536, "Size of an embedding");
+  v("hidden", c.hidden, 1, 65536, "Hidden units of a layer; two directions share them");
+  v("layers", c.layers, 1, 64, "Layers of the encoder, and of the decoder");
+  v("bidirectional", c.bidirectional, "The encoder reads in both directions");
   v("conditioning", c.conditioning,
-    "without attention: give the decoder the source at its first_step or at every_step");
-  v("input_feeding", c.input_feeding, "feed each step the attentional state of the one before");
-  v("dropout", c.dropout, 0, 0.95, "dropout probability");
+    "Without attention: give the decoder the source at its first_step or at every_step");
+  v("input_feeding", c.input_feeding, "Feed each step the attentional state of the one before");
+  v("dropout", c.dropout, 0, 0.95, "Dropout probability");
 }
 
 template <class V>
 void fields(V& v, models::TransformerConfig& c) {
-  v("attention", c.attention, "mechanism of self-attention");
+  v("attention", c.attention, "Mechanism of self-attention");
   fields(v, c.formula);
-  v("cross_attention", c.cross_attention, "mechanism of the attention to the source");
-  v("cross_attention_formula", c.cross_formula.score, "its score as text, in place of a mechanism");
-  v("cross_attention_pair", c.cross_formula.pair, "of that formula: what each dimension adds to raw");
-  v("cross_attention_visible", c.cross_formula.visible, "of that formula: the pairs that are seen");
-  v("normalize", c.normalize, "how scores become weights: a normaliser");
-  v("width", c.width, 1, 65536, "model width");
-  v("heads", c.heads, 1, 1024, "heads of each attention");
-  v("inner", c.inner, 1, 1 << 20, "width of the feed-forward layers");
-  v("layers", c.layers, 1, 256, "layers of the encoder, and of the decoder");
-  v("pre_norm", c.pre_norm, "layer norm before each layer; =false: after it");
-  v("tied", c.tied, "tie the output layer to the decoder's embedding; =false: its own weights");
-  v("positions", c.positions, "none, one_hot, sinusoidal, learned or rotary");
-  v("concatenate_positions", c.concatenate_positions, "concatenate positions to the embedding in place of adding them");
-  v("dropout", c.dropout, 0, 0.95, "dropout probability");
+  v("cross_attention", c.cross_attention, "Mechanism of the attention to the source");
+  v("cross_attention_formula", c.cross_formula.score, "Its score as text, in place of a mechanism");
+  v("cross_attention_pair", c.cross_formula.pair, "Of that formula: what each dimension adds to raw");
+  v("cross_attention_visible", c.cross_formula.visible, "Of that formula: the pairs that are seen");
+  v("normalize", c.normalize, "How scores become weights: a normaliser");
+  v("width", c.width, 1, 65536, "Model width");
+  v("heads", c.heads, 1, 1024, "Heads of each attention");
+  v("inner", c.inner, 1, 1 << 20, "Width of the feed-forward layers");
+  v("layers", c.layers, 1, 256, "Layers of the encoder, and of the decoder");
+  v("pre_norm", c.pre_norm, "Layer norm before each layer; =false: after it");
+  v("tied", c.tied, "Tie the output layer to the decoder's embedding; =false: its own weights");
+  v("positions", c.positions, "Positions: none, one_hot, sinusoidal, learned or rotary");
+  v("concatenate_positions", c.concatenate_positions, "Concatenate positions to the embedding in place of adding them");
+  v("dropout", c.dropout, 0, 0.95, "Dropout probability");
 }
 
 template <class V>
 void fields(V& v, training::TrainOptions& o) {
-  v("epochs", o.epochs, 1, 1e6, "passes over the training data");
-  v("batch", o.batch, 1, 1e6, "sequences per step");
-  v("optimizer", o.optimizer, "adam, adamw or sgd");
-  v("rate", o.rate, 1e-12, 1e3, "peak learning rate");
-  v("schedule", o.schedule, "constant, inverse_sqrt or cosine");
-  v("warmup", o.warmup, 0, 1e9, "steps of linear warm-up");
-  v("clip", o.clip, 0, 1e9, "clip gradients to this norm; 0: no clipping");
-  v("weight_decay", o.weight_decay, 0, 1e3, "weight decay");
-  v("average", o.average, 0, 0.999999, "decay of the running average of the weights, e.g. 0.999; 0: no average");
+  v("epochs", o.epochs, 1, 1e6, "Passes over the training data");
+  v("batch", o.batch, 1, 1e6, "Examples per step");
+  v("optimizer", o.optimizer, "Optimiser: adam, adamw or sgd");
+  v("rate", o.rate, 1e-12, 1e3, "Peak learning rate");
+  v("schedule", o.schedule, "How the rate falls after the warm-up: constant, inverse_sqrt or cosine");
+  v("warmup", o.warmup, 0, 1e9, "Steps of linear warm-up");
+  v("clip", o.clip, 0, 1e9, "Clip gradients to this norm; 0: no clipping");
+  v("weight_decay", o.weight_decay, 0, 1e3, "Weight decay");
+  v("average", o.average, 0, 0.999999, "Decay of the running average of the weights, e.g. 0.999; 0: no average");
   v("beta1", o.beta1, 0, 0.999999, "Adam's β1; the momentum of sgd");
   v("beta2", o.beta2, 0, 0.9999999, "Adam's β2");
   v("epsilon", o.epsilon, 1e-30, 1, "Adam's ε");
-  v("label_smoothing", o.label_smoothing, 0, 0.9, "label smoothing");
-  v("patience", o.patience, 0, 1e6, "epochs without a better validation score before training stops; 0: never");
-  v("parts", o.parts, 1, 1024, "parts that a batch is split into, one thread each");
-  v("seed", o.seed, 0, 9e15, "random seed");
+  v("label_smoothing", o.label_smoothing, 0, 0.9, "Label smoothing");
+  v("patience", o.patience, 0, 1e6, "Epochs without a better validation score before training stops; 0: never");
+  v("parts", o.parts, 1, 1024, "Parts that a batch is split into, one thread each");
+  v("seed", o.seed, 0, 9e15, "Random seed");
 }
 
 template <class V>
 void fields(V& v, SymbolOptions& o) {
-  v("min_count", o.min_count, 1, 1e9, "symbols seen less often are unknown");
-  v("vocabulary", o.vocabulary, 0, 1e8, "most symbols of a side, the others are unknown; 0: all, or 8000 subwords");
-  v("subwords", o.subwords, "how --tokens subwords learns them: bpe or unigram");
+  v("min_count", o.min_count, 1, 1e9, "Symbols seen less often are unknown");
+  v("vocabulary", o.vocabulary, 0, 1e8, "Most symbols of a side, the others are unknown; 0: all, or 8000 subwords");
+  v("subwords", o.subwords, "How --tokens subwords learns them: bpe or unigram");
   v("unknown_dropout", o.unknown_dropout, 0, 1e6,
     "X: train the unknown symbol, read in place of one seen n times with probability X/(X + n); 0: never");
-  v("skip_long", o.skip_long, "leave out and count lines of more than --longest tokens in place of refusing them");
+  v("skip_long", o.skip_long, "Leave out and count lines of more than --longest tokens in place of refusing them");
 }
 
 // What a generated task makes.
 template <class V, class Options>
   requires(std::is_same_v<Options, ReverseOptions> || std::is_same_v<Options, CaseOptions>)
 void fields(V& v, Options& o) {
-  v("train_size", o.train, 1, 1e7, "examples to train on");
-  v("valid_size", o.valid, 1, 1e6, "examples to validate on");
-  v("test_size", o.test, 1, 1e6, "examples to test on");
-  v("min_length", o.min_length, 1, 10000, "shortest string");
-  v("max_length", o.max_length, 1, 10000, "longest string");
-  v("data_seed", o.seed, 0, 9e15, "random seed of the strings");
+  v("train_size", o.train, 1, 1e7, "Examples to train on");
+  v("valid_size", o.valid, 1, 1e6, "Examples to validate on");
+  v("test_size", o.test, 1, 1e6, "Examples to test on");
+  v("min_length", o.min_length, 1, 10000, "Shortest string");
+  v("max_length", o.max_length, 1, 10000, "Longest string");
+  v("data_seed", o.seed, 0, 9e15, "Random seed of the examples");
 }
 
 }  // namespace rapt::inline v1::tasks

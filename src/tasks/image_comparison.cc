@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "rapt/error.h"
+#include "tasks/config_file.h"
 
 namespace rapt::inline v1::tasks {
 namespace {
@@ -28,19 +29,21 @@ ImageRunConfig config_of(const ImageComparison& c, const std::string& task, cons
 
 Trained train(const ImageComparison& c, const std::filesystem::path& directory, const ImageRunConfig& config,
               const training::Observer& observer) {
-  const bool goes_on = std::filesystem::exists(directory / "state.safetensors");
-  ImageExperiment run(goes_on ? read_image_config(directory) : config);
-  training::Trainer trainer(run.objective(), run.training(), directory, c.threads);
-  if (goes_on) {
-    trainer.resume();
-  } else {
-    std::filesystem::create_directories(directory);
-    run.write_config(directory);
+  const std::shared_ptr<training::RunLock> lock = claim_run(directory);
+  ImageRunConfig settings = config;
+  if (std::filesystem::exists(directory / "config.json")) {
+    settings = read_image_config(directory);
+    go_on(settings, directory.string(), config);
   }
+  ImageExperiment run(std::move(settings));
+  run.write_config(directory);
+  training::Trainer trainer(run.objective(), run.training(), directory, c.threads);
+  if (std::filesystem::exists(directory / "state.safetensors")) trainer.resume();
   Trained result;
   result.finished = trainer.run(observer) == training::Trainer::End::finished;
   if (!result.finished) return result;
-  result.accuracy = run.score(Split::test, trainer.values().data(), c.threads)->get("accuracy");
+  result.accuracy = run.score(Split::test, trainer.values().data(), c.threads, observer.stop)->get("accuracy");
+  if (observer.stop && observer.stop()) result.finished = false;
   result.parameters = run.model().parameters().count();
   result.multiply_adds = run.model().multiply_adds();
   result.epochs = trainer.progress().epoch;
@@ -63,7 +66,7 @@ std::map<std::string, std::string> comparison_settings(std::string_view task, bo
   if (task == "shapes" && quick) settings = {{"train_size", "200"}, {"valid_size", "50"}, {"test_size", "50"}};
   else if (task == "shapes")
     settings = {{"train_size", "4000"}, {"valid_size", "500"}, {"test_size", "2000"}, {"epochs", "16"}};
-  else if (task != "digits") throw Error("compare images: expected digits or shapes, got '" + std::string(task) + "'");
+  else if (task != "digits") throw Error("expected digits or shapes, got '" + std::string(task) + "'");
   if (quick) settings["epochs"] = "2";
   return settings;
 }

@@ -81,10 +81,11 @@ void ImageExperiment::write_config(const std::filesystem::path& directory) const
   tasks::write_config(directory, config_);
 }
 
-std::optional<training::Scores> ImageExperiment::score(Split split, const float* values, int threads) const {
+std::optional<training::Scores> ImageExperiment::score(Split split, const float* values, int threads,
+                                                       const std::function<bool()>& stop) const {
   const ImageData& images = split == Split::test ? data_.test : split == Split::valid ? data_.valid : data_.train;
   if (images.count() == 0) return std::nullopt;
-  return classification_scores(*model_, values, images, statistics_, threads);
+  return classification_scores(*model_, values, images, statistics_, threads, stop);
 }
 
 Family image_family() { return {kImageTasks, start_image_run, open_image_run}; }

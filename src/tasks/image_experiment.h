@@ -24,7 +24,8 @@ class ImageExperiment : public Experiment {
   std::string about_data() const override;
   Look look() const override;
   void write_config(const std::filesystem::path& directory) const override;
-  std::optional<training::Scores> score(Split split, const float* values, int threads) const override;
+  std::optional<training::Scores> score(Split split, const float* values, int threads,
+                                        const std::function<bool()>& stop) const override;
 
  private:
   ImageRunConfig config_;

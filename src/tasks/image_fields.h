@@ -28,38 +28,38 @@ struct Names<models::Encoding> {
 template <class V>
 void fields(V& v, models::AttentionClassifierConfig& c) {
   v("encoding", c.encoding,
-    "images: quadratic, gaussian, learned_2d, learned_2d_positions (without content), absolute or sinusoidal");
-  v("patch", c.patch, 1, 1024, "images: patch size in pixels");
-  v("layers", c.layers, 1, 64, "attention layers");
-  v("heads", c.heads, 1, 256, "heads of each attention");
-  v("width", c.width, 1, 65536, "model width");
-  v("inner", c.inner, 1, 1 << 20, "width of the feed-forward layers");
-  v("head_dim", c.head_dim, 0, 65536, "images: head_dim; 0: width / heads");
-  v("full_heads", c.full_heads, "images: heads of full width; =false: width / heads");
-  v("dropout", c.dropout, 0, 0.95, "dropout probability");
+    "Images: quadratic, gaussian, learned_2d, learned_2d_positions (without content), absolute or sinusoidal");
+  v("patch", c.patch, 1, 1024, "Images: patch size in pixels");
+  v("layers", c.layers, 1, 64, "Attention layers");
+  v("heads", c.heads, 1, 256, "Heads of each attention");
+  v("width", c.width, 1, 65536, "Model width");
+  v("inner", c.inner, 1, 1 << 20, "Width of the feed-forward layers");
+  v("head_dim", c.head_dim, 0, 65536, "Images: head_dim; 0: width / heads");
+  v("full_heads", c.full_heads, "Images: heads of full width; =false: width / heads");
+  v("dropout", c.dropout, 0, 0.95, "Dropout probability");
 }
 
 template <class V>
 void fields(V& v, models::CnnConfig& c) {
-  v("stages", c.stages, 1, 8, "cnn: stages; each but the first halves the resolution and doubles the channels");
-  v("blocks", c.blocks, 1, 64, "cnn: residual blocks per stage");
-  v("width", c.width, 1, 65536, "channels of the first stage");
-  v("groups", c.groups, 1, 65536, "cnn: groups of the group norm");
-  v("dropout", c.dropout, 0, 0.95, "dropout probability");
+  v("stages", c.stages, 1, 8, "CNN: stages; each but the first halves the resolution and doubles the channels");
+  v("blocks", c.blocks, 1, 64, "CNN: residual blocks per stage");
+  v("width", c.width, 1, 65536, "Channels of the first stage");
+  v("groups", c.groups, 1, 65536, "CNN: groups of the group norm");
+  v("dropout", c.dropout, 0, 0.95, "Dropout probability");
 }
 
 template <class V>
 void fields(V& v, Augmentation& a) {
-  v("flip", a.flip, "images: random horizontal flips");
-  v("crop_margin", a.crop_margin, 0, 1024, "images: largest random shift, in pixels");
+  v("flip", a.flip, "Random horizontal flips");
+  v("crop_margin", a.crop_margin, 0, 1024, "Largest random shift, in pixels");
 }
 
 template <class V>
 void fields(V& v, ShapesOptions& o) {
-  v("train_size", o.train, 1, 1e7, "examples to train on");
-  v("valid_size", o.valid, 1, 1e6, "examples to validate on");
-  v("test_size", o.test, 1, 1e6, "examples to test on");
-  v("data_seed", o.seed, 0, 9e15, "random seed of the images");
+  v("train_size", o.train, 1, 1e7, "Examples to train on");
+  v("valid_size", o.valid, 1, 1e6, "Examples to validate on");
+  v("test_size", o.test, 1, 1e6, "Examples to test on");
+  v("data_seed", o.seed, 0, 9e15, "Random seed of the images");
 }
 
 }  // namespace rapt::inline v1::tasks

@@ -20,10 +20,12 @@ constexpr int kNoLabel = -1;
 }  // namespace
 
 training::Scores classification_scores(const models::ImageClassifier& model, const float* values, const ImageData& data,
-                                       const ChannelStatistics& statistics, int threads) {
+                                       const ChannelStatistics& statistics, int threads,
+                                       const std::function<bool()>& stop) {
   const std::int64_t chunks = (data.count() + kTogether - 1) / kTogether;
   std::vector<LossSums> sums(static_cast<std::size_t>(chunks));
   parallel_for(chunks, threads, [&](std::int64_t chunk, int) {
+    if (stop && stop()) return;
     const std::int64_t first = chunk * kTogether, count = std::min(kTogether, data.count() - first);
     std::vector<float> images(static_cast<std::size_t>(count * data.image_size()));
     for (std::int64_t n = 0; n < count; ++n)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,9 +11,11 @@
 
 namespace rapt::inline v1::tasks {
 
-// Accuracy and loss on all images of a set; bits do not depend on the number of threads.
+// Accuracy and loss on all images of a set, or on those that were done when stop() said so; bits do not depend on the
+// number of threads.
 training::Scores classification_scores(const models::ImageClassifier& model, const float* values, const ImageData& data,
-                                       const ChannelStatistics& statistics, int threads);
+                                       const ChannelStatistics& statistics, int threads,
+                                       const std::function<bool()>& stop = {});
 
 // To give each image its class. Model and data outlive it.
 class ImageObjective : public training::Objective {

@@ -154,6 +154,10 @@ void go_on(ImageRunConfig& config, const std::string& run, const Settings& setti
   fields(setter, asked.data);
   require_no_option_left(options, "the model " + std::string(name_of(asked.model.kind)) + " on the task " +
                                       std::string(name_of(config.data.source)));
+  go_on(config, run, asked);
+}
+
+void go_on(ImageRunConfig& config, const std::string& run, const ImageRunConfig& asked) {
   require_same_settings(run, run_sections(config, 0), run_sections(asked, 0));
   config.training = asked.training;
 }

@@ -43,6 +43,8 @@ ImageRunConfig image_config(std::string_view task, const std::filesystem::path& 
 // A run that goes on: settings may repeat what it has; they change only how long it trains.
 struct Settings;
 void go_on(ImageRunConfig& config, const std::string& run, const Settings& settings);
+// The same where all settings are asked for.
+void go_on(ImageRunConfig& config, const std::string& run, const ImageRunConfig& asked);
 
 // Checks the hash where there is one, and sets it where there is none.
 ImageTask load_images(ImageDataConfig& data);

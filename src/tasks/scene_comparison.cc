@@ -8,8 +8,8 @@
 
 #include "backends/cpu/parallel.h"
 #include "rapt/error.h"
+#include "tasks/config_file.h"
 #include "tasks/scene_fields.h"
-#include "tensor/files.h"
 #include "training/trainer.h"
 
 namespace rapt::inline v1::tasks {
@@ -69,21 +69,6 @@ std::vector<Job> jobs_of(const SceneComparison& comparison, const std::vector<Ki
   return jobs;
 }
 
-// The directory's run must be this one: its configuration is written where there is none, and compared where there is.
-void claim_directory(const std::filesystem::path& directory, const SceneRunConfig& config) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) throw Error("cannot create " + directory.string() + ": " + error.message());
-  const std::filesystem::path path = directory / "config.json";
-  if (!std::filesystem::exists(path)) return write_config(directory, config);
-  const std::string before = read_file(path);
-  write_config(directory, config);
-  if (read_file(path) == before) return;
-  write_file(path, before);
-  throw Error(directory.string() +
-              ": expected a run with the same settings, got one with others; choose another directory");
-}
-
 struct Scenes {
   training::PixelExamples train, valid, test;
 };
@@ -95,7 +80,12 @@ bool run_job(Job& job, const Scenes& scenes, const std::filesystem::path& direct
   job.parameters = network.parameters().count();
   job.multiply_adds = network.multiply_adds();
   const training::TrainOptions& options = job.config.training;
-  claim_directory(directory, job.config);
+  const std::shared_ptr<training::RunLock> lock = claim_run(directory);
+  if (std::filesystem::exists(directory / "config.json")) {
+    SceneRunConfig before = read_scene_config(directory);
+    go_on(before, directory.string(), job.config);
+  }
+  write_config(directory, job.config);
   const auto objective =
       std::make_shared<training::MultitaskObjective>(network, scenes.train, scenes.valid, options.batch, options.seed);
   training::Trainer trainer(objective, options, directory, 1);
@@ -113,8 +103,8 @@ bool run_job(Job& job, const Scenes& scenes, const std::filesystem::path& direct
   tell(options.epochs * objective->batches());
   job.seconds = trainer.progress().seconds;
   job.scores = training::score(network, trainer.values().data(), scenes.test,
-                               training::MultitaskObjective::edge_weights(scenes.train), 1);
-  return true;
+                               training::MultitaskObjective::edge_weights(scenes.train), 1, stop);
+  return !stop || !stop();
 }
 
 void add_job(ComparedNetwork& row, const Job& job, std::int64_t seeds) {

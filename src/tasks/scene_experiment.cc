@@ -30,7 +30,7 @@ class SceneExperiment : public Experiment {
     std::string tasks;
     for (const models::PixelTask task : network_.tasks())
       tasks += (tasks.empty() ? "" : ", ") + std::string(models::info_of(task).name);
-    return "multi-task network: " + std::to_string(m.stages) + " stages from width " + std::to_string(m.width) + "; " +
+    return "multi-task network: " + counted(m.stages, "stage") + " from width " + std::to_string(m.width) + "; " +
            tasks + "; attention " +
            (m.sharing == models::Sharing::shared ? "shared, from " + m.reference : "of each task's own") + "; " +
            std::to_string(network_.multiply_adds() / 1000) + " thousand multiply-adds a picture";
@@ -44,9 +44,10 @@ class SceneExperiment : public Experiment {
 
   void write_config(const std::filesystem::path& directory) const override { tasks::write_config(directory, config_); }
 
-  std::optional<training::Scores> score(Split split, const float* values, int threads) const override {
+  std::optional<training::Scores> score(Split split, const float* values, int threads,
+                                        const std::function<bool()>& stop) const override {
     return training::score(network_, values, scenes(split),
-                           training::MultitaskObjective::edge_weights(scenes(Split::train)), threads);
+                           training::MultitaskObjective::edge_weights(scenes(Split::train)), threads, stop);
   }
 
  private:

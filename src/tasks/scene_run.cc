@@ -70,6 +70,10 @@ void go_on(SceneRunConfig& config, const std::string& run, const Settings& setti
   SceneRunConfig asked = config;
   if (!settings.file.empty()) apply_file(asked, settings.file);
   apply_options(asked, settings.options);
+  go_on(config, run, asked);
+}
+
+void go_on(SceneRunConfig& config, const std::string& run, const SceneRunConfig& asked) {
   require_same_settings(run, scene_sections(config), scene_sections(asked));
   config.training = asked.training;
 }

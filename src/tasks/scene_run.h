@@ -35,6 +35,8 @@ void apply_file(SceneRunConfig& config, const std::filesystem::path& file);
 void apply_options(SceneRunConfig& config, std::map<std::string, std::string> options);
 // A run that goes on: settings may repeat what it has; they change only how long it trains.
 void go_on(SceneRunConfig& config, const std::string& run, const Settings& settings);
+// The same where all settings are asked for.
+void go_on(SceneRunConfig& config, const std::string& run, const SceneRunConfig& asked);
 void write_config(const std::filesystem::path& directory, const SceneRunConfig& config);
 SceneRunConfig read_scene_config(const std::filesystem::path& directory);
 

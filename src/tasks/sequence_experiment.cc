@@ -29,7 +29,7 @@ std::string about(const SequenceRunConfig& config) {
   if (config.model.kind == models::Kind::seq2seq) {
     const models::Seq2seqConfig& m = config.model.seq2seq;
     text += std::string(" of ") + (m.bidirectional ? "bidirectional " : "") + std::string(name_of(m.cell)) +
-            " layers: " + std::to_string(m.layers) + " × " + std::to_string(m.hidden) + " units, attention " +
+            " layers: " + std::to_string(m.layers) + " × " + counted(m.hidden, "unit") + ", attention " +
             attention_of(m.attention, m.formula) + normalized(m.normalize);
     if (m.attention == "none") text += ", conditioned at " + std::string(name_of(m.conditioning));
     if (m.input_feeding) text += ", input feeding";
@@ -73,12 +73,14 @@ class SequenceExperiment : public Experiment {
 
   void write_config(const std::filesystem::path& directory) const override { tasks::write_config(directory, config_); }
 
-  std::optional<training::Scores> score(Split split, const float* values, int threads) const override {
+  std::optional<training::Scores> score(Split split, const float* values, int threads,
+                                        const std::function<bool()>& stop) const override {
     const std::vector<Example>& examples = split == Split::test    ? data_.test
                                            : split == Split::valid ? data_.valid
                                                                    : data_.train;
     if (examples.empty()) return std::nullopt;
-    return named(training::validate(*model_, values, questions(config_, examples), {}, threads, canonical(config_)));
+    return named(
+        training::validate(*model_, values, questions(config_, examples), {}, threads, canonical(config_), stop));
   }
 
  private:

@@ -37,12 +37,13 @@ std::vector<std::vector<std::size_t>> blocks_by_length(std::span<const std::vect
 
 std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
                                                std::span<const std::vector<int>> sources, const SearchOptions& options,
-                                               int threads, std::int64_t longest) {
+                                               int threads, std::int64_t longest, const std::function<bool()>& stop) {
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (std::size_t n = 0; n < sources.size(); ++n)
     if (sources[n].empty()) results[n].push_back({});
   const std::vector<std::vector<std::size_t>> blocks = blocks_by_length(sources);
   parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t b, int) {
+    if (stop && stop()) return;
     const std::vector<std::size_t>& block = blocks[static_cast<std::size_t>(b)];
     std::vector<EncodedExample> examples;
     std::vector<std::int64_t> most;
@@ -71,19 +72,20 @@ std::vector<float> align(const SequenceModel& model, const float* values, const 
 }
 
 Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
-                    const SearchOptions& options, int threads, const Canonical& canonical) {
+                    const SearchOptions& options, int threads, const Canonical& canonical,
+                    const std::function<bool()>& stop) {
   Validation result;
   std::vector<std::vector<int>> sources;
+  for (const Question& q : questions) sources.push_back(q.source);
+  const std::vector<std::vector<Hypothesis>> answers = translate(model, values, sources, options, threads, 0, stop);
   std::vector<EncodedExample> examples;
-  for (const Question& q : questions) {
-    sources.push_back(q.source);
-    for (const std::vector<int>& target : q.targets) examples.push_back({q.source, target});
-  }
-  const std::vector<std::vector<Hypothesis>> answers = translate(model, values, sources, options, threads);
   for (std::size_t n = 0; n < questions.size(); ++n) {
+    if (answers[n].empty()) continue;
     const std::vector<int>& tokens = answers[n].front().tokens;
     result.scores.add(canonical ? canonical(tokens) : tokens, questions[n].targets);
+    result.answered.push_back(n);
     result.answers.push_back(answers[n].front());
+    for (const std::vector<int>& target : questions[n].targets) examples.push_back({questions[n].source, target});
   }
 
   std::stable_sort(examples.begin(), examples.end(),

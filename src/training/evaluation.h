@@ -15,10 +15,12 @@ using models::SearchOptions;
 using models::SequenceModel;
 
 // The best targets of each source, whatever sources are beside it. An empty source gives an empty target. `longest`:
-// the most tokens of a target; 0: twice the source and a little, or the longest of training.
+// the most tokens of a target; 0: twice the source and a little, or the longest of training. Once stop() says so, no
+// further sources are begun, short ones come first, and those that are left have no hypotheses.
 std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
                                                std::span<const std::vector<int>> sources, const SearchOptions& options,
-                                               int threads, std::int64_t longest = 0);
+                                               int threads, std::int64_t longest = 0,
+                                               const std::function<bool()>& stop = {});
 
 // Where each step of a given target looks: [target length + 1 (kEnd), source length]. Throws without attention.
 std::vector<float> align(const SequenceModel& model, const float* values, const EncodedExample& example);
@@ -32,7 +34,8 @@ struct Question {
 struct Validation {
   double loss = 0;  // nats for each token
   SequenceScores scores;
-  std::vector<Hypothesis> answers;  // the best one of each question
+  std::vector<std::size_t> answered;  // which questions: all, or those that were done when stop() said so
+  std::vector<Hypothesis> answers;    // the best one of each of these
 };
 
 // The tokens that stand for all that mean the same as these.
@@ -41,6 +44,7 @@ using Canonical = std::function<std::vector<int>(const std::vector<int>&)>;
 // Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers, made
 // canonical where that is given, as the targets must be.
 Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
-                    const SearchOptions& options, int threads, const Canonical& canonical = {});
+                    const SearchOptions& options, int threads, const Canonical& canonical = {},
+                    const std::function<bool()>& stop = {});
 
 }  // namespace rapt::inline v1::training

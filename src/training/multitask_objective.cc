@@ -1,6 +1,7 @@
 #include "training/multitask_objective.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -156,15 +157,17 @@ std::vector<std::vector<float>> predict(const MultitaskNetwork& network, const f
 }
 
 Scores score(const MultitaskNetwork& network, const float* values, const PixelExamples& examples,
-             const BinaryWeights& edges, int threads) {
+             const BinaryWeights& edges, int threads, const std::function<bool()>& stop) {
   const std::int64_t chunks = (examples.count + kAsked - 1) / kAsked;
   std::vector<PixelScores> scores(static_cast<std::size_t>(chunks),
                                   PixelScores(network.channels(PixelTask::segmentation)));
   std::vector<double> losses(static_cast<std::size_t>(chunks));
+  std::atomic<std::int64_t> done{0};
   // Each thread's memory is used again from chunk to chunk.
   std::vector<std::unique_ptr<Tape<float>>> tapes;
   for (int n = 0; n < std::max(1, threads); ++n) tapes.push_back(std::make_unique<Tape<float>>(false));
   parallel_for(chunks, threads, [&](std::int64_t c, int worker) {
+    if (stop && stop()) return;
     std::vector<std::int64_t> chosen;
     for (std::int64_t n = c * kAsked; n < std::min(examples.count, (c + 1) * kAsked); ++n) chosen.push_back(n);
     PixelExamples batch;
@@ -176,6 +179,7 @@ Scores score(const MultitaskNetwork& network, const float* values, const PixelEx
     losses[static_cast<std::size_t>(c)] = total_loss(tape, network, x, batch, edges, 1.0F).loss;
     for (std::size_t t = 0; t < x.size(); ++t)
       add_scores(scores[static_cast<std::size_t>(c)], network.tasks()[t], x[t], batch);
+    done += batch.count;
   });
   double loss = 0;
   for (std::size_t c = 0; c < scores.size(); ++c) {
@@ -183,7 +187,7 @@ Scores score(const MultitaskNetwork& network, const float* values, const PixelEx
     if (c > 0) scores[0].merge(scores[c]);
   }
   Scores result = scores[0].named(network.tasks());
-  result.loss = loss / static_cast<double>(examples.count * examples.size * examples.size);
+  result.loss = loss / static_cast<double>(std::max<std::int64_t>(1, done) * examples.size * examples.size);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,9 +31,10 @@ std::vector<std::vector<float>> predict(const models::MultitaskNetwork& network,
                                         const PixelExamples& examples, std::int64_t n,
                                         layers::AttentionObserver<float>* observer = nullptr);
 
-// Loss and scores, the same for any number of threads. `edges`: see MultitaskObjective.
+// Loss and scores, the same for any number of threads. `edges`: see MultitaskObjective. Once stop() says so, of the
+// pictures that were done.
 Scores score(const models::MultitaskNetwork& network, const float* values, const PixelExamples& examples,
-             const BinaryWeights& edges, int threads);
+             const BinaryWeights& edges, int threads, const std::function<bool()>& stop = {});
 
 // To tell what every pixel is, task by task: the weighted sum of the losses of all tasks. The network and the examples
 // outlive it.

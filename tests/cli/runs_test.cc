@@ -1,11 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +13,7 @@
 #include <sstream>
 
 #include "cli/progress.h"
-#include "tests/cli/run_cli.h"
+#include "tests/cli/live_cli.h"
 
 // Runs as a batch queue, a shell and an impatient user meet them.
 namespace rapt::test {
@@ -24,110 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using Words = std::vector<std::string>;
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-auto lines_in(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
-
-// The program while it runs, with pipes for its input and output; its messages go nowhere.
-class LiveCli {
- public:
-  explicit LiveCli(const Words& arguments) {
-    Words words{RAPT_CLI};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    int in[2], out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
-    child_ = ::fork();
-    if (child_ == 0) {
-      ::dup2(in[0], STDIN_FILENO);
-      ::dup2(out[1], STDOUT_FILENO);
-      ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-    ::close(in[0]);
-    ::close(out[1]);
-    input_ = in[1];
-    output_ = out[0];
-  }
-  ~LiveCli() {
-    if (child_ > 0) {
-      ::kill(child_, SIGKILL);
-      ::waitpid(child_, nullptr, 0);
-    }
-    close_input();
-    ::close(output_);
-  }
-  LiveCli(const LiveCli&) = delete;
-  LiveCli& operator=(const LiveCli&) = delete;
-
-  pid_t process() const { return child_; }
-  void write(const std::string& text) {
-    EXPECT_EQ(::write(input_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  }
-  void close_input() {
-    if (input_ >= 0) ::close(input_);
-    input_ = -1;
-  }
-  void signal(int number) const { ::kill(child_, number); }
-
-  // All output so far, once it holds `part`; a minute is too long.
-  const std::string& output_with(const std::string& part) {
-    while (!has(seen_, part)) {
-      pollfd output{output_, POLLIN, 0};
-      char bytes[4096];
-      const ssize_t got = ::poll(&output, 1, 60'000) > 0 ? ::read(output_, bytes, sizeof bytes) : 0;
-      if (got <= 0) {
-        ADD_FAILURE() << "no '" << part << "' in: " << seen_;
-        break;
-      }
-      seen_.append(bytes, static_cast<std::size_t>(got));
-    }
-    return seen_;
-  }
-
-  // Its exit status; 128 + the signal that ended it.
-  int wait() {
-    int status = 0;
-    ::waitpid(child_, &status, 0);
-    child_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  std::string rest() {
-    for (char bytes[4096];;) {
-      const ssize_t got = ::read(output_, bytes, sizeof bytes);
-      if (got <= 0) return seen_;
-      seen_.append(bytes, static_cast<std::size_t>(got));
-    }
-  }
-
- private:
-  pid_t child_ = -1;
-  int input_ = -1, output_ = -1;
-  std::string seen_;
-};
-
-Words small_run(const std::string& out, const Words& more = {}) {
-  const Words usual{"--train-size", "200", "--valid-size", "20", "--test-size", "20", "--min-length", "2",
-                    "--max-length", "6",   "--hidden",     "8",  "--embedding", "8",  "--epochs",     "2",
-                    "--batch",      "20",  "--out",        out};
-  Words all{"train", "reverse"};
-  for (std::size_t n = 0; n < usual.size(); n += 2)
-    if (std::find(more.begin(), more.end(), usual[n]) == more.end()) all.insert(all.end(), {usual[n], usual[n + 1]});
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
 
 void expect_refused(const CliResult& result, const Words& parts) {
   EXPECT_EQ(result.status, 2) << result.out;
@@ -185,27 +78,6 @@ TEST(Runs, ADirectoryBelongsToOneProcess) {
   EXPECT_EQ(second.wait(), 130);
   EXPECT_TRUE(has(second.rest(), "rapt train --resume --out " + dir / "run"));
   EXPECT_EQ(run_cli({"decode", dir / "run", "abc"}).status, 0);
-}
-
-TEST(Runs, AnInterruptDuringTheTestEndsAComparison) {
-  const TemporaryDirectory dir;
-  LiveCli both(small_run(dir / "both", {"--compare", "attention=none,dot", "--epochs", "1", "--max-length", "16",
-                                        "--test-size", "30000", "--threads", "1"}));
-  both.output_with("epoch   1");
-  both.signal(SIGINT);
-  EXPECT_EQ(both.wait(), 130);
-  EXPECT_TRUE(has(both.rest(), "--resume")) << both.rest();
-  EXPECT_TRUE(fs::exists(dir / "both/none/model.safetensors"));
-  EXPECT_FALSE(fs::exists(dir / "both/dot"));
-}
-
-TEST(Runs, AnInterruptedComparisonOfImagesGoesOn) {
-  const TemporaryDirectory dir;
-  LiveCli bench({"bench", "images", "shapes", "--quick", "--out", dir / "runs"});
-  for (int n = 0; n < 600 && !fs::exists(dir / "runs/shapes/quadratic-1/config.json"); ++n) ::usleep(100'000);
-  bench.signal(SIGINT);
-  EXPECT_EQ(bench.wait(), 130);
-  EXPECT_TRUE(fs::exists(dir / "runs/shapes/quadratic-1/state.safetensors"));
 }
 
 // A client of the explorer that says something and never reads.

@@ -13,7 +13,7 @@ double exact_match(const std::string& directory, const char* attention) {
   const auto run = tasks::start_experiment("reverse", {{}, {{"attention", attention}}});
   training::Trainer trainer(run->objective(), run->training(), directory, default_threads());
   trainer.run({});
-  return run->score(tasks::Split::test, trainer.values().data(), default_threads())->get("exact_match");
+  return run->score(tasks::Split::test, trainer.values().data(), default_threads(), {})->get("exact_match");
 }
 
 // The contrast of the course's exercise on reversing strings: 82.1 % without attention, 99.9 % with dot products.

@@ -1,0 +1,152 @@
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <regex>
+#include <sstream>
+
+#include "cli/options.h"
+#include "models/search.h"
+#include "tasks/fields.h"
+#include "tasks/image_fields.h"
+#include "tasks/image_run.h"
+#include "tasks/scene_run.h"
+#include "tasks/sequence_run.h"
+#include "tests/cli/live_cli.h"
+
+// What --help says of defaults is what the code has.
+namespace rapt::test {
+namespace {
+
+// The line of an option, and what stands in its last [].
+std::string line_of(const std::string& help, const std::string& option) {
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("  " + option + " ")) return line;
+  return "";
+}
+std::string default_of(const std::string& help, const std::string& option) {
+  const std::string line = line_of(help, option);
+  const std::size_t begin = line.rfind('[');
+  return begin == std::string::npos || !line.ends_with("]") ? "" : line.substr(begin + 1, line.size() - begin - 2);
+}
+
+// "0.003; scenes, case: 0.002" for a kind of run: the first, or that of whatever names it.
+std::string resolved(const std::string& text, const Words& names) {
+  std::string value;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ';');) {
+    const std::size_t colon = part.rfind(": ");
+    if (colon == std::string::npos) {
+      value = part;
+      continue;
+    }
+    std::istringstream labels(part.substr(0, colon));
+    for (std::string label; std::getline(labels, label, ',');) {
+      label.erase(0, label.find_first_not_of(' '));
+      if (std::find(names.begin(), names.end(), label) != names.end()) value = part.substr(colon + 2);
+    }
+  }
+  return value;
+}
+
+class TrainHelp : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { help_ = new std::string(run_cli({"train", "--help"}).out); }
+  static void TearDownTestSuite() { delete help_; }
+
+  template <class T>
+  void expect(const char* option, const Words& names, const T& value) const {
+    std::string text;
+    if constexpr (std::is_enum_v<T>) text = tasks::name_of(value);
+    else if constexpr (std::is_same_v<T, bool>) text = value ? "true" : "false";
+    else text = cli::format_as(static_cast<double>(value), "%.10g");
+    EXPECT_EQ(resolved(default_of(*help_, option), names), text) << names.back() << ": " << line_of(*help_, option);
+  }
+  void expect_training(const Words& names, const training::TrainOptions& o) const {
+    expect("--rate", names, o.rate);
+    expect("--schedule", names, o.schedule);
+    expect("--epochs", names, o.epochs);
+    expect("--batch", names, o.batch);
+    expect("--parts", names, o.parts);
+    expect("--optimizer", names, o.optimizer);
+    expect("--warmup", names, o.warmup);
+    expect("--weight-decay", names, o.weight_decay);
+    expect("--label-smoothing", names, o.label_smoothing);
+  }
+
+  static std::string* help_;
+};
+std::string* TrainHelp::help_ = nullptr;
+
+TEST_F(TrainHelp, HasTheDefaultsOfEveryTaskAndModel) {
+  for (const char* task : {"reverse", "case", "pairs"})
+    for (const char* model : {"seq2seq", "transformer"}) {
+      const tasks::SequenceRunConfig run = tasks::task_defaults(task);
+      const std::string name = std::string(task) == "pairs" ? "--data" : task;
+      const Words names{"sequences", model, name, name + " with " + model};
+      expect_training(names, run.training);
+      if (std::string(model) == "transformer") {
+        expect("--dropout", names, run.model.transformer.dropout);
+        expect("--width", names, run.model.transformer.width);
+        expect("--layers", names, run.model.transformer.layers);
+      } else {
+        expect("--dropout", names, run.model.seq2seq.dropout);
+        expect("--hidden", names, run.model.seq2seq.hidden);
+        expect("--embedding", names, run.model.seq2seq.embedding);
+        expect("--bidirectional", names, run.model.seq2seq.bidirectional);
+      }
+    }
+  for (const char* task : {"digits", "shapes", "cifar10", "cifar100", "mnist"})
+    for (const models::ImageModelKind model : {models::ImageModelKind::attention, models::ImageModelKind::cnn}) {
+      const tasks::ImageRunConfig run = tasks::image_defaults(task, model);
+      const std::string name(tasks::name_of(model));
+      const Words names{"images", name, task, std::string(task) + " with " + name};
+      expect_training(names, run.training);
+      expect("--flip", names, run.data.augmentation.flip);
+      expect("--width", names, name == "cnn" ? run.model.cnn.width : run.model.attention.width);
+      expect("--dropout", names, name == "cnn" ? run.model.cnn.dropout : run.model.attention.dropout);
+      if (name == "attention") expect("--patch", names, run.model.attention.patch);
+      else expect("--stages", names, run.model.cnn.stages);
+    }
+  const tasks::SceneRunConfig scenes = tasks::scene_defaults();
+  expect_training({"scenes"}, scenes.training);
+  expect("--width", {"scenes"}, scenes.model.width);
+  expect("--train-size", {"scenes"}, scenes.data.train);
+  expect("--train-size", {"case"}, tasks::CaseOptions{}.train);
+  expect("--longest", {"--data"}, tasks::DataConfig{}.longest);
+}
+
+TEST(Help, HasTheDefaultsOfDecodingAndMeasuring) {
+  const models::SearchOptions search;
+  for (const char* verb : {"evaluate", "decode"}) {
+    const std::string help = run_cli({verb, "--help"}).out;
+    EXPECT_TRUE(default_of(help, "--beam").starts_with(std::to_string(search.beam))) << help;
+    EXPECT_EQ(default_of(help, "--length-penalty"), cli::format_as(search.length_penalty, "%g")) << help;
+    EXPECT_EQ(default_of(help, "--threads"), "all processors") << help;
+  }
+  EXPECT_EQ(default_of(run_cli({"decode", "--help"}).out, "--nbest"), std::to_string(search.nbest));
+  EXPECT_EQ(default_of(run_cli({"evaluate", "--help"}).out, "--split"), "test");
+  EXPECT_EQ(default_of(run_cli({"train", "--help"}).out, "--threads"), "all processors");
+  const std::string bench = run_cli({"bench", "--help"}).out;
+  EXPECT_EQ(default_of(bench, "--direction"), "both") << bench;
+  EXPECT_TRUE(has(line_of(bench, "--dtype"), "[each row's own")) << bench;
+}
+
+TEST(Help, OptionsSayWhatTheyTakeAndBeginAlike) {
+  const std::regex option(R"(^  (--[a-z0-9-]+)( \S+)*?  +(\S.*)$)");
+  for (const char* verb : {"train", "evaluate", "decode"}) {
+    std::istringstream lines(run_cli({verb, "--help"}).out);
+    int count = 0;
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch part;
+      if (!std::regex_match(line, part, option)) continue;
+      ++count;
+      EXPECT_FALSE(has(line, " TEXT ")) << line;
+      EXPECT_FALSE(std::islower(static_cast<unsigned char>(part[3].str()[0]))) << line;
+    }
+    EXPECT_GE(count, 7) << verb;
+  }
+}
+
+}  // namespace
+}  // namespace rapt::test

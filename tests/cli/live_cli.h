@@ -1,0 +1,50 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/run_cli.h"
+
+// The program as a shell or a batch queue meets it: while it runs, it is talked to, waited for and interrupted.
+namespace rapt::test {
+
+using Words = std::vector<std::string>;
+
+std::string text_of(const std::string& path);
+bool has(const std::string& text, const std::string& part);
+std::ptrdiff_t lines_in(const std::string& text);
+
+// Training that takes no time: `rapt train reverse` on short strings; options of `more` come in place of the usual ones.
+Words small_run(const std::string& out, const Words& more = {});
+
+// The program while it runs, with pipes for its input and output.
+class LiveCli {
+ public:
+  explicit LiveCli(const Words& arguments);
+  ~LiveCli();
+  LiveCli(const LiveCli&) = delete;
+  LiveCli& operator=(const LiveCli&) = delete;
+
+  pid_t process() const { return child_; }
+  void write(const std::string& text);
+  void close_input();
+  void signal(int number) const;
+
+  // All output so far, once it holds `part`; a minute is too long.
+  const std::string& output_with(const std::string& part);
+  // Its exit status; 128 + the signal that ended it.
+  int wait();
+  // All output.
+  std::string rest();
+  // What it has written on standard error until now.
+  std::string messages() const;
+
+ private:
+  pid_t child_ = -1;
+  int input_ = -1, output_ = -1, messages_ = -1;
+  std::string seen_;
+};
+
+}  // namespace rapt::test
