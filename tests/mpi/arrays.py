@@ -1,4 +1,4 @@
-"""arrays.py make DIR ROWS | lines FILE | same A B | near A B TOLERANCE: .npy files for the test of several processes, without NumPy."""
+"""arrays.py make DIR ROWS [rows] | lines FILE | same A B | near A B TOLERANCE: .npy files for the test of several processes, without NumPy."""
 import ast
 import math
 import random
@@ -23,13 +23,15 @@ def read(path):
     return head["shape"], struct.unpack("<%d%s" % (len(body) // struct.calcsize(code), code), body)
 
 
-def make(directory, rows):
+def make(directory, rows, only_rows):
     draw = random.Random(5)
     def numbers(count, size=1.0):
         return [draw.gauss(0, size) for _ in range(count)]
     b, h, d = 2, 4, 16
     for name in ("q", "k", "v", "grad"):
         write(f"{directory}/{name}.npy", (b, h, rows, d), numbers(b * h * rows * d))
+    if only_rows:
+        return
     write(f"{directory}/bias.npy", (1, h, rows, rows), numbers(h * rows * rows, 0.5))
     write(f"{directory}/map.npy", (d, d), numbers(d * d, 0.3))
 
@@ -44,7 +46,7 @@ def main():
     if sys.argv[1] == "lines":
         return lines(sys.argv[2])
     if sys.argv[1] == "make":
-        return make(sys.argv[2], int(sys.argv[3]))
+        return make(sys.argv[2], int(sys.argv[3]), len(sys.argv) > 4)
     names = sorted(path.name for path in Path(sys.argv[2]).glob("*.npy"))
     if not names or names != sorted(path.name for path in Path(sys.argv[3]).glob("*.npy")):
         sys.exit(f"other files in {sys.argv[2]} than in {sys.argv[3]}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# run.sh RAPT FOLDER: one call and one training run over 1 to 4 processes, on this machine and between network namespaces.
-# Bits are compared with one process, values with the engine without MPI; processes are killed, stopped and cut off.
+# run.sh RAPT FOLDER: one call and training runs over 1 to 8 processes, on this machine and between network namespaces.
+# Bits are compared with one process, values with the engine without MPI; processes are killed at random moments (by
+# RAPT_TEST_SEED), stopped and cut off.
 set -euo pipefail
 
 rapt=$1 folder=$2
@@ -27,7 +28,7 @@ timeout 60 mpirun -n 2 "$rapt" list >list.txt 2>list.err || skip "mpirun cannot 
 # mpi N COMMAND...: within two minutes
 mpi() { timeout 120 mpirun -n "$1" "${@:2}"; }
 
-echo "== attend: the same bits for 1, 2, 3 and 4 processes"
+echo "== attend: the same bits for 1, 2, 3, 4 and 8 processes"
 python3 "$arrays" make . 300
 # each CASE: options beyond --q --k --v
 cases=("--causal top_left" "--score alibi --param m=0.5,0.25,0.125,0.1 --causal bottom_right --key-lengths 250,300"
@@ -40,7 +41,9 @@ for options in "${cases[@]}"; do
   read -ra list <<<"$options"
   common=(attend --q q.npy --k k.npy --v v.npy --grad grad.npy "${list[@]}")
   "$rapt" "${common[@]}" --out "engine$number" >/dev/null
-  for processes in 1 2 3 4; do
+  for processes in 1 2 3 4 8; do
+    # More processes than cores: two cases with all eight, so that the test stays short.
+    ((processes < 8 || number <= 2)) || continue
     mpi "$processes" "$rapt" "${common[@]}" --distribution ring --out "ring$number.$processes" >/dev/null
     python3 "$arrays" same "ring$number.$processes" "ring$number.1" || fail "$processes processes, $options"
   done
@@ -78,6 +81,12 @@ mpi 4 "$rapt" train --resume --epochs 3 --out resumed >/dev/null
 cmp -s alone/model.safetensors resumed/model.safetensors || fail "a resumed run has other weights"
 if mpi 2 "$rapt" "${train[@]}" --epochs 3 --out train2 >refused.txt 2>&1; then fail "a run was trained over"; fi
 grep -q 'holds a run already' refused.txt || fail "expected a sentence about the run, got $(cat refused.txt)"
+
+echo "== train: images, the weights of one process"
+images=(train digits --epochs 1 --batch 100)
+"$rapt" "${images[@]}" --out images1 >/dev/null
+mpi 3 "$rapt" "${images[@]}" --out images3 >/dev/null
+cmp -s images1/model.safetensors images3/model.safetensors || fail "3 processes train other weights for images"
 
 # child OF MPIRUN, by rank
 ranks_of() { pgrep -P "$1" -x rapt | sort -n; }
@@ -119,6 +128,50 @@ for run in killed stopped; do
   cmp -s "$run/model.safetensors" "$run.alone/model.safetensors" || fail "$run: the resumed run has other weights"
 done
 
+seed=${RAPT_TEST_SEED:-$RANDOM}
+RANDOM=$seed
+echo "== a process that dies at a random moment (RAPT_TEST_SEED=$seed)"
+# die RANK SECONDS COMMAND...: ends within 30 seconds of the death; 1: it was done before
+die() {
+  local rank=$1 after=$2
+  shift 2
+  mpirun -n 3 "$rapt" "$@" >died.log 2>&1 &
+  local launcher=$! pids=() waited=0 status=0
+  until ((${#pids[@]} == 3)); do
+    sleep 0.1
+    waited=$((waited + 1))
+    ((waited < 300)) && kill -0 "$launcher" 2>/dev/null || fail "three processes did not start: $(cat died.log)"
+    mapfile -t pids < <(ranks_of "$launcher")
+  done
+  sleep "$after"
+  kill -KILL "${pids[$rank]}" 2>/dev/null || true
+  local start=$SECONDS
+  wait "$launcher" || status=$?
+  ((SECONDS - start <= 30)) || fail "the run ended $((SECONDS - start)) seconds after the death of process $rank"
+  echo "   process $rank after $after s: $((SECONDS - start)) s, status $status"
+  ((status != 0))
+}
+moment() { printf '%d.%03d' $((RANDOM % 3)) $((RANDOM % 1000)); }
+mkdir -p long
+python3 "$arrays" make long 3000 rows
+for ((n = 0; n < 3; ++n)); do
+  if die $((RANDOM % 3)) "$(moment)" attend --q long/q.npy --k long/k.npy --v long/v.npy --grad long/grad.npy --distribution ring --out "died$n"; then
+    # Whole files or none: what is there has the bits of a run that nobody disturbed.
+    [[ -d undisturbed ]] || mpi 3 "$rapt" attend --q long/q.npy --k long/k.npy --v long/v.npy --grad long/grad.npy --distribution ring --out undisturbed >/dev/null
+    for file in "died$n"/*.npy; do
+      [[ ! -e $file ]] || cmp -s "$file" "undisturbed/${file##*/}" || fail "$file is not whole"
+    done
+  fi
+done
+die $((RANDOM % 3)) "$(moment)" "${train[@]}" --epochs 100000 --out random || fail "training ended too well"
+# Where nothing was saved yet, --resume starts from the beginning.
+while ! die $((RANDOM % 3)) "$(moment)" "${train[@]}" --resume --epochs 100000 --out random; do :; done
+epochs=2
+[[ ! -e random/metrics.jsonl ]] || epochs=$(($(wc -l <random/metrics.jsonl) + 2))
+mpi 2 "$rapt" "${train[@]}" --resume --epochs "$epochs" --out random >/dev/null
+"$rapt" "${train[@]}" --epochs "$epochs" --out random.alone >/dev/null
+cmp -s random/model.safetensors random.alone/model.safetensors || fail "a run killed at random has other weights when resumed"
+
 echo "== two network namespaces: the same bits over a slow link, and a link that is cut"
 one=rapt$$a other=rapt$$b
 remove() {
@@ -145,8 +198,7 @@ done
 printf '#!/usr/bin/env bash\nshift\nexec ip netns exec %s bash -c "$*"\n' "$other" >agent.sh
 chmod +x agent.sh
 over_link=(ip netns exec "$one" mpirun --host 10.77.0.1:1,10.77.0.2:1 --mca plm_rsh_agent "$PWD/agent.sh" --mca btl tcp,self
-           --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24
-           --mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3 -n 2)
+           --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 -n 2)
 timeout 120 "${over_link[@]}" "$rapt" attend --q "$PWD/q.npy" --k "$PWD/k.npy" --v "$PWD/v.npy" --grad "$PWD/grad.npy" --causal top_left \
   --distribution ring --out "$PWD/link1" >link1.log 2>&1 || fail "over the link: $(cat link1.log)"
 python3 "$arrays" same link1 ring1.1 || fail "other bits over the link"
@@ -160,6 +212,8 @@ start=$SECONDS status=0
 (sleep 35 && kill -KILL "$launcher") 2>/dev/null &
 wait "$launcher" || status=$?
 ((SECONDS - start <= 30 && status != 0)) || fail "cut link: ended after $((SECONDS - start)) s with $status: $(cat cut.log)"
+for ((n = 0; n < 40; ++n)); do [[ -n $(ip netns pids "$other") ]] || break; sleep 0.5; done
+[[ -z $(ip netns pids "$other") ]] || fail "cut link: left on the other side: $(ps -o args= -p "$(ip netns pids "$other" | paste -sd,)")"
 echo "   cut link: ended after $((SECONDS - start)) s: $(grep -aE 'rapt: process|lost|communication' cut.log | head -n 1)"
 
 echo "== all passed"

@@ -1,15 +1,19 @@
 #include "backends/mpi/session.h"
 
+#include <fcntl.h>
 #include <mpi.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "rapt/mpi.h"
@@ -20,9 +24,44 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kLauncherSeconds = 4;
+
 std::unique_ptr<Communicator> the_world;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Whether a process is the part of Open MPI or MPICH that starts and ends processes here. Safe between fork and exit.
+bool is_launcher(const char* comm_path) {
+  std::array<char, 32> name{};
+  const int file = ::open(comm_path, O_RDONLY);
+  if (file < 0) return false;
+  const auto length = ::read(file, name.data(), name.size() - 1);
+  ::close(file);
+  if (length <= 0) return false;
+  const std::string_view text(name.data(), static_cast<std::size_t>(length) - 1);  // without its line's end
+  return text == "mpirun" || text == "mpiexec" || text == "orterun" || text == "orted" || text == "prterun" ||
+         text == "prted" || text == "hydra_pmi_proxy";
+}
+
+// A launcher that has lost its other half waits for it for minutes. Who started this process is given some seconds to end by
+// itself, and is then ended, by a process that outlives this one.
+void end_launcher_later() {
+  const pid_t launcher = ::getppid();
+  const std::string path = "/proc/" + std::to_string(launcher) + "/comm";
+  if (!is_launcher(path.c_str()) || ::fork() != 0) return;
+  // What the launcher waits for must not be held open; and it ends the group of its processes.
+  ::setsid();
+  const auto files = static_cast<int>(::sysconf(_SC_OPEN_MAX));
+  for (int file = 0; file < std::min(files, 65536); ++file) ::close(file);
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    for (int second = 0; second < kLauncherSeconds; ++second) {
+      ::sleep(1);
+      if (!is_launcher(path.c_str())) ::_exit(0);
+    }
+    ::kill(launcher, signal);
+  }
+  ::_exit(0);
+}
 
 // Every process tells the next one that it lives, and listens to the one before it. A process that was stopped, or whose
 // machine or link is gone, falls silent; MPI alone would wait for it for ever.
@@ -73,6 +112,7 @@ class Watch {
         "written are whole, and `rapt train --resume` goes on from the last saved state\n",
         silent, kSilence, size_);
     std::fflush(stderr);
+    end_launcher_later();
     MPI_Abort(MPI_COMM_WORLD, 3);
   }
 
