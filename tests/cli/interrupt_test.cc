@@ -107,7 +107,7 @@ TEST(Interrupts, RowsOfABenchmarkEndWithWhatIsDone) {
 
 TEST(Interrupts, AListOfRowsKeepsThoseThatAreDone) {
   for (const Words& kind :
-       {Words{"growth"}, Words{"memory", "--shape", "1,2,2048,32"}, Words{"--random", "100000", "--quick"}}) {
+       {Words{"growth"}, Words{"memory", "--shape", "1,2,16384,32"}, Words{"--random", "100000", "--quick"}}) {
     Words command{"bench"};
     command.insert(command.end(), kind.begin(), kind.end());
     command.insert(command.end(), {"--threads", "1", "--json"});
