@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "cli/options.h"
@@ -18,7 +19,10 @@ namespace {
 // A kind of run that has defaults of its own.
 struct RunKind {
   std::string family, model, task;
-  auto operator<=>(const RunKind&) const = default;
+  bool operator==(const RunKind&) const = default;
+  bool operator<(const RunKind& other) const {
+    return std::tie(family, model, task) < std::tie(other.family, other.model, other.task);
+  }
 
   std::string task_and_model() const { return task + " with " + model; }
 };
