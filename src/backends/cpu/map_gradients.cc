@@ -84,6 +84,7 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
     straight = padded_copy(map->template head<T>(head.h), map->rows, map->cols, pad, false);
     mapped.resize(static_cast<std::size_t>(kBlock * pad));
   }
+  std::vector<double> direction(p_.mechanism->unit_rows() ? static_cast<std::size_t>(p_.inner) : 0);
   std::vector<T> x(static_cast<std::size_t>(kBlock * dim_pad)), g(static_cast<std::size_t>(kBlock * pad)),
       dx(static_cast<std::size_t>(kBlock * dim_pad));
   for (std::int64_t first = 0; first < rows; first += kBlock) {
@@ -123,14 +124,17 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
         const T* row = lengths + r * lengths_stride;
         T* to = g.data() + r * pad;
         double square = 0, along = 0;
+        for (std::int64_t d = 0; d < p_.inner; ++d) square += static_cast<double>(row[d]) * static_cast<double>(row[d]);
+        const double length = square == 0 ? HUGE_VAL : std::sqrt(square);
         for (std::int64_t d = 0; d < p_.inner; ++d) {
-          square += static_cast<double>(row[d]) * static_cast<double>(row[d]);
-          along += static_cast<double>(row[d]) * static_cast<double>(to[d]);
+          // Divided, not multiplied by an inverse: with one dimension this is ±1 exactly, and nothing remains across.
+          direction[static_cast<std::size_t>(d)] = static_cast<double>(row[d]) / length;
+          along += direction[static_cast<std::size_t>(d)] * static_cast<double>(to[d]);
         }
-        const double inverse = square == 0 ? 0 : 1 / std::sqrt(square);
+        const double inverse = 1 / length;
         for (std::int64_t d = 0; d < p_.inner; ++d)
-          to[d] = static_cast<T>(
-              (static_cast<double>(to[d]) - static_cast<double>(row[d]) * along * inverse * inverse) * inverse);
+          to[d] =
+              static_cast<T>((static_cast<double>(to[d]) - direction[static_cast<std::size_t>(d)] * along) * inverse);
       }
     }
     if (!dw.empty())
