@@ -42,8 +42,8 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   Problem problem = make_problem(op, inputs, options);
   const auto operands = [&](const char* name, const std::vector<ConstView>& views) {
     if (views.size() != problem.v.size())
-      refuse_attend(op, std::string(name) + ": expected " + std::to_string(problem.v.size()) +
-                            " arrays, one for each value set, got " + std::to_string(views.size()));
+      refuse_attend(op, std::string(name) + ": expected " + counted(problem.v.size(), "array") +
+                            ", one for each value set, got " + std::to_string(views.size()));
     std::vector<Operand> list;
     for (std::size_t s = 0; s < views.size(); ++s) {
       check_view(op, indexed(name, s), views[s], output_shape(problem, s), problem.device, Access::read);

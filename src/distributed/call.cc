@@ -130,8 +130,8 @@ void check_arrays(const Call& call, const Given& given) {
   if (given.outputs) return check_outputs(call.operation, own, *given.outputs);
   const auto list = [&](const char* name, const std::vector<ConstView>& views) {
     if (views.size() != own.v.size())
-      fail(call.operation, std::string(name) + ": expected " + std::to_string(own.v.size()) +
-                               " arrays, one for each value set, got " + std::to_string(views.size()));
+      fail(call.operation, std::string(name) + ": expected " + counted(own.v.size(), "array") +
+                               ", one for each value set, got " + std::to_string(views.size()));
     for (std::size_t s = 0; s < views.size(); ++s)
       check_view(call.operation, indexed(name, s), views[s], output_shape(own, s), own.device, Access::read);
   };
