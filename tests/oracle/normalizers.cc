@@ -105,7 +105,7 @@ void sigmoid(const Rule<T>& rule, Row<T>& row) {
   for (std::size_t j = 0; j < row.scores.size(); ++j) {
     const T w = T(1) / (T(1) + std::exp(-(row.scores[j] + rule.b)));
     row.weights[j] = w;
-    row.slopes[j] = w * (T(1) - w);
+    row.slopes[j] = w / (T(1) + std::exp(row.scores[j] + rule.b));
     sum += w;
   }
   row.lse = std::log(sum);

@@ -288,6 +288,7 @@ class Backward {
       task.correct = means_.corrected_blocks(number);
     } else if (means_.is_prepared()) {
       task.delta = means_.of_head(number);
+      task.delta_rest = means_.rest_of_head(number);
       task.score_sums = means_.score_sums(number);
       task.score_sizes = means_.score_sizes(number);
     }

@@ -120,7 +120,7 @@ void MapGradients<T>::back_through(const Head<T>& head, bool keys, const T* grad
         lengths_stride = pad;
       }
       for (std::int64_t r = 0; r < count; ++r) {
-        // d(x/‖x‖): what remains of the gradient across the row's direction, over its length.
+        // d(x/‖x‖): what remains of the gradient across the row's direction, over its length. One number has no other.
         const T* row = lengths + r * lengths_stride;
         T* to = g.data() + r * pad;
         double square = 0, along = 0;

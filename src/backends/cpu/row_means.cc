@@ -56,6 +56,7 @@ void RowMeans<T>::add_products() {
 
 template <class T>
 void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype) {
+  rest_.resize(delta_.size());
   const std::int64_t blocks = (p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
   const auto count = static_cast<std::int64_t>(wave.size());
   SlopeMeansTask<T> sample;
@@ -78,6 +79,7 @@ void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTa
     task.row_max = rows_.max<T>() + row;
     task.row_sum = rows_.sum<T>() + row;
     task.delta = delta_.data() + row;
+    task.delta_rest = rest_.data() + row;
     task.workspace = workspaces[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.slope_means(task);
   });

@@ -27,6 +27,8 @@ class RowMeans {
   bool is_prepared() const { return !delta_.empty(); }
   // Head n counts b·heads + h. [queries] each.
   const T* of_head(std::int64_t n) const { return delta_.data() + n * p_.queries; }
+  // Null but where thresholds are solved.
+  const T* rest_of_head(std::int64_t n) const { return rest_.empty() ? nullptr : rest_.data() + n * p_.queries; }
   double* score_sums(std::int64_t n) { return sums_.empty() ? nullptr : sums_.data() + n * p_.queries; }
   double* score_sizes(std::int64_t n) { return sizes_.empty() ? nullptr : sizes_.data() + n * p_.queries; }
 
@@ -49,7 +51,7 @@ class RowMeans {
   const Kernels<T>& kernels_;
   const BackwardRequest& request_;
   Saved::Rows& rows_;
-  std::vector<T> delta_, corrections_;  // [batch·heads][queries]
+  std::vector<T> delta_, rest_, corrections_;  // [batch·heads][queries]
   std::vector<double> sums_, sizes_;
   std::vector<std::uint8_t> marks_;  // [batch·heads][blocks]
 };

@@ -46,7 +46,7 @@ class BackwardChunk {
     grad_tile_ = arena.take<T>(kTileKeys * columns_);
     if (is_program()) slope_tile_ = arena.take<T>(kTileKeys * columns_);
     if (head_.normalizer->parameter_gradient) kept_ = arena.take<T>(kTileKeys * columns_);
-    for (T** row : {&max_, &second_, &delta_, &sums_, &sizes_}) *row = arena.take<T>(columns_);
+    for (T** row : {&max_, &second_, &delta_, &delta_rest_, &sums_, &sizes_}) *row = arena.take<T>(columns_);
     values_ = arena.take<Values>(head_.sets);
     dv_ = arena.take<T*>(head_.sets);
     grad_rows_ = arena.take<T*>(head_.sets);
@@ -160,6 +160,7 @@ class BackwardChunk {
       if (threshold_ == Threshold::first_largest) second_[c] = real ? saved : T(-1);
       if (threshold_ == Threshold::exponential) second_[c] = saved == T(0) ? T(0) : T(1) / saved;
       delta_[c] = real && task_.delta ? task_.delta[first + c] : T(0);
+      delta_rest_[c] = real && task_.delta_rest ? task_.delta_rest[first + c] : T(0);
       sums_[c] = sizes_[c] = 0;
     }
     for (std::int64_t n = 0; n < columns_ * dim_pad_; ++n) dq_[n] = 0;
@@ -325,13 +326,12 @@ class BackwardChunk {
   // u∘(dP − δ); a pair without weight has no gradient, whatever its values are. Softmax's slopes are its weights.
   void score_gradient(const Strip& strip) {
     const Tag<T> tag;
-    for (int c = strip.column; c < strip.column + strip.columns; c += kLanes<T>) {
-      const Vec<T> delta = hn::LoadU(tag, delta_ + c);
+    const auto of_columns = [&](int c, const T* slopes, const auto& lowered) {
       Vec<T> sum = hn::LoadU(tag, sums_ + c), size = hn::LoadU(tag, sizes_ + c);
       for (int j = strip.begin; j < strip.end; ++j) {
-        const Vec<T> p = hn::LoadU(tag, (slope_tile_ ? slope_tile_ : tile_) + j * columns_ + c);
+        const Vec<T> p = hn::LoadU(tag, slopes + j * columns_ + c);
         T* g = grad_tile_ + j * columns_ + c;
-        const Vec<T> all = hn::Mul(p, hn::Sub(hn::LoadU(tag, g), delta));
+        const Vec<T> all = hn::Mul(p, lowered(hn::LoadU(tag, g)));
         const Vec<T> ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), all);
         hn::StoreU(ds, tag, g);
         sum = hn::Add(sum, ds);
@@ -339,6 +339,12 @@ class BackwardChunk {
       }
       hn::StoreU(sum, tag, sums_ + c);
       hn::StoreU(size, tag, sizes_ + c);
+    };
+    for (int c = strip.column; c < strip.column + strip.columns; c += kLanes<T>) {
+      const Vec<T> delta = hn::LoadU(tag, delta_ + c), rest = hn::LoadU(tag, delta_rest_ + c);
+      if (!task_.delta_rest)
+        of_columns(c, slope_tile_ ? slope_tile_ : tile_, [&](Vec<T> g) { return hn::Sub(g, delta); });
+      else of_columns(c, slope_tile_, [&](Vec<T> g) { return hn::Sub(hn::Sub(g, delta), rest); });
     }
     scores_.clear_outside(grad_tile_, strip);
   }
@@ -439,6 +445,7 @@ class BackwardChunk {
   T* slope_tile_ = nullptr;  // slopes of the weights, where they are not the weights
   T* kept_ = nullptr;        // the scores, where a normaliser has parameters
   T* delta_ = nullptr;
+  T* delta_rest_ = nullptr;
   T* sums_ = nullptr;  // Σ ∂score of each column, and of their sizes
   T* sizes_ = nullptr;
   Values* values_ = nullptr;  // [sets], as those that follow

@@ -191,7 +191,8 @@ struct BackwardTask {
   const MatrixRef* grad_out = nullptr;           // [sets]
   const T* row_max = nullptr;                    // [queries]
   const T* row_sum = nullptr;
-  const T* delta = nullptr;  // [queries]: what every ∂weight of a row is lowered by
+  const T* delta = nullptr;       // [queries]: what every ∂weight of a row is lowered by
+  const T* delta_rest = nullptr;  // the digits of it that follow, of solved thresholds; null: none
   // [queries], added to, or null: Σ ∂score of each row, and the sum of their sizes.
   double* score_sums = nullptr;
   double* score_sizes = nullptr;
@@ -241,7 +242,8 @@ struct SlopeMeansTask {
   const MatrixRef* grad_out = nullptr;  // [sets]
   const T* row_max = nullptr;           // [queries]
   const T* row_sum = nullptr;
-  T* delta = nullptr;  // [queries], written
+  T* delta = nullptr;       // [queries], written
+  T* delta_rest = nullptr;  // [queries], written: what one number of δ does not hold
   char* workspace = nullptr;
 };
 

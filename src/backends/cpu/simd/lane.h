@@ -238,23 +238,34 @@ RAPT_FN Lane<float> reciprocal(Lane<float> x) {
 }
 RAPT_FN Lane<double> reciprocal(Lane<double> x) { return Lane<double>(1) / x; }
 
-// A quotient of polynomials in x², within 6 units in the last place; past ±9.02 the last place no longer moves.
-RAPT_FN Lane<float> tanh(Lane<float> x) {
+// tanh and its slope, each within two units in its own last place: 1 − tanh² has no digits left where tanh is near 1.
+struct TanhAndSlope {
+  Lane<float> value, slope;
+};
+RAPT_FN TanhAndSlope tanh_and_slope(Lane<float> x) {
   const Tag<float> tag;
-  const Vec<float> most = hn::Set(tag, 9.02F);
-  const Vec<float> y = hn::Max(hn::Neg(most), hn::Min(most, x.v));
-  const Vec<float> z = hn::Mul(y, y);
-  Vec<float> p = hn::MulAdd(z, hn::Set(tag, 1.3318635971870663e-08F), hn::Set(tag, 2.058316022157669e-05F));
-  Vec<float> q = hn::MulAdd(z, hn::Set(tag, 7.761838674014143e-07F), hn::Set(tag, 0.00032830607960931957F));
-  p = hn::MulAdd(p, z, hn::Set(tag, 0.0034940149635076523F));
-  q = hn::MulAdd(q, z, hn::Set(tag, 0.025870999321341515F));
-  p = hn::MulAdd(p, z, hn::Set(tag, 0.13379701972007751F));
-  q = hn::MulAdd(q, z, hn::Set(tag, 0.4671301543712616F));
-  const Vec<float> one = hn::Set(tag, 1.0F);
-  p = hn::Mul(hn::MulAdd(p, z, one), y);
-  const Vec<float> t = hn::Mul(p, reciprocal(Lane<float>(hn::MulAdd(q, z, one))).v);
-  return keep_nan<float>(x.v, hn::Max(hn::Neg(one), hn::Min(one, t)));
+  const Vec<float> one = hn::Set(tag, 1.0F), size = hn::Abs(x.v);
+  // x + x³·P(x²).
+  const Vec<float> z = hn::Mul(x.v, x.v);
+  Vec<float> p = hn::MulAdd(z, hn::Set(tag, -0.005704985013012359F), hn::Set(tag, 0.02063908549462755F));
+  p = hn::MulAdd(p, z, hn::Set(tag, -0.05373971455389345F));
+  p = hn::MulAdd(p, z, hn::Set(tag, 0.13331442191803905F));
+  p = hn::MulAdd(p, z, hn::Set(tag, -0.33333281941773063F));
+  const Vec<float> t = hn::MulAdd(hn::Mul(p, z), x.v, x.v);
+  const Vec<float> slope = hn::NegMulAdd(t, t, one);
+  const auto small = hn::Lt(size, hn::Set(tag, 0.625F));
+  if (hn::AllTrue(tag, small)) return {t, slope};
+  // With e = e^(−2|x|): 1 − 2e/(1 + e) and 4e/(1 + e)², which is nothing past 43.5.
+  const Vec<float> most = hn::Set(tag, 43.5F);
+  const Vec<float> e = exp(Lane<float>(hn::Mul(hn::Min(size, most), hn::Set(tag, -2.0F)))).v;
+  const Vec<float> r = reciprocal(Lane<float>(hn::Add(one, e))).v;
+  const Vec<float> part = hn::Mul(hn::Add(e, e), r);
+  const Vec<float> far = hn::IfThenElseZero(hn::Lt(size, most), hn::Mul(hn::Add(part, part), r));
+  const Vec<float> large = hn::CopySign(hn::Sub(one, part), x.v);
+  return {keep_nan<float>(x.v, hn::IfThenElse(small, t, large)),
+          keep_nan<float>(x.v, hn::IfThenElse(small, slope, far))};
 }
+RAPT_FN Lane<float> tanh(Lane<float> x) { return tanh_and_slope(x).value; }
 
 // The blocks of four lanes, added up.
 template <class X>

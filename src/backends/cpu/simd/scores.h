@@ -53,7 +53,7 @@ class Scores {
     high_ = arena.take<T>(columns_);
     bias_.allocate(arena, head.bias, columns_);
     if (backward && needs_raw_copy()) raw_ = arena.take<T>(kTileKeys * columns_);
-    if (backward && head.softcap > 0) capped_ = arena.take<T>(kTileKeys * columns_);
+    if (backward && head.softcap > 0) slopes_ = arena.take<T>(kTileKeys * columns_);
     if (has_relative_vectors()) {
       r_rows_ = arena.take<T>(columns_ * relative_pad_);
       r_columns_ = arena.take<T>(head.relative_dim * columns_);
@@ -416,10 +416,17 @@ class Scores {
   void cap(T* scores, std::int64_t count) {
     const Tag<T> tag;
     const Vec<T> cap = hn::Set(tag, head_.softcap);
-    const Vec<T> inverse = hn::Set(tag, T(1) / head_.softcap);
     for (std::int64_t n = 0; n < count; n += kLanes<T>) {
-      const Vec<T> t = tanh(Lane<T>(hn::Mul(hn::LoadU(tag, scores + n), inverse))).v;
-      if (capped_) hn::StoreU(t, tag, capped_ + n);
+      const Lane<T> x(hn::Div(hn::LoadU(tag, scores + n), cap));
+      Vec<T> t;
+      if constexpr (std::is_same_v<T, float>) {
+        const TanhAndSlope both = tanh_and_slope(x);
+        t = both.value.v;
+        if (slopes_) hn::StoreU(both.slope.v, tag, slopes_ + n);
+      } else {
+        t = tanh(x).v;
+        if (slopes_) hn::StoreU(hn::NegMulAdd(t, t, hn::Set(tag, T(1))), tag, slopes_ + n);
+      }
       hn::StoreU(hn::Mul(t, cap), tag, scores + n);
     }
   }
@@ -428,8 +435,7 @@ class Scores {
   void uncap(T* grads, std::int64_t count) const {
     const Tag<T> tag;
     for (std::int64_t n = 0; n < count; n += kLanes<T>) {
-      const Vec<T> grad = hn::LoadU(tag, grads + n), t = hn::LoadU(tag, capped_ + n);
-      const Vec<T> slope = hn::Sub(hn::Set(tag, T(1)), hn::Mul(t, t));
+      const Vec<T> grad = hn::LoadU(tag, grads + n), slope = hn::LoadU(tag, slopes_ + n);
       hn::StoreU(hn::IfThenZeroElse(hn::Eq(grad, hn::Zero(tag)), hn::Mul(grad, slope)), tag, grads + n);
     }
   }
@@ -494,7 +500,7 @@ class Scores {
   T* low_ = nullptr;
   T* high_ = nullptr;
   T* raw_ = nullptr;
-  T* capped_ = nullptr;
+  T* slopes_ = nullptr;  // of the softcap
   T* query_row_ = nullptr;
   T* query_col_ = nullptr;
   T* key_row_ = nullptr;

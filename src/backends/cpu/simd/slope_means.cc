@@ -27,7 +27,8 @@ class SlopeMeans {
         table_(arena, head_, columns_) {
     slopes_ = arena.take<T>(kTileKeys * columns_);
     grads_ = arena.take<T>(kTileKeys * columns_);
-    for (T** row : {&max_, &threshold_, &weighted_, &sum_}) *row = arena.take<T>(columns_);
+    for (T** row : {&max_, &threshold_}) *row = arena.take<T>(columns_);
+    for (double** row : {&weighted_, &sum_}) *row = arena.take<double>(columns_);
     grad_columns_ = arena.take<T*>(head_.sets);
     std::int64_t widest = 1;
     for (int s = 0; s < head_.sets; ++s) {
@@ -56,8 +57,13 @@ class SlopeMeans {
     if (table_.given()) table_.set_gradients(grad_columns_[0]);
     tiles_.begin(task_.first_query, count);
     tiles_.advance(head_.keys, [&](std::int64_t first, int keys) { add(first, keys); });
-    for (int c = 0; c < count; ++c)
-      task_.delta[task_.first_query + c] = sum_[c] == T(0) ? T(0) : weighted_[c] / sum_[c];
+    for (int c = 0; c < count; ++c) {
+      const double delta = sum_[c] == 0 ? 0 : weighted_[c] / sum_[c];
+      const T first = static_cast<T>(delta);
+      const double rest = delta - static_cast<double>(first);
+      task_.delta[task_.first_query + c] = first;
+      task_.delta_rest[task_.first_query + c] = rest == rest ? static_cast<T>(rest) : T(0);
+    }
   }
 
  private:
@@ -93,17 +99,31 @@ class SlopeMeans {
                   .accumulate = s > 0});
     }
     table_.add_weight_gradients(task_.first_query, static_cast<int>(task_.count), first, keys, grads_);
-    for (int c = 0; c < columns_; c += kLanes<T>) {
-      Vec<T> weighted = hn::Zero(tag), sum = hn::Zero(tag);
+    for (int c = 0; c < columns_; c += kLanes<T>) add_columns(keys, c);
+  }
+
+  // In double: what rounding leaves of Σ u·(∂weight − δ) is multiplied by all that the keys of a row have in common.
+  void add_columns(int keys, int c) {
+    constexpr int kWide = kLanes<double>;
+    const Tag<double> tag;
+    for (int part = 0; part < kLanes<T>; part += kWide) {
+      double* const weighted_at = weighted_ + c + part;
+      double* const sum_at = sum_ + c + part;
+      Vec<double> weighted = hn::LoadU(tag, weighted_at), sum = hn::LoadU(tag, sum_at);
       for (int j = 0; j < keys; ++j) {
-        const Vec<T> u = hn::LoadU(tag, slopes_ + j * columns_ + c);
-        const Vec<T> product = hn::Mul(u, hn::LoadU(tag, grads_ + j * columns_ + c));
+        const Vec<double> u = wide(slopes_ + j * columns_ + c + part);
+        const Vec<double> product = hn::Mul(u, wide(grads_ + j * columns_ + c + part));
         weighted = hn::Add(weighted, hn::IfThenZeroElse(hn::Eq(u, hn::Zero(tag)), product));
         sum = hn::Add(sum, u);
       }
-      hn::StoreU(hn::Add(hn::LoadU(tag, weighted_ + c), weighted), tag, weighted_ + c);
-      hn::StoreU(hn::Add(hn::LoadU(tag, sum_ + c), sum), tag, sum_ + c);
+      hn::StoreU(weighted, tag, weighted_at);
+      hn::StoreU(sum, tag, sum_at);
     }
+  }
+  static Vec<double> wide(const T* from) {
+    const Tag<double> tag;
+    if constexpr (std::is_same_v<T, double>) return hn::LoadU(tag, from);
+    else return hn::PromoteTo(tag, hn::LoadU(hn::Rebind<float, Tag<double>>(), from));
   }
 
   const SlopeMeansTask<T>& task_;
@@ -115,8 +135,8 @@ class SlopeMeans {
   T* grads_ = nullptr;
   T* max_ = nullptr;
   T* threshold_ = nullptr;
-  T* weighted_ = nullptr;
-  T* sum_ = nullptr;
+  double* weighted_ = nullptr;
+  double* sum_ = nullptr;
   T** grad_columns_ = nullptr;  // [sets]: [value_dim][columns]
   T* grad_rows_ = nullptr;
   T* value_tile_ = nullptr;
