@@ -19,7 +19,8 @@ using support::Int;
 using support::NormalizerKind;
 using support::Random;
 
-constexpr int kSeeds = support::unless_sanitized(6, 1);
+// Rows of one or two queries are right by luck, in either evaluation.
+constexpr int kSeeds = support::unless_sanitized(40, 1);
 
 struct Problem {
   CaseSpec spec;
