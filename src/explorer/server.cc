@@ -238,8 +238,14 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
                               {"X-Frame-Options", "DENY"},
                               {"Cache-Control", "no-store"}});
   p.http.set_pre_routing_handler([&p](const Request& request, Response& response) {
-    if (p.allowed(request)) return httplib::Server::HandlerResponse::Unhandled;
-    Parts::fail(response, 403, "expected this server's own address, got another");
+    if (!p.allowed(request)) {
+      Parts::fail(response, 403, "expected this server's own address, got another");
+    } else if (request.has_header("Content-Encoding")) {
+      // Its limit would be of the compressed bytes: 200 KB of them are a gigabyte.
+      Parts::fail(response, 415, "expected a body as it is, got an encoded one");
+    } else {
+      return httplib::Server::HandlerResponse::Unhandled;
+    }
     return httplib::Server::HandlerResponse::Handled;
   });
   p.http.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {

@@ -98,6 +98,17 @@ TEST_F(ExplorerLimits, BodiesInChunksHaveAnEnd) {
   EXPECT_EQ(status(), 200);
 }
 
+// The library would unpack 200 KB to a gigabyte before anybody counts.
+TEST_F(ExplorerLimits, BodiesAreNotUnpacked) {
+  httplib::Client one("127.0.0.1", server_.port());
+  for (const char* encoding : {"gzip", "br", "deflate", "unknown"}) {
+    const auto answer = one.Post("/api/run", {{"Content-Encoding", encoding}}, R"({"text": "ab"})", "application/json");
+    ASSERT_TRUE(answer) << encoding;
+    EXPECT_EQ(answer->status, 415) << encoding;
+  }
+  EXPECT_EQ(status(), 200);
+}
+
 TEST_F(ExplorerLimits, HeadersHaveAnEnd) {
   const Connection one(server_.port());
   ASSERT_TRUE(one.write(head("GET /")));
