@@ -102,13 +102,15 @@ void refuse_what_has_no_parts(const Call& call, const Given& given) {
   if (call.whole.device.kind != Device::Kind::cpu)
     fail(op, "q: expected arrays on cpu over several processes, got one on " + to_string(call.whole.device));
   const MechanismDefinition& mechanism = call.whole.mechanism->definition();
-  const std::string score = "score " + std::string(mechanism.name);
   if (!mechanism.entry)
-    fail(op, score +
-                 ": expected a mechanism of the library or a formula over several processes, as hooks of a program's "
-                 "own may read how many heads and keys the call has");
+    fail(op,
+         "mechanism: expected one of the library or a formula over several processes, as hooks of a program's own may "
+         "read how many heads and keys the call has, got " +
+             std::string(mechanism.name));
   if (mechanism.reads_call)
-    fail(op, score + ": expected none that names batch, queries or keys over several processes, which each see a part");
+    fail(op,
+         "mechanism: expected a formula that names neither batch, queries nor keys over several processes, which each "
+         "see a part, got one that does");
   if (!given.outputs) return;
   const Outputs& outputs = *given.outputs;
   if (!outputs.weights.empty())
@@ -168,13 +170,14 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
   for (ConstView& v : all.v) v = whole_view(v, keys);
   AttendOptions options = *given.options;
   const auto check_pairs = [&](const char* name, Shape& shape, bool shared) {
-    if (!shared && shape[2] != own_queries)
+    if (shape[2] != 1 && shape[2] != own_queries)
       fail(op, std::string(name) + ": expected 1 row, or the " + std::to_string(own_queries) +
                    " of this process, got " + std::to_string(shape[2]));
     shape[2] = shared ? 1 : queries;
   };
   if (options.bias) {
-    call.shared_bias = options.bias.shape[2] == 1 && own_queries != 1;
+    // A single query is one row for all, in every process, whether or not it is theirs.
+    call.shared_bias = queries == 1 || (options.bias.shape[2] == 1 && own_queries != 1);
     check_pairs("bias", options.bias.shape, call.shared_bias);
   }
   if (options.mask.dense)
@@ -186,6 +189,7 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
   call.is_softmax = call.whole.is_softmax();
   call.slots.emplace(call.whole, given.gradients && given.gradients->bias);
   call.options = *given.options;
+  if (call.shared_bias) call.options.bias.shape[2] = 1;
   if (call.is_softmax && call.whole.normalizer_parameters[0].given)
     call.sink = call.whole.normalizer_parameters[0].view;
   call.options.scale = call.whole.mechanism->definition().uses_scale ? std::optional(call.whole.scale) : std::nullopt;

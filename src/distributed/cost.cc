@@ -119,17 +119,16 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
   const std::string normalizer(call.whole.normalizer->info.name);
   const bool heads = heads_can(call, given);
   if (!call.is_softmax) {
-    const std::string only = std::string(call.operation) + ": normalizer " + normalizer + ": ";
+    const std::string expected = std::string(call.operation) + ": normalizer: expected softmax, ";
     if (how.distribution == Distribution::ring)
-      throw Error(only +
-                  "expected softmax, whose parts of the keys can be merged, to cut the sequence; heads can be cut");
+      throw Error(expected + "whose parts of the keys can be merged, to cut the sequence, got " + normalizer +
+                  ", for which heads can be cut");
     if (call.options.bias || call.options.mask.dense)
-      throw Error(only + "expected neither bias nor dense mask over several processes, where heads are cut");
+      throw Error(expected + "or neither bias nor dense mask over several processes, where heads are cut, got " +
+                  normalizer);
     if (slots < call.size() && slots > 0)
-      throw Error(
-          only +
-          "expected at least as many independent heads as processes, as no part of the keys can be merged, got " +
-          std::to_string(slots) + " for " + counted(call.size(), "process"));
+      throw Error(expected + "or at least as many independent heads as processes, got " + normalizer + " of " +
+                  counted(slots, "independent head") + " for " + counted(call.size(), "process"));
     if (how.explanation)
       *how.explanation = "heads: " + normalizer + " is computed from all scores of a row, so each of " +
                          counted(call.size(), "process") + " computes whole heads";

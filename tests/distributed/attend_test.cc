@@ -291,6 +291,9 @@ TEST(Distributed, EveryBias) {
     s.bias = bias;
     s.mask = support::MaskKind::bottom_right;
     check(s, {1, 3, 4});
+    // One query: most processes have no row of it, and hear of its bias all the same.
+    s.queries = 1;
+    check(s, {1, 2, 3});
   }
 }
 
@@ -430,10 +433,13 @@ void refuses(const Case& c, int size, const std::string& sentence, const Wants& 
 TEST(Distributed, RefusesInEveryProcess) {
   CaseSpec s = long_spec();
   s.normalizer = support::NormalizerKind::sparsemax;
-  refuses(make_case(s), 8, "expected at least as many independent heads as processes");
-  refuses(make_case(s), 2, "expected softmax, whose parts of the keys can be merged", {Distribution::ring});
+  refuses(make_case(s), 8,
+          "attend: normalizer: expected softmax, or at least as many independent heads as processes, got sparsemax of "
+          "4 independent heads for 8 processes");
+  refuses(make_case(s), 2, "attend: normalizer: expected softmax, whose parts of the keys can be merged",
+          {Distribution::ring});
   s.bias = support::BiasKind::full;
-  refuses(make_case(s), 2, "expected neither bias nor dense mask");
+  refuses(make_case(s), 2, "attend: normalizer: expected softmax, or neither bias nor dense mask");
   s = long_spec();
   s.bias = support::BiasKind::full;
   refuses(make_case(s), 2, "distribution heads: expected neither bias", {Distribution::heads});
