@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "distributed/cost.h"
 #include "distributed/ways.h"
 
@@ -5,6 +7,22 @@ namespace rapt::inline v1 {
 
 using distributed::Call;
 using distributed::Given;
+
+namespace {
+
+// What `rows` keep of the outputs, instead of those that were rounded.
+std::vector<ConstView> unrounded(const std::vector<ConstView>& out, const Saved::Rows& rows) {
+  std::vector<ConstView> list = out;
+  for (std::size_t s = 0; s < list.size() && rows.has_wide_out; ++s) {
+    if (!distributed::has_16_bits(list[s].dtype)) continue;
+    list[s].dtype = Dtype::f32;
+    list[s].strides = contiguous_strides(list[s].shape);
+    list[s].data = rows.wide_out.at(s).empty() ? list[s].data : rows.wide_out[s].data();
+  }
+  return list;
+}
+
+}  // namespace
 
 void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options, Communicator& communicator,
             const DistributedOptions& how) {
@@ -32,12 +50,18 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   given.grad_lse = grad_lse;
   const Call call = distributed::agree("attend_backward", given, communicator);
   const bool heads = distributed::choose(call, given, how) == Distribution::heads;
-  // Without the rows of the forward pass they are computed again.
+  // Without the rows of the forward pass they are computed again, and so is what was rounded.
   Saved again;
-  const bool has_rows = saved && saved->rows() && saved->rows()->count > 0;
+  std::vector<std::vector<std::byte>> out_again;
+  const bool has_rows = saved && saved->rows();
   if (saved == nullptr) {
     Outputs rows;
     rows.saved = &again;
+    const bool rounded = std::ranges::any_of(out, [](const ConstView& v) { return distributed::has_16_bits(v.dtype); });
+    for (const ConstView& view : rounded ? out : std::vector<ConstView>{}) {
+      auto& bytes = out_again.emplace_back((static_cast<std::size_t>(element_count(view.shape)) + 1) * sizeof(double));
+      rows.out.push_back({bytes.data(), view.dtype, view.shape, contiguous_strides(view.shape), {}});
+    }
     attend(inputs, rows, options, communicator,
            how.distribution == Distribution::automatic ? DistributedOptions{}
                                                        : DistributedOptions{how.distribution, nullptr});
@@ -45,6 +69,8 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
     again.rows()->resize(0, call.whole.is_double);
   }
   const Saved::Rows& rows = has_rows ? *saved->rows() : *again.rows();
+  const std::vector<ConstView> wide = unrounded(out, rows);
+  given.out = &wide;
   if (call.whole.is_double)
     (heads ? distributed::heads_backward<double> : distributed::ring_backward<double>)(call, given, rows);
   else (heads ? distributed::heads_backward<float> : distributed::ring_backward<float>)(call, given, rows);

@@ -87,6 +87,7 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
     f.add(g.parameters.size());
     for (const NamedGradient& gradient : g.parameters) f.add(gradient.name.data(), gradient.name.size());
     f.add(given.saved != nullptr);
+    f.add(given.saved && given.saved->rows() && given.saved->rows()->has_wide_out);
   }
   return f.value();
 }

@@ -123,15 +123,18 @@ void heads_forward(const Call& call, const Outputs& outputs) {
       std::copy_n(saved.rows()->sum<T>(), saved.rows()->count, static_cast<T*>(sum.at(n).data));
     }
   }
+  std::vector<Block<T>> own_out(out.size());
+  std::vector<View> wide(outputs.out);
   for (std::size_t s = 0; s < out.size(); ++s) {
     const View& to = outputs.out[s];
     if (!call.is_softmax || to.dtype == dtype_of<T>()) {
       out[s]->spread(to);
       continue;
     }
-    Block<T> own(to.shape);
-    out[s]->spread(own.view());
-    store_view<T>(own.view(), to);
+    own_out[s] = Block<T>(to.shape);
+    wide[s] = own_out[s].view();
+    out[s]->spread(wide[s]);
+    store_view<T>(wide[s], to);
   }
   lse.spread(own_lse_view);
   if (outputs.lse) store_view<T>(own_lse_view, outputs.lse);
@@ -142,6 +145,8 @@ void heads_forward(const Call& call, const Outputs& outputs) {
   saved.resize(static_cast<std::int64_t>(own_max.size()) - 1, std::is_same_v<T, double>);
   std::copy_n(own_max.begin(), saved.count, saved.max<T>());
   std::copy_n(own_sum.begin(), saved.count, saved.sum<T>());
+  // The others need no δ of theirs.
+  if (call.is_softmax) keep_wide_out<T>(outputs, wide, saved);
 }
 
 template <class T>

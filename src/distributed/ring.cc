@@ -191,6 +191,19 @@ void store_view(const View& src, const View& dst) {
 }
 
 template <class T>
+void keep_wide_out(const Outputs& outputs, const std::vector<View>& wide, Saved::Rows& saved) {
+  saved.has_wide_out = false;
+  saved.wide_out.assign(outputs.out.size(), {});
+  if constexpr (std::is_same_v<T, float>)
+    for (std::size_t s = 0; s < wide.size(); ++s) {
+      if (!has_16_bits(outputs.out[s].dtype)) continue;
+      saved.has_wide_out = true;
+      const auto* numbers = static_cast<const float*>(wide[s].data);
+      saved.wide_out[s].assign(numbers, numbers + element_count(wide[s].shape));
+    }
+}
+
+template <class T>
 void ring_forward(const Call& call, const Outputs& outputs) {
   const Cells cells(call);
   const std::int64_t rows = call.inputs.q.shape[2];
@@ -229,6 +242,7 @@ void ring_forward(const Call& call, const Outputs& outputs) {
   saved.resize(static_cast<std::int64_t>(max.size()), std::is_same_v<T, double>);
   std::copy(max.begin(), max.end(), saved.max<T>());
   std::copy(sum.begin(), sum.end(), saved.sum<T>());
+  keep_wide_out<T>(outputs, totals, saved);
 }
 
 template <class T>
@@ -286,6 +300,8 @@ template void ring_forward<float>(const Call&, const Outputs&);
 template void ring_forward<double>(const Call&, const Outputs&);
 template void ring_backward<float>(const Call&, const Given&, const Saved::Rows&);
 template void ring_backward<double>(const Call&, const Given&, const Saved::Rows&);
+template void keep_wide_out<float>(const Outputs&, const std::vector<View>&, Saved::Rows&);
+template void keep_wide_out<double>(const Outputs&, const std::vector<View>&, Saved::Rows&);
 template void store_lse<float>(const View&, const View&, const View&);
 template void store_lse<double>(const View&, const View&, const View&);
 template void store_view<float>(const View&, const View&);

@@ -30,6 +30,11 @@ View rows_view(const Call& call, T* numbers, std::int64_t rows) {
 template <class T>
 void store_lse(const View& lse, const View& max, const View& sum);
 
+// δ needs outputs as they were before they were rounded to 16 bits: contiguous arrays, which `saved` gets copies of.
+template <class T>
+void keep_wide_out(const Outputs& outputs, const std::vector<View>& wide, Saved::Rows& saved);
+inline bool has_16_bits(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::f16; }
+
 // dst = src of the same shape, in another type or layout.
 template <class T>
 void store_view(const View& src, const View& dst);

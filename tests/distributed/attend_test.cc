@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <mutex>
 
 #include "distributed/thread_communicator.h"
@@ -326,6 +327,37 @@ TEST(Distributed, ShortStorageTypes) {
     s.dtype = dtype;
     s.mask = support::MaskKind::top_left;
     check(s, {1, 2, 4});
+  }
+}
+
+// What keys and values have in common is large in dO·v and in δ, and not in their difference: δ must not be of rounded outputs.
+TEST(Distributed, RoundedOutputsSpoilNoGradient) {
+  const auto size_of_all = [](const std::vector<double>& list) {
+    double sum = 0;
+    for (const double x : list) sum += x * x;
+    return std::sqrt(sum);
+  };
+  for (const auto& [dtype, bound] : {std::pair{rapt::Dtype::bf16, 1.2e-2}, {rapt::Dtype::f16, 1.5e-3}}) {
+    CaseSpec s = long_spec();
+    s.dtype = dtype;
+    s.mask = support::MaskKind::top_left;
+    Case c = make_case(s);
+    for (Array* array : {&c.problem.k, c.problem.v.data()}) {
+      for (double& x : array->data) x += 2;
+      *array = Buffer(*array, dtype).values();
+    }
+    Case exact = c;
+    exact.spec.dtype = rapt::Dtype::f64;
+    const std::vector<double> right = run(exact, 1).backward.gradients.q.data;
+    const auto first = run(c, 1, {Distribution::ring}).bits();
+    for (const Distribution way : {Distribution::ring, Distribution::heads})
+      for (const bool saved : {true, false}) {
+        const Result got = run(c, 3, {way, saved});
+        EXPECT_TRUE(got.bits() == first);
+        std::vector<double> wrong = got.backward.gradients.q.data;
+        for (std::size_t n = 0; n < wrong.size(); ++n) wrong[n] -= right[n];
+        EXPECT_LT(size_of_all(wrong), bound * size_of_all(right));
+      }
   }
 }
 
