@@ -21,11 +21,11 @@ constexpr int kNoLabel = -1;
 
 training::Scores classification_scores(const models::ImageClassifier& model, const float* values, const ImageData& data,
                                        const ChannelStatistics& statistics, int threads,
-                                       const std::function<bool()>& stop) {
+                                       const std::function<bool()>& stop, const training::Processes& processes) {
   const std::int64_t chunks = (data.count() + kTogether - 1) / kTogether;
   std::vector<LossSums> sums(static_cast<std::size_t>(chunks));
   parallel_for(chunks, threads, [&](std::int64_t chunk, int) {
-    if (stop && stop()) return;
+    if (!processes.computes(chunk) || (stop && stop())) return;
     const std::int64_t first = chunk * kTogether, count = std::min(kTogether, data.count() - first);
     std::vector<float> images(static_cast<std::size_t>(count * data.image_size()));
     for (std::int64_t n = 0; n < count; ++n)
@@ -36,6 +36,7 @@ training::Scores classification_scores(const models::ImageClassifier& model, con
     const std::span<const int> labels(data.labels.data() + first, static_cast<std::size_t>(count));
     sums[static_cast<std::size_t>(chunk)] = cross_entropy(tape, logits, labels, kNoLabel, 0.0F, 1.0F);
   });
+  processes.share_results(std::span(sums));
   LossSums total;
   for (const LossSums& s : sums) {
     total.loss += s.loss;
@@ -92,9 +93,10 @@ LossSums ImageObjective::loss(layers::Graph<float>& graph, std::int64_t part, fl
   return cross_entropy(graph.tape, logits, from.labels, kNoLabel, static_cast<float>(options_.label_smoothing), weight);
 }
 
-std::optional<training::Scores> ImageObjective::validate(const float* values, int threads) const {
+std::optional<training::Scores> ImageObjective::validate(const float* values, int threads,
+                                                         const training::Processes& processes) const {
   if (data_.valid.count() == 0) return std::nullopt;
-  return classification_scores(model_, values, data_.valid, statistics_, threads);
+  return classification_scores(model_, values, data_.valid, statistics_, threads, {}, processes);
 }
 
 nlohmann::json ImageObjective::record(const float* values) const {

@@ -8,14 +8,16 @@
 #include "tasks/images.h"
 #include "training/objective.h"
 #include "training/options.h"
+#include "training/processes.h"
 
 namespace rapt::inline v1::tasks {
 
 // Accuracy and loss on all images of a set, or on those that were done when stop() said so; bits do not depend on the
-// number of threads.
+// number of threads, nor of processes, which deal them out.
 training::Scores classification_scores(const models::ImageClassifier& model, const float* values, const ImageData& data,
                                        const ChannelStatistics& statistics, int threads,
-                                       const std::function<bool()>& stop = {});
+                                       const std::function<bool()>& stop = {},
+                                       const training::Processes& processes = training::Processes());
 
 // To give each image its class. Model and data outlive it.
 class ImageObjective : public training::Objective {
@@ -29,7 +31,8 @@ class ImageObjective : public training::Objective {
   void start_epoch(std::int64_t epoch) override;
   std::int64_t prepare(std::int64_t n, std::int64_t part, std::int64_t parts) override;
   LossSums loss(layers::Graph<float>& graph, std::int64_t part, float weight) const override;
-  std::optional<training::Scores> validate(const float* values, int threads) const override;
+  std::optional<training::Scores> validate(const float* values, int threads,
+                                           const training::Processes& processes) const override;
   // Where the heads look: "centers" [layers][heads][2] and "covariances" [layers][heads][2][2]; see head_places.h.
   nlohmann::json record(const float* values) const override;
 

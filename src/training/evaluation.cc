@@ -73,26 +73,37 @@ std::vector<float> align(const SequenceModel& model, const float* values, const 
 
 Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
                     const SearchOptions& options, int threads, const Canonical& canonical,
-                    const std::function<bool()>& stop) {
+                    const std::function<bool()>& stop, const Processes& processes) {
   Validation result;
   std::vector<std::vector<int>> sources;
-  for (const Question& q : questions) sources.push_back(q.source);
+  const auto is_own = [&](std::size_t n) { return processes.computes(static_cast<std::int64_t>(n)); };
+  for (std::size_t n = 0; n < questions.size(); ++n)
+    if (is_own(n)) sources.push_back(questions[n].source);
   const std::vector<std::vector<Hypothesis>> answers = translate(model, values, sources, options, threads, 0, stop);
   std::vector<EncodedExample> examples;
+  std::vector<SequenceScores> scores(static_cast<std::size_t>(processes.size()));
+  std::size_t own = 0;
   for (std::size_t n = 0; n < questions.size(); ++n) {
-    if (answers[n].empty()) continue;
-    const std::vector<int>& tokens = answers[n].front().tokens;
-    result.scores.add(canonical ? canonical(tokens) : tokens, questions[n].targets);
-    result.answered.push_back(n);
-    result.answers.push_back(answers[n].front());
+    if (is_own(n)) {
+      const std::vector<Hypothesis>& found = answers[own++];
+      if (found.empty()) continue;
+      const std::vector<int>& tokens = found.front().tokens;
+      scores[static_cast<std::size_t>(processes.rank())].add(canonical ? canonical(tokens) : tokens,
+                                                             questions[n].targets);
+      result.answered.push_back(n);
+      result.answers.push_back(found.front());
+    }
     for (const std::vector<int>& target : questions[n].targets) examples.push_back({questions[n].source, target});
   }
+  processes.share_results(std::span(scores));
+  for (const SequenceScores& one : scores) result.scores.merge(one);
 
   std::stable_sort(examples.begin(), examples.end(),
                    [](const EncodedExample& a, const EncodedExample& b) { return a.target.size() < b.target.size(); });
   const std::size_t blocks = (examples.size() + kAtOnce - 1) / kAtOnce;
   std::vector<LossSums> sums(blocks);
   parallel_for(static_cast<std::int64_t>(blocks), threads, [&](std::int64_t b, int) {
+    if (!processes.computes(b)) return;
     const std::size_t begin = static_cast<std::size_t>(b) * kAtOnce;
     const std::size_t count = std::min(kAtOnce, examples.size() - begin);
     Batch batch;
@@ -102,6 +113,7 @@ Validation validate(const SequenceModel& model, const float* values, std::span<c
     const Tensor<float> logits = model.logits<float>(graph, batch);
     sums[static_cast<std::size_t>(b)] = cross_entropy(tape, logits, batch.target_out, kPad, 0.0F, 0.0F);
   });
+  processes.share_results(std::span(sums));
   double loss = 0;
   std::int64_t tokens = 0;
   for (const LossSums& s : sums) {

@@ -7,6 +7,7 @@
 #include "models/sequence_model.h"
 #include "training/batches.h"
 #include "training/metrics.h"
+#include "training/processes.h"
 
 namespace rapt::inline v1::training {
 
@@ -42,9 +43,10 @@ struct Validation {
 using Canonical = std::function<std::vector<int>(const std::vector<int>&)>;
 
 // Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers, made
-// canonical where that is given, as the targets must be.
+// canonical where that is given, as the targets must be. Several processes deal out the work: all get loss and scores, and each
+// the answers that it found.
 Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
                     const SearchOptions& options, int threads, const Canonical& canonical = {},
-                    const std::function<bool()>& stop = {});
+                    const std::function<bool()>& stop = {}, const Processes& processes = Processes());
 
 }  // namespace rapt::inline v1::training

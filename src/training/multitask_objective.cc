@@ -228,7 +228,7 @@ LossSums MultitaskObjective::loss(layers::Graph<float>& graph, std::int64_t part
   return total_loss(graph.tape, network_, x, batch, edges_, weight);
 }
 
-std::optional<Scores> MultitaskObjective::validate(const float* values, int threads) const {
+std::optional<Scores> MultitaskObjective::validate(const float* values, int threads, const Processes&) const {
   if (valid_.count == 0) return std::nullopt;
   return score(network_, values, valid_, edges_, threads);
 }

@@ -49,7 +49,7 @@ class MultitaskObjective : public Objective {
   void start_epoch(std::int64_t epoch) override;
   std::int64_t prepare(std::int64_t n, std::int64_t part, std::int64_t parts) override;
   LossSums loss(layers::Graph<float>& graph, std::int64_t part, float weight) const override;
-  std::optional<Scores> validate(const float* values, int threads) const override;
+  std::optional<Scores> validate(const float* values, int threads, const Processes& processes) const override;
 
   // Edges are few: both kinds of pixels get the same weight as a whole.
   static BinaryWeights edge_weights(const PixelExamples& examples);

@@ -12,6 +12,8 @@
 
 namespace rapt::inline v1::training {
 
+class Processes;
+
 // One number of a validation.
 struct Score {
   enum class Form : std::uint8_t { fraction, number, count };
@@ -50,7 +52,8 @@ class Objective {
   virtual LossSums loss(layers::Graph<float>& graph, std::int64_t part, float weight) const = 0;
 
   // Nothing where there are no examples to validate on.
-  virtual std::optional<Scores> validate(const float* values, int threads) const = 0;
+  // All processes call it together, and may share the work; the scores have the bits of one process.
+  virtual std::optional<Scores> validate(const float* values, int threads, const Processes& processes) const = 0;
 
   // What else the epoch's line of metrics.jsonl keeps of these weights; null: nothing.
   virtual nlohmann::json record(const float* values) const;

@@ -11,7 +11,7 @@
 namespace rapt::inline v1::training {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 14;
+constexpr std::int64_t kChunk = Processes::kChunk;
 
 }  // namespace
 
@@ -33,14 +33,16 @@ Update::Update(const TrainOptions& options, std::int64_t size) : options_(option
   mean_.resize(static_cast<std::size_t>(size));
   if (options.optimizer != Optimizer::sgd) square_.resize(static_cast<std::size_t>(size));
   if (options.average > 0) average_.resize(static_cast<std::size_t>(size));
-  norms_.resize(static_cast<std::size_t>((size + kChunk - 1) / kChunk));
+  norms_.resize(static_cast<std::size_t>(Processes::chunks(size)));
 }
 
-double Update::apply(float* values, const std::vector<float*>& parts, double rate, std::int64_t step, int threads) {
+double Update::apply(float* values, const std::vector<float*>& parts, double rate, std::int64_t step, int threads,
+                     const Processes& processes) {
   const TensorKernels<float>& kernels = tensor_kernels<float>();
-  const auto chunks = static_cast<std::int64_t>(norms_.size());
+  const Range own = processes.own_chunks(size_);
   float* sum = parts[0];
-  parallel_for(chunks, threads, [&](std::int64_t chunk, int) {
+  parallel_for(own.count(), threads, [&](std::int64_t n, int) {
+    const std::int64_t chunk = own.begin + n;
     const std::int64_t begin = chunk * kChunk;
     const std::int64_t count = std::min(kChunk, size_ - begin);
     for (std::size_t p = 1; p < parts.size(); ++p) {
@@ -49,6 +51,7 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
     }
     norms_[static_cast<std::size_t>(chunk)] = kernels.sum_of_squares(sum + begin, count);
   });
+  processes.share_by_chunk(norms_);
   double squares = 0;
   for (const double n : norms_) squares += n;
   const double norm = std::sqrt(squares);
@@ -57,7 +60,8 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
   // Early on the mean reaches less far back, so that the first weights are soon forgotten; step 1 replaces it.
   const auto done = static_cast<double>(step - 1);
   const auto new_share = static_cast<float>(1 - std::min(options_.average, done / (done + 10)));
-  parallel_for(chunks, threads, [&](std::int64_t chunk, int) {
+  parallel_for(own.count(), threads, [&](std::int64_t place, int) {
+    const std::int64_t chunk = own.begin + place;
     const std::int64_t begin = chunk * kChunk;
     const std::int64_t count = std::min(kChunk, size_ - begin);
     float* grad = sum + begin;
@@ -96,7 +100,12 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
     float* average = average_.data() + begin;
     for (std::int64_t n = 0; n < count; ++n) average[n] += new_share * (values[begin + n] - average[n]);
   });
+  processes.share_chunks(values, size_);
   return norm;
+}
+
+void Update::share_state(const Processes& processes) {
+  for (std::vector<float>* numbers : {&mean_, &square_, &average_}) processes.share_chunks(*numbers);
 }
 
 }  // namespace rapt::inline v1::training

@@ -37,9 +37,9 @@ LossSums SequenceObjective::loss(layers::Graph<float>& graph, std::int64_t part,
   return cross_entropy(graph.tape, logits, batch.target_out, kPad, label_smoothing_, weight);
 }
 
-std::optional<Scores> SequenceObjective::validate(const float* values, int threads) const {
+std::optional<Scores> SequenceObjective::validate(const float* values, int threads, const Processes& processes) const {
   if (valid_.empty()) return std::nullopt;
-  return named(training::validate(model_, values, valid_, {}, threads, canonical_));
+  return named(training::validate(model_, values, valid_, {}, threads, canonical_, {}, processes));
 }
 
 }  // namespace rapt::inline v1::training

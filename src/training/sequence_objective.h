@@ -25,7 +25,7 @@ class SequenceObjective : public Objective {
   void start_epoch(std::int64_t epoch) override { batches_.start_epoch(epoch); }
   std::int64_t prepare(std::int64_t n, std::int64_t part, std::int64_t parts) override;
   LossSums loss(layers::Graph<float>& graph, std::int64_t part, float weight) const override;
-  std::optional<Scores> validate(const float* values, int threads) const override;
+  std::optional<Scores> validate(const float* values, int threads, const Processes& processes) const override;
 
  private:
   const SequenceModel& model_;

@@ -75,7 +75,9 @@ void Trainer::resume() {
   reload_metrics();
 }
 
+// Called by all processes.
 void Trainer::save() {
+  update_.share_state(processes_);
   if (!processes_.writes()) return;
   save_state(directory_ / "state.safetensors", objective_->parameters(),
              {&values_, &update_.mean(), &update_.square(), &update_.average(), progress_});
@@ -112,7 +114,7 @@ void Trainer::write_metrics(const EpochReport& r) {
   write_file(directory_ / "metrics.jsonl", text);
 }
 
-bool Trainer::train_batch(std::int64_t n, bool stop) {
+Wishes Trainer::train_batch(std::int64_t n, const Wishes& own) {
   const auto count = static_cast<std::int64_t>(parts_.size());
   std::int64_t units = 0;
   for (std::int64_t p = 0; p < count; ++p) {
@@ -135,7 +137,7 @@ bool Trainer::train_batch(std::int64_t n, bool stop) {
   });
   std::vector<LossSums> sums;
   for (const auto& part : parts_) sums.push_back(part->sums);
-  const bool stops = processes_.share_sums(sums, stop);
+  const Wishes wishes = processes_.share_sums(sums, own);
   processes_.add_gradients(gradients_, static_cast<std::int64_t>(values_.size()));
   for (const LossSums& part : sums) {
     progress_.loss += part.loss;
@@ -145,11 +147,11 @@ bool Trainer::train_batch(std::int64_t n, bool stop) {
   ++progress_.step;
   // What several processes computed is added up already.
   const std::vector<float*> parts(gradients_.begin(), processes_.alone() ? gradients_.end() : gradients_.begin() + 1);
-  const double norm =
-      update_.apply(values_.data(), parts, rate_at(options_, progress_.step, total_steps()), progress_.step, threads_);
+  const double norm = update_.apply(values_.data(), parts, rate_at(options_, progress_.step, total_steps()),
+                                    progress_.step, threads_, processes_);
   require_finite(norm + progress_.loss);
   ++progress_.batch;
-  return stops;
+  return wishes;
 }
 
 void Trainer::require_finite(double number, const char* what) const {
@@ -171,7 +173,8 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
   report.seconds = progress_.seconds;
   double score = -report.loss;
   double loss = report.loss;
-  report.valid = objective_->validate(update_.weights(values_.data()), threads_);
+  update_.share_average(processes_);
+  report.valid = objective_->validate(update_.weights(values_.data()), threads_, processes_);
   if (report.valid) {
     score = report.valid->goal;
     loss = report.valid->loss;
@@ -206,10 +209,12 @@ Trainer::End Trainer::run(const Observer& observer) {
     const std::int64_t units_before = progress_.units;
     double speed = 0;
     while (progress_.batch < objective_->batches()) {
-      // Several processes stop together, after the step that one of them asks in.
-      const auto asked = [&] { return observer.stop && observer.stop(); };
-      bool stop = train_batch(progress_.batch, !processes_.alone() && asked());
-      stop = processes_.alone() ? asked() : stop;
+      // Several processes stop and save together, after the step that one of them asks in.
+      const auto asked = [&] {
+        return Wishes{observer.stop && observer.stop(), seconds_since(last_save) > kSecondsBetweenSaves};
+      };
+      Wishes wishes = train_batch(progress_.batch, processes_.alone() ? Wishes{} : asked());
+      if (processes_.alone()) wishes = asked();
       const double spent = seconds_since(start);
       progress_.seconds = seconds_before + spent;
       speed = static_cast<double>(progress_.units - units_before) / std::max(spent, 1e-9);
@@ -218,11 +223,11 @@ Trainer::End Trainer::run(const Observer& observer) {
         observer.on_step({progress_.epoch + 1, progress_.batch, objective_->batches(), progress_.loss / units,
                           static_cast<double>(progress_.correct) / units, speed});
       }
-      if (stop || (seconds_since(last_save) > kSecondsBetweenSaves && progress_.batch < objective_->batches())) {
+      if (wishes.stop || (wishes.save && progress_.batch < objective_->batches())) {
         save();
         last_save = Clock::now();
       }
-      if (stop) return End::stopped;
+      if (wishes.stop) return End::stopped;
     }
     const EpochReport report = finish_epoch(rate_at(options_, progress_.step, total_steps()), speed);
     write_metrics(report);

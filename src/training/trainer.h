@@ -56,8 +56,8 @@ class Trainer {
   // rapt::Error where another process trains in the directory.
   End run(const Observer& observer);
 
-  // One step, with batch n of this epoch: what run() is made of. `stop`: this process wants to stop; true where one does.
-  bool train_batch(std::int64_t n, bool stop = false);
+  // One step, with batch n of this epoch: what run() is made of. Returns what any process wanted.
+  Wishes train_batch(std::int64_t n, const Wishes& own = {});
 
   const std::vector<float>& values() const { return values_; }
   const Progress& progress() const { return progress_; }

@@ -35,8 +35,16 @@ std::vector<Bits> train(const std::function<TinyRun()>& make, int size, const fs
   return values;
 }
 
+// Numbers enough that several processes have some of them to move.
+models::ModelConfig wide_seq2seq() {
+  models::ModelConfig config = tiny_seq2seq();
+  config.seq2seq.hidden = 72;
+  return config;
+}
+
 TEST(TrainingProcesses, HaveTheBitsOfOne) {
-  for (const models::ModelConfig& config : {tiny_seq2seq(), tiny_transformer()})
+  EXPECT_GT(Processes::chunks(TinyRun(wide_seq2seq()).model->parameters().size()), 3);
+  for (const models::ModelConfig& config : {tiny_seq2seq(), tiny_transformer(), wide_seq2seq()})
     for (const Optimizer optimizer : {Optimizer::adamw, Optimizer::sgd}) {
       const auto make = [&] {
         TinyRun run(config);
@@ -56,7 +64,11 @@ TEST(TrainingProcesses, HaveTheBitsOfOne) {
 }
 
 TEST(TrainingProcesses, ResumeWithAnotherNumber) {
-  const auto make = [] { return TinyRun(tiny_transformer()); };
+  const auto make = [] {
+    TinyRun run(wide_seq2seq());
+    run.options.average = 0.9;
+    return run;
+  };
   const TemporaryDirectory alone, directory;
   const Bits expected = make().train(alone.path());
   std::atomic<int> asked{0};
@@ -72,7 +84,7 @@ TEST(TrainingProcesses, ResumeWithAnotherNumber) {
 
 // Sums of floats depend on their order: numbers of very different sizes show it.
 TEST(TrainingProcesses, AddInTheOrderOfTheParts) {
-  constexpr std::int64_t kSize = 1003;
+  constexpr std::int64_t kSize = 3 * Processes::kChunk + 1003;
   const auto number = [](std::int64_t part, std::int64_t n) {
     return (part % 2 == 0 ? 1e7F : -1e7F) + static_cast<float>((part * 7919 + n * 104729) % 1009) * 0.37F;
   };
@@ -91,6 +103,12 @@ TEST(TrainingProcesses, AddInTheOrderOfTheParts) {
         pointers.push_back(part.data());
       }
       processes.add_gradients(pointers, kSize);
+      const Range own = processes.own_chunks(kSize);
+      for (std::int64_t n = 0; n < kSize; ++n) {
+        const bool mine = n / Processes::kChunk >= own.begin && n / Processes::kChunk < own.end;
+        if (!mine && parts[0][static_cast<std::size_t>(n)] != 0) throw Error("not cleared");
+      }
+      processes.share_chunks(parts[0]);
       if (parts[0] != expected) throw Error("another sum");
       for (std::size_t p = 1; p < 5; ++p)
         if (parts[p] != std::vector<float>(kSize)) throw Error("not cleared");
