@@ -110,14 +110,14 @@ training::TrainOptions options_of(const TrainingCase& spec) {
 
 class TrainRunner {
  public:
-  TrainRunner(const TrainingCase& spec, int threads)
+  TrainRunner(const TrainingCase& spec, int threads, const training::Processes& processes = training::Processes())
       : spec_(spec),
         options_(options_of(spec)),
         model_(spec.model, spec.sizes()),
         trainer_(std::make_shared<training::SequenceObjective>(
                      model_, training::Batches(spec.examples(spec.batch), spec.batch, kSeed),
                      std::vector<training::Question>{}, options_.label_smoothing),
-                 options_, {}, threads) {}
+                 options_, {}, threads, processes) {}
 
   const SequenceModel& model() const { return model_; }
   void operator()() { trainer_.train_batch(0); }
@@ -291,6 +291,15 @@ std::vector<TrainingCase> training_cases(const std::vector<std::string>& names, 
   if (quick)
     for (TrainingCase& spec : cases) make_tiny(spec);
   return cases;
+}
+
+std::function<void()> training_steps(const TrainingCase& spec, int threads, const training::Processes& processes) {
+  struct Steps {
+    TrainingCase spec;
+    TrainRunner runner;
+    Steps(const TrainingCase& s, int n, const training::Processes& p) : spec(s), runner(spec, n, p) {}
+  };
+  return [steps = std::make_shared<Steps>(spec, threads, processes)] { steps->runner(); };
 }
 
 TrainingRow measure_training(const TrainingCase& spec, Job job, int threads, const Effort& effort, Sgemm& sgemm) {

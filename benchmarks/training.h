@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "benchmarks/timing.h"
 #include "models/config.h"
 #include "training/batches.h"
+#include "training/processes.h"
 
 // The rows of `rapt bench train`: whole models, trained and decoded, through what `rapt train` and `decode` run.
 namespace rapt::bench {
@@ -57,5 +59,8 @@ struct TrainingRow {
 
 // Throws WrongResult where the results are not those of the same model in double.
 TrainingRow measure_training(const TrainingCase& spec, Job job, int threads, const Effort& effort, Sgemm& sgemm);
+
+// Takes one step each time, in all processes together.
+std::function<void()> training_steps(const TrainingCase& spec, int threads, const training::Processes& processes);
 
 }  // namespace rapt::bench

@@ -43,6 +43,9 @@ constexpr const char* kBenchFooter =
     "  train    steps of training and greedy decoding of small_lstm, medium_lstm and small_transformer; tokens are "
     "those\n"
     "           of targets, with source: of both sides\n"
+    "  processes  under mpirun: a call (--shape) over all processes beside the engine on as many threads; followed by "
+    "models\n"
+    "           of train: their steps\n"
     "  shared   what one more task costs where all share an attention map: 1, 2, 4 and 6 value sets\n"
     "  multitask  trains networks on scenes, for one task each, for all without sharing and with shared attention, "
     "over\n"
@@ -84,6 +87,7 @@ constexpr const char* kBenchFooter =
     "  rapt bench memory additive --shape 1,4,8192,64\n"
     "  mpirun -n 4 rapt bench memory --shape 1,1,262144,64   (of a process; see docs/scale.md)\n"
     "  mpirun -n 2 rapt bench processes --shape 1,1,32768,64 --threads 1 --repeat 5\n"
+    "  mpirun -n 2 rapt bench processes medium_lstm --threads 1\n"
     "  rapt bench train small_lstm --threads 2\n"
     "  rapt bench shared --shape 1,8,1024,64\n"
     "  rapt bench multitask --seeds 3 --reference skip,depth --out runs/multitask\n"
@@ -386,6 +390,11 @@ bool run_over_processes(const BenchArguments& arguments, const std::string& firs
     throw Error("bench processes: expected several processes: mpirun -n N rapt bench processes");
   if (!world) return false;
   if (first != "memory" && first != "processes") return world->rank() > 0;
+  const std::vector<std::string> more(arguments.names.begin() + 1, arguments.names.end());
+  if (first == "memory" && !more.empty())
+    throw Error("bench memory: expected no further name over several processes, got '" + more[0] + "'");
+  if (!more.empty() && !arguments.shapes.empty())
+    throw Error("bench processes: expected models to train or --shape for calls, got both");
   std::vector<Shape> shapes;
   for (const std::string& text : arguments.shapes) {
     const auto sizes = parse_integers("bench: --shape", text, "B,H,S,D: four whole numbers", 4);
@@ -396,7 +405,8 @@ bool run_over_processes(const BenchArguments& arguments, const std::string& firs
       arguments.threads.empty() ? default_threads() : parse_threads("bench: --threads", arguments.threads);
   constexpr int kRuns = 5;
   const int repeat = parse_repeat(arguments.repeat).value_or(arguments.quick ? 1 : kRuns);
-  bench_processes(*world, {shapes, threads, repeat, first == "memory", arguments.json});
+  const auto models = more.empty() ? std::vector<bench::TrainingCase>{} : bench::training_cases(more, arguments.quick);
+  bench_processes(*world, {shapes, models, threads, repeat, first == "memory", arguments.json});
   return true;
 }
 
@@ -463,8 +473,9 @@ void add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "Speed and memory of every mechanism, against what this machine can do");
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
-  verb->add_option("NAME", a.names,
-                   "Mechanisms or variants; none: all. Or memory, growth, calls, train, shared, multitask or images");
+  verb->add_option(
+      "NAME", a.names,
+      "Mechanisms or variants; none: all. Or memory, growth, calls, train, processes, shared, multitask or images");
   // One value each time it is given: what follows may be a NAME.
   verb->add_option("--shape", a.shapes, "In place of each row's own; may be given again")
       ->allow_extra_args(false)

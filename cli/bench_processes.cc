@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <numeric>
@@ -141,17 +142,60 @@ class MeasuredCall {
   Outputs outputs_;
 };
 
+std::string two_digits(double one, double other) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", one / other);
+  return text;
+}
+
+// Steps of training.
+class TrainingRows {
+ public:
+  TrainingRows(Communicator& world, const ProcessesBench& what) : world_(world), what_(what) {
+    table_.push_back({"model", "step", "of CPU time", "engine", "of CPU time", "ratio", "of CPU time"});
+  }
+
+  void add(const bench::TrainingCase& spec) {
+    const auto over = bench::training_steps(spec, what_.threads, training::Processes(&world_));
+    std::function<void()> alone;
+    if (world_.rank() == 0) alone = bench::training_steps(spec, what_.threads * world_.size(), training::Processes());
+    std::vector<PassTimes> times, engine;
+    for (int n = 0; n <= what_.repeat; ++n) {
+      PassTimes one;
+      most(world_, 0);
+      one.forward = over_all(world_, pass_time(over));
+      if (alone) one.backward = pass_time(alone);
+      most(world_, 0);
+      if (n > 0) times.push_back(one);  // the first one fills caches and pages
+    }
+    const PassTime step = median_of(times, &PassTimes::forward), own = median_of(times, &PassTimes::backward);
+    json_.push_back({{"model", spec.name},
+                     {"processes", world_.size()},
+                     {"threads", what_.threads},
+                     {"runs", times.size()},
+                     {"seconds", step.wall},
+                     {"cpu_seconds", step.cpu},
+                     {"engine_seconds", own.wall},
+                     {"engine_cpu_seconds", own.cpu}});
+    table_.push_back({spec.name, format_seconds(step.wall), format_seconds(step.cpu), format_seconds(own.wall),
+                      format_seconds(own.cpu), two_digits(own.wall, step.wall), two_digits(own.cpu, step.cpu)});
+  }
+
+  const nlohmann::ordered_json& json() const { return json_; }
+  const std::vector<std::vector<std::string>>& table() const { return table_; }
+
+ private:
+  Communicator& world_;
+  const ProcessesBench& what_;
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
+  std::vector<std::vector<std::string>> table_;
+};
+
 // What does not take for ever; the engine's arrays then fit beside, too.
 bool is_short(const Shape& shape) {
   constexpr double kMostPairs = 2e10;
   return static_cast<double>(shape[0] * shape[1]) * static_cast<double>(shape[2]) * static_cast<double>(shape[2]) <=
          kMostPairs;
-}
-
-std::string two_digits(double one, double other) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", one / other);
-  return text;
 }
 
 class ProcessRows {
@@ -205,12 +249,8 @@ class ProcessRows {
     table_.push_back(cells);
   }
 
-  void print() const {
-    if (what_.json) std::cout << json_.dump(2) << "\n";
-    else
-      std::cout << counted(world_.size(), "process") << " of " << counted(what_.threads, "thread") << "\n"
-                << format_table(table_);
-  }
+  const nlohmann::ordered_json& json() const { return json_; }
+  const std::vector<std::vector<std::string>>& table() const { return table_; }
 
  private:
   static constexpr std::int64_t kWindow = 1024;
@@ -248,10 +288,21 @@ class ProcessRows {
 }  // namespace
 
 void bench_processes(Communicator& world, const ProcessesBench& what) {
+  const auto print = [&](const auto& rows) {
+    if (what.json) std::cout << rows.json().dump(2) << "\n";
+    else
+      std::cout << counted(world.size(), "process") << " of " << counted(what.threads, "thread") << "\n"
+                << format_table(rows.table());
+  };
+  if (!what.models.empty()) {
+    TrainingRows rows(world, what);
+    for (const bench::TrainingCase& model : what.models) rows.add(model);
+    return print(rows);
+  }
   ProcessRows rows(world, what);
   for (const Shape& shape : what.shapes)
     for (const bool causal : {false, true}) rows.add(shape, causal);
-  rows.print();
+  print(rows);
 }
 
 }  // namespace rapt::cli

@@ -3,15 +3,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "benchmarks/training.h"
 #include "rapt/communicator.h"
 #include "rapt/view.h"
 
 namespace rapt::cli {
 
-// `mpirun -n N rapt bench processes` (or memory): one call over all processes, in turn with the engine of process 0 on as many
-// threads as all have together, and the memory of a process. Medians of `repeat` times.
+// `mpirun -n N rapt bench processes` (or memory): one call, or one step of training, over all processes, in turn with the engine
+// of process 0 on as many threads as all have together, and the memory of a process. Medians of `repeat` times.
 struct ProcessesBench {
   std::vector<Shape> shapes;
+  std::vector<bench::TrainingCase> models;  // steps of these, in place of calls
   int threads = 1;
   int repeat = 5;
   bool only_memory = false;  // one call, no engine beside it
