@@ -383,7 +383,8 @@ void Formula::define() {
       of(object).formula->form().evaluate(slots, coefficients, slopes);
     };
   for (const Op op : {Op::key_row, Op::key_col, Op::query_row, Op::query_col}) d.grid = d.grid || reads(op);
-  const bool plain_score = is_scaled_raw(graph_, score_);
+  // The scale is 1 where a formula does not read it.
+  const bool plain_score = is_scaled_raw(graph_, score_) || graph_[score_].op == Op::raw;
   fill_plain(d.scalar.f32, !plain_score, visible_ != kNone, pair_ != kNone);
   fill_plain(d.scalar.f64, !plain_score, visible_ != kNone, pair_ != kNone);
   if (compiled_pair_) {

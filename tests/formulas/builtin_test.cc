@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "backends/cpu/block_visits.h"
 #include "formulas/builtin.h"
 #include "rapt/attend.h"
 #include "rapt/formula.h"
@@ -180,6 +181,20 @@ TEST(BuiltinFormulas, KnowPairsInOtherWordsAndTimesANumber) {
   // Neither a number that a score could not hold, nor another function.
   for (const char* other : {"1e30*w*tanh(q+k)", "0*w*tanh(q+k)", "w*w*tanh(q+k)", "w*tanh(q-k)", "q^4*k^8*w^16"})
     EXPECT_EQ(rapt::formula("raw", {.pair = other}).mechanism->definition().fast_limit, 0) << other;
+}
+
+// A score without parameters has no gradient of its own that a second pass could make more exact.
+TEST(BuiltinFormulas, VisitNoMoreBlocksThanTheirMechanism) {
+  const rapt::MechanismInfo& additive = rapt::mechanism("additive");
+  const auto visits = [&](const rapt::Score& score) {
+    const std::int64_t before = rapt::visited_blocks;
+    run<float>(additive, score, {.queries = 205, .keys = 205});
+    return rapt::visited_blocks - before;
+  };
+  const std::int64_t compiled = visits({.mechanism = &additive});
+  EXPECT_GT(compiled, 0);
+  for (const char* score : {"raw", "2*raw", "20*tanh(raw/20)"})
+    EXPECT_EQ(visits(rapt::formula(score, {.pair = "w*tanh(q+k)"})), compiled) << score;
 }
 
 TEST(BuiltinFormulas, KnowASoftcap) {

@@ -215,7 +215,7 @@ class Backward {
     // Pair products round the gradients of scores themselves.
     const double rounding = prototype_.bf16 ? 0x1p-12 : std::numeric_limits<T>::epsilon() / 2;
     // A number of a score of its own pairs gets the sum of all of them, whose common part may be large.
-    const bool strict = prototype_.program->raw && prototype_.program->score;
+    const bool strict = prototype_.program->raw && prototype_.program->score && prototype_.slots > 0;
     if (want_score_ && means_.find_corrections(wave_, start, kernels_.backward_rows, rounding, strict))
       add_gradients(count, true);
   }
