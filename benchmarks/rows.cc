@@ -4,6 +4,7 @@
 
 #include "benchmarks/check.h"
 #include "benchmarks/process_memory.h"
+#include "formulas/programs.h"
 #include "rapt/error.h"
 #include "rapt/registry.h"
 #include "rapt/tiles.h"
@@ -153,7 +154,8 @@ std::optional<Spec> compiled_of(const Spec& spec) {
   compiled.maps = false;
   if (spec.info().definition().scalar.f32.hide) {
     const std::optional<Window> window = spec.formula_window();
-    if (!window || spec.window) return std::nullopt;
+    const auto* programs = static_cast<const formulas::FormulaPrograms*>(spec.formula->object.get());
+    if (!window || spec.window || programs->hide_rest.blocks.count > 0) return std::nullopt;
     compiled.window = window;
   }
   return compiled;

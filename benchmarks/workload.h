@@ -48,7 +48,7 @@ struct Spec {
   std::int64_t query_count() const { return queries > 0 ? queries : sizes.keys; }
   std::int64_t key_head_count() const { return key_heads > 0 ? key_heads : sizes.heads; }
   const MechanismInfo& info() const;
-  // The offsets, key − query, that a formula's own condition leaves, where it is one of offsets.
+  // The offsets, key − query, that a formula's own condition leaves, as far as it is one of offsets.
   std::optional<Window> formula_window() const;
   // Pairs that the masks leave, over all batches and heads.
   double visible_pairs() const;

@@ -155,6 +155,14 @@ TEST_F(CliFormula, IsMeasuredBesideTheMechanismItEquals) {
                                  "--quick", "--no-naive", "--shape", "1,2,96,16", "--json"});
   ASSERT_EQ(own.status, 0) << own.err;
   EXPECT_TRUE(Json::parse(own.out)["rows"][0]["compiled_ratio"].is_null());
+  // No mask is this condition, though a part of it is the causal one.
+  for (const char* visible : {"j <= i and (i-j < 16 or j < 4)", "i - j < 16"}) {
+    const CliResult masked = run_cli({"bench", "--formula", "raw*scale", "--visible", visible, "--quick", "--no-naive",
+                                      "--direction", "forward", "--shape", "1,2,96,16", "--json"});
+    ASSERT_EQ(masked.status, 0) << masked.err;
+    const bool is_window = std::string(visible) == "i - j < 16";
+    EXPECT_EQ(Json::parse(masked.out)["rows"][0]["compiled_ratio"].is_null(), !is_window) << visible;
+  }
 }
 
 TEST_F(CliFormula, IsListedForEveryMechanismThatHasOne) {
