@@ -243,6 +243,11 @@ if(NOT RAPT_SANITIZE)
   endif()
   add_test(NAME formula_kernels COMMAND rapt_formula_kernels)
   set_tests_properties(formula_kernels PROPERTIES TIMEOUT 1500 SKIP_REGULAR_EXPRESSION "Skipped")
+  add_test(NAME formula_kernels_without_nvrtc COMMAND rapt_formula_kernels --gtest_filter=FormulaKernels.AreKept)
+  set_tests_properties(
+    formula_kernels_without_nvrtc
+    PROPERTIES ENVIRONMENT "RAPT_NVRTC=/there/is/none" PASS_REGULAR_EXPRESSION
+               "formulas are compiled by NVRTC on a device: expected libnvrtc.so of CUDA 12 or later, found none")
 endif()
 
 # The table of mechanisms in the documentation: the build writes what the registry says, the test compares.

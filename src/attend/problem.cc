@@ -275,6 +275,11 @@ class Builder {
             : (p_.mechanism->scaled() && p_.key_dim > 0 ? 1.0 / std::sqrt(static_cast<double>(p_.key_dim)) : 1.0);
     if (options_.scale && !p_.mechanism->definition().uses_scale)
       fail(operation_, "scale: expected none, as this formula does not read it, got " + number(*options_.scale));
+    const RegistryEntry* entry = p_.mechanism->definition().entry;
+    if (p_.is_part && entry && entry->reads_keys)
+      fail(operation_, score_name() +
+                           ": expected none that names keys with first_key, as a part does not know how many there "
+                           "are; give their number as a parameter");
     if (!std::isfinite(p_.scale)) fail(operation_, "scale: expected a finite number, got " + number(p_.scale));
     if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
       fail(operation_, "softcap: expected a positive number, or 0 for none, got " + number(options_.softcap));

@@ -80,7 +80,9 @@ Formula::Formula(std::string_view score, const FormulaOptions& options) {
 }
 
 bool Formula::reads(Op op) const {
-  return formulas::reads(graph_, score_, op) || formulas::reads(graph_, visible_, op);
+  const auto in_index = [&](NodeId index) { return formulas::reads(parsed_, index, op); };
+  return formulas::reads(graph_, score_, op) || formulas::reads(graph_, visible_, op) ||
+         std::ranges::any_of(index_, in_index);
 }
 
 void Formula::parse_texts(std::string_view score, const FormulaOptions& options) {
@@ -375,7 +377,8 @@ void Formula::define() {
   for (const ParameterSpec& spec : specs_) d.slots += spec.slots();
   d.uses_scale = reads(Op::scale);
   d.reads_head = reads(Op::head);
-  d.reads_call = reads(Op::batch) || reads(Op::queries) || reads(Op::keys);
+  entry_.reads_keys = reads(Op::keys);
+  d.reads_call = reads(Op::batch) || reads(Op::queries) || entry_.reads_keys;
   d.scaled = pair_ == kNone && d.uses_scale;
   if (visible_ == kNone) form_ = Form::find(graph_, score_);
   if (form_)

@@ -48,7 +48,7 @@ class Formula {
   std::int64_t index(std::size_t parameter, std::int64_t offset, const TableShape& shape) const;
   bool visible_offsets(const TableShape& shape, std::int64_t& first, std::int64_t& last) const;
   bool uses_raw() const { return uses_raw_; }
-  // Whether score or visible has that leaf.
+  // Whether score or visible has that leaf, indices of tables included.
   bool reads(Op op) const;
   const Form& form() const { return *form_; }
   // offsets_seen: what visible says of offsets alone is in the masks already.

@@ -22,6 +22,7 @@ struct RegistryEntry {
       programs{};  // of each SIMD target; null: not in this build, or not for this processor
   // The hooks as source, where they are text; null: they were compiled with the library.
   const DeviceHooks& (*device_hooks)(const void* object, bool offsets_seen) = nullptr;
+  bool reads_keys = false;  // of a formula: it names how many keys there are
 };
 
 // One for each line of registry.txt, in that order. Defined in the build tree.

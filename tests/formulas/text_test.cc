@@ -10,6 +10,7 @@
 #include "rapt/attend.h"
 #include "rapt/error.h"
 #include "rapt/formula.h"
+#include "rapt/tiles.h"
 
 namespace {
 
@@ -228,6 +229,37 @@ TEST(FormulaTexts, NameWhatTheyTake) {
   EXPECT_EQ(specs[3].role, rapt::Role::value);
   EXPECT_EQ(specs[3].sizes[0], 2);
   EXPECT_EQ(specs[4].role, rapt::Role::pair_weight);
+}
+
+// The parts of a sequence would each read another number.
+TEST(FormulaTexts, ThatNameTheKeysRefuseAPartOfThem) {
+  const float one = 1;
+  float out = 0;
+  const rapt::ConstView x = rapt::view(&one, {1, 1, 1, 1});
+  for (const char* visible : {"", "j < keys - 1", "t[keys - i - 1] > 0", "t[keys + i - j - 1] > 0"}) {
+    rapt::AttendOptions options;
+    options.score = rapt::formula(*visible ? "raw" : "raw*log(keys)", {.visible = visible});
+    if (std::string(visible).starts_with("t")) options.score.parameters = {{"t", rapt::view(&one, {1})}};
+    rapt::attend(x, x, x, rapt::view(&out, {1, 1, 1, 1}), options);
+    options.first_key = 0;
+    try {
+      rapt::attend(x, x, x, rapt::view(&out, {1, 1, 1, 1}), options);
+      ADD_FAILURE() << visible;
+    } catch (const rapt::Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "attend: score formula: expected none that names keys with first_key, as a part does not know how "
+                   "many there are; give their number as a parameter");
+    }
+  }
+}
+
+// Processes and batches of other sizes must know.
+TEST(FormulaTexts, SayWhetherTheyNameTheCallsSizes) {
+  const auto reads = [](const char* text) { return rapt::formula(text).mechanism->definition().reads_call; };
+  for (const char* text :
+       {"raw*batch", "raw/queries", "raw + t[clip(i-j+queries, 0, 9)]", "raw + t[j-i+keys]", "raw + u[0, t[j-i+keys]]"})
+    EXPECT_TRUE(reads(text)) << text;
+  for (const char* text : {"raw*head", "raw + t[clip(i-j, 0, 9)]", "raw + u[i, j]"}) EXPECT_FALSE(reads(text)) << text;
 }
 
 TEST(FormulaTexts, ThatDoNotReadTheScaleRefuseOne) {
