@@ -364,6 +364,7 @@ class Parser {
   TextPlace place_of(std::size_t at) const { return {part_, static_cast<std::int16_t>(at)}; }
 
   static std::string number_text(double x) {
+    if (std::isnan(x)) return "nan";
     char text[32];
     return {text, std::to_chars(text, text + sizeof text, x).ptr};
   }
@@ -385,7 +386,7 @@ class Parser {
   std::vector<NamedParameter>& parameters_;
   std::size_t place_ = 0;
   Token token_;
-  int depth_ = 0;
+  int depth_ = -1;  // the whole text is no part
 };
 
 }  // namespace

@@ -91,6 +91,7 @@ TEST(FormulaTexts, AreRefusedWithACaretUnderThePlace) {
   EXPECT_EQ(error_of("raw", {.visible = "t[j, 3-4] > 0"}),
             "formula: visible: expected an integer index from 0 to 1048575, got -1, at character 6\n"
             "  t[j, 3-4] > 0\n       ^");
+  EXPECT_NE(error_of("t[inf-inf]").find("got nan, at character 3"), std::string::npos);
   EXPECT_NE(error_of("1e999").find("expected a number that a double holds"), std::string::npos);
   EXPECT_NE(error_of("1.2.3").find("expected an operator after the number"), std::string::npos);
   EXPECT_NE(error_of("raw", {.visible = "i"}).find("formula: visible: expected a condition"), std::string::npos);
@@ -117,6 +118,9 @@ TEST(FormulaTexts, OfAnySizeAreRefusedInBoundedTime) {
   EXPECT_NE(error_of(std::string(many, '(')).find("expected at most 16384 characters, got 1048576"), std::string::npos);
   EXPECT_NE(error_of(std::string(16384, '(')).find("nested parts"), std::string::npos);
   EXPECT_NE(error_of(std::string(16384, '-')).find("nested parts"), std::string::npos);
+  const auto nested = [](std::size_t depth) { return std::string(depth, '(') + "raw" + std::string(depth, ')'); };
+  EXPECT_EQ(error_of(nested(100)), "");
+  EXPECT_NE(error_of(nested(101)).find("at most 100 nested parts, got more, at character 102"), std::string::npos);
   std::string nots, powers = "2", sum = "raw", distinct = "0";
   for (int n = 0; n < 2000; ++n) nots += "not ";
   for (int n = 0; n < 2000; ++n) powers += "^2";
