@@ -60,6 +60,10 @@ class Symbol:
     def __init__(self, text, is_condition=False, is_whole=0):
         # whole: 1 where a cast to integers changes nothing, 2 where the type is one of integers
         self.text, self.is_condition, self.is_whole = text, is_condition, is_whole
+        if tracer_of and 0 not in tracer_of:
+            tracer = _tracer()
+            if tracer is not None:
+                tracer.wrote()
 
     def __repr__(self):
         return f"Symbol({self.text})"

@@ -127,7 +127,8 @@ def _on_conditions(name, function=None):
 
 abs_ = _call("abs")
 exp, log, sqrt, tanh = _call("exp"), _call("log"), _call("sqrt"), _call("tanh")
-sigmoid, sin, cos, floor, sign = _call("sigmoid"), _call("sin"), _call("cos"), _call("floor", is_whole=True), _call("sign", is_whole=True)
+sigmoid, erf, sin, cos = _call("sigmoid"), _call("erf"), _call("sin"), _call("cos")
+floor, sign = _call("floor", is_whole=True), _call("sign", is_whole=True)
 minimum, maximum = _call("min", 2), _call("max", 2)
 exp2 = lambda x: Symbol(f"2^({number(x)})")
 log2 = lambda x: Symbol(f"(log({number(x)})/log(2))")
@@ -160,17 +161,49 @@ def softplus(x, beta=1, threshold=20):
 
 
 def gelu(x, approximate="none"):
-    if approximate != "tanh":
-        raise TypeError(f"formula: gelu: expected approximate='tanh', as formulas have no erf, got {approximate!r}")
+    if approximate not in ("none", "tanh"):
+        raise TypeError(f"formula: gelu: expected approximate none or tanh, got {approximate!r}")
     x = number(x)
-    return Symbol(f"(0.5*{x}*(1 + tanh({repr(math.sqrt(2 / math.pi))}*({x} + 0.044715*({x})^3))))")
+    if approximate == "none":
+        return Symbol(f"(0.5*{x}*(1 + erf({x}*{math.sqrt(0.5)!r})))")
+    return Symbol(f"(0.5*{x}*(1 + tanh({math.sqrt(2 / math.pi)!r}*({x} + 0.044715*({x})^3))))")
 
 
-def _absent(name, instead):
-    def refuse(*_, **__):
-        raise TypeError(f"formula: {name}: expected a function that formulas have, {instead}, got {name}")
+def logsigmoid(x):
+    x = number(x)
+    return Symbol(f"(min({x}, 0) - log(1 + exp(-abs({x}))))")
 
-    return refuse
+
+def elu(x, alpha=1.0, inplace=False):
+    return add(maximum(x, 0), multiply(alpha, expm1(minimum(x, 0))))
+
+
+def celu(x, alpha=1.0, inplace=False):
+    return add(maximum(x, 0), multiply(alpha, expm1(divide(minimum(x, 0), alpha))))
+
+
+def selu(x, inplace=False):
+    return multiply(1.0507009873554805, elu(x, 1.6732632423543772))
+
+
+def leaky_relu(x, negative_slope=0.01, inplace=False):
+    return where(_infix(">", True)(x, 0), x, multiply(x, negative_slope))
+
+
+def hardtanh(x, min_val=-1.0, max_val=1.0, inplace=False):
+    return clip(x, min_val, max_val)
+
+
+def hardsigmoid(x, inplace=False):
+    return divide(clip(add(x, 3), 0, 6), 6)
+
+
+def hardswish(x, inplace=False):
+    return multiply(x, hardsigmoid(x))
+
+
+def mish(x, inplace=False):
+    return multiply(x, tanh(softplus(x)))
 
 
 def _sum(write):
@@ -203,7 +236,10 @@ FUNCTIONS |= {
     "bitwise_or": _on_conditions("|", logical_or), "bitwise_xor": _on_conditions("^", logical_xor),
     "ceil": ceil, "trunc": trunc, "fix": trunc, "round": round_, "rint": round_, "around": round_, "relu": relu,
     "reciprocal": reciprocal, "rsqrt": rsqrt, "fmod": fmod, "expm1": expm1, "log10": log10, "silu": silu, "softplus": softplus,
-    "gelu": gelu, "erf": _absent("erf", "such as tanh"), "masked_fill": masked_fill, "full_like": full_like,
+    "gelu": gelu, "erf": erf, "erfc": lambda x: subtract(1, erf(x)), "log_sigmoid": logsigmoid, "logsigmoid": logsigmoid,
+    "elu": elu, "celu": celu, "selu": selu, "leaky_relu": leaky_relu, "mish": mish, "hardtanh": hardtanh,
+    "relu6": lambda x, inplace=False: clip(x, 0, 6), "hardsigmoid": hardsigmoid, "hardswish": hardswish,
+    "softsign": lambda x: divide(x, add(1, abs_(x))), "tanhshrink": lambda x: subtract(x, tanh(x)), "masked_fill": masked_fill, "full_like": full_like,
     "Tensor.where": lambda x, c, other: where(c, x, other), "clamp_min": lambda x, min: maximum(x, min),
     "clamp_max": lambda x, max: minimum(x, max), "zeros_like": lambda x, **options: full_like(x, 0, **options),
     "ones_like": lambda x, **options: full_like(x, 1, **options),
@@ -238,7 +274,7 @@ for _name in ("abs", "exp", "log", "sqrt", "tanh", "sigmoid", "sin", "cos", "flo
               "exp2", "log2", "log1p", "log10", "expm1", "ceil", "trunc", "fix", "round", "relu", "reciprocal", "rsqrt",
               "logical_and", "logical_or", "logical_not", "logical_xor", "minimum", "maximum", "fmod", "remainder", "floor_divide",
               "div", "mul", "add", "sub", "masked_fill", "clamp_min", "clamp_max", "eq", "ne", "lt", "le", "gt", "ge",
-              "erf"):  # fmt: skip
+              "erf", "erfc"):  # fmt: skip
     setattr(Symbol, _name, lambda self, *x, name=_name, **options: call(name, (self, *x), options))
 Symbol.where = lambda self, *x: call("Tensor.where", (self, *x), {})
 

@@ -1,5 +1,7 @@
 #include "formulas/derive.h"
 
+#include <numbers>
+
 namespace rapt::inline v1::formulas {
 namespace {
 
@@ -76,6 +78,11 @@ class Reverse {
       case Op::sqrt: add(a, times(g, divide(number(0.5), y))); break;
       case Op::tanh: add(a, times(g, subtract(number(1), multiply(y, y)))); break;
       case Op::sigmoid: add(a, times(g, multiply(y, subtract(number(1), y)))); break;
+      case Op::erf: {  // 2/√π · e^(−a²)
+        const NodeId bell = graph_.unary(Op::exp, negate(multiply(a, a)));
+        add(a, times(g, multiply(number(2 * std::numbers::inv_sqrtpi), bell)));
+        break;
+      }
       case Op::sin: add(a, times(g, graph_.unary(Op::cos, a))); break;
       case Op::cos: add(a, times(g, negate(graph_.unary(Op::sin, a)))); break;
       case Op::add:

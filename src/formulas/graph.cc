@@ -86,6 +86,7 @@ double apply(Op op, double a, double b, double c) {
     case Op::sqrt: return std::sqrt(a);
     case Op::tanh: return std::tanh(a);
     case Op::sigmoid: return a < 0 ? std::exp(a) / (1 + std::exp(a)) : 1 / (1 + std::exp(-a));
+    case Op::erf: return std::erf(a);
     case Op::sin: return std::sin(a);
     case Op::cos: return std::cos(a);
     case Op::logical_not: return a == 0 ? 1 : 0;

@@ -64,6 +64,7 @@ enum class Op : std::uint8_t {
   sqrt,
   tanh,
   sigmoid,
+  erf,
   sin,
   cos,
   logical_not,

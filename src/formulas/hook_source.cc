@@ -30,6 +30,7 @@ const char* function_of(Op op) {
     case Op::sqrt: return "root";
     case Op::tanh: return "tanh";
     case Op::sigmoid: return "sigmoid";
+    case Op::erf: return "error_function";
     case Op::sin: return "sine";
     case Op::cos: return "cosine";
     case Op::minimum: return "min";

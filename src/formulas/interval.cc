@@ -72,7 +72,8 @@ Interval apply_settled(const Node& node, const Interval& a, const Interval& b, c
     case Op::sqrt: return rising(node.op, a, 0);
     case Op::exp:
     case Op::tanh:
-    case Op::sigmoid: return rising(node.op, a, -HUGE_VAL);
+    case Op::sigmoid:
+    case Op::erf: return rising(node.op, a, -HUGE_VAL);
     case Op::sin:
     case Op::cos: {
       const bool infinite = std::isinf(a.low) || std::isinf(a.high);

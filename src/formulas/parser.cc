@@ -27,10 +27,10 @@ struct Word {
   Op op;
 };
 
-constexpr std::array kFunctions{Word{"abs", Op::absolute},   Word{"sign", Op::sign}, Word{"floor", Op::floor},
-                                Word{"exp", Op::exp},        Word{"log", Op::log},   Word{"sqrt", Op::sqrt},
-                                Word{"tanh", Op::tanh},      Word{"sin", Op::sin},   Word{"cos", Op::cos},
-                                Word{"sigmoid", Op::sigmoid}};
+constexpr std::array kFunctions{Word{"abs", Op::absolute},    Word{"sign", Op::sign}, Word{"floor", Op::floor},
+                                Word{"exp", Op::exp},         Word{"log", Op::log},   Word{"sqrt", Op::sqrt},
+                                Word{"tanh", Op::tanh},       Word{"sin", Op::sin},   Word{"cos", Op::cos},
+                                Word{"sigmoid", Op::sigmoid}, Word{"erf", Op::erf}};
 
 constexpr std::array kPlaces{Word{"scale", Op::scale}, Word{"i", Op::query},     Word{"j", Op::key},
                              Word{"head", Op::head},   Word{"batch", Op::batch}, Word{"queries", Op::queries},

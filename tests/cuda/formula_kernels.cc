@@ -87,7 +87,7 @@ TEST_F(FormulaKernels, OfTheDocumentationCompile) {
 TEST_F(FormulaKernels, OfEveryOperationCompile) {
   const rapt::Score score = rapt::formula(
       "raw*scale*a + b[head]*sigmoid(raw) + where(row < 0 or not col == 2, min(raw, m), max(-raw, 2)) + "
-      "sign(i)*floor(j/7)*exp(-abs(col))*log(1 + i)^1.5 + sqrt(keys) - tanh(raw)/queries + t[i-j] + "
+      "sign(i)*floor(j/7)*exp(-abs(col))*log(1 + i)^1.5 + sqrt(keys) - tanh(raw)/queries + erf(raw) + t[i-j] + "
       "u[batch, clip(raw, 0, 2)] + where(t[i-j] > 0, sin(raw), cos(raw)) + m^raw + inf*0",
       {.pair = "w*tanh(q+k) + abs(q-k)", .visible = "u[batch, j] > a and (i - j)^2 < 9 or t[i-j] == 1"});
   const rapt::DeviceHooks& hooks = hooks_of(score, false);

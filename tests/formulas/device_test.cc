@@ -46,6 +46,7 @@ const std::vector<Case>& cases() {
       {"raw*scale - alpha*abs(row) - abs(col)/4", {.pair = "", .visible = "row^2 + col^2 <= 17"}},
       {"raw", {.pair = "w*tanh(q+k)", .visible = ""}},
       {"-gamma*raw", {.pair = "(q-k)^2/8", .visible = "j <= i + 3"}},
+      {"log(raw*scale*(1 + erf(raw*scale/sqrt(2)))/2 + 1 + abs(b))", {}},
   };
   return all;
 }
@@ -160,9 +161,9 @@ TEST_P(DeviceFormulas, AreTheReference) {
   compare(c, {.batch = 1, .queries = 300, .keys = 300, .dim = 128}, rapt::Dtype::bf16);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DeviceFormulas, testing::Range<std::size_t>(0, 20));
+INSTANTIATE_TEST_SUITE_P(All, DeviceFormulas, testing::Range<std::size_t>(0, 21));
 
-TEST(DeviceFormula, CasesAreAllRun) { EXPECT_EQ(cases().size(), 20u); }
+TEST(DeviceFormula, CasesAreAllRun) { EXPECT_EQ(cases().size(), 21u); }
 
 TEST(DeviceFormula, ThatCannotBeAnsweredAreNaN) {
   Sizes s;

@@ -1,5 +1,5 @@
 // Pairs that are computed dimension by dimension: at most twice the error that a naive evaluation in f32 makes, both against
-// f64, over several draws.
+// f64, over several draws. And the error function, which no library of vectors has.
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rapt/attend.h"
 #include "rapt/formula.h"
+#include "rapt/threads.h"
 
 namespace {
 
@@ -112,5 +115,40 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"tanh", "raw", "w*tanh(q+k)"}, Case{"scaled_tanh", "raw", "1.5*w*tanh(q+k)"},
                     Case{"sigmoid", "raw", "w*sigmoid(q*k)"}, Case{"smallest", "gamma*raw", "min(q,k)"}),
     [](const auto& one) { return std::string(one.param.name); });
+
+// The logarithm of the sum over one key is the score itself.
+template <class T>
+void erf_is_near(double bound) {
+  std::vector<T> x, one{1};
+  for (int n = -1400; n <= 1400; ++n) x.push_back(static_cast<T>(n) / 200);
+  for (int n = 1; n <= 100; ++n) x.push_back(static_cast<T>(std::exp2(-n)));
+  const auto infinite = std::numeric_limits<T>::infinity();
+  for (const T other : {T(1e30), T(-1e30), infinite, -infinite, std::numeric_limits<T>::quiet_NaN(), T(0)})
+    x.push_back(other);
+  const auto rows = static_cast<std::int64_t>(x.size());
+  std::vector<T> out(x.size()), lse(x.size());
+  rapt::AttendOptions options;
+  options.score = rapt::formula("erf(raw)");
+  rapt::Outputs outputs;
+  outputs.out = {rapt::view(out.data(), {1, 1, rows, 1})};
+  outputs.lse = rapt::view(lse.data(), {1, 1, rows, 1});
+  const auto key = rapt::view(std::as_const(one).data(), {1, 1, 1, 1});
+  const rapt::Isa kept = rapt::active_isa();
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    rapt::set_isa(isa);
+    rapt::attend(rapt::Inputs{rapt::view(std::as_const(x).data(), {1, 1, rows, 1}), key, {key}}, outputs, options);
+    for (std::size_t n = 0; n < x.size(); ++n) {
+      const T want = static_cast<T>(std::erf(static_cast<long double>(x[n])));
+      if (std::isnan(want)) EXPECT_TRUE(std::isnan(lse[n]));
+      else EXPECT_LE(std::fabs(lse[n] - want), bound * std::numeric_limits<T>::epsilon() * std::fabs(want)) << x[n];
+    }
+  }
+  rapt::set_isa(kept);
+}
+
+TEST(ErrorFunction, IsWithinFourPlacesOnEveryTarget) {
+  erf_is_near<float>(4);
+  erf_is_near<double>(4);
+}
 
 }  // namespace

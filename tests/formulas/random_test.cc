@@ -219,7 +219,7 @@ TEST(RandomTrees, DrawEveryNameOfTheLanguage) {
   }
   for (const char* name :
        {"raw",   "row",  "col",   "head",   "batch", "queries", "keys",  "t[",    "u[",       "where(", "min(", "max(",
-        "clip(", "abs(", "sign(", "floor(", "exp(",  "log(",    "sqrt(", "tanh(", "sigmoid(", "sin(",   "cos("})
+        "clip(", "abs(", "sign(", "floor(", "exp(",  "log(",    "sqrt(", "tanh(", "sigmoid(", "erf(",   "sin(", "cos("})
     EXPECT_NE(scores.find(name), std::string::npos) << name;
   for (const char* name : {"q", "k", "w", "sign(", "floor(", "where("})
     EXPECT_NE(pairs.find(name), std::string::npos) << name;

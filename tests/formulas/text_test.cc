@@ -56,6 +56,7 @@ TEST(FormulaTexts, MeanWhatArithmeticMeans) {
   EXPECT_DOUBLE_EQ(value_of("clip(7, -1, 2) + clip(-7, -1, 2)"), 1);
   EXPECT_DOUBLE_EQ(value_of("floor(-1.5) + sign(-3) + sign(0) + abs(-2)"), -1);
   EXPECT_NEAR(value_of("sin(pi/6) + cos(pi/3) + exp(0) + log(exp(2)) + sqrt(9) + tanh(0) + sigmoid(0)"), 7.5, 1e-12);
+  EXPECT_DOUBLE_EQ(value_of("erf(raw/2) + erf(0)"), std::erf(0.5));
   EXPECT_DOUBLE_EQ(value_of("raw + queries + keys + i + j + head + batch"), 3);
   EXPECT_DOUBLE_EQ(value_of("max(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18)"), 18);
   EXPECT_DOUBLE_EQ(value_of("(raw - 1)^0"), 1);

@@ -98,6 +98,7 @@ double evaluate(const Tree& tree, const Pair& p) {
   if (name == "sqrt") return std::sqrt(x[0]);
   if (name == "tanh") return std::tanh(x[0]);
   if (name == "sigmoid") return 1 / (1 + std::exp(-x[0]));
+  if (name == "erf") return std::erf(x[0]);
   if (name == "sin") return std::sin(x[0]);
   if (name == "cos") return std::cos(x[0]);
   if (name == "min") return std::fmin(x[0], x[1]);
@@ -239,7 +240,7 @@ Tree Maker::number(Of of, int depth) {
     case 9: return make("log", {above(0.5)});
     case 10: return make("sqrt", {above(0.25)});
     case 11: return make("tanh", {next()});
-    case 12: return make("sigmoid", {next()});
+    case 12: return make(below(2) ? "sigmoid" : "erf", {next()});
     case 13: return make(below(2) ? "sin" : "cos", {next()});
     case 14: return make(below(2) ? "min" : "max", {next(), next()});
     case 15: return make("where", {condition(of == Of::score ? Of::positions : of, 1), next(), next()});

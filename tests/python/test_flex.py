@@ -136,6 +136,9 @@ def test_large_captured_integers():
         flex_attention(q, k, v, block_mask=mask)
     out = flex_attention(*(x.double() for x in (q, k, v)), block_mask=mask)
     torch.testing.assert_close(out, dense(*(x.double() for x in (q, k, v)), None, mask))
+    small = documents.int()  # none of this type is too large for float64
+    out = flex_attention(*(x.double() for x in (q, k, v)), block_mask=lambda b, h, q, k: small[q] == small[k])
+    torch.testing.assert_close(out, dense(*(x.double() for x in (q, k, v)), None, mask))
     with pytest.raises(RuntimeError, match="expected captured integers within"):
         torch.compile(lambda q, k, v: flex_attention(q, k, v, block_mask=mask), fullgraph=True, backend="aot_eager")(q, k, v)
 

@@ -1,5 +1,6 @@
 """The kinds of mods that PyTorch's documentation and attention-gym have, written anew, and what a mod may do to its arguments."""
 
+import numpy
 import pytest
 import torch
 from test_flex import B, D, H, S, causal, dense
@@ -165,7 +166,12 @@ SCORES = {
     "type of a difference": lambda s, b, h, i, j: s + ((i - j) * 0.4).to((i - j).dtype) + (i / 3).type_as(i) + (i > j).to(s.dtype),
     "copies": lambda s, b, h, i, j: s.clone() * (i - j).detach().contiguous(),
     "shapes": lambda s, b, h, i, j: s + len(i.shape if i.ndim == 0 else ()) + (0.5 if s.is_floating_point() and not i.is_floating_point() else 9),
-    "gelu": lambda s, b, h, i, j: functional.gelu(s, approximate="tanh"),
+    "gelu": lambda s, b, h, i, j: functional.gelu(s, approximate="tanh") + torch.nn.GELU()(s * 2),
+    "logarithm of an activation": lambda s, b, h, i, j: torch.log(functional.gelu(s) + 1.0),
+    "error function": lambda s, b, h, i, j: torch.erf(s) + s.erfc() * torch.special.erf(s * 3),
+    "units with exponentials": lambda s, b, h, i, j: functional.elu(s, 0.7) + functional.celu(s, 1.3) + functional.selu(s) + functional.mish(s),
+    "units of pieces": lambda s, b, h, i, j: functional.leaky_relu(s, 0.1) + functional.relu6(s * 5) + functional.hardtanh(s) - functional.hardswish(s * 3) * functional.hardsigmoid(s),
+    "signs and shrinkage": lambda s, b, h, i, j: functional.softsign(s) + functional.tanhshrink(s) + functional.logsigmoid(s * 9),
     "silu": lambda s, b, h, i, j: functional.silu(s) - torch.relu(s) + functional.relu(s * 2),
     "softplus": lambda s, b, h, i, j: functional.softplus(s) + functional.softplus(s * 30, beta=2, threshold=5),
     "logarithms": lambda s, b, h, i, j: s + torch.log1p(i.double()) + torch.log10(j.double() + 1) + torch.log2((i - j).double() + 100) + torch.special.log1p(s * s),
@@ -182,8 +188,7 @@ def test_score(name):
 
 
 REFUSED = {
-    "erf: expected a function that formulas have, such as tanh": lambda s, b, h, i, j: torch.special.erf(s),
-    "gelu: expected approximate='tanh', as formulas have no erf, got 'none'": lambda s, b, h, i, j: functional.gelu(s),
+    "gelu: expected approximate none or tanh, got 'fast'": lambda s, b, h, i, j: functional.gelu(s, approximate="fast"),
     "expected an attribute or a method that formulas have, got .cumsum of a number": lambda s, b, h, i, j: s.cumsum(0),
     "got .item of a number that is not known yet": lambda s, b, h, i, j: s + i.item(),
     "got .T of a number": lambda s, b, h, i, j: s.T,
@@ -210,16 +215,90 @@ def test_too_many_indices():
         flex_attention(q, q, q, lambda s, b, h, i, j: s + table[i, j])
 
 
-def test_operators_of_others_are_refused():
-    """One that is named like a function of PyTorch need not be that."""
+@torch.library.custom_op("rapt_test::tanh", mutates_args=())
+def half_tanh(x: torch.Tensor, y: torch.Tensor, factor: float) -> torch.Tensor:
+    """Named like a function of PyTorch, and another."""
+    return torch.tanh(x) * factor + y.abs()
 
-    @torch.library.custom_op("rapt_test::tanh", mutates_args=())
-    def approximate(x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(x)
+
+half_tanh.register_autograd(
+    lambda ctx, g: (g * 0.5 * (1 - torch.tanh(ctx.x) ** 2), None, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0])
+)
+
+
+class _Tanh(torch.autograd.Function):
+    """As attention-gym has an approximate tanh: an operator, with a gradient from its result."""
+
+    @staticmethod
+    def forward(x):
+        return torch.ops.rapt_test.tanh(x, torch.zeros_like(x), 0.5)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (0.5 - 2 * ctx.saved_tensors[0] ** 2)
+
+
+class _Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_operators_of_others():
+    """Those whose code is Python's are what they compute, whatever their names are."""
+    torch.manual_seed(8)
+    compared_to = lambda s, b, h, i, j: 6 * (torch.tanh(s / 3) * 0.5 + (i - j).abs())
+    q, k, v = numbers()
+    for mod in (
+        lambda s, b, h, i, j: 6 * torch.ops.rapt_test.tanh(s / 3, i - j, 0.5),
+        lambda s, b, h, i, j: 6 * half_tanh(s / 3, j - i, 0.5),
+        lambda s, b, h, i, j: 6 * (_Tanh.apply(s / 3) + (i - j).abs()),
+    ):
+        out, expected = flex_attention(q, k, v, mod), dense(q, k, v, compared_to)
+        torch.testing.assert_close(out, expected)
+        for a, b in zip(*(torch.autograd.grad(x.sin().sum(), (q, k, v)) for x in (out, expected))):
+            torch.testing.assert_close(a, b)
+    near = flex_attention(q, k, v, None, create_block_mask(lambda b, h, i, j: torch.ops.rapt_test.tanh((i - j).double(), i, 0.0) >= j, None, None, S, S, device="cpu"))
+    torch.testing.assert_close(near, dense(q, k, v, None, causal))
+
+
+def test_operators_that_leave_pytorch_are_refused():
+    @torch.library.custom_op("rapt_test::by_numpy", mutates_args=())
+    def by_numpy(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(numpy.tanh(x.numpy()))
 
     q = torch.randn(1, 1, 4, 8)
-    with pytest.raises(TypeError, match="expected a function that formulas have, got torch.ops.rapt_test.tanh"):
-        flex_attention(q, q, q, lambda s, b, h, i, j: 30 * torch.ops.rapt_test.tanh(s / 30))
+    with pytest.raises(TypeError, match="expected a function that formulas have, got torch.numpy"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: by_numpy(s))
+
+
+def test_gradients_that_are_no_derivatives_are_refused():
+    q, k, v = numbers()
+
+    def without(s, b, h, i, j):
+        with torch.no_grad():
+            part = s * 2
+        return s + part
+
+    for mod in (without, lambda s, b, h, i, j: _Rounded.apply(s)):
+        with pytest.raises(TypeError, match="expected a gradient that is the derivative of the result, got another one"):
+            flex_attention(q, k, v, mod)
+        with torch.no_grad():
+            torch.testing.assert_close(flex_attention(q, k, v, mod), dense(q, k, v, mod))
+    with torch.no_grad():
+        flex_attention(q, k, v, lambda s, b, h, i, j: s * 2)
+
+
+def test_functions_of_pytorch_by_their_operators():
+    q = torch.randn(1, 1, 4, 8)
     torch.testing.assert_close(
         flex_attention(q, q, q, lambda s, b, h, i, j: torch.ops.aten.tanh(s)), dense(q, q, q, lambda s, b, h, i, j: torch.tanh(s))
     )

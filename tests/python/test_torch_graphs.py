@@ -136,10 +136,33 @@ def test_gradients_for_each_sample():
             torch.testing.assert_close(got[name][n], gradient)
 
 
+def test_many_gradients_at_once():
+    q, k, v = tensors(grad=True)
+    m = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(1, 4, 1, k.shape[2], dtype=torch.float64, requires_grad=True)
+    call = lambda q, k, v, m, bias: rapt.attend(q, k, v, score="alibi", params={"m": m}, bias=bias, return_lse=True)
+    inputs = (q, k, v, m, bias)
+    out, lse = call(*inputs)
+    grads = torch.randn(3, *out.shape, dtype=torch.float64), torch.randn(3, *lse.shape, dtype=torch.float64)
+    together = torch.autograd.grad((out, lse), inputs, grads, is_grads_batched=True, retain_graph=True)
+    mapped = vmap(lambda g, h: torch.autograd.grad((out, lse), inputs, (g, h), retain_graph=True))(*grads)
+    twice = vmap(vmap(lambda g: torch.autograd.grad(out, inputs, g, retain_graph=True)))(grads[0][:, None])
+    for n in range(3):
+        each = torch.autograd.grad((out, lse), inputs, (grads[0][n], grads[1][n]), retain_graph=True)
+        of_out = torch.autograd.grad(out, inputs, grads[0][n], retain_graph=True)
+        for a, b, c, d, e in zip(together, mapped, each, twice, of_out):
+            assert torch.equal(a[n], c) and torch.equal(b[n], c) and torch.equal(d[n, 0], e)
+    jacobian = torch.autograd.functional.jacobian
+    of = lambda q: rapt.attend(q, k, v).sum((0, 1))
+    assert torch.equal(jacobian(of, q, vectorize=True), jacobian(of, q))
+
+
 def test_twice_is_refused_in_graphs():
     q, k, v = tensors(grad=True)
     with pytest.raises(RuntimeError, match="attend: expected one differentiation, got two"):
         grad(lambda x: grad(lambda y: rapt.attend(y, k, v).sum())(x).sum())(q)
+    with pytest.raises(RuntimeError, match="attend: expected gradients in reverse mode"):
+        torch.func.hessian(lambda x: rapt.attend(x, k, v).sum())(q)
 
 
 def test_fake_tensors():

@@ -283,7 +283,12 @@ class _Eager(torch.autograd.Function):
     def backward(ctx, *grads):
         if torch.is_grad_enabled():  # create_graph: what follows must not be taken for a constant
             return _Once.apply(ctx, len(grads), *grads, *ctx.saved_tensors)
-        return _Eager.gradients(ctx, grads)
+        many = _unwrapped(grads)
+        if many is None:
+            return _Eager.gradients(ctx, grads)
+        count, take, give = many
+        each = [_Eager.backward(ctx, *take(n)) for n in range(count)]
+        return tuple(None if x[0] is None else give(torch.stack(x)) for x in zip(*each))
 
     @staticmethod
     def gradients(ctx, grads):
@@ -304,6 +309,26 @@ class _Eager(torch.autograd.Function):
         )
         dv = [None] * sets if dv is None else dv
         return (None, None, None, None, dq, dk, dbias, None, *dv, *(found.get(name) for name in names))
+
+
+def _unwrapped(grads):
+    """(how many, take, give) of gradients under vmap or is_grads_batched: take(n) is the n-th of each; None: they are plain."""
+    functorch = torch._C._functorch
+    legacy = next((g for g in grads if g is not None and functorch.is_legacy_batchedtensor(g)), None)
+    found = [g for g in grads if g is not None and functorch.is_batchedtensor(g)]
+    if legacy is not None:
+        level = torch._C._vmapmode_increment_nesting() - 1
+        torch._C._vmapmode_decrement_nesting()
+        is_mapped, remove, add = functorch.is_legacy_batchedtensor, torch._remove_batch_dim, torch._add_batch_dim
+    elif found:
+        level = max(map(functorch.maybe_get_level, found))
+        is_mapped = lambda g: functorch.is_batchedtensor(g) and functorch.maybe_get_level(g) == level
+        remove, add = functorch._remove_batch_dim, functorch._add_batch_dim
+    else:
+        return None
+    lists = [remove(g, level, 1, 0).unbind() if g is not None and is_mapped(g) else g for g in grads]
+    count = next(len(x) for x in lists if isinstance(x, tuple))
+    return count, lambda n: [x[n] if isinstance(x, tuple) else x for x in lists], lambda x: add(x, 0, level)
 
 
 class _Once(torch.autograd.Function):
@@ -339,6 +364,10 @@ class _Functional(torch.autograd.Function):
         ctx.arguments, ctx.sets, *tensors = inputs
         ctx.mark_non_differentiable(output[-1])
         ctx.save_for_backward(*tensors, *output)
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        raise RuntimeError(_ONE_MODE)
 
     @staticmethod
     def backward(ctx, *grads):

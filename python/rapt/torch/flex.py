@@ -11,6 +11,7 @@ from .._symbols import FUNCTIONS, Symbol, call, condition, name_of, number, trac
 from .._words import counted
 from ..formulas import Formula
 from ._maximum import row_maximum
+from ._others import Through, refuse_other_gradients
 from ._rows import Product, Score, widened
 
 
@@ -71,6 +72,11 @@ class _Captured(TorchFunctionMode):
         self.names = {}  # (id of the tensor, layout) → name
         self.params = {}
         self._keep = []
+        self._graded, self.is_odd = torch.is_grad_enabled(), False  # odd: a part has a gradient of its own, or none
+
+    def wrote(self):
+        """A symbol was written: without gradients where a Function of autograd computes, whose gradient is its own."""
+        self.is_odd = self.is_odd or torch.is_grad_enabled() != self._graded
 
     def __torch_function__(self, function, types, arguments=(), options=None):
         options = options or {}
@@ -84,6 +90,11 @@ class _Captured(TorchFunctionMode):
         symbolic = lambda x: isinstance(x, Symbol) or (isinstance(x, (list, tuple)) and any(map(symbolic, x)))
         if not any(symbolic(x) for x in arguments) and not any(symbolic(x) for x in options.values()):
             return function(*arguments, **options)
+        if name.startswith("ops.") and not options:
+            found = Through(self.__torch_function__).call(function, arguments)
+            if found is not None:
+                self.is_odd = True
+                return found
         if name not in FUNCTIONS:
             raise TypeError(f"flex_attention: expected a function that formulas have, got torch.{name}")
         return call(name, arguments, options)
@@ -137,7 +148,7 @@ class _Captured(TorchFunctionMode):
 def _exact(integers, dtype):
     """Captured integers as numbers of computation, where those hold them: others would become equal to their neighbours."""
     limit = 2**24 if dtype == torch.float32 else 2**53
-    if integers.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64) and integers.numel():
+    if integers.dtype != torch.bool and torch.iinfo(integers.dtype).max > limit and integers.numel():
         wrong = (
             f"flex_attention: expected captured integers within ±{limit}, which {str(dtype)[6:]} holds, got larger ones; "
             "torch.unique(x, return_inverse=True)[1] numbers them anew"
@@ -169,6 +180,8 @@ def trace(score_mod, mask_mod, sizes, dtype, device):
                 visible = condition(mask_mod(*indices))
     finally:
         del tracer_of[thread]
+    if captured.is_odd and score_mod is not None and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        refuse_other_gradients(score_mod, device)
     params = {name: value for name, value in captured.params.items() if name in score or name in visible}  # others were read in vain
     return Formula(score, "", visible), params, used[0] if used else ()
 

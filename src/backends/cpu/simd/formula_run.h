@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "backends/cpu/simd/error_function.h"
 #include "backends/cpu/simd/lane.h"
 #include "backends/cpu/tile_size.h"
 #include "formulas/programs.h"
@@ -402,6 +403,7 @@ class Run {
       case Op::sqrt: each(span, [](V a) { return sqrt(a); }); break;
       case Op::tanh: each(span, [](V a) { return tanh(a); }); break;
       case Op::sigmoid: each(span, [](V a) { return V(1) / (V(1) + exp(-a)); }); break;
+      case Op::erf: each(span, [](V a) { return erf(a); }); break;
       case Op::sin: each(span, [](V a) { return sin(a); }); break;
       case Op::cos: each(span, [](V a) { return cos(a); }); break;
       case Op::logical_not: each(span, [](V a) { return one_if(a == V(0)); }); break;

@@ -115,6 +115,12 @@ RAPT_DEVICE Dual<V, K> cosine(const Dual<V, K>& x) {
   return x.chain(t.cosine, -t.sine);
 }
 
+RAPT_DEVICE V error_function(V x) { return erff(x.value); }
+template <int K>
+RAPT_DEVICE Dual<V, K> error_function(const Dual<V, K>& x) {
+  return x.chain(error_function(x.value), V(1.1283792f) * exp(-x.value * x.value));
+}
+
 template <class N>
 RAPT_FN N sigmoid(const N& x) {
   return where(x < 0, exp(x) / (1 + exp(x)), 1 / (1 + exp(-x)));
