@@ -1,5 +1,6 @@
 """ONNX's operator Attention (opsets 23, 24 and 25) on arrays: the same inputs, attributes and results."""
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,52 @@ class Outputs(NamedTuple):
     present_key: Any
     present_value: Any
     qk_matmul_output: Any
+
+
+class Later:
+    """An array that is computed when it is first read: the operator's fourth output, which few ask for."""
+
+    def __init__(self, make):
+        self._make, self._made = make, None
+
+    def _array(self):
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self._array(), dtype) if copy else np.asarray(self._array(), dtype)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._array(), name)
+
+    def __repr__(self):
+        return repr(self._array())
+
+    def __reduce__(self):
+        return _the_same, (self._array(),)
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), options=None):
+        read = lambda x: x._array() if isinstance(x, cls) else x
+        return function(*map(read, arguments), **{name: read(x) for name, x in (options or {}).items()})
+
+
+def _the_same(array):
+    return array
+
+
+def _forward(name):
+    function = getattr(operator, name)
+    return lambda self, *others: function(self._array(), *others)
+
+
+for _name in ("add", "sub", "mul", "truediv", "matmul", "pow", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "getitem"):
+    setattr(Later, f"__{_name}__", _forward(f"__{_name}__"))
+Later.__len__ = lambda self: len(self._array())
+Later.__hash__ = object.__hash__
 
 
 class _Numpy:
@@ -70,8 +117,8 @@ def attention(
     Q, K, V are [batch, heads, sequence, dim], or [batch, sequence, heads · dim] with q_num_heads and kv_num_heads. A boolean
     attn_mask is true where to attend, a number is added; one that is shorter than the keys hides the rest. Causal is aligned by
     the cache: query i stands after past_key's keys, or at nonpad_kv_seqlen[b] − queries + i. Windows are those of opset 25.
-    qk_matmul_output is None unless its mode is given: 0 scaled products, 1 after the softcap, 2 with mask and bias, 3 the
-    weights. Only then something of the size queries × keys is stored. Softmax is computed in float32 or float64 whatever
+    qk_matmul_output's modes: 0 scaled products, 1 after the softcap, 2 with mask and bias, 3 the weights. Where no mode is
+    given it is that of mode 0, computed when it is first read: only then something of the size queries × keys is stored. Softmax is computed in float32 or float64 whatever
     softmax_precision says, and in float64 where it asks for it.
 
     >>> import numpy as np, rapt.onnx
@@ -129,10 +176,11 @@ def attention(
     )
     options = dict(masks, scale=scale, softcap=softcap or 0.0, bias=bias)
     Y = xp.cast(_attend.attend(q, k, v, **options), like)
-    products = None
-    if qk_matmul_output_mode == 3:
+    if qk_matmul_output_mode is None:
+        products = Later(lambda: xp.cast(_products(xp, q, k, scale, softcap, bias, masks, 0), like))
+    elif qk_matmul_output_mode == 3:
         products = xp.cast(_attend.weights(q, k, **options), like)
-    elif qk_matmul_output_mode is not None:
+    else:
         products = xp.cast(_products(xp, q, k, scale, softcap, bias, masks, qk_matmul_output_mode), like)
     if is_flat:
         Y = xp.transpose(Y)

@@ -1,5 +1,7 @@
 """rapt.onnx.attention, by all cases that the onnx package has for Attention."""
 
+import pickle
+
 import numpy as np
 import onnx.backend.test.case.node.attention as cases
 import pytest
@@ -8,7 +10,7 @@ from onnx import helper
 import rapt.onnx
 
 INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
-TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2}
+RTOL, ATOL, BFLOAT16 = 1e-3, 1e-7, 2**-6  # those of the onnx package's own runner
 
 
 def collect():
@@ -38,10 +40,6 @@ def given(node, inputs):
     rest = iter(inputs)
     arrays = {name: next(rest) for name, slot in zip(INPUTS, node.input) if slot}
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    if len(node.output) == 4 and node.output[3]:
-        attributes.setdefault("qk_matmul_output_mode", 0)
-    else:
-        attributes.pop("qk_matmul_output_mode", None)
     return {**arrays, **attributes}
 
 
@@ -50,8 +48,29 @@ def compare(got, node, outputs):
     assert len(wanted) == len(outputs)
     for mine, theirs in zip(wanted, outputs):
         assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
-        tolerance = TOLERANCE.get(theirs.dtype.name, 1e-6)
-        np.testing.assert_allclose(mine.astype(np.float64), theirs.astype(np.float64), rtol=5 * tolerance, atol=tolerance)
+        rtol = BFLOAT16 if theirs.dtype.name == "bfloat16" else RTOL
+        np.testing.assert_allclose(mine.astype(np.float64), theirs.astype(np.float64), rtol=rtol, atol=ATOL)
+
+
+def test_products_are_made_when_they_are_read():
+    x = np.random.default_rng(0).standard_normal((2, 5, 24), np.float32)
+    products = rapt.onnx.attention(x, x, x, q_num_heads=3, kv_num_heads=3).qk_matmul_output
+    assert products._made is None
+    expected = rapt.onnx.attention(x, x, x, q_num_heads=3, kv_num_heads=3, qk_matmul_output_mode=0).qk_matmul_output
+    assert products.shape == (2, 3, 5, 5) and products.dtype == np.float32 and len(products) == 2
+    assert np.array_equal(products, expected) and np.array_equal(products[0, 1], expected[0, 1])
+    assert not (products - expected).any() and not (expected - products).any() and (products == expected).all()
+    assert isinstance(pickle.loads(pickle.dumps(products)), np.ndarray) and repr(products) == repr(expected)
+
+
+def test_products_of_tensors_are_made_when_they_are_read():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(2, 3, 5, 8, requires_grad=True)
+    products = rapt.onnx.attention(x, x, x).qk_matmul_output
+    expected = x @ x.mT * 8**-0.5
+    torch.testing.assert_close(torch.abs(products - expected) + abs(expected - products), torch.zeros_like(expected), atol=1e-5, rtol=0)
+    products.sum().backward()
+    assert x.grad.shape == x.shape
 
 
 @pytest.mark.parametrize("name", CASES)
