@@ -13,6 +13,18 @@ namespace rapt::python {
 namespace {
 
 constexpr const char* kTypes = "expected numbers of float32, float64, float16 or bfloat16, got ";
+constexpr const char* kBooleans = "expected booleans, true = attend (numbers to add go into bias), got ";
+
+std::string expected_types(const std::string& name) { return name + ": " + (name == "mask" ? kBooleans : kTypes); }
+
+// A type of Python's buffers as NumPy calls it.
+std::string type_of_format(const std::string& format, Py_ssize_t size) {
+  const std::string bits = std::to_string(size * 8);
+  if (format.size() == 1 && std::strchr("bhilqn", format[0]) != nullptr) return "int" + bits;
+  if (format.size() == 1 && std::strchr("BHILQN", format[0]) != nullptr) return "uint" + bits;
+  if (format.size() == 2 && format[0] == 'Z') return "complex" + bits;
+  return "the format '" + format + "'";
+}
 
 // Sizes and strides counted in elements, aligned to the right; without strides the array is contiguous, as DLPack says.
 // False: the engine cannot read such strides.
@@ -132,7 +144,7 @@ void ArrayReader::set_type(char kind, int bits, const std::string& name, const s
   else if (kind == 'f' && bits == 64) array.view_.dtype = Dtype::f64;
   else if (kind == 'f' && bits == 16) array.view_.dtype = Dtype::f16;
   else if (kind == 'b' && bits == 16) array.view_.dtype = Dtype::bf16;
-  else fail_type(name + ": " + kTypes + got);
+  else fail_type(expected_types(name) + got);
 }
 
 void ArrayReader::check_rank(int rank, const std::string& name, const Array& array) const {
@@ -159,7 +171,7 @@ bool ArrayReader::from_buffer(nb::handle object, const std::string& name, Array&
   if (kind == '?') set_type('?', 8, name, whole, array);
   else if (kind == 'f' || kind == 'd' || kind == 'e')
     set_type('f', static_cast<int>(buffer.itemsize) * 8, name, whole, array);
-  else fail_type(name + ": " + kTypes + (one && kind == 'B' ? "bytes" : "the format '" + whole + "'"));
+  else fail_type(expected_types(name) + type_of_format(format, buffer.itemsize));
   check_rank(buffer.ndim, name, array);
   array.view_.data = buffer.buf;
   array.rank_ = buffer.ndim;
@@ -258,7 +270,7 @@ const ArrayReader::TorchType& ArrayReader::torch_type(nb::handle dtype, const st
     type.object = dtype.inc_ref().ptr();
     return type;
   }
-  fail_type(name + ": " + kTypes + got);
+  fail_type(expected_types(name) + got);
 }
 
 // NumPy knows bfloat16 through ml_dtypes and can neither export a buffer of it nor DLPack; its bits it can.
@@ -330,8 +342,7 @@ Array ArrayReader::read_any(nb::handle object, const std::string& name, bool boo
       !from_dlpack(object, name, array))
     fail_type(name + ": expected an array (NumPy, PyTorch, JAX, or anything with DLPack), got " + kind_of(object));
   if (array.booleans_ != booleans)
-    fail_type(name + (booleans ? ": expected booleans, true = attend (numbers to add go into bias), got numbers"
-                               : ": " + std::string(kTypes) + "booleans"));
+    fail_type(booleans ? expected_types("mask") + "numbers" : name + ": " + kTypes + "booleans");
   if (!array.keep_.is_valid()) array.keep_ = nb::borrow(object);
   if (array.given_) return array;
   if (!may_copy)
