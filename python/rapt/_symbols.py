@@ -73,6 +73,8 @@ class Symbol:
 
     def __getitem__(self, index):
         indices = index if isinstance(index, tuple) else (index,)
+        if all(n is None or n is Ellipsis for n in indices):
+            return self.unsqueeze(0)
         return Symbol(f"{self.text}[{', '.join(number(n) for n in indices)}]")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
@@ -133,6 +135,11 @@ class Symbol:
         return self
 
     contiguous = clone
+
+    def unsqueeze(self, dim):  # a number beside a row
+        return self
+
+    squeeze = unsqueeze
 
     def detach(self):
         if self.is_floating_point():

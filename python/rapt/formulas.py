@@ -247,6 +247,12 @@ FUNCTIONS |= {
     "bitwise_left_shift": _on_conditions("<<"), "bitwise_right_shift": _on_conditions(">>"),
 }  # fmt: skip
 
+
+def _unless_row(write):
+    """An operator with a number. Rows of a captured tensor (rapt.torch) have operators of their own."""
+    return lambda a, b: NotImplemented if hasattr(type(b), "in_rows") else write(a, b)
+
+
 _OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
     "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
@@ -254,7 +260,7 @@ _OPERATORS = {
 }  # fmt: skip
 for _name, _function in _OPERATORS.items():
     _write = FUNCTIONS[_function]
-    setattr(Symbol, f"__{_name}__", lambda a, b, write=_write: write(a, b))
+    setattr(Symbol, f"__{_name}__", _unless_row(_write))
     setattr(Symbol, f"__r{_name}__", lambda a, b, write=_write: write(b, a))
     for _prefix in ("", "r", "i"):  # PyTorch names a method by its dunder
         _swapped = _prefix == "r"
@@ -262,7 +268,7 @@ for _name, _function in _OPERATORS.items():
 for _name in ("to", "type", "type_as", "int", "long", "short", "char", "byte", "float", "double", "half", "bfloat16", "bool"):
     FUNCTIONS[_name] = lambda x, *given, name=_name, **options: getattr(_as_symbol(x), name)(*given, **options)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Symbol, f"__{_name}__", lambda a, b, write=FUNCTIONS[_name]: write(a, b))
+    setattr(Symbol, f"__{_name}__", _unless_row(FUNCTIONS[_name]))
     FUNCTIONS[f"__{_name}__"] = FUNCTIONS[_name]
 Symbol.__round__ = lambda a, decimals=0: round_(a, decimals)
 Symbol.__trunc__, Symbol.__floor__, Symbol.__ceil__ = (lambda a: trunc(a)), (lambda a: floor(a)), (lambda a: ceil(a))

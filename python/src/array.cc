@@ -96,7 +96,13 @@ std::string text_of(const nb::object& object) {
   return nb::cast<std::string>(text);
 }
 
-std::string kind_of(nb::handle object) { return text_of(object.type().attr("__name__")); }
+// Tensors of PyTorch that are not strided say so.
+std::string kind_of(nb::handle object) {
+  const std::string type = text_of(object.type().attr("__name__"));
+  const nb::object layout = nb::steal(PyObject_GetAttrString(object.ptr(), "layout"));
+  PyErr_Clear();
+  return layout.is_valid() ? type + " of layout " + text_of(layout) : type;
+}
 
 }  // namespace
 
@@ -204,9 +210,10 @@ void ArrayReader::set_dlpack_type(nb::dlpack::dtype type, const std::string& nam
                     : code == nb::dlpack::dtype_code::Bfloat ? 'b'
                     : code == nb::dlpack::dtype_code::Bool   ? '?'
                                                              : 'i';
-  const std::string sort = code == nb::dlpack::dtype_code::Int    ? "int"
-                           : code == nb::dlpack::dtype_code::UInt ? "uint"
-                                                                  : "another type of ";
+  const std::string sort = code == nb::dlpack::dtype_code::Int       ? "int"
+                           : code == nb::dlpack::dtype_code::UInt    ? "uint"
+                           : code == nb::dlpack::dtype_code::Complex ? "complex"
+                                                                     : "another type of bits: ";
   set_type(kind, type.bits, name, sort + std::to_string(type.bits), array);
 }
 

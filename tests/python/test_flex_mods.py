@@ -105,6 +105,16 @@ def spatial_or_prompt(prompt, frame):
     return or_masks(near, across, lambda b, h, q, k: q < prompt, lambda b, h, q, k: k < prompt)
 
 
+def chosen_tiles(tile, count, sees):
+    """Queries of a tile see the tiles that were chosen for it."""
+    chosen = torch.stack([torch.randperm(S // tile)[:count] for _ in range(B * H * S // tile)]).view(B, H, S // tile, count)
+    return lambda b, h, q, k: sees(chosen[b, h, q // tile], k // tile)
+
+
+def any_of(row, n):
+    return (row == n.unsqueeze(-1)).any(dim=-1)
+
+
 MASKS = {
     "causal": (causal, S),
     "sliding window": (sliding(6), S),
@@ -123,6 +133,10 @@ MASKS = {
     "sliding tiles of odd kernels": (sliding_tiles(8, 6, 2, 3, 5), 56),
     "images and text": (of_images(torch.tensor([[0, 9], [3, 30], [9, 40]]), 8), 24),
     "sparse video": (spatial_or_prompt(5, 7), S),
+    "chosen tiles": (chosen_tiles(5, 3, any_of), S),
+    "chosen tiles by isin": (chosen_tiles(5, 4, lambda row, n: torch.isin(n, row) if n.ndim == 0 else any_of(row, n)), S),
+    "tiles in a range": (chosen_tiles(5, 3, lambda row, n: ((row - 1 <= n[..., None]) & ~(row < n[..., None] - 4)).all(-1)), S),
+    "tiles about the mean": (chosen_tiles(5, 2, lambda row, n: (n * 2 + 2 >= row.sum(-1)) & torch.any(row != 9, -1)), S),
 }
 
 
@@ -197,7 +211,13 @@ REFUSED = {
     "size: expected none of a number's dimensions": lambda s, b, h, i, j: s.size(0),
     "abs: expected arguments that formulas know, got others": lambda s, b, h, i, j: torch.abs(s, out=torch.ones(1)),
     "expected a function that formulas have, got torch.lerp": lambda s, b, h, i, j: torch.lerp(s, s, 0.5),
-    "got a row: index every dimension": lambda s, b, h, i, j: torch.ones(3, 3)[i].sum(),
+    "got a row: index every dimension": lambda s, b, h, i, j: torch.ones(3, 3)[i].cumsum(0),
+    "expected a number, got Vector": lambda s, b, h, i, j: torch.where(torch.ones(3, 3)[i] == j, s, 0),
+    "expected a number of a captured tensor, got a row": lambda s, b, h, i, j: s if torch.ones(3, 3)[i] > j else -s,
+    "got a row": lambda s, b, h, i, j: torch.ones(3, 3, 3)[i] + j,
+    "expected at most 256 numbers in a row of a captured tensor, got 300": lambda s, b, h, i, j: s + torch.ones(3, 300)[i].sum(),
+    "sum: expected the last dimension without keepdim, got dim=1": lambda s, b, h, i, j: s + torch.ones(3, 3)[i].sum(1),
+    "expected rows of 3 numbers, got one of another length": lambda s, b, h, i, j: s + (torch.ones(3, 3)[i] * torch.ones(3, 4)[j]).sum(),
     "expected an index for every dimension of a captured tensor, got a slice": lambda s, b, h, i, j: torch.ones(3, 3)[i, :],
 }
 

@@ -169,6 +169,18 @@ def test_twice_is_refused():
         gradient.sum().backward()
 
 
+def test_errors_about_types_of_tensors():
+    x = torch.randn(1, 2, 4, 8)
+    for wrong, message in (
+        (x.to_sparse(), "k: expected an array .*, got Tensor of layout torch.sparse_coo"),
+        (x.cfloat(), "k: expected numbers of float32, .*, got complex64"),
+        (x.int(), "k: expected numbers of float32, .*, got int32"),
+        (x.to(torch.float8_e4m3fn), "k: expected numbers of float32, .*, got another type of bits: 8"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            rapt.attend(x, wrong, x)
+
+
 def test_errors_are_the_engines():
     q, k, v = tensors()
     with pytest.raises(ValueError, match="attend: v: expected 9 keys as in k, got 5"):

@@ -13,27 +13,7 @@ from ..formulas import Formula
 from ._maximum import row_maximum
 from ._others import Through, refuse_other_gradients
 from ._rows import Product, Score, widened
-
-
-_A_ROW = "flex_attention: expected a number of a captured tensor, got a row: index every dimension"
-
-
-class _Read:
-    """A captured tensor at some indices, as long as it has dimensions left: tensor[b] of tensor[b][j]."""
-
-    def __init__(self, captured, tensor, indices):
-        self.captured, self.tensor, self.indices = captured, tensor, indices
-
-    def __getitem__(self, index):
-        indices = index if isinstance(index, tuple) else (index,)
-        return self.captured.read(self.tensor, self.indices + indices)
-
-    @classmethod
-    def __torch_function__(cls, function, types, arguments=(), options=None):
-        raise TypeError(_A_ROW)
-
-    def __getattr__(self, name):
-        raise AttributeError(name) if name.startswith("_") else TypeError(_A_ROW)
+from ._vector import Read, Vector
 
 
 _BITS = {"&": torch.bitwise_and, "|": torch.bitwise_or, "^": torch.bitwise_xor, "~": torch.bitwise_not,
@@ -83,10 +63,12 @@ class _Captured(TorchFunctionMode):
         name = name_of(function)
         if name == "__getitem__" and isinstance(arguments[0], Tensor):
             indices = arguments[1] if isinstance(arguments[1], tuple) else (arguments[1],)
-            if any(isinstance(p, (Symbol, _Read)) for p in indices):
+            if any(isinstance(p, (Symbol, Read)) for p in indices):
                 return self.read(arguments[0], indices)
-        if name in ("dot", "vdot", "inner") and len(arguments) == 2 and all(isinstance(x, _Read) for x in arguments):
+        if name in ("dot", "vdot", "inner") and len(arguments) == 2 and all(isinstance(x, Read) for x in arguments):
             return Product(*arguments)
+        if any(isinstance(x, (Read, Vector)) for x in arguments):
+            return Vector.__torch_function__(function, types, arguments, options)
         symbolic = lambda x: isinstance(x, Symbol) or (isinstance(x, (list, tuple)) and any(map(symbolic, x)))
         if not any(symbolic(x) for x in arguments) and not any(symbolic(x) for x in options.values()):
             return function(*arguments, **options)
@@ -125,7 +107,7 @@ class _Captured(TorchFunctionMode):
         if any(isinstance(p, slice) or p is None or p is Ellipsis for p in indices):
             raise TypeError("flex_attention: expected an index for every dimension of a captured tensor, got a slice")
         if len(indices) < tensor.dim():
-            return _Read(self, tensor, indices)
+            return Read(self, tensor, indices)
         texts = [number(p) for p in indices]
         # A dimension that is read at the head itself becomes the parameter's own; of the others two may stay.
         at_head = next((n for n, text in enumerate(texts) if text == "head" and tensor.shape[n] == self.heads), None)
