@@ -87,9 +87,10 @@ def show(weights, tokens=None, key_tokens=None, title=None) -> Picture:
         if list_ is not None and len(list_) != size:
             raise ValueError(f"show: {name}: expected {size}, got {len(list_)}")
     labels = tokens is not None and queries <= _LABELS, key_tokens is not None and keys <= _LABELS
-    cell = max(2.0, min(18.0, (640 if heads == 1 else 220) / max(queries, keys)))
-    cell = max(cell, 11.0) if any(labels) else min(cell, (640 if heads == 1 else 220) / max(queries, keys))
-    width, height = keys * cell, queries * cell
+    cell = min(18.0, (640 if heads == 1 else 220) / max(queries, keys))
+    # Square, but for labels on one side and for few rows of a long text.
+    down, across = (max(cell, 11.0 if labelled else min(11.0, 40 / n)) for labelled, n in zip(labels, (queries, keys)))
+    width, height = keys * across, queries * down
     longest = lambda list_: 6.5 * max((len(str(t)) for t in list_), default=0) + 8
     left, top = (longest(tokens) if labels[0] else 8), (longest(key_tokens) if labels[1] else 8) + (20 if title else 0)
     caption = 18 if heads > 1 else 4
@@ -103,10 +104,10 @@ def show(weights, tokens=None, key_tokens=None, title=None) -> Picture:
         parts.append(_picture(maps[head], x, y, width, height, scale))
         if labels[0]:
             for n, token in enumerate(tokens):
-                parts.append(f'<text x="{x - 4:.1f}" y="{y + (n + 0.75) * cell:.1f}" text-anchor="end">{html.escape(str(token))}</text>')
+                parts.append(f'<text x="{x - 4:.1f}" y="{y + (n + 0.75) * down:.1f}" text-anchor="end">{html.escape(str(token))}</text>')
         if labels[1]:
             for n, token in enumerate(key_tokens):
-                place = f"{x + (n + 0.75) * cell:.1f} {y - 4:.1f}"
+                place = f"{x + (n + 0.75) * across:.1f} {y - 4:.1f}"
                 parts.append(f'<text transform="translate({place}) rotate(-90)">{html.escape(str(token))}</text>')
         if heads > 1:
             parts.append(f'<text x="{x:.1f}" y="{y + height + 13:.1f}">head {head}</text>')

@@ -51,6 +51,13 @@ def test_show_heads_and_large_maps():
     assert len(pixels(rapt.show(np.ones((5, 4, 4))).svg)) == 5
     (image,) = pixels(rapt.show(np.eye(5000)).svg)
     assert image.shape[0] <= 2048
+    for tokens in (list("abcdefgh"), None):  # rows of a long text
+        picture = rapt.show(np.ones((8, 8192)), tokens)
+        width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', picture.svg).groups())
+        assert 600 < width < 800 and 40 <= height < 120, (width, height)
+    picture = rapt.show(np.eye(30), list("abc") * 10)
+    sizes = re.search(r'<image x="[^"]*" y="[^"]*" width="([^"]*)" height="([^"]*)"', picture.svg)
+    assert sizes[1] == sizes[2]
 
 
 def test_show_errors():
