@@ -82,19 +82,24 @@ bool is_written_through(const fs::path& path) {
   return fs::exists(status) && !fs::is_regular_file(status);
 }
 
-// "-", or another name of the file behind the standard output: opened again it would be written from its start.
-bool is_standard_output(const fs::path& path) {
-  if (path == "-") return true;
-  struct stat named {
-  }, out{};
-  return ::stat(path.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &out) == 0 && named.st_dev == out.st_dev &&
-         named.st_ino == out.st_ino;
+// The stream of this process that the name means: "-", or another name of the file behind the standard output or the standard
+// error, which would be written from its start if it were opened again.
+std::ostream* standard_stream(const fs::path& path) {
+  if (path == "-") return &std::cout;
+  struct stat named {};
+  if (::stat(path.c_str(), &named) != 0) return nullptr;
+  const auto is_behind = [&](int descriptor) {
+    struct stat open {};
+    return ::fstat(descriptor, &open) == 0 && named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+  };
+  return is_behind(STDOUT_FILENO) ? &std::cout : is_behind(STDERR_FILENO) ? &std::cerr : nullptr;
 }
 
 void write_through(const fs::path& path, std::string_view bytes) {
-  if (is_standard_output(path)) {
-    std::cout.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    if (!std::cout.flush()) throw Error("cannot write to the standard output");
+  if (std::ostream* stream = standard_stream(path)) {
+    stream->write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    if (!stream->flush())
+      throw Error(std::string("cannot write to the standard ") + (stream == &std::cout ? "output" : "error"));
     return;
   }
   FilePointer file(std::fopen(path.c_str(), "wb"));

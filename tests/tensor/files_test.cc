@@ -1,8 +1,11 @@
 #include "tensor/files.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <thread>
 
@@ -118,6 +121,22 @@ TEST(Files, APipeIsWrittenTo) {
   reader.join();
   EXPECT_EQ(got, "through the pipe");
   EXPECT_TRUE(fs::is_fifo(path));
+}
+
+// Opened again, the file behind it would be written from its start, over what it has.
+TEST(Files, WhatTheStandardErrorHasIsKept) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "messages";
+  const int saved = ::dup(STDERR_FILENO);
+  const int file = ::open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+  ASSERT_GE(file, 0);
+  ::dup2(file, STDERR_FILENO);
+  ::close(file);
+  std::cerr << "a message\n" << std::flush;
+  for (const char* text : {"one\n", "two\n"}) write_file("/dev/stderr", text);
+  ::dup2(saved, STDERR_FILENO);
+  ::close(saved);
+  EXPECT_EQ(read_file(path), "a message\none\ntwo\n");
 }
 
 TEST(Files, WritingThroughWaitsForTheCommitToo) {
