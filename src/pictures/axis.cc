@@ -9,6 +9,8 @@
 namespace rapt::pictures {
 namespace {
 
+constexpr int kMostPowerDecimals = 6;  // of a number with a power of ten
+
 std::string superscript(int exponent) {
   constexpr const char* kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
   std::string result = exponent < 0 ? "⁻" : "";
@@ -19,6 +21,18 @@ std::string superscript(int exponent) {
 std::string signed_number(double value, int decimals) {
   const std::string text = number(std::abs(value), decimals);
   return value < 0 && text != "0" ? "−" + text : text;
+}
+
+// Written without a power of ten.
+bool is_plain(double size) { return size >= 1e-4 && size < 1e6; }
+
+int exponent_of(double size) { return static_cast<int>(std::floor(std::log10(size) + 1e-9)); }
+
+// 10⁶, −2.5·10⁻⁵: so many decimals before that power of ten.
+std::string power_number(double value, int exponent, int decimals) {
+  if (value == 0) return "0";
+  const std::string mantissa = signed_number(value / std::pow(10, exponent), decimals);
+  return (mantissa == "1" ? "" : mantissa == "−1" ? "−" : mantissa + "·") + "10" + superscript(exponent);
 }
 
 // 1, 2 or 5 times a power of ten, at least `size`.
@@ -55,14 +69,9 @@ double Scale::at(double value) const {
 std::string axis_number(double value) {
   const double size = std::abs(value);
   if (size == 0) return "0";
-  if (size >= 1e-4 && size < 1e6) {
-    const int decimals = std::clamp(3 - static_cast<int>(std::floor(std::log10(size))), 0, 8);
-    return signed_number(value, decimals);
-  }
-  int exponent = static_cast<int>(std::floor(std::log10(size) + 1e-9));
-  const std::string mantissa = number(size / std::pow(10, exponent), 2);
-  const std::string sign = value < 0 ? "−" : "";
-  return sign + (mantissa == "1" ? "" : mantissa + "·") + "10" + superscript(exponent);
+  if (!is_plain(size)) return power_number(value, exponent_of(size), 2);
+  const int decimals = std::clamp(3 - static_cast<int>(std::floor(std::log10(size))), 0, 8);
+  return signed_number(value, decimals);
 }
 
 std::vector<Tick> linear_ticks(double low, double high, int most) {
@@ -73,12 +82,16 @@ std::vector<Tick> linear_ticks(double low, double high, int most) {
   // Steps that are lost in rounding.
   if (!std::isfinite(step) || low + step == low || high - step == high) return {{low, axis_number(low)}};
   const double largest = std::max(std::abs(low), std::abs(high));
-  const int decimals = std::max(0, -static_cast<int>(std::floor(std::log10(step) + 1e-9)));
+  const int decimals = std::max(0, -exponent_of(step));
   const bool plain = largest < 1e6 && decimals <= 4;
+  // One power of ten for all: 0.5·10⁻⁴, 10⁻⁴, 1.5·10⁻⁴.
+  const int exponent = exponent_of(largest);
   std::vector<Tick> ticks;
   for (double n = std::ceil(low / step - 1e-9); n * step <= high + 1e-9 * step && ticks.size() < 100; ++n) {
     const double value = n * step;
-    ticks.push_back({value, plain ? signed_number(value, decimals) : axis_number(value)});
+    ticks.push_back({value, plain ? signed_number(value, decimals)
+                                  : power_number(value, exponent,
+                                                 std::clamp(exponent - exponent_of(step), 0, kMostPowerDecimals))});
   }
   // Labels that say the same tell nothing.
   for (std::size_t n = 1; n < ticks.size(); ++n)
@@ -97,6 +110,8 @@ std::vector<Tick> log_ticks(double low, double high, int most) {
         const double value = factor * std::pow(10, n);
         if (value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9)) ticks.push_back({value, axis_number(value)});
       }
+    if (!std::all_of(ticks.begin(), ticks.end(), [](const Tick& tick) { return is_plain(tick.value); }))
+      for (Tick& tick : ticks) tick.text = power_number(tick.value, exponent_of(tick.value), 0);
     if (ticks.size() >= 2 && ticks.size() <= static_cast<std::size_t>(most) + 2) return ticks;
     if (decades < 2) return linear_ticks(low, high, most);
     ticks.clear();

@@ -46,6 +46,10 @@ TEST(Axis, LinearTicksAreRound) {
   EXPECT_EQ(tick_texts(linear_ticks(-7, 13, 5)), (Texts{"−5", "0", "5", "10"}));
   EXPECT_EQ(tick_texts(linear_ticks(0, 0.00007, 3)).back(), "5·10⁻⁵");
   EXPECT_EQ(tick_texts(linear_ticks(0, 2e9, 3)), (Texts{"0", "10⁹", "2·10⁹"}));
+  // One format for an axis, also where it passes the numbers that are written plainly.
+  EXPECT_EQ(tick_texts(linear_ticks(0, 2.6e-4, 8)), (Texts{"0", "0.5·10⁻⁴", "10⁻⁴", "1.5·10⁻⁴", "2·10⁻⁴", "2.5·10⁻⁴"}));
+  EXPECT_EQ(tick_texts(linear_ticks(-2e6, 2e6, 8)).front(), "−2·10⁶");
+  EXPECT_EQ(tick_texts(linear_ticks(-2e6, 2e6, 5)).at(1), "−10⁶");
 }
 
 TEST(Axis, TicksOfAnyRangeAreFewAndInside) {
@@ -61,6 +65,7 @@ TEST(Axis, TicksOfAnyRangeAreFewAndInside) {
 
 TEST(Axis, LogTicksArePowersOfTen) {
   EXPECT_EQ(tick_texts(log_ticks(1e-6, 1e-1, 8)), (Texts{"10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹"}));
+  EXPECT_EQ(tick_texts(log_ticks(4e-5, 3e-4, 8)), (Texts{"5·10⁻⁵", "10⁻⁴", "2·10⁻⁴"}));
   EXPECT_EQ(tick_texts(log_ticks(0.5, 20, 8)), (Texts{"0.5", "1", "2", "5", "10", "20"}));
   EXPECT_LE(log_ticks(1e-300, 1e300, 8).size(), 9u);
 }
