@@ -13,10 +13,10 @@
 #include "attend/counted.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/plot_output.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
 #include "pictures/heatmap.h"
-#include "pictures/picture_file.h"
 #include "rapt/threads.h"
 #include "tasks/sequence_run.h"
 #include "tensor/files.h"
@@ -45,7 +45,7 @@ constexpr const char* kDecodeFooter =
 constexpr std::size_t kAtOnce = 512;
 
 struct DecodeArguments {
-  std::string run, beam, nbest, length_penalty, align, plot, threads;
+  std::string run, beam, nbest, length_penalty, align, plot, format, threads;
   std::vector<std::string> texts;
   bool json = false;
 };
@@ -73,6 +73,9 @@ class Decoding {
       refuse("decode: --nbest", a.nbest, "at most --beam, " + std::to_string(search_.beam));
     if (!a.length_penalty.empty())
       search_.length_penalty = parse_number("decode: --length-penalty", a.length_penalty, "a number");
+    if (a.plot.empty() && !a.format.empty()) throw Error("decode: --format: expected --plot with it, got none");
+    // Before the answers, which may take hours.
+    if (!a.plot.empty()) format_ = format_of("decode: --plot", a.plot, a.format);
     if ((!a.align.empty() || !a.plot.empty()) && !run_.model->has_attention())
       throw Error("decode: " + std::string(a.align.empty() ? "--plot" : "--align") +
                   ": expected a model with attention (rapt train --attention NAME), got the one in " + a.run +
@@ -210,7 +213,7 @@ class Decoding {
     std::vector<std::string> labels = target;
     labels.emplace_back("<end>");
     const std::string shown = run_.model->alignment_name();
-    pictures::write_picture(pictures::heat_map(map, line.tokens, labels, shown), a_.plot);
+    write_file(a_.plot, encode_picture(pictures::heat_map(map, line.tokens, labels, shown), format_));
     std::cerr << "wrote " << one_line(a_.plot) << ": " << shown << " for line " << line.number << std::endl;
   }
 
@@ -219,6 +222,7 @@ class Decoding {
   tasks::Vocabulary source_, target_;
   int threads_;
   training::SearchOptions search_;
+  pictures::PictureFormat format_ = pictures::PictureFormat::svg;
   std::vector<Line> lines_;
   std::size_t count_ = 0;
   std::size_t answered_ = 0;
@@ -243,7 +247,7 @@ class LineReader {
       }
       buffer_.erase(0, begin_);
       begin_ = 0;
-      // Reading goes on after a signal, so that nobody would see it.
+      // read() is restarted after a signal, which would go unnoticed.
       if (!ready(kLook)) continue;
       std::array<char, 1 << 16> part;
       const ssize_t got = ::read(STDIN_FILENO, part.data(), part.size());
@@ -311,7 +315,9 @@ void add_decode(CLI::App& app) {
   option("--length-penalty", a->length_penalty, "X",
          "Divide scores by ((5 + length)/6)^X [" + format_number(search.length_penalty) + "]");
   option("--align", a->align, "FILE", "Write alignments to this file; -: the standard output");
-  option("--plot", a->plot, "FILE", "Draw the first input's attention, as .svg, .png or .pdf");
+  option("--plot", a->plot, "FILE", "Draw the first input's attention, as .svg, .png or .pdf; -: the standard output");
+  option("--format", a->format, "svg|png|pdf",
+         "Format of --plot where its name has no extension, as with - or /dev/stdout");
   option("--threads", a->threads, "N", "Threads; the result does not depend on them [all processors]");
   verb->add_flag("--json", a->json, "Print the results as JSON");
   verb->callback([a] { decode(*a); });

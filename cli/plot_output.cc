@@ -9,7 +9,6 @@
 #include <iostream>
 
 #include "cli/options.h"
-#include "pictures/picture_file.h"
 #include "pictures/text.h"
 #include "tensor/files.h"
 
@@ -77,22 +76,6 @@ pictures::PictureOptions options_of(const std::string& verb, const Output& outpu
   return options;
 }
 
-pictures::PictureFormat format_of(const std::string& verb, const Output& output) {
-  using pictures::PictureFormat;
-  constexpr const char* kEndings = ".svg, .png or .pdf";
-  const std::optional<PictureFormat> named = pictures::format_of_name(output.out);
-  if (output.format.empty()) {
-    if (!named)
-      expected(verb + ": --out", std::string("a name that ends in ") + kEndings + ", or --format with it", output.out);
-    return *named;
-  }
-  const auto format = parse_choice<PictureFormat>(
-      verb + ": --format", output.format,
-      {{"svg", PictureFormat::svg}, {"png", PictureFormat::png}, {"pdf", PictureFormat::pdf}});
-  if (named && *named != format) expected(verb + ": --format", "what the name " + output.out + " says", output.format);
-  return format;
-}
-
 // 24-bit colours have to be announced; without that, or where none are wanted, letters do.
 TerminalStyle terminal_style() {
   TerminalStyle style;
@@ -116,6 +99,22 @@ TerminalStyle terminal_style() {
 
 }  // namespace
 
+pictures::PictureFormat format_of(const std::string& argument, const std::string& name, const std::string& format) {
+  using pictures::PictureFormat;
+  constexpr const char* kEndings = ".svg, .png or .pdf";
+  const std::string verb = argument.substr(0, argument.find(": "));
+  const std::optional<PictureFormat> named = pictures::format_of_name(name);
+  if (format.empty()) {
+    if (!named) expected(argument, std::string("a name that ends in ") + kEndings + ", or --format with it", name);
+    return *named;
+  }
+  const auto chosen = parse_choice<PictureFormat>(
+      verb + ": --format", format,
+      {{"svg", PictureFormat::svg}, {"png", PictureFormat::png}, {"pdf", PictureFormat::pdf}});
+  if (named && *named != chosen) expected(verb + ": --format", "what the name " + name + " says", format);
+  return chosen;
+}
+
 void check_output(const std::string& verb, const Output& output) {
   options_of(verb, output);
   width_of(verb, output.width);
@@ -125,7 +124,7 @@ void check_output(const std::string& verb, const Output& output) {
     if (text.size() > 10000 || !pictures::is_utf8(text))
       throw Error(verb + option + ": expected at most 10000 bytes of UTF-8");
   if (output.out.empty() && !output.format.empty()) throw Error(verb + ": --format: expected --out with it, got none");
-  if (!output.out.empty()) format_of(verb, output);
+  if (!output.out.empty()) format_of(verb + ": --out", output.out, output.format);
   else if (::isatty(STDOUT_FILENO) == 0)
     throw Error(verb + ": --out: expected FILE.svg, FILE.png or FILE.pdf where standard output is not a terminal, " +
                 "got none");
@@ -141,7 +140,7 @@ void deliver(const std::string& verb, const Output& output, const std::function<
   }
   pictures::PictureOptions options = options_of(verb, output);
   const Drawing picture = sized(verb, output, drawing, options);
-  write_file(output.out, encode_picture(picture, format_of(verb, output), options));
+  write_file(output.out, encode_picture(picture, format_of(verb + ": --out", output.out, output.format), options));
   if (output.out != "-") std::cerr << "wrote " << one_line(output.out) << "\n";
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "pictures/heatmap_grid.h"
+#include "pictures/picture_file.h"
 #include "pictures/terminal.h"
 
 // Where the pictures of `rapt plot` go.
@@ -27,6 +28,9 @@ struct Output {
   std::string xlabel_or(const std::string& usual) const { return xlabel.empty() ? usual : xlabel; }
   std::string ylabel_or(const std::string& usual) const { return ylabel.empty() ? usual : ylabel; }
 };
+
+// Of the file that an option names, "plot curves: --out": by its extension or, where that says nothing, by --format.
+pictures::PictureFormat format_of(const std::string& argument, const std::string& name, const std::string& format);
 
 // Refuses at once what could not be delivered in the end.
 void check_output(const std::string& verb, const Output& output);

@@ -81,12 +81,24 @@ std::vector<std::string> Vocabulary::decode(std::span<const int> ids) const {
   return tokens;
 }
 
+namespace {
+
+// A tab or another control character by its number: itself it would be invisible.
+std::string quoted(const std::string& token) {
+  const auto code = static_cast<unsigned char>(token.empty() ? 'x' : token[0]);
+  if (token.size() != 1 || (code >= 0x20 && code != 0x7f)) return "'" + token + "'";
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  return std::string("U+00") + kDigits[code >> 4U] + kDigits[code & 15U];
+}
+
+}  // namespace
+
 std::vector<std::string> unknown_notes(std::span<const std::string> tokens, std::span<const int> ids) {
   std::vector<std::string> notes;
   std::unordered_set<std::string_view> seen;
   for (std::size_t n = 0; n < ids.size(); ++n)
     if (ids[n] == kUnknown && tokens[n] != kWordBegin && seen.insert(tokens[n]).second)
-      notes.push_back("'" + tokens[n] + "' is not in the vocabulary; it is read as unknown");
+      notes.push_back(quoted(tokens[n]) + " is not in the vocabulary; it is read as unknown");
   return notes;
 }
 

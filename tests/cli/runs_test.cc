@@ -189,6 +189,27 @@ TEST_F(Decoding, APictureSaysWhatItShows) {
   const CliResult result = run_cli({"decode", run(), "abc", "--plot", dir / "map.svg"});
   EXPECT_TRUE(has(text_of(dir / "map.svg"), "attention of the decoder to the source"));
   EXPECT_TRUE(has(result.err, "map.svg")) << result.err;
+  const std::string answer = run_cli({"decode", run(), "abc"}).out;
+  const CliResult piped = run_cli({"decode", run(), "abc", "--plot", "-", "--format", "svg"});
+  EXPECT_EQ(piped.out, answer + text_of(dir / "map.svg")) << piped.err;
+}
+
+// Hours of answers must not end in a name that cannot be drawn to.
+TEST_F(Decoding, APictureWithoutAFormatIsRefusedBeforeTheAnswers) {
+  for (const Words& picture : {Words{"--plot", "-"}, Words{"--plot", "map.gif"},
+                               Words{"--plot", "map.svg", "--format", "png"}, Words{"--format", "png"}}) {
+    Words command{"decode", run(), "abc"};
+    command.insert(command.end(), picture.begin(), picture.end());
+    const CliResult result = run_cli(command);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_TRUE(has(result.err, "expected")) << result.err;
+  }
+}
+
+TEST_F(Decoding, AControlCharacterIsNamedByItsNumber) {
+  const CliResult result = run_cli({"decode", run(), "a\tb"});
+  EXPECT_TRUE(has(result.err, "line 1: U+0009 is not in the vocabulary")) << result.err;
 }
 
 TEST_F(Decoding, EvaluateShowsTheMistakes) {
