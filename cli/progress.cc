@@ -11,15 +11,10 @@
 
 namespace rapt::cli {
 
-namespace {
-
-// Columns of the terminal behind stderr; 80 where it does not say.
-std::size_t terminal_columns() {
+std::size_t terminal_columns(int file) {
   winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return ::ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
-
-}  // namespace
 
 std::string clipped(const std::string& text, std::size_t columns) {
   std::size_t count = 0;
@@ -55,7 +50,7 @@ void Progress::update(std::int64_t done, const std::string& note) {
     line += ", " + format_seconds(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) + " left";
   if (!note.empty()) line += "  " + note;
   // Carriage return, then erase to the end of the line. A line that wraps would not be erased.
-  std::fprintf(stderr, "\r%s\x1b[K", clipped(line, terminal_columns() - 1).c_str());
+  std::fprintf(stderr, "\r%s\x1b[K", clipped(line, terminal_columns(STDERR_FILENO) - 1).c_str());
   std::fflush(stderr);
 }
 

@@ -6,6 +6,9 @@
 
 namespace rapt::cli {
 
+// Of the terminal behind a file; 80 where it does not say.
+std::size_t terminal_columns(int file);
+
 // The first characters of a text, as many as there are columns; never a part of one.
 std::string clipped(const std::string& text, std::size_t columns);
 

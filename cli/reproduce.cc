@@ -27,7 +27,9 @@ constexpr const char* kReproduceFooter =
     "results.json, the pictures as SVG and the trained models. An older report in DIR is replaced when the new one is\n"
     "complete; a directory that holds anything else is refused. Without PART all parts run; a part that fails does "
     "not\n"
-    "stop the others. Exit 1: a required claim does not hold, or a part failed.\n"
+    "stop the others. Ctrl-C saves the models trained so far in DIR.unfinished, and the same command goes on from "
+    "there.\n"
+    "Exit status 1: a required claim does not hold, or a part failed.\n"
     "\n"
     "Examples:\n"
     "  rapt reproduce --quick                       # under 3 minutes on two cores\n"
@@ -110,15 +112,18 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   return lines;
 }
 
-// For a terminal: each claim on as many lines as it needs. Elsewhere a claim stays on one line, for other programs.
-std::vector<std::vector<std::string>> wrapped_rows(const std::vector<std::vector<std::string>>& rows) {
-  constexpr std::array<std::size_t, 5> kWidths{12, 36, 24, 30, 18};
+// For a terminal of so many columns: each claim on as many lines as it needs. Elsewhere a claim stays on one line, for
+// other programs.
+std::vector<std::vector<std::string>> wrapped_rows(const std::vector<std::vector<std::string>>& rows,
+                                                   std::size_t columns) {
+  constexpr std::array<std::size_t, 5> kWide{12, 36, 24, 30, 18}, kNarrow{10, 19, 13, 16, 13};  // 128 and 79 with gaps
+  const std::array<std::size_t, 5>& widths = columns < 128 ? kNarrow : kWide;
   std::vector<std::vector<std::string>> result;
   for (const std::vector<std::string>& row : rows) {
     std::vector<std::vector<std::string>> cells;
     std::size_t height = 0;
     for (std::size_t n = 0; n < row.size(); ++n) {
-      cells.push_back(wrapped(row[n], kWidths[n]));
+      cells.push_back(wrapped(row[n], widths[n]));
       height = std::max(height, cells.back().size());
     }
     for (std::size_t line = 0; line < height; ++line) {
@@ -139,7 +144,7 @@ void print_report(const ReproduceArguments& arguments, const reproduce::Report& 
   std::vector<std::vector<std::string>> rows = claim_rows(report);
   for (auto& row : rows)
     for (std::string& cell : row) cell = one_line(cell);
-  if (::isatty(STDOUT_FILENO) != 0) rows = wrapped_rows(rows);
+  if (::isatty(STDOUT_FILENO) != 0) rows = wrapped_rows(rows, terminal_columns(STDOUT_FILENO));
   std::cout << format_table(rows) << "\n";
   for (const reproduce::Claim* claim : report.claims())
     if (!claim->holds)
@@ -147,12 +152,10 @@ void print_report(const ReproduceArguments& arguments, const reproduce::Report& 
   std::cout << report.summary() << "\nThe report is " << one_line(page) << "\n";
 }
 
-reproduce::Report make_report(const ReproduceArguments& arguments, reproduce::ReportFolder& folder,
-                              const std::vector<reproduce::Part>& parts) {
-  Display display;
+// Before the folder takes what an interrupted command left: a wrong option must not lose it.
+reproduce::Context context_of(const ReproduceArguments& arguments) {
   reproduce::Context context;
   context.quick = arguments.quick;
-  context.runs = folder.runs();
   context.threads = default_threads();
   if (!arguments.threads.empty()) context.threads = parse_threads("reproduce: --threads", arguments.threads);
   if (!arguments.seed.empty()) {
@@ -161,8 +164,20 @@ reproduce::Report make_report(const ReproduceArguments& arguments, reproduce::Re
     if (seed < 0) refuse("reproduce: --seed", arguments.seed, takes);
     context.seed = static_cast<std::uint64_t>(seed);
   }
+  context.stop = Interrupt::asked;
+  return context;
+}
+
+// What models depend on; the parts train their own.
+std::string settings_of(const reproduce::Context& context) {
+  return std::string(context.quick ? "quick" : "full") + ", seed " + std::to_string(context.seed) + "\n";
+}
+
+reproduce::Report make_report(reproduce::Context context, reproduce::ReportFolder& folder,
+                              const std::vector<reproduce::Part>& parts) {
+  Display display;
+  context.runs = folder.runs();
   context.on_progress = [&](std::int64_t done, std::int64_t total, const std::string& note) {
-    if (Interrupt::asked()) throw reproduce::Interrupted{};
     display.update(done, total, note);
   };
   reproduce::Listener listener;
@@ -182,12 +197,23 @@ void run_reproduce(const ReproduceArguments& arguments) {
   }
   const std::vector<reproduce::Part> parts = chosen_parts(arguments.parts);
   const Interrupt interrupt;
+  const reproduce::Context context = context_of(arguments);
   std::optional<reproduce::Report> report;
-  try {
-    reproduce::ReportFolder folder(arguments.out);
-    report = make_report(arguments, folder, parts);
-  } catch (const reproduce::Interrupted&) {
-    std::cerr << "rapt: reproduce: interrupted; nothing was written" << std::endl;
+  std::optional<std::filesystem::path> kept;
+  {
+    reproduce::ReportFolder folder(arguments.out, settings_of(context));
+    try {
+      report = make_report(context, folder, parts);
+    } catch (const reproduce::Interrupted&) {
+      kept = folder.keep();
+    }
+  }
+  if (!report) {
+    std::cerr << "rapt: reproduce: stopped; "
+              << (kept ? "the models trained so far are saved in " + one_line(kept->string()) +
+                             ", and the same command goes on from there"
+                       : "nothing was trained yet, and nothing written")
+              << std::endl;
     // As if it had not been caught, so that a shell's loop ends too.
     std::raise(Interrupt::signal());
   }
@@ -200,11 +226,14 @@ void run_reproduce(const ReproduceArguments& arguments) {
 void add_reproduce(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("reproduce", "Redo the documents' results and write a report");
   auto arguments = std::make_shared<ReproduceArguments>();
-  verb->add_option("PART", arguments->parts, "Parts to run (all; see --list)");
-  verb->add_option("--out", arguments->out, "The directory of the report")->check(value_given())->capture_default_str();
+  const auto option = [&](const char* name, std::string& to, const char* type, const std::string& help) {
+    verb->add_option(name, to, help)->type_name(type)->check(value_given());
+  };
+  verb->add_option("PART", arguments->parts, "Parts to run, see --list [all]")->type_name("");
+  option("--out", arguments->out, "DIR", "The directory of the report [" + arguments->out + "]");
   verb->add_flag("--quick", arguments->quick, "Smaller sizes and fewer epochs");
-  verb->add_option("--seed", arguments->seed, "Of all random numbers (1)")->check(value_given());
-  verb->add_option("--threads", arguments->threads, "Threads (all cores)")->check(value_given());
+  option("--seed", arguments->seed, "N", "Of all random numbers [1]");
+  option("--threads", arguments->threads, "N", "Threads; the result does not depend on them [all processors]");
   verb->add_flag("--list", arguments->list, "List the parts and end");
   verb->add_flag("--json", arguments->json, "Print the results as JSON");
   verb->footer(kReproduceFooter);

@@ -7,7 +7,7 @@
 
 namespace rapt::reproduce {
 
-// Thrown by Context::progress where the user asked for an end; it ends all parts, not one.
+// Thrown where the user asked for an end; it ends all parts, not one.
 struct Interrupted {};
 
 // What every part is given.
@@ -16,11 +16,21 @@ struct Context {
   std::uint64_t seed = 1;
   int threads = 1;
   std::filesystem::path runs;  // where models may be trained; they stay with the report
-  // How far the part is; may throw Interrupted.
   std::function<void(std::int64_t done, std::int64_t total, const std::string& note)> on_progress;
+  // Whether the user asked for an end.
+  std::function<bool()> stop;
 
-  void progress(std::int64_t done, std::int64_t total, const std::string& note = "") const {
+  // How far the part is.
+  void show(std::int64_t done, std::int64_t total, const std::string& note = "") const {
     if (on_progress) on_progress(done, total, note);
+  }
+  void end_if_asked() const {
+    if (stop && stop()) throw Interrupted{};
+  }
+  // Both, where there is nothing to save.
+  void progress(std::int64_t done, std::int64_t total, const std::string& note = "") const {
+    show(done, total, note);
+    end_if_asked();
   }
 };
 

@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kSettingsFile = "settings.txt";
+
 [[noreturn]] void fail(const fs::path& path, const std::string& what) {
   throw Error("reproduce: " + path.string() + ": " + what);
 }
@@ -57,6 +59,12 @@ void exchange(const fs::path& a, const fs::path& b) {
   fs::rename(aside, a);
 }
 
+// Of what an interrupted command left; nothing where the directory is something else.
+std::string settings_of(const fs::path& unfinished) {
+  std::error_code error;
+  return fs::is_regular_file(unfinished / kSettingsFile, error) ? read_file(unfinished / kSettingsFile) : "";
+}
+
 void write_pictures(const Report& report, const fs::path& directory) {
   std::set<std::string> names;
   for (const PartResult& part : report.parts)
@@ -70,7 +78,8 @@ void write_pictures(const Report& report, const fs::path& directory) {
 
 }  // namespace
 
-ReportFolder::ReportFolder(fs::path place) : place_(std::move(place)) {
+ReportFolder::ReportFolder(fs::path place, std::string settings)
+    : place_(std::move(place)), settings_(std::move(settings)) {
   if (!place_.has_filename()) place_ = place_.parent_path();
   check_place(place_);
   std::error_code error;
@@ -80,6 +89,11 @@ ReportFolder::ReportFolder(fs::path place) : place_(std::move(place)) {
   std::string name = (parent / ("." + place_.filename().string() + ".XXXXXX")).string();
   if (!::mkdtemp(name.data())) fail(parent, std::string("cannot be written to: ") + std::strerror(errno));
   work_ = name;
+  // Renamed onto the empty directory: of two commands one has it.
+  if (!settings_.empty() && settings_of(unfinished()) == settings_) {
+    fs::rename(unfinished(), work_, error);
+    fs::remove(work_ / kSettingsFile, error);
+  }
   // mkdtemp is for secrets; a report is for everyone.
   fs::permissions(work_, fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read |
                              fs::perms::others_exec);
@@ -88,6 +102,18 @@ ReportFolder::ReportFolder(fs::path place) : place_(std::move(place)) {
 ReportFolder::~ReportFolder() {
   std::error_code error;
   if (!work_.empty()) fs::remove_all(work_, error);
+}
+
+std::optional<fs::path> ReportFolder::keep() {
+  std::error_code error;
+  if (settings_.empty() || !fs::is_directory(runs(), error) || fs::is_empty(runs(), error)) return std::nullopt;
+  // What an earlier command left is replaced, any other directory is not.
+  if (fs::exists(unfinished()) && settings_of(unfinished()).empty()) return std::nullopt;
+  write_file(work_ / kSettingsFile, settings_);
+  fs::remove_all(unfinished(), error);
+  fs::rename(work_, unfinished());
+  work_.clear();
+  return unfinished();
 }
 
 void ReportFolder::publish(const Report& report) {

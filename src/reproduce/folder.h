@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "reproduce/report.h"
 
@@ -8,10 +10,12 @@ namespace rapt::reproduce {
 
 // The directory of a report: index.html, results.json, pictures/ and runs/. All of it is made beside its place under a
 // temporary name, and takes it at once; an older report there is there until then, and whole if this ends early.
+// PLACE.unfinished has the models of a command that was interrupted, until one with the same settings goes on with them.
 class ReportFolder {
  public:
   // Throws rapt::Error where the place holds something that is not a report, or cannot be written beside.
-  explicit ReportFolder(std::filesystem::path place);
+  // `settings` says which models are the same; with none nothing is kept or taken.
+  explicit ReportFolder(std::filesystem::path place, std::string settings = "");
   ~ReportFolder();  // removes what has not taken its place
   ReportFolder(const ReportFolder&) = delete;
   ReportFolder& operator=(const ReportFolder&) = delete;
@@ -21,9 +25,15 @@ class ReportFolder {
 
   void publish(const Report& report);
 
+  // Keeps the runs, and says where; nothing where there are none.
+  std::optional<std::filesystem::path> keep();
+
  private:
+  std::filesystem::path unfinished() const { return place_.string() + ".unfinished"; }
+
   std::filesystem::path place_;
   std::filesystem::path work_;
+  std::string settings_;
 };
 
 }  // namespace rapt::reproduce

@@ -1,15 +1,21 @@
 #include "reproduce/training.h"
 
 #include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
 
 #include "rapt/error.h"
 #include "tasks/experiment.h"
 #include "tasks/sequence_run.h"
+#include "tensor/files.h"
 
 namespace rapt::reproduce {
 namespace {
 
 constexpr std::int64_t kTicks = 1000;  // of the bar, for each model
+constexpr std::string_view kValid = "valid_";
 
 std::string command_of(const Job& job, const std::string& run) {
   std::string line = "rapt train " + job.task;
@@ -25,11 +31,42 @@ std::string command_of(const Job& job, const std::string& run) {
   return line + " --out " + run;
 }
 
-training::Scores scores_of(const tasks::Experiment& experiment, tasks::Split split, const training::Trainer& trainer,
-                           int threads) {
-  auto scores = experiment.score(split, trainer.values().data(), threads, {});
+training::Scores scores_of(const Context& context, const tasks::Experiment& experiment, tasks::Split split,
+                           const training::Trainer& trainer) {
+  auto scores = experiment.score(split, trainer.values().data(), context.threads, context.stop);
+  context.end_if_asked();
   if (!scores) throw Error("reproduce: expected a task with held-out examples, got one without");
   return *scores;
+}
+
+// The epochs of a run that was interrupted, as metrics.jsonl has them.
+std::vector<training::EpochReport> epochs_before(const std::filesystem::path& run, std::int64_t count) {
+  std::vector<training::EpochReport> epochs;
+  if (count == 0) return epochs;
+  std::istringstream lines(read_file(run / "metrics.jsonl"));
+  for (std::string line; static_cast<std::int64_t>(epochs.size()) < count && std::getline(lines, line);) {
+    training::EpochReport& report = epochs.emplace_back();
+    const nlohmann::json fields = nlohmann::json::parse(line);
+    for (const auto& [name, value] : fields.items()) {
+      if (name == "epoch") report.epoch = value;
+      if (name == "loss") report.loss = value;
+      if (!name.starts_with(kValid)) continue;
+      if (!report.valid) report.valid.emplace();
+      if (name == "valid_loss") report.valid->loss = value;
+      else report.valid->list.push_back({name.substr(kValid.size()), value});
+    }
+  }
+  return epochs;
+}
+
+// Makes the run's directory. True where an interrupted command left it, with these very settings.
+bool was_begun(const tasks::Experiment& experiment, const std::filesystem::path& run) {
+  const std::filesystem::path config = run / "config.json";
+  const bool has_state = std::filesystem::exists(config) && std::filesystem::exists(run / "state.safetensors");
+  const std::string before = has_state ? read_file(config) : "";
+  std::filesystem::create_directories(run);
+  experiment.write_config(run);
+  return has_state && before == read_file(config);
 }
 
 Trained train(const Context& context, const std::string& group, Job job, std::int64_t done, std::int64_t total) {
@@ -41,25 +78,27 @@ Trained train(const Context& context, const std::string& group, Job job, std::in
   context.progress(done, total, job.name);
   const std::unique_ptr<tasks::Experiment> experiment = tasks::start_experiment(job.task, {{}, job.options});
   const std::shared_ptr<training::Objective> objective = experiment->objective();
-  std::filesystem::create_directories(result.run);
-  experiment->write_config(result.run);
+  const bool begun = was_begun(*experiment, result.run);
   training::Trainer trainer(objective, experiment->training(), result.run, context.threads);
+  if (begun) trainer.resume();
+  result.epochs = epochs_before(result.run, trainer.progress().epoch);
   training::Observer observer;
   observer.on_step = [&](const training::StepReport& step) {
     const double share =
         (static_cast<double>(step.epoch - 1) + static_cast<double>(step.batch) / static_cast<double>(step.batches)) /
         static_cast<double>(experiment->training().epochs);
-    context.progress(
+    context.show(
         done + static_cast<std::int64_t>(share * kTicks), total,
         job.name + ", epoch " + std::to_string(step.epoch) + " of " + std::to_string(experiment->training().epochs));
   };
+  observer.stop = context.stop;
   observer.on_epoch = [&](const training::EpochReport& epoch) { result.epochs.push_back(epoch); };
-  trainer.run(observer);
+  if (trainer.run(observer) == training::Trainer::End::stopped) throw Interrupted{};
   result.parameters = objective->parameters().count();
   result.best_epoch = trainer.progress().best_epoch;
   result.seconds = trainer.progress().seconds;
-  result.valid = scores_of(*experiment, tasks::Split::valid, trainer, context.threads);
-  result.test = scores_of(*experiment, tasks::Split::test, trainer, context.threads);
+  result.valid = scores_of(context, *experiment, tasks::Split::valid, trainer);
+  result.test = scores_of(context, *experiment, tasks::Split::test, trainer);
   return result;
 }
 

@@ -29,7 +29,8 @@ struct Trained {
   std::vector<training::EpochReport> epochs;
 };
 
-// One after the other; the seed of the context is theirs too. All tasks must have validation and test data.
+// One after the other; the seed of the context is theirs too. All tasks must have validation and test data. Runs that are
+// there, with the same settings, go on; Interrupted is thrown once they are saved.
 std::vector<Trained> train_all(const Context& context, const std::string& group, const std::vector<Job>& jobs);
 
 // A score over the epochs, as validated; of several models one line each.

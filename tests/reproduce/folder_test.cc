@@ -56,6 +56,36 @@ TEST(ReproduceFolder, NothingIsLeftWhenItIsNotPublished) {
   EXPECT_TRUE(names_in(directory.path()).empty());
 }
 
+TEST(ReproduceFolder, AnInterruptedOneLeavesItsRunsToTheNextOfTheSameSettings) {
+  const TemporaryDirectory directory;
+  const fs::path place = directory.path() / "report", unfinished = directory.path() / "report.unfinished";
+  {
+    ReportFolder folder(place, "quick, seed 1");
+    EXPECT_FALSE(folder.keep());  // nothing is trained yet
+    write(folder.runs() / "dot" / "state", "half");
+    EXPECT_EQ(folder.keep(), unfinished);
+  }
+  EXPECT_EQ(names_in(directory.path()), std::vector<std::string>{"report.unfinished"});
+  {
+    const ReportFolder other(place, "full, seed 1");
+    EXPECT_FALSE(fs::exists(other.runs() / "dot"));
+  }
+  ReportFolder same(place, "quick, seed 1");
+  EXPECT_EQ(read_file(same.runs() / "dot" / "state"), "half");
+  same.publish(good_report());
+  EXPECT_EQ(names_in(directory.path()), std::vector<std::string>{"report"});
+  EXPECT_EQ(names_in(place), (std::vector<std::string>{"index.html", "pictures", "results.json", "runs"}));
+}
+
+TEST(ReproduceFolder, ADirectoryOfThatNameThatIsSomethingElseIsKept) {
+  const TemporaryDirectory directory;
+  write(directory.path() / "report.unfinished" / "thesis.txt", "ten years");
+  ReportFolder folder(directory.path() / "report", "quick, seed 1");
+  write(folder.runs() / "dot" / "state", "half");
+  EXPECT_FALSE(folder.keep());
+  EXPECT_EQ(read_file(directory.path() / "report.unfinished" / "thesis.txt"), "ten years");
+}
+
 TEST(ReproduceFolder, AnOlderReportStaysUntilTheNewOneIsComplete) {
   const TemporaryDirectory directory;
   const fs::path place = directory.path() / "report";
