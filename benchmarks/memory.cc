@@ -1,5 +1,7 @@
 #include "benchmarks/memory.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,9 +50,13 @@ bool write_all(int file, const Report& report) {
   return true;
 }
 
-bool read_all(int file, Report& report) {
+// Looks for a stop ten times a second: a signal may come just before a call that waits.
+bool read_all(int file, Report& report, const std::function<bool()>& stop) {
   char* at = reinterpret_cast<char*>(&report);
   for (std::size_t done = 0; done < sizeof(report);) {
+    if (stop && stop()) throw Stopped{};
+    pollfd input{file, POLLIN, 0};
+    if (::poll(&input, 1, 100) <= 0) continue;
     const ssize_t n = ::read(file, at + done, sizeof(report) - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
@@ -61,7 +67,7 @@ bool read_all(int file, Report& report) {
 
 }  // namespace
 
-MemoryUse measure_memory(const Spec& spec, int threads) {
+MemoryUse measure_memory(const Spec& spec, int threads, const std::function<bool()>& stop) {
   int ends[2];
   if (::pipe(ends) != 0) throw Error("bench memory: cannot make a pipe: " + std::string(std::strerror(errno)));
   const pid_t child = ::fork();
@@ -78,11 +84,18 @@ MemoryUse measure_memory(const Spec& spec, int threads) {
   }
   ::close(ends[1]);
   Report report;
-  const bool heard = read_all(ends[0], report);
+  bool heard = false, stopped = false;
+  try {
+    heard = read_all(ends[0], report, stop);
+  } catch (const Stopped&) {
+    stopped = true;
+    ::kill(child, SIGKILL);
+  }
   ::close(ends[0]);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  if (stopped) throw Stopped{};
   if (!heard)
     throw Error("bench memory: " + spec.name + ": the process ended by " +
                 (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) + "; was there enough memory?"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,7 +23,8 @@ struct MemoryUse {
 inline constexpr std::int64_t kExtraLimit = std::int64_t{64} << 20;
 
 // In a process of its own, so that nothing of an earlier one is there. Throws rapt::Error where it fails. Call it before
-// this process starts threads: they would be missing in the other one.
-MemoryUse measure_memory(const Spec& spec, int threads);
+// this process starts threads: they would be missing in the other one. Once stop() says so the other process is ended, and
+// Stopped thrown.
+MemoryUse measure_memory(const Spec& spec, int threads, const std::function<bool()>& stop = {});
 
 }  // namespace rapt::bench

@@ -54,7 +54,7 @@ constexpr const char* kBenchFooter =
     "that\n"
     "           follow, and prints test accuracy, parameters, multiply-adds of an image and the time of an epoch;\n"
     "           --seeds, --seed, --epochs, --out\n"
-    "Results are checked before they are timed; where they are wrong nothing is timed, and the exit is 1.\n"
+    "Results are checked before they are timed; where they are wrong, nothing is timed and the exit status is 1.\n"
     "Ctrl-C prints the rows that are done and says how many, with exit 130; a second one ends at once.\n"
     "\n"
     "--random N draws N shapes from ranges, for kinds of work in turn (short, vit, cross, grouped, bert, one_head, "
@@ -214,7 +214,7 @@ void run_memory(const BenchArguments& arguments) {
   Table table{{"mechanism", "shape", "arrays", "peak", "extra", "at most 64 MiB", "time"}};
   bool all_within = true;
   const auto measure = [&](const bench::Spec& spec) {
-    const bench::MemoryUse use = bench::measure_memory(spec, plan.threads);
+    const bench::MemoryUse use = bench::measure_memory(spec, plan.threads, plan.effort.stop);
     const bool within = use.extra_bytes() <= bench::kExtraLimit;
     all_within = all_within && within;
     rows.push_back({{"name", use.spec.name},
@@ -477,7 +477,7 @@ void add_bench(CLI::App& app) {
       "NAME", a.names,
       "Mechanisms or variants; none: all. Or memory, growth, calls, train, processes, shared, multitask or images");
   // One value each time it is given: what follows may be a NAME.
-  verb->add_option("--shape", a.shapes, "In place of each row's own; may be given again")
+  verb->add_option("--shape", a.shapes, "In place of each row's own; may be repeated")
       ->allow_extra_args(false)
       ->type_name("B,H,S,D")
       ->check(value_given());
@@ -511,12 +511,12 @@ void add_bench(CLI::App& app) {
   const auto trained = [&](const char* name, std::string& text, const char* help, const char* type) {
     verb->add_option(name, text, help)->type_name(type)->check(value_given())->group("multitask and images");
   };
-  trained("--seeds", a.multitask.seeds, "How many trainings of each network [3]", "N");
+  trained("--seeds", a.multitask.seeds, "Trainings of each network [3]", "N");
   trained("--seed", a.multitask.seed, "The first of them, or that of --random [1]", "N");
   trained("--epochs", a.multitask.epochs, "Of each training", "N");
   trained("--reference", a.multitask.reference, "What shared maps are made from: skip, or tasks [skip]", "NAME,...");
   trained("--config", a.multitask.config, "A JSON file of settings, as rapt train takes it", "FILE");
-  trained("--out", a.multitask.out, "Keep the runs there; what is there already goes on", "DIR");
+  trained("--out", a.multitask.out, "Keep the runs there; those already there continue", "DIR");
   verb->add_flag("--json", a.json, "Print JSON");
   verb->add_flag("--quick", a.quick, "The first shape of each and few runs: to see that it works, not how fast it is");
   verb->add_flag("--no-naive", a.no_naive, "Leave the naive path out");

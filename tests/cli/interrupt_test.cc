@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -51,6 +52,23 @@ TEST(Interrupts, AComparisonOfImagesGoesOn) {
   ASSERT_EQ(run_cli({"bench", "images", "shapes", "--quick", "--epochs", "1", "--out", dir / "whole"}).status, 0);
   EXPECT_EQ(text_of(first + "/model.safetensors"), text_of(dir / "whole/shapes/quadratic-1/model.safetensors"));
   EXPECT_EQ(Json::parse(second.out)["rows"].size(), 6U);
+}
+
+TEST(Interrupts, AReportSavesWhatIsTrained) {
+  const TemporaryDirectory dir;
+  LiveCli report({"reproduce", "reversal", "--quick", "--threads", "1", "--out", dir / "report"});
+  // A report is under a hidden name until it is complete.
+  const auto trains = [&] {
+    for (const std::string& name : names_in(dir.path().string()))
+      if (fs::exists(dir / (name + "/runs/reversal/none/config.json"))) return true;
+    return false;
+  };
+  for (int n = 0; n < 600 && !trains(); ++n) ::usleep(100'000);
+  report.signal(SIGINT);
+  EXPECT_EQ(report.wait(), 128 + SIGINT);
+  EXPECT_TRUE(has(report.messages(), "report.unfinished, and the same command goes on")) << report.messages();
+  EXPECT_TRUE(fs::exists(dir / "report.unfinished/runs/reversal/none/state.safetensors"));
+  EXPECT_FALSE(fs::exists(dir / "report"));
 }
 
 // Those of the first command, whatever the second asks for.
@@ -107,7 +125,7 @@ TEST(Interrupts, RowsOfABenchmarkEndWithWhatIsDone) {
 
 TEST(Interrupts, AListOfRowsKeepsThoseThatAreDone) {
   for (const Words& kind :
-       {Words{"growth"}, Words{"memory", "--shape", "1,2,16384,32"}, Words{"--random", "100000", "--quick"}}) {
+       {Words{"growth"}, Words{"memory", "--shape", "1,2,16384,32"}, Words{"--random", "5000", "--quick"}}) {
     Words command{"bench"};
     command.insert(command.end(), kind.begin(), kind.end());
     command.insert(command.end(), {"--threads", "1", "--json"});
@@ -123,13 +141,26 @@ TEST(Interrupts, AListOfRowsKeepsThoseThatAreDone) {
   }
 }
 
-TEST(Interrupts, TheSecondEndsAtOnce) {
-  LiveCli bench({"bench", "memory", "--threads", "1", "--shape", "1,1,32768,64"});
-  ::usleep(300'000);
+// A single row may take a minute.
+TEST(Interrupts, ARowOfMemoryIsNotWaitedFor) {
+  LiveCli bench({"bench", "memory", "additive", "--threads", "1", "--shape", "1,4,32768,64"});
+  ::usleep(500'000);
+  const auto start = std::chrono::steady_clock::now();
   bench.signal(SIGINT);
-  ::usleep(100'000);
+  EXPECT_EQ(bench.wait(), 130);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_TRUE(has(bench.messages(), "stopped after 0 of 1 row")) << bench.messages();
+}
+
+// A graceful end has the same status: what tells them apart is that nothing is said.
+TEST(Interrupts, TheSecondEndsAtOnce) {
+  LiveCli bench({"bench", "scaled_dot", "--threads", "1"});  // its rates alone take half a second and more
+  ::usleep(500'000);
+  bench.signal(SIGINT);
+  ::usleep(50'000);
   bench.signal(SIGINT);
   EXPECT_EQ(bench.wait(), 128 + SIGINT);
+  EXPECT_FALSE(has(bench.messages(), "stopped")) << bench.messages();
 }
 
 class InterruptedAnswers : public testing::Test {
