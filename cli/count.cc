@@ -245,22 +245,25 @@ void run_count(const CountArguments& arguments, bool has_sizes) {
 void add_count(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("count", "Parameters, multiply-adds and bytes of a layer or model");
   auto arguments = std::make_shared<CountArguments>();
-  verb->add_option("file", arguments->file, "A layer or a list of layers, JSON")->check(value_given());
+  verb->add_option("file", arguments->file, "A layer or a list of layers")
+      ->type_name("FILE.json")
+      ->check(value_given());
   std::vector<CLI::Option*> sizes;
-  const auto size = [&](const char* name, std::string& target, const char* about) {
-    sizes.push_back(verb->add_option(name, target, about)->check(value_given()));
+  const auto size = [&](const char* name, std::string& target, const char* about, const char* type = "N") {
+    sizes.push_back(verb->add_option(name, target, about)->type_name(type)->check(value_given()));
   };
-  size("--heads", arguments->heads, "Heads, N_h (1)");
+  size("--heads", arguments->heads, "Heads, N_h [1]");
   size("--din", arguments->din, "Length of the input vectors, D_in");
   size("--dhid", arguments->dhid, "Length of each head's queries and keys, D_hid");
-  size("--do", arguments->value_dim, "Length of each head's values, D_o (as --dhid)");
-  size("--dout", arguments->dout, "Length of the output vectors, D_out (as --din)");
-  size("--dp", arguments->dp, "Length of relative position vectors, D_p (as --din)");
+  size("--do", arguments->value_dim, "Length of each head's values, D_o [--dhid]");
+  size("--dout", arguments->dout, "Length of the output vectors, D_out [--din]");
+  size("--dp", arguments->dp, "Length of relative position vectors, D_p [--din]");
   size("--tokens", arguments->tokens, "Positions, N");
-  size("--grid", arguments->grid, "Rows,columns of the positions, instead of --tokens");
-  size("--batch", arguments->batch, "Batch, B (1)");
-  size("--encoding", arguments->encoding, "absolute (default), relative, quadratic or factorised");
-  size("--dtype", arguments->dtype, "f32 (default), f64, bf16 or f16");
+  size("--grid", arguments->grid, "The positions as a grid, instead of --tokens", "ROWS,COLUMNS");
+  size("--batch", arguments->batch, "Batch, B [1]");
+  size("--encoding", arguments->encoding, "Where positions enter the scores [absolute]",
+       "absolute|relative|quadratic|factorised");
+  size("--dtype", arguments->dtype, "Type of the numbers [f32]", "f32|f64|bf16|f16");
   verb->add_flag("--json", arguments->json, "Print JSON");
   verb->footer(kCountFooter);
   verb->callback([arguments, sizes] {

@@ -62,7 +62,7 @@ explorer::Served shown_by_number(const fs::path& directory, const std::string& i
 explorer::Served subject_of(const ExploreArguments& a) {
   const fs::path directory = a.directory;
   if (!fs::is_directory(directory))
-    throw Error("explore: expected the directory of a run or of arrays, got '" + a.directory + "', which is none");
+    throw Error("explore: expected the directory of a run or of arrays, got '" + a.directory + "'");
   if (!fs::exists(directory / "config.json")) {
     if (!holds_arrays(directory))
       throw Error("explore: " + a.directory +
@@ -167,7 +167,7 @@ void add_explore(CLI::App& app) {
   const auto option = [verb](const char* name, std::string& target, const char* help, const std::string& takes) {
     return verb->add_option(name, target, help)->type_name(takes)->check(value_given());
   };
-  verb->add_option("RUN|DIR", a.directory, "The directory of a run, or of arrays")->required();
+  verb->add_option("RUN|DIR", a.directory, "The directory of a run, or of arrays")->type_name("")->required();
   option("--text", a.text, "What the model reads [an example of its own data]", "TEXT");
   option("--target", a.target, "The answer to show [the model's own]", "TEXT");
   option("--image", a.image, "For a run on images or scenes: the number of a test image [0]", "N");
@@ -180,7 +180,7 @@ void add_explore(CLI::App& app) {
       ->type_name("NAME=FILE.npy|NUMBER[,NUMBER...]")
       ->check(value_given())
       ->group(arrays);
-  option("--scale", a.attend.scale, "In place of 1/√Dk, or of 1", "X")->group(arrays);
+  option("--scale", a.attend.scale, "Replaces 1/√Dk, or 1 where the score has none", "X")->group(arrays);
   option("--softcap", a.attend.softcap, "c > 0: the score becomes c·tanh(score/c)", "X")->group(arrays);
   option("--normalize", a.attend.normalize, "How scores become weights [softmax]", normalizer_names())->group(arrays);
   option("--first-query", a.attend.first_query, "Position of query 0, for all layers or for each [0]", "N[,N...]")

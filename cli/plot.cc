@@ -108,7 +108,7 @@ void add_curves(CLI::App& verb) {
 void add_alignment(CLI::App& verb) {
   Kind<AlignmentArguments> kind(
       verb, "alignment", "Source and target tokens joined by lines",
-      "The array is [target, source], or has heads before that. The heavier, the darker.\n"
+      "The array is [target, source], or has heads before that. Darker lines are larger weights.\n"
       "\n"
       "Example:\n"
       "  rapt plot alignment w.npy --source \"the cat\" --target \"le chat\" --out alignment.svg",
@@ -124,8 +124,8 @@ void add_alignment(CLI::App& verb) {
 void add_bars(CLI::App& verb) {
   Kind<TableArguments> kind(
       verb, "bars", "Bars in groups, with their numbers",
-      "The file: {\"groups\": [\"a\", \"b\"], \"series\": [{\"name\": \"x\", \"values\": [1, 2]}]} with\n"
-      "\"title\" and \"value\" (the axis) as you like; or what rapt bench --json prints.\n"
+      "The file: {\"groups\": [\"a\", \"b\"], \"series\": [{\"name\": \"x\", \"values\": [1, 2]}]},\n"
+      "optionally with \"title\" and \"value\" (the axis); or what rapt bench --json prints.\n"
       "\n"
       "Example:\n"
       "  rapt bench --quick --json > bench.json && rapt plot bars bench.json --y fraction --out bars.svg",
@@ -140,8 +140,8 @@ void add_bars(CLI::App& verb) {
 void add_scaling(CLI::App& verb) {
   Kind<TableArguments> kind(
       verb, "scaling", "How cost grows with size, both axes logarithmic",
-      "The file: {\"series\": [{\"name\": \"n\", \"x\": [1, 2], \"y\": [1, 4]}]} with \"title\", \"x\" and \"y\"\n"
-      "(the axes) and \"slopes\" (of the guides) as you like; or what rapt bench growth --json prints.\n"
+      "The file: {\"series\": [{\"name\": \"n\", \"x\": [1, 2], \"y\": [1, 4]}]}, optionally with \"title\",\n"
+      "\"x\" and \"y\" (the axes) and \"slopes\" (of the guides); or what rapt bench growth --json prints.\n"
       "\n"
       "Example:\n"
       "  rapt plot scaling growth.json --title \"Time over length\" --out scaling.svg",
@@ -196,9 +196,9 @@ void add_maps(CLI::App& verb) {
 
 void add_scenes(CLI::App& verb) {
   Kind<ScenesArguments> kind(
-      verb, "scenes", "What a run on scenes says about pictures, beside the truth",
-      "N are scenes of the run's test data, counted from 0. For each the picture, the truth and what the network "
-      "says,\n"
+      verb, "scenes", "A run's predictions for scenes, beside the ground truth",
+      "N are scenes of the run's test data, counted from 0. For each: the picture, the ground truth and the "
+      "prediction,\n"
       "task by task. Depth: near is light. Normals: red is right, green is up, blue faces the camera.\n"
       "\n"
       "Example:\n"

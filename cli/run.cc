@@ -4,6 +4,8 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "backends/mpi/session.h"
 #include "cli/options.h"
@@ -25,9 +27,8 @@ constexpr int kBadInput = 2;
 constexpr const char* kRunFooter =
     "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed or a number is not finite, 2 bad "
     "input,\n"
-    "130 ended by Ctrl-C. A file that a verb writes appears whole or not at all, in place of a regular file of its "
-    "name; a\n"
-    "device, a pipe or a link's target is written to, and - is the standard output.\n"
+    "130 ended by Ctrl-C. Files are replaced in one step, never half-written; a\ndevice, a pipe or the target of a "
+    "link is written to, and - is the standard output.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"
@@ -52,10 +53,54 @@ void check_verb(const CLI::App& app, int argc, const char* const* argv) {
   throw Error("expected one of the verbs " + verb_names(app) + ", got '" + first + "'");
 }
 
+// The verb, and the kind of `plot`, that the arguments name.
+const CLI::App* innermost(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::string path_of(const CLI::App* app) {
+  return (app->get_parent()->get_parent() == nullptr ? "" : path_of(app->get_parent()) + " ") + app->get_name();
+}
+
+// "--q: 1 required Q.npy missing" → "--q". A space of its own follows the names that CLI11 puts first.
+std::string option_of(const std::string& message) { return message.substr(0, message.find_first_of(": ")); }
+
+// CLI11's sentences in the form of our own; one that is not known stays as it is.
+std::string expectation(const CLI::App* verb, const CLI::ParseError& error) {
+  std::string message = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> rest = verb->remaining(true);
+    const std::string got = rest.empty() ? message : rest.front();
+    const auto kinds = verb->get_subcommands([](const CLI::App*) { return true; });
+    if (!got.starts_with("-") && !kinds.empty()) return "expected one of " + verb_names(*verb) + ", got '" + got + "'";
+    return (got.starts_with("-") ? "expected one of its options, got '" : "expected no further argument, got '") + got +
+           "'";
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    return "expected " + message.substr(0, message.find(" is required")) + ", got none";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    constexpr std::string_view kCount = "but received ";
+    const std::size_t count = message.rfind(kCount);
+    return option_of(message) + (count == std::string::npos
+                                     ? ": expected a value, got none"
+                                     : ": expected one value, got " + message.substr(count + kCount.size()));
+  }
+  constexpr std::string_view kUnconverted = "Could not convert: ";
+  if (message.starts_with(kUnconverted)) {
+    const std::string pair = message.substr(kUnconverted.size());
+    const std::size_t equals = pair.find(" = ");
+    if (equals != std::string::npos)
+      return pair.substr(0, equals) + ": expected no value, got '" + pair.substr(equals + 3) + "'";
+  }
+  return message;
+}
+
 std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {
-  const auto parsed = app.get_subcommands();
-  if (parsed.empty()) return error.what();
-  return parsed.front()->get_name() + ": " + error.what() + " (see rapt " + parsed.front()->get_name() + " --help)";
+  const CLI::App* verb = innermost(&app);
+  if (verb == &app) return error.what();
+  const std::string path = path_of(verb);
+  return path + ": " + expectation(verb, error) + " (see rapt " + path + " --help)";
 }
 
 // What is wrong in a formula is shown under its text.

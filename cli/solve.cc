@@ -84,11 +84,12 @@ void run_solve(const SolveArguments& arguments) {
 void add_solve(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("solve", "A worked example, every intermediate printed");
   auto arguments = std::make_shared<SolveArguments>();
-  verb->add_option("file", arguments->file, "The example, JSON (docs/solve.md)")->required()->check(value_given());
-  verb->add_option("--plot", arguments->plot, "Write each head's attention map to this directory, as SVG")
-      ->check(value_given());
-  verb->add_option("--precision", arguments->precision, "Digits after the point (8, or as the file says)")
-      ->check(value_given());
+  const auto option = [&](const char* name, std::string& to, const char* type, const char* help) {
+    return verb->add_option(name, to, help)->type_name(type)->check(value_given());
+  };
+  option("file", arguments->file, "FILE.json", "The example (docs/solve.md)")->required();
+  option("--plot", arguments->plot, "DIR", "Write each head's attention map to this directory, as SVG");
+  option("--precision", arguments->precision, "N", "Digits after the point [as the file says, else 8]");
   verb->add_flag("--json", arguments->json, "Print JSON, all digits");
   verb->add_flag("--markdown", arguments->markdown, "Print Markdown with LaTeX matrices");
   verb->add_flag("--vectors", arguments->vectors, "Write e_ij, a_ij and z_i one by one, with no matrix product");

@@ -143,7 +143,7 @@ training::Observer observer(const training::TrainOptions& options, const std::st
   return o;
 }
 
-// What is told at the end of a run; the scores of its held-out data are kept for a table.
+// What is printed at the end of a run; the scores of its held-out data are kept for a table.
 struct Trained {
   Json json;
   std::vector<training::Score> scores;
@@ -160,11 +160,22 @@ std::string next_command(tasks::Look look, const std::string& run) {
   return "rapt evaluate " + run;
 }
 
+using TrainSettings = std::map<std::string, std::string>;
+
+// The library does not say which attention has the name; and --attention takes two that are no mechanisms.
+std::string about_attention(std::string text, const TrainSettings& settings) {
+  const auto cross = settings.find("cross_attention");
+  if (cross != settings.end() && text.ends_with("got '" + cross->second + "'"))
+    return "train: --cross-attention: " + text;
+  if (const std::size_t got = text.rfind(", got "); got != std::string::npos) text.insert(got, ", argmax, none");
+  return "train: --attention: " + text;
+}
+
 // Messages of the library name settings; here they are options: "setting max_length: …" becomes "train: --max-length: …".
-std::string in_train_options(std::string_view message) {
+std::string in_train_options(std::string_view message, const TrainSettings& settings) {
   const auto after = [&](std::string_view prefix) { return std::string(message.substr(prefix.size())); };
   if (message.starts_with("normalizer: ")) return "train: --normalize: " + after("normalizer: ");
-  if (message.starts_with("mechanism: ")) return "train: --attention: " + after("mechanism: ");
+  if (message.starts_with("mechanism: ")) return about_attention(after("mechanism: "), settings);
   if (message.find(" (--longest), got ") != std::string_view::npos && !message.ends_with("longer"))
     return std::string(message) + "; --skip-long leaves such lines out";
   const std::size_t end = message.find(": ");
@@ -230,7 +241,7 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
   bar.clear();
   const training::Progress& progress = trainer.progress();
   if (end == training::Trainer::End::stopped)
-    stop(a, "after epoch " + std::to_string(progress.epoch) + " and " + counted(progress.batch, "step"),
+    stop(a, "after " + counted(progress.epoch, "epoch") + " and " + counted(progress.batch, "step"),
          "rapt train --resume --out " + a.out);
   if (progress.epoch < options.epochs && !a.json)
     std::cout << "No better score for " << counted(options.patience, "epoch")
@@ -320,7 +331,7 @@ void run_train(const TrainArguments& a, const std::map<std::string, std::string>
   } catch (const training::NotFinite&) {
     throw;
   } catch (const Error& error) {
-    throw Error(in_train_options(error.what()));
+    throw Error(in_train_options(error.what(), settings));
   }
 }
 
@@ -346,7 +357,7 @@ void add_train(CLI::App& app) {
   option("--source-tokens", arguments->source_tokens, "NAME", "The same for sources alone [--tokens]");
   option("--target-tokens", arguments->target_tokens, "NAME", "The same for targets alone [--tokens]");
   option("--longest", arguments->longest, "N",
-         "Most tokens of a side of a line [" + std::to_string(usual.longest) + "]");
+         "Most tokens on each side of a line [" + std::to_string(usual.longest) + "]");
   option("--out", arguments->out, "RUN", "The directory of the run");
   option("--model", arguments->model, "NAME",
          "Kind of model: seq2seq or transformer [" + std::string(tasks::name_of(models::ModelConfig{}.kind)) +

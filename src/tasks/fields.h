@@ -143,11 +143,12 @@ void fields(V& v, training::TrainOptions& o) {
 template <class V>
 void fields(V& v, SymbolOptions& o) {
   v("min_count", o.min_count, 1, 1e9, "Symbols seen less often are unknown");
-  v("vocabulary", o.vocabulary, 0, 1e8, "Most symbols of a side, the others are unknown; 0: all, or 8000 subwords");
+  v("vocabulary", o.vocabulary, 0, 1e8,
+    "Most symbols of a side, all others are unknown; 0: no limit, or 8000 for subwords");
   v("subwords", o.subwords, "How --tokens subwords learns them: bpe or unigram");
   v("unknown_dropout", o.unknown_dropout, 0, 1e6,
     "X: train the unknown symbol, read in place of one seen n times with probability X/(X + n); 0: never");
-  v("skip_long", o.skip_long, "Leave out and count lines of more than --longest tokens in place of refusing them");
+  v("skip_long", o.skip_long, "Leave out and count lines of more than --longest tokens instead of refusing them");
 }
 
 // What a generated task makes.

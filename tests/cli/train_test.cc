@@ -127,7 +127,10 @@ TEST(TrainVerb, RefusesBadInput) {
   expect_refused(run_cli({"train", "--out", dir / "x"}), {"TASK", "--data"});
   expect_refused(run_cli({"train", "sort", "--out", dir / "x"}), {"sort", "reverse, case"});
   expect_refused(run_cli({"train", "reverse"}), {"--out"});
-  expect_refused(run_cli(small_reverse(dir / "x", {"--attention", "nope"})), {"nope", "scaled_dot"});
+  expect_refused(run_cli(small_reverse(dir / "x", {"--attention", "nope"})),
+                 {"--attention: expected one of dot, scaled_dot", "learned_2d, argmax, none, got 'nope'"});
+  expect_refused(run_cli({"train", "case", "--model", "transformer", "--cross-attention", "nope", "--out", dir / "x"}),
+                 {"--cross-attention: expected one of dot, ", "got 'nope'"});
   expect_refused(run_cli(small_reverse(dir / "x", {"--attention", "quadratic"})), {"quadratic", "grid"});
   expect_refused(run_cli(small_reverse(dir / "x", {"--hidden", "0"})), {"--hidden", "1 to"});
   expect_refused(run_cli(small_reverse(dir / "x", {"--hidden", "7", "--bidirectional"})), {"even"});
