@@ -67,8 +67,8 @@ ByLength by_length(const Context& context, const Trained& trained) {
 Section run_case(const Context& context) {
   Section section{"Case conversion: the bottleneck", "Discussion 8, question 1"};
   section.say(
-      "“<U> I am a student” is to become “I AM A STUDENT”, “<L> …” lower case, letter by letter: the first token "
-      "decides. Without attention the encoder's last state must hold the whole sentence.");
+      "“<U> I am a student” becomes “I AM A STUDENT”, and “<L> …” lower case, letter by letter: the first token "
+      "decides. Without attention, the encoder's last state must hold the whole sentence.");
   const std::vector<Trained> runs = train_all(context, kCaseGroup, case_jobs(context));
   const Trained &none = find(runs, "none"), &dot = find(runs, "dot");
   section.say("Trained here: LSTM of " + std::string(context.quick ? "64" : "128") + " units, " + epochs_of(dot) +
@@ -81,9 +81,8 @@ Section run_case(const Context& context) {
   const std::vector<Bucket> without = by_length(context, none).buckets;
   const ByLength measured = by_length(context, dot);
   const std::vector<Bucket>& with = measured.buckets;
-  Table table{"Sentences that are right as a whole, by the length of the source",
-              {"source length", "sentences", "without attention", "dot"},
-              {}};
+  Table table{
+      "Exact match by the length of the source", {"source length", "sentences", "without attention", "dot"}, {}};
   pictures::Series lower{"without attention", {}, {}}, upper{"dot", {}, {}};
   for (std::size_t n = 0; n < with.size(); ++n) {
     table.rows.push_back({std::to_string(with[n].low) + " to " + std::to_string(with[n].high),
@@ -99,7 +98,7 @@ Section run_case(const Context& context) {
       "case_length",
       draw(pictures::Curves{
           "Case conversion: accuracy against length", "length of the source", "share of sentences", {lower, upper}}),
-      "Sentences that are right as a whole, by the length of their source.");
+      "Exact match by the length of the source.");
   section.add(Table{"All test sentences",
                     {"attention", "exact match", "symbol error", "parameters", "time"},
                     {{"none", percent(none.test.get("exact_match")), percent(none.test.get("symbol_error"), 2),

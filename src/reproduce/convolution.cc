@@ -108,8 +108,9 @@ void add_cases(const Context& context, Section& section) {
                                 outcome.reached()});
     }
   section.add(std::move(table));
-  section.show("convolution", draw(curves),
-               "The other pixels' weights fall as e^−α, and the difference with them, until it is rounding.");
+  section.show(
+      "convolution", draw(curves),
+      "The weights of the other pixels fall as e^−α, and the difference with them, until only rounding is left.");
 }
 
 void add_random_cases(const Context& context, Section& section) {
@@ -154,7 +155,7 @@ void add_limit(Section& section) {
   std::vector<Pair> shifts;
   for (std::int64_t h = 0; h < layer.heads(); ++h) shifts.push_back({h / 3 - 1, h % 3 - 1});
   pictures::Series weight{"least of the nine heads", {}, {}};
-  Table table{"d.1: the weight of the pixel at Δ, the least of nine heads, mean over a 12 × 12 image",
+  Table table{"d.1: the weight of the pixel at Δ, mean over a 12 × 12 image, smallest of nine heads",
               {"α", "weight", "1 − weight"},
               {},
               0};
@@ -172,7 +173,7 @@ void add_limit(Section& section) {
                             significant(last, 6) + " at α = 100", "1 to rounding", std::abs(last - 1) <= 1e-15});
   section.add(std::move(table));
   section.show("limit", draw(pictures::Curves{"The weight at δ = Δ", "α", "weight", {weight}, true, false}),
-               "From spread over the image to all on one pixel.");
+               "From spread over the image to concentrated on one pixel.");
 }
 
 void add_way_back(const Context& context, Section& section) {
@@ -192,10 +193,10 @@ void add_way_back(const Context& context, Section& section) {
 Section run_convolution(const Context& context) {
   Section section{"Attention as convolution", "Assignment 6, c.2, d.1, e"};
   section.say(
-      "From each kernel the attention layer is built that equals it: one head for each tap, its centre at the tap, "
-      "its value and output matrices the tap's. Both are computed on random images, the convolution by plain loops "
-      "in double, and the sharpness α is doubled until the difference no longer falls. “Rounding” is what the same "
-      "sums in another order may differ by.");
+      "For each kernel, the attention layer that equals it is built: one head per tap, centred on the tap, with the "
+      "tap's matrix in its value and output projections. Both are computed on random images, the convolution by plain "
+      "loops in double, and the sharpness α is doubled until the difference no longer falls. “Rounding” is how much "
+      "the same sums may differ in another order.");
   add_cases(context, section);
   add_limit(section);
   add_padding(section);

@@ -11,11 +11,11 @@ Section run_examples(const Context& context) {
   Section section{"Worked examples", "Practical 10, Recitation 8, Assignment 6, Discussion 8"};
   section.say(
       "Each example is solved by the fused engine in double precision, step by step, and every number that a "
-      "document prints is compared to its last digit. Where a document gives a formula without numbers, sizes are "
-      "chosen in the example and the numbers are from elsewhere: the claim and the table below say from where.");
+      "document prints is compared to its last digit. Where a document gives a formula without numbers, the "
+      "example chooses the sizes, and the claim and the table below name the source of the numbers.");
   Commands commands;
-  Table sources{"The examples, where they are from, how many numbers are compared, and who gave them",
-                {"example", "source", "numbers by", "numbers"},
+  Table sources{"The examples, their sources, and where the compared numbers are from",
+                {"example", "source", "numbers from", "numbers"},
                 {},
                 3};
   std::int64_t done = 0;
@@ -32,7 +32,7 @@ Section run_examples(const Context& context) {
                             : from.empty()             ? "the document"
                                                        : from,
                             std::to_string(worked.comparisons.size())});
-    // Some examples only show the way; nobody has printed their numbers.
+    // Some examples only show the method; their numbers are printed nowhere.
     if (!worked.comparisons.empty()) {
       section.claims.push_back(comparison_claim(worked));
       section.add(comparison_table(worked));

@@ -29,8 +29,8 @@ constexpr Planned kPlanned[] = {
 Section run_experiments(const Context&) {
   Section section{"Experiments at full size", "Assignment 6, Q2; MulT, 5"};
   section.say(
-      "Not computed by this run: results of longer experiments, stored with the date, the machine and the commands "
-      "that gave them. The files of data/experiments hold every number that was measured.");
+      "Not computed by this run: results of longer experiments, stored with their date, machine and commands. The "
+      "files in data/experiments hold every number that was measured.");
   std::vector<std::string> stored;
   for (const EmbeddedFile& file : experiment_files()) {
     const StoredResults results = parse_stored(file.name, file.text);

@@ -76,7 +76,7 @@ void add_parameters(const Context& context, Section& section) {
   section.claims.push_back({"Assignment 6, a.1", "Parameters of multi-head self-attention",
                             "N_h·D_in(2·D_hid+D_o) + N_h·D_o·D_out + D_out",
                             "equal for " + of(equal, all) + " layers of random sizes",
-                            "equal to a layer that is built, for all", equal == all});
+                            "equal to a layer that is built, in all cases", equal == all});
 }
 
 // The slope of log y over log x between two points.
@@ -168,8 +168,8 @@ void add_scores(Section& section) {
 Section run_formulas(const Context& context) {
   Section section{"Parameters and cost", "Assignment 6, a.1, b.1, b.2, d.2"};
   section.say(
-      "The document's formulas against a counter and against layers that are really built. Costs are "
-      "multiply-adds, counted exactly in whole numbers; their growth is the slope between two large sizes.");
+      "The document's formulas, checked against a counter and against layers that are actually built. Costs are "
+      "multiply-adds, counted exactly; their growth is the slope between two large sizes.");
   add_parameters(context, section);
   add_cost(section);
   add_scores(section);

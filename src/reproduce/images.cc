@@ -55,12 +55,12 @@ pictures::HeadCenters centers_of(const tasks::HeadHistory& history) {
 void add_centers(const Trained& run, Section& section) {
   const tasks::HeadHistory history = tasks::read_head_history(run.run);
   section.show("head_centers", draw(centers_of(history)),
-               "One panel for each layer, the query pixel at the origin: the way of each head's centre from before "
-               "the training to its end, and the ellipses that hold half and nine tenths of its weight at the end.");
+               "One panel per layer, with the query pixel at the origin: the path of each head's centre during "
+               "training, and the ellipses that hold 50 % and 90 % of its weight at the end.");
   std::vector<pictures::Series> distances;
   Table table{
       "Centres of each layer, in steps of the grid: mean distance from the query pixel; mean distance of a K × K "
-      "kernel's pixels from heads of their own, beside that of centres drawn at random as far out",
+      "kernel's pixels from their assigned heads, and the same for random centres equally far out",
       {"layer", "distance before", "after", "K", "to the kernel, before", "after", "random", "pixels met"},
       {}};
   double before = 0, after = 0, nearest = std::numeric_limits<double>::infinity();
@@ -108,14 +108,15 @@ void add_centers(const Trained& run, Section& section) {
 Section run_images(const Context& context) {
   Section section{"Image models and where their heads look", "Assignment 6, Q2"};
   section.say(
-      "Classifiers of attention alone read 8 × 8 handwritten digits as 4 × 4 positions of 2 × 2 pixels: three "
-      "layers of nine full-width heads. The published setting, CIFAR-10 with six layers and 300 epochs, takes a GPU "
-      "and is not run by a report; the part experiments says what has been stored of it. The questions here are the "
-      "same: accuracy beside a convolutional network, and what the heads' centres do.");
+      "Classifiers made of attention alone read 8 × 8 handwritten digits as 4 × 4 positions of 2 × 2 pixels, with "
+      "three layers of nine full-width heads. The published setting, CIFAR-10 with six layers and 300 epochs, needs a "
+      "GPU and is not part of a report; the part experiments has what is stored of it. The questions are the same: "
+      "accuracy compared with a convolutional network, and what the heads' centres do.");
   const std::vector<Trained> runs = train_all(context, "images", images_jobs(context));
   const std::string epochs = epochs_of(find(runs, "quadratic"));
   if (context.quick)
-    section.say("This quick run trains " + epochs + " with one seed; without --quick it is 80 epochs and three seeds.");
+    section.say("This quick run trains for " + epochs +
+                " with one seed; without --quick, for 80 epochs with three seeds.");
   Table table{"Handwritten digits", {"model", "test accuracy", "validation", "parameters", "epochs", "time"}, {}};
   Commands commands;
   for (const Trained& run : runs) {

@@ -61,17 +61,18 @@ Section run_multitask(const Context& context) {
   Section section{"Several tasks at once", "MulT, the network"};
   const tasks::SceneComparison comparison = comparison_of(context);
   section.say(
-      "Ray-cast scenes with exact truth: what every pixel is, how far, which way it faces, whether an edge passes, "
-      "and how it would be lit from elsewhere. One network for each task, one for all tasks with attention of "
-      "their own, and one for all with the shared attention of the document; all are trained on the same " +
+      "Ray-cast scenes with exact ground truth for every pixel: its class, its depth, its normal, whether an edge "
+      "passes through it, and how it would look under another light. One network for each task, one for all tasks "
+      "without sharing, and one for all with the document's shared attention; all are trained on the same " +
       grouped(comparison.run.data.train) + " scenes for " + counted(comparison.run.training.epochs, "epoch") +
       ", with " + std::to_string(comparison.seeds) +
       (comparison.seeds == 1 ? " seed." : " seeds; ± is their standard deviation.") +
-      " That is far less than such networks take to learn all they can: whether sharing helps is measured here, "
-      "not proved.");
+      " Such networks need far more training to converge: whether sharing helps is measured here, not proved.");
   const std::vector<tasks::ComparedNetwork> networks = tasks::compare_scenes(
       comparison,
-      [&](std::int64_t done, std::int64_t total, const std::string& note) { context.progress(done, total, note); });
+      [&](std::int64_t done, std::int64_t total, const std::string& note) { context.show(done, total, note); },
+      context.stop);
+  if (networks.empty()) throw Interrupted{};
   const tasks::ComparedNetwork &none = networks.at(1), &shared = networks.at(2);
   Table table{grouped(comparison.run.data.test) + " test scenes; gain: the mean over the tasks against single networks",
               {"network"},

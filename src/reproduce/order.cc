@@ -93,8 +93,8 @@ double largest_difference(const Case& model, const std::vector<Sentence>& senten
 Section run_order(const Context& context) {
   Section section{"The Transformer order test", "Recitation 8, Transformer encoder"};
   section.say(
-      "An encoder of six blocks, width 64, four heads, in double precision and with fresh random weights reads “I "
-      "like 11-785 more than 10-707” and the sentence with the two courses swapped. Every word's output vector is "
+      "An encoder of six blocks, width 64, four heads, in double precision and with random weights, reads “I like "
+      "11-785 more than 10-707” and the same sentence with the two courses swapped. Every word's output vector is "
       "compared with the same word's vector in the other sentence. What follows from attention alone holds for any "
       "weights, so several are drawn.");
   const std::vector<Case> cases{{"no positions", "scaled_dot", layers::Positions::none},
@@ -104,9 +104,9 @@ Section run_order(const Context& context) {
                                 {"rotary", "scaled_dot", layers::Positions::rotary},
                                 {"none added, ALiBi scores", "alibi", layers::Positions::none}};
   const std::uint64_t draws = context.quick ? 3 : 10;
-  Table table{"Largest difference between a word's vectors in the two sentences; least and greatest of " +
-                  std::to_string(draws) + " drawings of the weights",
-              {"positions", "least", "greatest"},
+  Table table{"Largest difference between a word's vectors in the two sentences; smallest and largest over " +
+                  std::to_string(draws) + " draws of the weights",
+              {"positions", "smallest", "largest"},
               {}};
   double without = 0, with = 0;
   pictures::Bars bars{
@@ -127,7 +127,7 @@ Section run_order(const Context& context) {
     bars.series[0].values.push_back(greatest);
   }
   section.add(std::move(table));
-  section.show("order", draw(bars), "The largest change of any word's vector, greatest of the drawings.");
+  section.show("order", draw(bars), "The largest change of any word's vector, over all draws.");
 
   const std::vector<Sentence> orders = all_orders();
   const double any = largest_difference(cases.front(), orders, context.seed);
@@ -140,7 +140,7 @@ Section run_order(const Context& context) {
        "at most 1e-12", any <= 1e-12});
   section.claims.push_back({"Recitation 8", "With sinusoidal positions added the two are told apart", "not identical",
                             "least difference " + significant(with, 2), "at least 1e-3", with >= 1e-3});
-  section.say("A trained comparison of the encodings is in the part on positions.");
+  section.say("The part on positions compares the encodings in trained models.");
   section.add(Commands{{"rapt reproduce order"}});
   return section;
 }

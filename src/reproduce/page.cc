@@ -74,7 +74,7 @@ class PageWriter {
 
   void write_header() {
     html_.open("header").line();
-    html_.element("h1", "Attention, reproduced: five documents, redone").line();
+    html_.element("h1", "Five course documents on attention, reproduced").line();
     html_.open("p", {{"class", "verdict"}});
     html_.element("span", report_.holds() ? "✓ Every required claim holds. " : "✗ A required claim does not hold. ",
                   {{"class", report_.holds() ? "holds" : "fails"}});
@@ -88,8 +88,8 @@ class PageWriter {
     if (report_.quick)
       html_
           .element("p",
-                   "A quick run: models are smaller or trained for fewer epochs than the documents'. Each part says "
-                   "what it ran; rapt reproduce without --quick runs all of it.")
+                   "A quick run: models are smaller, or trained for fewer epochs, than in the documents. Each part "
+                   "says what it ran; without --quick, rapt reproduce runs all of it.")
           .line();
     html_.close().line();
   }
@@ -101,14 +101,14 @@ class PageWriter {
     html_.element("h2", "Claims", {{"id", "claims-title"}}).line();
     html_
         .element("p",
-                 "What a document says, beside what this run computed. The documents are course texts on attention: "
+                 "What each document says, and what this run computed. The documents are course texts on attention: "
                  "Practical 10, Recitation 8, Assignment 6 (self-attention and convolution), Discussion 8, and MulT, a "
                  "notebook on attention shared between tasks. Numbers under “its figure” are printed in the "
-                 "document unless the row says where else they are from: some documents give a formula or a statement "
+                 "document unless the row names another source: some documents give a formula or a statement "
                  "without numbers. An informative claim depends on the machine, on chance, or on settings that the "
-                 "document does not state: it is reported, but does not affect the verdict. What is marked as stored "
-                 "was measured before, on the machine that its part names. Where a claim does not hold, the reason "
-                 "stands beside it.")
+                 "document does not state: it is reported, but does not affect the verdict. A figure marked as "
+                 "stored was measured earlier, on the machine that its part names. Where a claim does not hold, the "
+                 "reason is given beside it.")
         .line();
     // Roles are repeated because narrow screens show the rows as blocks, which would lose them.
     html_.open("table", {{"class", "claims"}, {"role", "table"}}).open("thead").open("tr", {{"role", "row"}});

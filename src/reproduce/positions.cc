@@ -33,7 +33,7 @@ void add_sinusoids(Section& section) {
   map.col_title = "place";
   map.low = -1;
   section.show("sinusoids", draw(map),
-               "PE(t): fast waves on the left, slow ones on the right; sine and cosine take turns.");
+               "PE(t): fast waves on the left, slow ones on the right; sine and cosine alternate.");
 
   // Against the document's formula, written out: ω = 10000^(−2k/d).
   double off_formula = 0, off_offset = 0;
@@ -84,10 +84,11 @@ std::vector<Job> positions_jobs(const Context& context) {
 Section run_positions(const Context& context) {
   Section section{"Positional encodings", "Discussion 8, question 1.e; Recitation 8"};
   section.say(
-      std::string(context.quick ? "Sinusoidal encodings, which the document has, beside none; without --quick one-hot, "
-                                  "learned and rotary ones too. "
-                                : "One-hot and sinusoidal encodings are those of the document; learned and rotary ones "
-                                  "are beside them. ") +
+      std::string(
+          context.quick
+              ? "The document's sinusoidal encodings, and none; without --quick also one-hot, learned and rotary ones. "
+              : "One-hot and sinusoidal encodings are those of the document; learned and rotary ones "
+                "are beside them. ") +
       "A small Transformer of two layers learns case conversion with each: the task copies letters in order, so it "
       "cannot be done without positions.");
   add_sinusoids(section);

@@ -68,8 +68,8 @@ void add_map(const Trained& dot, Section& section) {
                "Rows are the letters written, columns the letters read; the model with dot products answers “" +
                    answer.text + "”.");
   section.say(
-      "A recurrent encoder's state remembers the letters before its own, so a model may look one letter beside the "
-      "one that it writes and still know it: the line may be shifted by a step, and often is.");
+      "A recurrent encoder's state also remembers earlier letters, so a model may attend to a neighbour of the letter "
+      "that it writes: the line may be shifted by a step, and often is.");
   const auto letters = static_cast<std::int64_t>(answer.source.size());
   const Line line = anti_diagonal(answer);
   section.claims.push_back({"Practical 10, program 3", "The attention plot of abacadabacc runs along the anti-diagonal",
@@ -87,13 +87,13 @@ Section run_reversal(const Context& context) {
   const std::vector<Trained> runs = train_all(context, kReversalGroup, reversal_jobs(context));
   const std::string epochs = epochs_of(runs.front());
   section.say(
-      "Strings of 3 to 18 letters over a, b, c, d are to be written backwards. 5,000 to train on, 500 to validate, "
-      "1,000 to test, all different; LSTM of 64 units, embeddings of 64 numbers, Adam at 0.003 along a cosine, " +
+      "Strings of 3 to 18 letters over a, b, c, d are written backwards: 5,000 to train on, 500 to validate, 1,000 to "
+      "test, all different. An LSTM of 64 units, embeddings of 64 numbers, Adam at 0.003 on a cosine schedule, " +
       epochs +
       (context.quick ? " in this quick run, 30 in the document; without --quick ten other mechanisms too" : "") +
-      ". The document does not give its settings, so its figures cannot be expected to the digit; what must hold is "
-      "the contrast.");
-  Table table{"A string is right when all of it is",
+      ". The document does not give its settings, so exact figures cannot be expected; what must hold is the "
+      "contrast.");
+  Table table{"Exact match: the share of strings that are right as a whole",
               {"attention", "validation", "test", "symbol error", "parameters", "best epoch", "time"},
               {}};
   Commands commands;
@@ -105,7 +105,7 @@ Section run_reversal(const Context& context) {
   }
   section.add(std::move(table));
   section.show("reversal_curves",
-               draw(pictures::Curves{"Reversal: whole strings right in validation", "epoch", "share of strings",
+               draw(pictures::Curves{"Reversal: exact match in validation", "epoch", "share of strings",
                                      validation_series(runs, "exact_match")}),
                "Validation after each epoch.");
   const double none = find(runs, "none").valid.get("exact_match");

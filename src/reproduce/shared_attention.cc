@@ -90,9 +90,10 @@ std::string sizes_of(const solve::Matrix& m) { return std::to_string(m.rows) + "
 Section run_shared_attention(const Context& context) {
   Section section{"Shared attention (MulT)", "MulT"};
   section.say(
-      "Queries and keys come from the skip connection x_s alone, so one map of weights per head serves the values "
-      "of both tasks. The document's softmax helper normalises columns, where attention normalises the row of each "
-      "query: both are computed. Its weights are random; those of the example were drawn once and are given.");
+      "Queries and keys come from the skip connection x_s alone, so one attention map per head serves the values of "
+      "both tasks. The document's softmax helper normalises columns, whereas attention normalises each query's row: "
+      "both are computed. The document's weights are random; the example's were drawn once and are stored in its "
+      "file.");
   context.progress(0, 2, "rows");
   const Worked rows = solve_example("000_shared_attention.json");
   context.progress(1, 2, "columns");

@@ -52,7 +52,8 @@ struct Measured {
 
 void add_claims(const Measured& measured, Section& section) {
   using bench::Direction;
-  const std::string busy = "A rate of this machine in this minute, with whatever else it did: rapt bench repeats it.";
+  const std::string busy =
+      "A rate measured once, beside whatever else this machine was doing; rapt bench measures it again.";
   const bench::Measurement* plain = measured.find("scaled_dot", Direction::forward);
   section.claims.push_back({"(Rapt)", "Attention forward, as a fraction of sgemm on this machine", "≥ 0.85 is the aim",
                             fixed(plain->fraction, 2), "at least 0.85", plain->fraction >= 0.85, Weight::informative,
@@ -79,9 +80,9 @@ void add_claims(const Measured& measured, Section& section) {
 Section run_speed(const Context& context) {
   Section section{"Speed of this machine", "all mechanisms"};
   section.say(
-      "Every row is checked against a plain evaluation before it is timed. The measure is the rate of this "
-      "machine's matrix product (OpenBLAS, same threads, same run); “naive” is the time of the stored-matrix path "
-      "over ours. On a machine that does other work at the same time these numbers are lower.");
+      "Every row is checked against a plain evaluation before it is timed. Rates are relative to this machine's matrix "
+      "product (OpenBLAS, same threads, same run); “naive” is the time of the path that stores the score matrix, "
+      "divided by ours. Other work on the machine lowers these numbers.");
   const bench::Plan plan = plan_of(context);
   const std::vector<bench::Row> rows = rows_for(plan, context);
   const auto total = static_cast<std::int64_t>(rows.size()) + 1;
@@ -97,7 +98,7 @@ Section run_speed(const Context& context) {
       throw Error("speed: wrong results: " + wrong.message);
     }
   }
-  section.add(Table{"What the machine can do at most",
+  section.add(Table{"The machine's peak rates",
                     {"", "rate"},
                     {{"multiply-adds in registers", fixed(roofs.fma_peak, 1) + " GFLOP/s"},
                      {"sgemm " + std::to_string(roofs.sgemm_size) + "³", fixed(roofs.sgemm_rate, 1) + " GFLOP/s"},
@@ -121,7 +122,7 @@ Section run_speed(const Context& context) {
   }
   section.add(std::move(table));
   section.show("speed", draw(bars),
-               "Multiply-adds that the formula needs, over those of a matrix product in the same time.");
+               "Multiply-adds that the formula needs, divided by those of a matrix product in the same time.");
   add_claims(measured, section);
   section.add(Commands{{"rapt bench --quick", "rapt bench"}});
   return section;

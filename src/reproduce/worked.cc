@@ -45,7 +45,7 @@ Worked solve_example(std::string_view name) {
 
 Table comparison_table(const Worked& worked) {
   const std::string& from = worked.problem.numbers_from;
-  Table table{worked.problem.title + ": each number " + (from.empty() ? "as printed" : "by " + from) + ", and ours",
+  Table table{worked.problem.title + ": each number " + (from.empty() ? "as printed" : "from " + from) + ", and ours",
               {"number", from.empty() ? "printed" : "expected", "ours", "agrees"},
               {},
               1,
@@ -61,7 +61,7 @@ Claim comparison_claim(const Worked& worked) {
   return {worked.document(),
           worked.subject(),
           grouped(count) + (count == 1 ? " number" : " numbers") +
-              (worked.problem.numbers_from.empty() ? "" : ", not printed there: by " + worked.problem.numbers_from),
+              (worked.problem.numbers_from.empty() ? "" : " from " + worked.problem.numbers_from),
           of(worked.agreeing(), count) + " agree",
           "every number to its last given digit",
           count > 0 && worked.agreeing() == count,
