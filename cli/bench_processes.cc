@@ -191,7 +191,7 @@ class TrainingRows {
   std::vector<std::vector<std::string>> table_;
 };
 
-// What does not take for ever; the engine's arrays then fit beside, too.
+// What finishes in reasonable time; the engine's arrays then fit in memory, too.
 bool is_short(const Shape& shape) {
   constexpr double kMostPairs = 2e10;
   return static_cast<double>(shape[0] * shape[1]) * static_cast<double>(shape[2]) * static_cast<double>(shape[2]) <=

@@ -18,7 +18,7 @@ namespace {
 // One --param, before its shape is known.
 struct Given {
   std::string name;
-  const ParameterSpec* spec = nullptr;  // null: nobody has one of that name
+  const ParameterSpec* spec = nullptr;  // null: there is none of that name
   std::vector<double> numbers;
   std::optional<Array> array;  // in place of the numbers
 };

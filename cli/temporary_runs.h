@@ -11,7 +11,7 @@
 
 namespace rapt::cli {
 
-// A place for runs that nobody asked to keep, gone with the object.
+// A directory for runs that are not kept, removed with the object.
 class TemporaryRuns {
  public:
   // `verb` begins the error's message.

@@ -35,7 +35,7 @@ std::string value_text(const T& value) {
   else return format_as(static_cast<double>(value), "%.10g");
 }
 
-// What each setting is where nobody sets it, for every kind of run that has it.
+// The default of each setting, for every kind of run that has it.
 class Defaults {
  public:
   Defaults() {
@@ -102,7 +102,7 @@ class Defaults {
     found->second.insert(kind_);
   }
 
-  // In as few words as they have: a family, a model or a task stands for all of its kinds that have the setting.
+  // As short as possible: a family, a model or a task stands for all of its kinds that have the setting.
   static std::string kinds_text(std::set<RunKind> kinds, const std::set<RunKind>& all) {
     std::string text;
     const auto take = [&](auto part) {

@@ -8,7 +8,7 @@ else()
   set(rapt_known_targets portable)
 endif()
 set(RAPT_TARGETS "${rapt_known_targets}" CACHE STRING "SIMD targets to compile: some of ${rapt_known_targets}, or all, native, newest")
-# native: the two newest that this machine runs, enough for it and for its elder neighbours, and a third less to compile;
+# native: the two newest that this machine runs, enough for it and for slightly older ones, and a third less to compile;
 # newest: the last of them alone.
 set(rapt_asked_targets "${RAPT_TARGETS}")
 if(RAPT_TARGETS MATCHES "^(all|native|newest)$")

@@ -12,7 +12,7 @@
 namespace rapt::inline v1::distributed {
 namespace {
 
-// What stands for an array of the whole sequence: it has a place, but nobody reads there.
+// Stands for an array of the whole sequence: it has an address, but is never read.
 ConstView whole_view(ConstView view, std::int64_t rows) {
   static const double nothing = 0;
   view.shape[2] = rows;

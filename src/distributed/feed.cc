@@ -37,7 +37,7 @@ Feed::Feed(const Call& call) : call_(call), arrays_{call.inputs.k} {
   for (const ConstView& v : call.inputs.v) arrays_.push_back(v);
 }
 
-// Messages may still be read from the buffers. Where a call failed nobody may ever read them: they are left to them.
+// Messages may still be read from the buffers; after a failed call, perhaps never, so the buffers are leaked.
 Feed::~Feed() {
   bool failed = std::uncaught_exceptions() > 0;
   try {

@@ -145,7 +145,7 @@ class Counted {
 }  // namespace
 
 LimitedServer::LimitedServer(const Limits& limits) : limits_(limits) {
-  // More threads than connections: somebody is always there to send a client away.
+  // More threads than connections, so that one is always free to turn a client away.
   new_task_queue = [count = limits.connections] {
     return new httplib::ThreadPool(static_cast<std::size_t>(count) + 8);
   };

@@ -52,7 +52,7 @@ class Beam {
     const bool full = static_cast<std::int64_t>(growing_[0].tokens.size()) >= longest_;
     collect(rows, symbols);
     if (spoiled_) {
-      // Whatever is chosen would be arbitrary: the caller is told by the score.
+      // Any choice would be arbitrary: the score tells the caller.
       finished_.assign(1, {growing_[0].tokens, std::nan(""), std::nan(""), false});
       growing_.clear();
       return;

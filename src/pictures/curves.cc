@@ -59,10 +59,10 @@ void add_series(Frame& frame, const Curves& curves, std::size_t n) {
   const std::vector<std::vector<Point>> parts = pieces(series, frame, curves);
   std::size_t count = 0;
   for (const auto& part : parts) count += part.size();
-  // Dashes cannot be told in a dense line.
+  // Dashes cannot be seen in a dense line.
   const Stroke line = count > kDense ? Stroke{look.color, 1} : Stroke{look.color, 1.75, look.dashes};
   std::vector<Item> markers;
-  // A single long line needs none to be told from others.
+  // A single long line needs none to be told apart.
   const bool plain = curves.series.size() == 1 && count > kMaxMarked;
   // Markers of different series at different places along the line.
   const std::size_t step = count <= kMaxMarked ? 1 : count / kFewMarkers;

@@ -157,7 +157,7 @@ std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, c
                                             const std::function<bool()>& stop) {
   const std::vector<Kind> kinds = kinds_of(comparison);
   std::vector<Job> jobs = jobs_of(comparison, kinds);
-  // What a setting forbids is told before anything is rendered.
+  // Settings are checked before anything is rendered.
   std::vector<std::int64_t> costs;
   for (const Job& job : jobs) costs.push_back(make_network(job.config).multiply_adds());
   // Seed by seed, so that what is stopped early has whole seeds; the longest first, so that no thread is left alone.

@@ -50,7 +50,7 @@ struct SceneCamera {
   Ray ray(double across, double from_top) const;
 };
 
-// A camera at `position` that looks at `target`; turned by `roll` about its axis.
+// A camera at `position` that looks at `target`, rotated by `roll` about its axis.
 SceneCamera look_at(const Vec3& position, const Vec3& target, double roll, double tangent);
 
 struct Scene {

@@ -52,7 +52,7 @@ Color random_shade(Random& random, const Shades& shades = kAny) {
   return {red, green, channel()};
 }
 
-// A colour that can be told from others.
+// A colour that can be told apart from the others.
 Color random_shade_unlike(Random& random, std::initializer_list<Color> others, double least, const Shades& shades) {
   for (;;) {
     const Color color = random_shade(random, shades);

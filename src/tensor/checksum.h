@@ -7,7 +7,7 @@
 
 namespace rapt::inline v1 {
 
-// A number of 64 bits for some bytes, to find damage; it is no defence against whoever wants the same number. Every step can
+// A 64-bit number for some bytes, to detect damage; it is no defence against deliberate collisions. Every step can
 // be undone, so bytes that differ within one word of 8 never have the same one.
 std::uint64_t checksum(std::span<const std::byte> bytes);
 

@@ -20,7 +20,7 @@ struct RowRange {
   std::int64_t begin = 0, end = 0;
 };
 
-// Some rows of a file: `choose` is told the shape of all and names what is read, one range after the other. Nothing else of
+// Some rows of a file: `choose` gets the shape of the whole and names the ranges to read, in order. Nothing else of
 // the file is kept in memory, where it has rows first and this machine's byte order.
 Array read_npy_rows(const std::filesystem::path& path,
                     const std::function<std::vector<RowRange>(const std::vector<std::int64_t>& shape)>& choose);

@@ -294,7 +294,7 @@ Tensor<T> rotate(Tape<T>& tape, const Tensor<T>& x, std::int64_t heads, std::int
   const Tensor<T> y = tape.make_like(x);
   const Matrix<T> xm = as_matrix(x);
   const std::int64_t batch = x.size(1);
-  // The way back turns by the opposite angle.
+  // The backward pass rotates by the opposite angle.
   const auto turn = [=](const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, T sign, bool sum) {
     for (std::int64_t r = 0; r < steps * batch; ++r) {
       const T* c = cosine + r / batch * half;

@@ -46,7 +46,7 @@ Tensor<T> layer_norm(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& gain, c
 template <class T>
 Tensor<T> dropout(Tape<T>& tape, const Tensor<T>& x, T rate, std::uint64_t key);
 
-// Pairs of neighbouring numbers of each head turned by an angle that grows with the step: x [steps, batch, heads·dim].
+// Rotates pairs of neighbouring numbers of each head by an angle that grows with the step: x [steps, batch, heads·dim].
 template <class T>
 Tensor<T> rotate(Tape<T>& tape, const Tensor<T>& x, std::int64_t heads, std::int64_t first_step = 0);
 

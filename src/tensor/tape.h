@@ -75,7 +75,7 @@ class Tape {
   Tensor<T> make_like(const Tensor<T>& other) {
     return make(std::span<const std::int64_t>(other.shape.data(), static_cast<std::size_t>(other.rank)));
   }
-  // Numbers that nobody differentiates.
+  // Numbers without derivatives.
   template <class U = T>
   U* scratch(std::int64_t count) {
     return static_cast<U*>(arena_.take(static_cast<std::size_t>(count) * sizeof(U)));

@@ -33,7 +33,7 @@ struct EpochReport {
   bool best = false;
 };
 
-// What the caller is told, and whether it wants to stop.
+// What is reported to the caller, and whether it wants to stop.
 struct Observer {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;

@@ -1,4 +1,4 @@
-// Work on the threads of an OpenMP runtime that somebody else has loaded. None is linked or loaded from here.
+// Work on the threads of an OpenMP runtime that the process has already loaded. None is linked or loaded from here.
 
 #include <algorithm>
 #include <atomic>

@@ -25,7 +25,7 @@ class MpiCommunicator final : public Communicator {
     MPI_Initialized(&initialized);
     if (!initialized)
       throw Error("mpi_communicator: expected MPI to be initialised, got a call before MPI_Init_thread");
-    // Messages of its own: tags meet nobody else's, and errors come back instead of ending the program.
+    // A communicator of its own: its tags are private, and errors are returned instead of ending the program.
     check(MPI_Comm_dup(communicator, &own_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(own_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(own_, &rank_);
