@@ -160,7 +160,7 @@ class DecodeRunner {
   }
 
   const SequenceModel& model() const { return model_; }
-  void operator()() { answers_ = training::translate(model_, values_.data(), sources_, {}, threads_, spec_.target); }
+  void operator()() { answers_ = training::translate({model_, values_.data()}, sources_, {}, threads_, spec_.target); }
 
   // A few answers against the same tokens given to the model in double.
   double check() {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "attend/counted.h"
+#include "cli/ensemble.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/plot_output.h"
@@ -18,7 +19,7 @@
 #include "cli/verbs.h"
 #include "pictures/heatmap.h"
 #include "rapt/threads.h"
-#include "tasks/sequence_run.h"
+#include "tasks/ensemble_run.h"
 #include "tensor/files.h"
 
 namespace rapt::cli {
@@ -40,13 +41,14 @@ constexpr const char* kDecodeFooter =
     "Examples:\n"
     "  rapt decode runs/reverse abacadabacc --plot map.png\n"
     "  rapt decode runs/g2p hello world --beam 5 --nbest 3\n"
-    "  rapt decode runs/mine --align links.txt < lines.txt > answers.txt\n";
+    "  rapt decode runs/mine --align links.txt < lines.txt > answers.txt\n"
+    "  rapt decode runs/a --ensemble runs/b --ensemble runs/c --beam 5 hello\n";
 
 constexpr std::size_t kAtOnce = 512;
 
 struct DecodeArguments {
   std::string run, beam, nbest, length_penalty, align, plot, format, threads;
-  std::vector<std::string> texts;
+  std::vector<std::string> texts, ensemble;
   bool json = false;
 };
 
@@ -60,11 +62,13 @@ struct Line {
 
 class Decoding {
  public:
-  Decoding(const DecodeArguments& a, tasks::SequenceRun run)
+  Decoding(const DecodeArguments& a, tasks::EnsembleRun runs)
       : a_(a),
-        run_(std::move(run)),
-        source_(run_.config.source_symbols),
-        target_(run_.config.target_symbols),
+        runs_(std::move(runs)),
+        models_(runs_.models()),
+        data_(runs_.config().data),
+        source_(runs_.config().source_symbols),
+        target_(runs_.config().target_symbols),
         threads_(a.threads.empty() ? default_threads() : parse_threads("decode: --threads", a.threads)) {
     search_.beam = whole("--beam", a.beam, search_.beam);
     search_.nbest = whole("--nbest", a.nbest, search_.nbest);
@@ -76,9 +80,9 @@ class Decoding {
     if (a.plot.empty() && !a.format.empty()) throw Error("decode: --format: expected --plot with it, got none");
     // Before the answers, which may take hours.
     if (!a.plot.empty()) format_ = format_of("decode: --plot", a.plot, a.format);
-    if ((!a.align.empty() || !a.plot.empty()) && !run_.model->has_attention())
+    if ((!a.align.empty() || !a.plot.empty()) && !models_.has_attention())
       throw Error("decode: " + std::string(a.align.empty() ? "--plot" : "--align") +
-                  ": expected a model with attention (rapt train --attention NAME), got the one in " + a.run +
+                  ": expected a model with attention (rapt train --attention NAME), got the one in " + unattending() +
                   ", which has none");
   }
 
@@ -86,7 +90,7 @@ class Decoding {
     ++count_;
     Line line{count_, text, {}, {}, {}};
     try {
-      if (!text.empty()) line.tokens = run_.config.data.split_source(text);
+      if (!text.empty()) line.tokens = data_.split_source(text);
     } catch (const Error& e) {
       line.error = e.what();
     }
@@ -124,6 +128,18 @@ class Decoding {
     return static_cast<int>(n);
   }
 
+  // The first run whose model has no attention.
+  std::string unattending() const {
+    std::size_t n = 0;
+    while (runs_.runs[n].model->has_attention()) ++n;
+    return n == 0 ? a_.run : a_.ensemble[n - 1];
+  }
+
+  std::string alignment_name() const {
+    const std::string first = runs_.runs.front().model->alignment_name();
+    return runs_.runs.size() == 1 ? first : "mean of " + std::to_string(runs_.runs.size()) + " models: " + first;
+  }
+
   // Together, or where that fails one by one: a line that the model cannot take is no reason to lose the others.
   void answer(std::span<Line> lines) {
     if (stopped_) return;
@@ -131,7 +147,7 @@ class Decoding {
     for (const Line& line : lines) sources.push_back(line.error.empty() ? line.ids : std::vector<int>{});
     std::vector<std::vector<training::Hypothesis>> answers;
     try {
-      answers = training::translate(*run_.model, run_.values.data(), sources, search_, threads_, 0, Interrupt::asked);
+      answers = training::translate(models_, sources, search_, threads_, 0, Interrupt::asked);
     } catch (const Error& e) {
       if (lines.size() > 1) {
         for (std::size_t n = 0; n < lines.size() && !Interrupt::asked(); ++n) answer(lines.subspan(n, 1));
@@ -174,7 +190,7 @@ class Decoding {
   void print(const Line& line, const std::vector<training::Hypothesis>& answers) {
     Json entry{{"source", line.text}, {"hypotheses", Json::array()}};
     for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-      const std::string text = run_.config.data.join_target(target_.decode(answers[rank].tokens));
+      const std::string text = data_.join_target(target_.decode(answers[rank].tokens));
       if (a_.json)
         entry["hypotheses"].push_back({{"text", text},
                                        {"score", answers[rank].score},
@@ -195,7 +211,7 @@ class Decoding {
     const std::size_t keys = line.ids.size();
     const std::size_t rows = line.ids.empty() ? 0 : best.tokens.size();
     std::vector<float> map;
-    if (rows > 0 || picture) map = training::align(*run_.model, run_.values.data(), {line.ids, best.tokens});
+    if (rows > 0 || picture) map = training::align(models_, {line.ids, best.tokens});
     std::string links;
     Json matrix = Json::array();
     for (std::size_t t = 0; t < rows; ++t) {
@@ -212,13 +228,15 @@ class Decoding {
     drawn_ = true;
     std::vector<std::string> labels = target;
     labels.emplace_back("<end>");
-    const std::string shown = run_.model->alignment_name();
+    const std::string shown = alignment_name();
     write_file(a_.plot, encode_picture(pictures::heat_map(map, line.tokens, labels, shown), format_));
     std::cerr << "wrote " << one_line(a_.plot) << ": " << shown << " for line " << line.number << std::endl;
   }
 
   const DecodeArguments& a_;
-  tasks::SequenceRun run_;
+  tasks::EnsembleRun runs_;
+  models::Ensemble models_;
+  const tasks::DataConfig& data_;
   tasks::Vocabulary source_, target_;
   int threads_;
   training::SearchOptions search_;
@@ -279,7 +297,7 @@ class LineReader {
 
 void decode(const DecodeArguments& a) {
   const Interrupt interrupt;
-  Decoding decoding(a, tasks::load_sequence_run(a.run));
+  Decoding decoding(a, tasks::load_ensemble(run_paths(a.run, a.ensemble)));
   for (const std::string& text : a.texts) decoding.add(text);
   if (a.texts.empty()) {
     LineReader reader;
@@ -314,6 +332,7 @@ void add_decode(CLI::App& app) {
   option("--nbest", a->nbest, "N", "Answers printed for each input [" + std::to_string(search.nbest) + "]");
   option("--length-penalty", a->length_penalty, "X",
          "Divide scores by ((5 + length)/6)^X [" + format_number(search.length_penalty) + "]");
+  add_ensemble(*verb, a->ensemble);
   option("--align", a->align, "FILE", "Write alignments to this file; -: the standard output");
   option("--plot", a->plot, "FILE", "Draw the first input's attention, as .svg, .png or .pdf; -: the standard output");
   option("--format", a->format, "svg|png|pdf",

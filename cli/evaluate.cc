@@ -7,13 +7,14 @@
 #include <memory>
 
 #include "attend/counted.h"
+#include "cli/ensemble.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
 #include "rapt/threads.h"
+#include "tasks/ensemble_run.h"
 #include "tasks/sequence_experiment.h"
-#include "tasks/sequence_run.h"
 #include "tensor/files.h"
 #include "training/not_finite.h"
 #include "training/sequence_objective.h"
@@ -34,10 +35,12 @@ constexpr const char* kEvaluateFooter =
     "  rapt evaluate runs/mine --worst 20 --predictions answers.tsv\n"
     "  rapt evaluate runs/mine --write-split split\n"
     "  rapt evaluate runs/mine --data held_out.tsv --beam 5 --json\n"
+    "  rapt evaluate runs/a --ensemble runs/b --ensemble runs/c --beam 5\n"
     "  rapt evaluate runs/case --by-length\n";
 
 struct EvaluateArguments {
   std::string run, data, split = "test", beam, length_penalty, threads, predictions, worst, write_split;
+  std::vector<std::string> ensemble;
   bool by_length = false;
   bool json = false;
 };
@@ -76,6 +79,7 @@ void evaluate_other(const EvaluateArguments& a) {
                                       {"--beam", !a.beam.empty()},
                                       {"--length-penalty", !a.length_penalty.empty()},
                                       {"--by-length", a.by_length},
+                                      {"--ensemble", !a.ensemble.empty()},
                                       {"--predictions", !a.predictions.empty()},
                                       {"--worst", !a.worst.empty()},
                                       {"--write-split", !a.write_split.empty()}})
@@ -228,34 +232,36 @@ Json by_length(std::span<const training::Question> all, const auto& score,
 void evaluate(const EvaluateArguments& a) {
   const Interrupt interrupt;
   if (!is_sequence_run(a.run)) return evaluate_other(a);
-  tasks::SequenceRun run = tasks::load_sequence_run(a.run);
-  if (!a.write_split.empty()) return write_split(a.write_split, run.config);
+  const tasks::EnsembleRun runs = tasks::load_ensemble(run_paths(a.run, a.ensemble));
+  const models::Ensemble models = runs.models();
+  tasks::SequenceRunConfig config = runs.config();
+  if (!a.write_split.empty()) return write_split(a.write_split, config);
   training::SearchOptions search;
   if (!a.beam.empty()) search.beam = static_cast<int>(parse_within("evaluate: --beam", a.beam, 1, 1000));
   if (!a.length_penalty.empty())
     search.length_penalty = parse_number("evaluate: --length-penalty", a.length_penalty, "a number");
   const std::int64_t worst = a.worst.empty() ? 0 : parse_within("evaluate: --worst", a.worst, 1, 1'000'000);
   const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
-  const std::vector<tasks::Example> examples = examples_of(a, run.config);
-  if (const std::int64_t skipped = run.config.data.skipped_lines; skipped > 0)
+  const std::vector<tasks::Example> examples = examples_of(a, config);
+  if (const std::int64_t skipped = config.data.skipped_lines; skipped > 0)
     std::cerr << "rapt: evaluate: skipped " << counted(skipped, "line") << " of more than "
-              << counted(run.config.data.longest, "token") << std::endl;
-  const std::vector<training::Question> all = tasks::questions(run.config, examples);
+              << counted(config.data.longest, "token") << std::endl;
+  const std::vector<training::Question> all = tasks::questions(config, examples);
   const auto score = [&](std::span<const training::Question> questions) {
-    return training::validate(*run.model, run.values.data(), questions, search, threads, tasks::canonical(run.config),
-                              Interrupt::asked);
+    return training::validate(models, questions, search, threads, tasks::canonical(config), Interrupt::asked);
   };
   const training::Validation validation = score(all);
   if (validation.answered.empty()) end_where_stopped("nothing is scored yet");
   const std::vector<tasks::References> asked = answered(tasks::group_by_source(examples), validation);
-  const std::vector<Answer> answers = answers_of(run.config, asked, validation.answers);
+  const std::vector<Answer> answers = answers_of(config, asked, validation.answers);
   training::Scores total = named(validation);
   require_finite(a.run, total);
-  const training::TextScores texts = text_scores(run.config, asked, answers);
+  const training::TextScores texts = text_scores(config, asked, answers);
   total.list.push_back({"BLEU", texts.bleu()});
   total.list.push_back({"chrF", texts.chrf()});
   if (!a.predictions.empty()) write_predictions(a.predictions, answers);
   Json result{{"run", a.run}, {"beam", search.beam}};
+  if (!a.ensemble.empty()) result["ensemble"] = a.ensemble;
   result.update(scores_json(total));
   std::vector<std::vector<std::string>> lengths{{"source length", "sequences", "exact match", "symbol error"}};
   if (a.by_length) result["by_length"] = by_length(all, score, lengths);
@@ -296,6 +302,7 @@ void add_evaluate(CLI::App& app) {
   option("--beam", a->beam, "N", "Hypotheses kept while searching; 1: greedy [" + std::to_string(search.beam) + "]");
   option("--length-penalty", a->length_penalty, "X",
          "Divide scores by ((5 + length)/6)^X [" + format_number(search.length_penalty) + "]");
+  add_ensemble(*verb, a->ensemble);
   verb->add_flag("--by-length", a->by_length, "Also print a line for each source length");
   option("--predictions", a->predictions, "FILE.tsv", "Write source, reference, answer, score and right as a table");
   option("--worst", a->worst, "N", "Also print the N worst answers");

@@ -26,7 +26,7 @@ struct Answer {
   bool finished = true;  // false: cut off at the longest length
 };
 
-// What the model attended to for an answer: weights [answer tokens and the end, source tokens].
+// What the model attended to for an answer, several on average: weights [answer tokens and the end, source tokens].
 struct AttentionMap {
   std::vector<std::string> source{};
   std::vector<std::string> target{};  // the last one is "<end>"
@@ -38,6 +38,9 @@ class RAPT_API TrainedModel {
  public:
   // Throws rapt::Error if the directory does not hold a run with weights.
   explicit TrainedModel(const std::filesystem::path& run);
+  // Several models that answer together: the probability of a token is the mean of theirs. Throws also where they do
+  // not have the same symbols.
+  static TrainedModel ensemble(std::span<const std::filesystem::path> runs);
   ~TrainedModel();
   TrainedModel(TrainedModel&&) noexcept;
   TrainedModel& operator=(TrainedModel&&) noexcept;
@@ -54,6 +57,8 @@ class RAPT_API TrainedModel {
 
  private:
   struct Parts;
+  explicit TrainedModel(std::unique_ptr<Parts> parts);
+
   std::unique_ptr<Parts> parts_;
 };
 

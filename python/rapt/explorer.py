@@ -301,6 +301,8 @@ def explore(source, inputs: Any = None, *, tokens=None, key_tokens=None, batch=0
     from .trained_model import TrainedModel
 
     if isinstance(source, TrainedModel):
+        if source.ensemble:
+            raise ValueError(f"explore: source: expected a model of one run, got an ensemble of {1 + len(source.ensemble)}")
         return _of_trained(source, inputs)
     if isinstance(source, tuple):
         if len(source) != 2:

@@ -26,11 +26,15 @@ class AttentionMap(NamedTuple):
 class TrainedModel:
     """A run of `rapt train`: model(text) is the best answer. Needs the tool `rapt` on the PATH, or at `tool`.
 
-    Every call starts the tool, so give many texts to one `decode`.
+    Runs of `ensemble` answer together with it: the probability of a token is the mean of theirs. Every call starts the
+    tool, so give many texts to one `decode`.
     """
 
-    def __init__(self, run, tool=None):
+    def __init__(self, run, tool=None, *, ensemble=()):
+        if isinstance(ensemble, (str, bytes, os.PathLike)):
+            raise TypeError(f"TrainedModel: ensemble: expected a list of directories, got {ensemble!r}")
         self.run = os.fspath(run)
+        self.ensemble = [os.fspath(other) for other in ensemble]
         self._tool = tool or shutil.which("rapt")
         if self._tool is None:
             raise ValueError("TrainedModel: expected the tool 'rapt' on the PATH, got none")
@@ -43,7 +47,8 @@ class TrainedModel:
             if "\n" in text:
                 raise ValueError(f"TrainedModel: texts: expected one line each, got {text!r}")
         lines = "".join(text + "\n" for text in texts)
-        result = subprocess.run([self._tool, "decode", self.run, *options], input=lines, capture_output=True, text=True)
+        others = [word for other in self.ensemble for word in ("--ensemble", other)]
+        result = subprocess.run([self._tool, "decode", self.run, *others, *options], input=lines, capture_output=True, text=True)
         if result.returncode != 0:
             raise ValueError(result.stderr.strip() or f"TrainedModel: rapt decode ended with {result.returncode}")
         return result.stdout

@@ -81,7 +81,7 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
   std::vector<std::string> answer;
   if (target.empty()) {
     const auto found =
-        training::translate(*run_.model, run_.values.data(), {&example.source, 1}, {}, default_threads());
+        training::translate({*run_.model, run_.values.data()}, std::span(&example.source, 1), {}, default_threads());
     example.target = found.front().front().tokens;
     answer = target_.decode(example.target);
     if (!found.front().front().finished) exhibit.note = "The answer was cut off at the longest length.";

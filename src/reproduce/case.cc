@@ -44,7 +44,7 @@ ByLength by_length(const Context& context, const Trained& trained) {
   std::stable_sort(questions.begin(), questions.end(),
                    [](const auto& a, const auto& b) { return a.source.size() < b.source.size(); });
   const auto score = [&](std::span<const training::Question> group) {
-    const training::Validation v = training::validate(*run.model, run.values.data(), group, {}, context.threads);
+    const training::Validation v = training::validate({*run.model, run.values.data()}, group, {}, context.threads);
     return Bucket{group.front().source.size(), group.back().source.size(), static_cast<std::int64_t>(group.size()),
                   v.scores.exact_match()};
   };

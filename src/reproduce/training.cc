@@ -145,10 +145,11 @@ Answer decode(const Trained& trained, const std::string& text) {
   answer.source = run.config.data.split_source(text);
   const std::vector<int> ids = tasks::Vocabulary(run.config.source_symbols).encode(answer.source);
   const std::vector<std::vector<int>> sources{ids};
-  const training::Hypothesis best = training::translate(*run.model, run.values.data(), sources, {}, 1).front().front();
+  const training::Hypothesis best =
+      training::translate({*run.model, run.values.data()}, sources, {}, 1).front().front();
   answer.target = tasks::Vocabulary(run.config.target_symbols).decode(best.tokens);
   answer.text = run.config.data.join_target(answer.target);
-  if (run.model->has_attention()) answer.weights = training::align(*run.model, run.values.data(), {ids, best.tokens});
+  if (run.model->has_attention()) answer.weights = training::align({*run.model, run.values.data()}, {ids, best.tokens});
   return answer;
 }
 

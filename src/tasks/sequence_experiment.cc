@@ -80,7 +80,7 @@ class SequenceExperiment : public Experiment {
                                                                    : data_.train;
     if (examples.empty()) return std::nullopt;
     return named(
-        training::validate(*model_, values, questions(config_, examples), {}, threads, canonical(config_), stop));
+        training::validate({*model_, values}, questions(config_, examples), {}, threads, canonical(config_), stop));
   }
 
  private:

@@ -2,24 +2,35 @@
 
 #include "rapt/error.h"
 #include "rapt/threads.h"
-#include "tasks/sequence_run.h"
+#include "tasks/ensemble_run.h"
 
 namespace rapt::inline v1 {
 
 struct TrainedModel::Parts {
-  tasks::SequenceRun run;
+  tasks::EnsembleRun run;
+  models::Ensemble models;
   tasks::Vocabulary source, target;
 
+  explicit Parts(std::span<const std::filesystem::path> runs)
+      : run(tasks::load_ensemble(runs)),
+        models(run.models()),
+        source(run.config().source_symbols),
+        target(run.config().target_symbols) {}
+
+  const tasks::DataConfig& data() const { return run.config().data; }
   std::vector<int> ids(std::string_view text) const {
     if (text.empty()) return {};
-    return source.encode(run.config.data.split_source(text));
+    return source.encode(data().split_source(text));
   }
 };
 
-TrainedModel::TrainedModel(const std::filesystem::path& run) : parts_(std::make_unique<Parts>()) {
-  parts_->run = tasks::load_sequence_run(run);
-  parts_->source = tasks::Vocabulary(parts_->run.config.source_symbols);
-  parts_->target = tasks::Vocabulary(parts_->run.config.target_symbols);
+TrainedModel::TrainedModel(const std::filesystem::path& run)
+    : TrainedModel(std::make_unique<Parts>(std::span(&run, 1))) {}
+
+TrainedModel::TrainedModel(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+TrainedModel TrainedModel::ensemble(std::span<const std::filesystem::path> runs) {
+  return TrainedModel(std::make_unique<Parts>(runs));
 }
 
 TrainedModel::~TrainedModel() = default;
@@ -31,15 +42,15 @@ std::vector<std::vector<Answer>> TrainedModel::decode(std::span<const std::strin
   std::vector<std::vector<int>> sources;
   for (const std::string& text : texts) sources.push_back(parts_->ids(text));
   const training::SearchOptions search{options.beam, options.nbest, options.length_penalty};
-  const auto found = training::translate(*parts_->run.model, parts_->run.values.data(), sources, search,
-                                         options.threads > 0 ? options.threads : default_threads());
+  const auto found =
+      training::translate(parts_->models, sources, search, options.threads > 0 ? options.threads : default_threads());
   std::vector<std::vector<Answer>> results;
   for (const std::vector<training::Hypothesis>& list : found) {
     std::vector<Answer>& answers = results.emplace_back();
     for (const training::Hypothesis& h : list) {
       Answer answer;
       answer.tokens = parts_->target.decode(h.tokens);
-      answer.text = parts_->run.config.data.join_target(answer.tokens);
+      answer.text = parts_->data().join_target(answer.tokens);
       answer.log_probability = h.log_probability;
       answer.score = h.score;
       answer.finished = h.finished;
@@ -54,15 +65,15 @@ std::string TrainedModel::operator()(std::string_view text) const {
   return decode(std::span<const std::string>(&one, 1)).front().front().text;
 }
 
-bool TrainedModel::has_attention() const { return parts_->run.model->has_attention(); }
+bool TrainedModel::has_attention() const { return parts_->models.has_attention(); }
 
 AttentionMap TrainedModel::attention(std::string_view source, const Answer& answer) const {
   AttentionMap map;
   if (source.empty()) return map;
-  map.source = parts_->run.config.data.split_source(source);
+  map.source = parts_->data().split_source(source);
   map.target = answer.tokens;
-  map.weights = training::align(*parts_->run.model, parts_->run.values.data(),
-                                {parts_->source.encode(map.source), parts_->target.encode(answer.tokens)});
+  map.weights =
+      training::align(parts_->models, {parts_->source.encode(map.source), parts_->target.encode(answer.tokens)});
   map.target.emplace_back("<end>");
   return map;
 }

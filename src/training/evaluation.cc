@@ -12,13 +12,6 @@ namespace {
 
 constexpr std::size_t kAtOnce = 64;
 
-std::int64_t longest_target(const SequenceModel& model, std::size_t source) {
-  const std::int64_t free = 2 * static_cast<std::int64_t>(source) + 16;
-  const std::int64_t seen = std::max(free, model.sizes().max_target);
-  // Tables of positions end with the longest sequence of training, kEnd included.
-  return model.has_length_limit() ? std::min(seen, model.sizes().max_length - 1) : seen;
-}
-
 // Long ones together with long ones, in blocks.
 std::vector<std::vector<std::size_t>> blocks_by_length(std::span<const std::vector<int>> sources) {
   std::vector<std::size_t> order;
@@ -35,9 +28,9 @@ std::vector<std::vector<std::size_t>> blocks_by_length(std::span<const std::vect
 
 }  // namespace
 
-std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
-                                               std::span<const std::vector<int>> sources, const SearchOptions& options,
-                                               int threads, std::int64_t longest, const std::function<bool()>& stop) {
+std::vector<std::vector<Hypothesis>> translate(const Ensemble& models, std::span<const std::vector<int>> sources,
+                                               const SearchOptions& options, int threads, std::int64_t longest,
+                                               const std::function<bool()>& stop) {
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (std::size_t n = 0; n < sources.size(); ++n)
     if (sources[n].empty()) results[n].push_back({});
@@ -49,37 +42,33 @@ std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const
     std::vector<std::int64_t> most;
     for (const std::size_t n : block) {
       examples.push_back({sources[n], {}});
-      most.push_back(longest > 0 ? longest : longest_target(model, sources[n].size()));
+      most.push_back(longest > 0 ? longest : models.longest_target(static_cast<std::int64_t>(sources[n].size())));
     }
     Batch batch;
     make_batch(examples, batch);
-    const auto decoder = model.decoder(values, batch);
+    const auto decoder = models.decoder(batch);
     std::vector<std::vector<Hypothesis>> found = models::search(*decoder, most, options);
     for (std::size_t n = 0; n < block.size(); ++n) results[block[n]] = std::move(found[n]);
   });
   return results;
 }
 
-std::vector<float> align(const SequenceModel& model, const float* values, const EncodedExample& example) {
-  if (!model.has_attention()) throw Error("align: expected a model with attention, got one without");
+std::vector<float> align(const Ensemble& models, const EncodedExample& example) {
+  if (!models.has_attention()) throw Error("align: expected a model with attention, got one without");
   Batch batch;
   make_batch(std::span<const EncodedExample>(&example, 1), batch);
-  Tape<float> tape(false);
-  layers::Graph<float> graph(tape, model.parameters(), values, nullptr);
-  models::Alignment<float> alignment;
-  model.logits(graph, batch, &alignment);
-  return std::move(alignment.weights);
+  return std::move(models.alignment(batch).weights);
 }
 
-Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
-                    const SearchOptions& options, int threads, const Canonical& canonical,
-                    const std::function<bool()>& stop, const Processes& processes) {
+Validation validate(const Ensemble& models, std::span<const Question> questions, const SearchOptions& options,
+                    int threads, const Canonical& canonical, const std::function<bool()>& stop,
+                    const Processes& processes) {
   Validation result;
   std::vector<std::vector<int>> sources;
   const auto is_own = [&](std::size_t n) { return processes.computes(static_cast<std::int64_t>(n)); };
   for (std::size_t n = 0; n < questions.size(); ++n)
     if (is_own(n)) sources.push_back(questions[n].source);
-  const std::vector<std::vector<Hypothesis>> answers = translate(model, values, sources, options, threads, 0, stop);
+  const std::vector<std::vector<Hypothesis>> answers = translate(models, sources, options, threads, 0, stop);
   std::vector<EncodedExample> examples;
   std::vector<SequenceScores> scores(static_cast<std::size_t>(processes.size()));
   std::size_t own = 0;
@@ -109,8 +98,7 @@ Validation validate(const SequenceModel& model, const float* values, std::span<c
     Batch batch;
     make_batch(std::span<const EncodedExample>(examples).subspan(begin, count), batch);
     Tape<float> tape(false);
-    layers::Graph<float> graph(tape, model.parameters(), values, nullptr);
-    const Tensor<float> logits = model.logits<float>(graph, batch);
+    const Tensor<float> logits = models.logits(tape, batch);
     sums[static_cast<std::size_t>(b)] = cross_entropy(tape, logits, batch.target_out, kPad, 0.0F, 0.0F);
   });
   processes.share_results(std::span(sums));

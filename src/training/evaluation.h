@@ -3,14 +3,15 @@
 #include <functional>
 #include <vector>
 
+#include "models/ensemble.h"
 #include "models/search.h"
-#include "models/sequence_model.h"
 #include "training/batches.h"
 #include "training/metrics.h"
 #include "training/processes.h"
 
 namespace rapt::inline v1::training {
 
+using models::Ensemble;
 using models::Hypothesis;
 using models::SearchOptions;
 using models::SequenceModel;
@@ -18,13 +19,13 @@ using models::SequenceModel;
 // The best targets of each source, whatever sources are beside it. An empty source gives an empty target. `longest`:
 // the most tokens of a target; 0: twice the source and a little, or the longest of training. Once stop() says so, no
 // further sources are begun, short ones come first, and those that are left have no hypotheses.
-std::vector<std::vector<Hypothesis>> translate(const SequenceModel& model, const float* values,
-                                               std::span<const std::vector<int>> sources, const SearchOptions& options,
-                                               int threads, std::int64_t longest = 0,
+std::vector<std::vector<Hypothesis>> translate(const Ensemble& models, std::span<const std::vector<int>> sources,
+                                               const SearchOptions& options, int threads, std::int64_t longest = 0,
                                                const std::function<bool()>& stop = {});
 
-// Where each step of a given target looks: [target length + 1 (kEnd), source length]. Throws without attention.
-std::vector<float> align(const SequenceModel& model, const float* values, const EncodedExample& example);
+// Where each step of a given target looks: [target length + 1 (kEnd), source length], the mean over the models. Throws
+// where one has no attention.
+std::vector<float> align(const Ensemble& models, const EncodedExample& example);
 
 // A source and all targets that count as right.
 struct Question {
@@ -45,8 +46,8 @@ using Canonical = std::function<std::vector<int>(const std::vector<int>&)>;
 // Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers, made
 // canonical where that is given, as the targets must be. Several processes deal out the work: all get loss and scores, and each
 // the answers that it found.
-Validation validate(const SequenceModel& model, const float* values, std::span<const Question> questions,
-                    const SearchOptions& options, int threads, const Canonical& canonical = {},
-                    const std::function<bool()>& stop = {}, const Processes& processes = Processes());
+Validation validate(const Ensemble& models, std::span<const Question> questions, const SearchOptions& options,
+                    int threads, const Canonical& canonical = {}, const std::function<bool()>& stop = {},
+                    const Processes& processes = Processes());
 
 }  // namespace rapt::inline v1::training

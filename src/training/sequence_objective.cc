@@ -39,7 +39,7 @@ LossSums SequenceObjective::loss(layers::Graph<float>& graph, std::int64_t part,
 
 std::optional<Scores> SequenceObjective::validate(const float* values, int threads, const Processes& processes) const {
   if (valid_.empty()) return std::nullopt;
-  return named(training::validate(model_, values, valid_, {}, threads, canonical_, {}, processes));
+  return named(training::validate({model_, values}, valid_, {}, threads, canonical_, {}, processes));
 }
 
 }  // namespace rapt::inline v1::training

@@ -1,5 +1,6 @@
 """rapt.TrainedModel and python -m rapt, through the tool that RAPT_TOOL names."""
 
+import json
 import os
 import subprocess
 import sys
@@ -34,6 +35,21 @@ def test_answers(run):
     assert map_.source == ["a", "b", "c"]
     if map_.weights.size:
         np.testing.assert_allclose(map_.weights.sum(-1), 1, atol=1e-5)
+
+
+@needs_tool
+def test_several_answer_together(run, tmp_path):
+    other = tmp_path / "other"
+    subprocess.run([TOOL, "train", "--config", run / "config.json", "--seed", "2", "--out", other], check=True, capture_output=True)
+    model = rapt.TrainedModel(run, tool=TOOL, ensemble=[other])
+    command = [TOOL, "decode", run, "--ensemble", other, "ab", "--json"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert model.decode(["ab"])[0][0].score == found[0]["hypotheses"][0]["score"]
+    assert model.decode(["ab"])[0][0].score != rapt.TrainedModel(run, tool=TOOL).decode(["ab"])[0][0].score
+    with pytest.raises(TypeError, match="expected a list of directories"):
+        rapt.TrainedModel(run, tool=TOOL, ensemble=str(other))
+    with pytest.raises(ValueError, match="expected a model of one run, got an ensemble of 2"):
+        rapt.explore(model, "ab")
 
 
 @needs_tool

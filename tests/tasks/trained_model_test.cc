@@ -51,6 +51,24 @@ TEST(TrainedModel, AnswersAndShowsWhereItLooked) {
   EXPECT_THROW(model("\xff"), Error);
 }
 
+TEST(TrainedModel, SeveralAnswerTogether) {
+  const TemporaryDirectory dir;
+  train_small(dir / "run", "dot");
+  train_small(dir / "other", "additive");
+  const std::filesystem::path run = dir / "run";
+  const std::filesystem::path other = dir / "other";
+  const TrainedModel model = TrainedModel::ensemble(std::vector{run, other});
+  const std::vector<std::string> texts{"abc"};
+  const Answer answer = model.decode(texts, {.beam = 3})[0][0];
+  EXPECT_NE(answer.score, TrainedModel(run).decode(texts, {.beam = 3})[0][0].score);
+  const AttentionMap mean = model.attention("abc", answer);
+  const AttentionMap one = TrainedModel(run).attention("abc", answer);
+  const AttentionMap two = TrainedModel(other).attention("abc", answer);
+  for (std::size_t n = 0; n < mean.weights.size(); ++n)
+    EXPECT_NEAR(mean.weights[n], (one.weights[n] + two.weights[n]) / 2, 1e-6);
+  EXPECT_THROW(TrainedModel::ensemble({}), Error);
+}
+
 TEST(TrainedModel, RefusesWhatIsNoRun) {
   const TemporaryDirectory dir;
   EXPECT_THROW(TrainedModel(dir / "nowhere"), Error);

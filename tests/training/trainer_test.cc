@@ -34,7 +34,7 @@ TEST(TrainerRuns, LearnToReverse) {
     EXPECT_GT(trainer->progress().best_score, 0.8);
     // The weights that are left are the best ones.
     const Validation check =
-        validate(*run.model, trainer->values().data(), questions_of(reversed_strings(20, 2, run.longest)), {}, 1);
+        validate({*run.model, trainer->values().data()}, questions_of(reversed_strings(20, 2, run.longest)), {}, 1);
     EXPECT_EQ(check.scores.exact_match(), trainer->progress().best_score);
     EXPECT_EQ(check.loss, trainer->progress().best_loss);
   }
@@ -184,7 +184,7 @@ TEST(TrainerRuns, KeepTheAverageOfTheWeights) {
   trainer->run(observer);
   EXPECT_NE(trainer->values(), last);
   const Validation check =
-      validate(*run.model, trainer->values().data(), questions_of(reversed_strings(20, 2, run.longest)), {}, 1);
+      validate({*run.model, trainer->values().data()}, questions_of(reversed_strings(20, 2, run.longest)), {}, 1);
   EXPECT_EQ(check.loss, trainer->progress().best_loss);
   EXPECT_EQ(reports[static_cast<std::size_t>(trainer->progress().best_epoch) - 1].valid->loss, check.loss);
 }

@@ -68,10 +68,10 @@ TEST(Translating, DoesNotDependOnTheBatch) {
   for (const Ready& ready : models())
     for (const SearchOptions& options : {SearchOptions{1, 1, 0}, SearchOptions{4, 3, 0.6}}) {
       const auto all = sources(150);
-      const auto together = translate(*ready.model, ready.values.data(), all, options, 1);
+      const auto together = translate({*ready.model, ready.values.data()}, all, options, 1);
       ASSERT_EQ(together.size(), all.size());
       for (std::size_t n = 0; n < all.size(); n += 3) {
-        const auto alone = translate(*ready.model, ready.values.data(), std::span(all).subspan(n, 1), options, 1);
+        const auto alone = translate({*ready.model, ready.values.data()}, std::span(all).subspan(n, 1), options, 1);
         expect_equal(alone[0], together[n],
                      ready.model->config().seq2seq.attention + " source " + std::to_string(n) + ", beam " +
                          std::to_string(options.beam));
@@ -86,14 +86,14 @@ TEST(TranslatingThreads, ChangeNoBit) {
   for (const Ready& ready : models()) {
     const auto all = sources(200);
     const SearchOptions options{2, 2, 0};
-    const auto first = translate(*ready.model, ready.values.data(), all, options, 1);
+    const auto first = translate({*ready.model, ready.values.data()}, all, options, 1);
     const Validation checked =
-        validate(*ready.model, ready.values.data(), questions_of(reversed_strings(150, 1)), {}, 1);
+        validate({*ready.model, ready.values.data()}, questions_of(reversed_strings(150, 1)), {}, 1);
     for (const int threads : {2, 3, 5}) {
-      const auto again = translate(*ready.model, ready.values.data(), all, options, threads);
+      const auto again = translate({*ready.model, ready.values.data()}, all, options, threads);
       for (std::size_t n = 0; n < all.size(); ++n) expect_equal(again[n], first[n], std::to_string(threads));
       const Validation same =
-          validate(*ready.model, ready.values.data(), questions_of(reversed_strings(150, 1)), {}, threads);
+          validate({*ready.model, ready.values.data()}, questions_of(reversed_strings(150, 1)), {}, threads);
       EXPECT_EQ(same.loss, checked.loss);
       EXPECT_EQ(same.scores.exact(), checked.scores.exact());
       EXPECT_EQ(same.scores.edits(), checked.scores.edits());
@@ -107,7 +107,7 @@ TEST(Translating, EndsWithTheLongestTarget) {
     for (const layers::Parameter& p : ready.model->parameters().list())
       if (p.name == "decoder.output.bias") ready.values[static_cast<std::size_t>(p.offset + kEnd)] = -1e4F;
     const std::vector<std::vector<int>> one{{4, 5, 6, 4, 5, 6, 4, 5, 6}};
-    const Hypothesis best = translate(*ready.model, ready.values.data(), one, {}, 1)[0][0];
+    const Hypothesis best = translate({*ready.model, ready.values.data()}, one, {}, 1)[0][0];
     if (ready.model->has_length_limit()) EXPECT_LE(best.tokens.size(), 19U);
     else EXPECT_EQ(best.tokens.size(), 34U);
   }
@@ -117,7 +117,7 @@ TEST(Translating, EndsWithTheLongestTarget) {
 TEST(Translating, ScoresAreThoseOfTheWholePass) {
   for (const Ready& ready : models()) {
     const auto all = sources(20);
-    const auto found = translate(*ready.model, ready.values.data(), all, {3, 3, 0}, 1);
+    const auto found = translate({*ready.model, ready.values.data()}, all, {3, 3, 0}, 1);
     for (std::size_t n = 0; n < all.size(); ++n) {
       if (all[n].empty()) continue;
       for (const Hypothesis& h : found[n]) {
@@ -143,10 +143,10 @@ TEST(Aligning, RowsSumToOne) {
   for (const Ready& ready : models()) {
     const EncodedExample example{{4, 5, 6, 5}, {6, 5}};
     if (!ready.model->has_attention()) {
-      EXPECT_THROW(align(*ready.model, ready.values.data(), example), Error);
+      EXPECT_THROW(align({*ready.model, ready.values.data()}, example), Error);
       continue;
     }
-    const std::vector<float> map = align(*ready.model, ready.values.data(), example);
+    const std::vector<float> map = align({*ready.model, ready.values.data()}, example);
     ASSERT_EQ(map.size(), 12U);
     for (std::size_t t = 0; t < 3; ++t) {
       float sum = 0;
@@ -160,8 +160,8 @@ TEST(Aligning, RowsSumToOne) {
       EXPECT_NEAR(sum, 1, 1e-5);
     }
     // An empty target still has its end.
-    EXPECT_EQ(align(*ready.model, ready.values.data(), {{4, 5}, {}}).size(), 2U);
-    EXPECT_THROW(align(*ready.model, ready.values.data(), {{}, {4}}), Error);
+    EXPECT_EQ(align({*ready.model, ready.values.data()}, {{4, 5}, {}}).size(), 2U);
+    EXPECT_THROW(align({*ready.model, ready.values.data()}, {{}, {4}}), Error);
   }
 }
 
@@ -170,7 +170,7 @@ TEST(Validating, EqualsTheDefinition) {
     std::vector<Question> questions = questions_of(reversed_strings(70, 3));
     questions[0].targets.push_back({4});  // two right answers
     const auto answer =
-        translate(*ready.model, ready.values.data(), std::vector<std::vector<int>>{questions[1].source}, {}, 1)[0][0]
+        translate({*ready.model, ready.values.data()}, std::vector<std::vector<int>>{questions[1].source}, {}, 1)[0][0]
             .tokens;
     questions[1].targets = {answer};  // one question is answered
     double loss = 0;
@@ -179,7 +179,7 @@ TEST(Validating, EqualsTheDefinition) {
     std::int64_t exact = 0;
     for (const Question& q : questions) {
       const auto got =
-          translate(*ready.model, ready.values.data(), std::vector<std::vector<int>>{q.source}, {}, 1)[0][0].tokens;
+          translate({*ready.model, ready.values.data()}, std::vector<std::vector<int>>{q.source}, {}, 1)[0][0].tokens;
       bool any = false;
       for (const std::vector<int>& target : q.targets) {
         any = any || target == got;
@@ -199,7 +199,7 @@ TEST(Validating, EqualsTheDefinition) {
       }
       exact += any ? 1 : 0;
     }
-    const Validation got = validate(*ready.model, ready.values.data(), questions, {}, 1);
+    const Validation got = validate({*ready.model, ready.values.data()}, questions, {}, 1);
     EXPECT_NEAR(got.loss, loss / static_cast<double>(tokens), 1e-5);
     EXPECT_NEAR(got.scores.token_accuracy(), static_cast<double>(correct) / static_cast<double>(tokens), 1e-12);
     EXPECT_EQ(got.scores.exact(), exact);

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/sequence_model.h"
+
+namespace rapt::inline v1::models {
+
+// One trained model, or several that answer together: the probability of a token is the mean of theirs.
+class Ensemble {
+ public:
+  Ensemble(const SequenceModel& model, const float* values) { add(model, values); }
+
+  // Models and values outlive the ensemble. Throws where a model reads or writes another number of symbols.
+  void add(const SequenceModel& model, const float* values);
+
+  bool has_attention() const;  // all of them have
+  // The most tokens of a target that is searched for, end excluded, and whether models end there.
+  std::int64_t longest_target(std::int64_t source) const;
+
+  std::unique_ptr<Decoder<float>> decoder(const Batch& sources) const;
+  // The logits of the batch, [target_steps, batch, symbols]; of several models log probabilities. Memory is the tape's.
+  Tensor<float> logits(Tape<float>& tape, const Batch& batch) const;
+  // The mean of the alignments.
+  Alignment<float> alignment(const Batch& batch) const;
+
+ private:
+  struct Member {
+    const SequenceModel* model;
+    const float* values;
+  };
+  std::vector<Member> members_;
+};
+
+}  // namespace rapt::inline v1::models
