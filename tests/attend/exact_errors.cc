@@ -39,10 +39,12 @@ void Errors::add(const std::string& name, rapt::Dtype dtype, const Array& got, c
     const double d = std::abs(got.data[n] - want.data[n]);
     far = std::isfinite(d) ? std::max(far, d) : HUGE_VAL;
   }
+  const double size = std::max(most, support::largest(sizes));
+  const double unit = weight_ == SeedWeight::relative && size > 0 ? size : 1;
   Sums& s = sums_[name];
-  s.ours += far;
-  s.naive += support::largest_difference(naive, want);
-  s.floor += step;
+  s.ours += far / unit;
+  s.naive += support::largest_difference(naive, want) / unit;
+  s.floor += step / unit;
 }
 
 void Errors::expect_within(const std::string& also) const {

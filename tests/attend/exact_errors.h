@@ -9,8 +9,14 @@
 // one number may be right by luck, in either; several are not.
 namespace exact {
 
+// How errors of several seeds are added: as they are, or each in units of its own numbers, so that no seed whose numbers are
+// a thousand times those of the others decides alone.
+enum class SeedWeight { absolute, relative };
+
 class Errors {
  public:
+  explicit Errors(SeedWeight weight = SeedWeight::absolute) : weight_(weight) {}
+
   // `sizes`: what the numbers of `want` would be if nothing cancelled.
   void add(const std::string& name, rapt::Dtype dtype, const oracle::Array& got, const oracle::Array& want,
            const oracle::Array& naive, const oracle::Array& sizes);
@@ -23,7 +29,7 @@ class Errors {
     double floor = 0;            // of half steps of what is stored, and of a few roundings of the largest number
   };
   std::map<std::string, Sums> sums_;
-  int seeds_ = 0;
+  SeedWeight weight_;
 };
 
 // Which arithmetic a naive formula of this type has, where pair products are used or not.
