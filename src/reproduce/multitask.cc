@@ -105,9 +105,8 @@ Section run_multitask(const Context& context) {
                             grouped(comparison.run.data.train) + " scenes with " +
                             (comparison.seeds == 1 ? std::string("one seed, which cannot tell a small gain from chance")
                                                    : std::to_string(comparison.seeds) + " seeds") +
-                            "; the networks are far from trained. rapt bench multitask has larger sizes; "
-                            "examples/python/scenes has 10,000 scenes, whose results, once run, are in the part "
-                            "experiments.";
+                            ". rapt bench multitask repeats it at larger sizes; examples/python/scenes does with "
+                            "10,000 scenes, which has not been run at full size.";
   section.claims.push_back({"MulT, 5", "Sharing attention between tasks improves each of them", "each task improves",
                             of(better, tasks_count) + " scores are better with sharing than without", "all of them",
                             better == tasks_count, Weight::informative, small});

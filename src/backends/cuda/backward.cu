@@ -412,8 +412,8 @@ class Backward {
     for (std::size_t n = 0; n < order.size(); ++n)
       order[static_cast<std::size_t>(next[static_cast<std::size_t>(value.relative_rows[n])]++)] =
           static_cast<std::int32_t>(n);
-    sum_offsets(by_offset, heads, shape.offsets, value.rows, shape.cols, kept_table(starts), kept_table(order), *target,
-                stream_);
+    sum_offsets(by_offset, heads, shape.offsets, value.rows, shape.cols, workspace_.table(starts),
+                workspace_.table(order), *target, stream_);
   }
 
   // Whether the kernels for the tensor cores have the rows of this call, and can sum the gradient of this table.

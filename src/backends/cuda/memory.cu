@@ -10,6 +10,35 @@
 #include "rapt/error.h"
 
 namespace rapt::inline v1::cuda {
+
+// Freed with the last call that uses it.
+struct DeviceTable {
+  DeviceTable(int on, std::span<const std::int32_t> from) : device(on), numbers(from.begin(), from.end()) {
+    check(cudaMalloc(&data, std::max<std::size_t>(1, numbers.size()) * sizeof(std::int32_t)), "table");
+    try {
+      check(cudaMemcpy(data, numbers.data(), from.size_bytes(), cudaMemcpyHostToDevice), "table");
+      // A copy from pageable memory may return before it has arrived, and the streams of callers do not wait for it.
+      check(cudaStreamSynchronize(nullptr), "table");
+    } catch (...) {
+      cudaFree(data);
+      throw;
+    }
+  }
+  ~DeviceTable() {
+    int before = 0;
+    cudaGetDevice(&before);
+    cudaSetDevice(device);
+    cudaFree(data);  // waits for the kernels that read it
+    cudaSetDevice(before);
+  }
+  DeviceTable(const DeviceTable&) = delete;
+  DeviceTable& operator=(const DeviceTable&) = delete;
+
+  int device = 0;
+  std::vector<std::int32_t> numbers;
+  std::int32_t* data = nullptr;
+};
+
 namespace {
 
 // One for each device; it keeps its memory between calls.
@@ -45,11 +74,6 @@ __global__ void store_numbers(std::int64_t* to, int count, const __grid_constant
   if (static_cast<int>(threadIdx.x) < count) to[threadIdx.x] = numbers.list[threadIdx.x];
 }
 
-struct KeptTable {
-  int device = 0;
-  std::vector<std::int32_t> numbers;
-  std::int32_t* data = nullptr;
-};
 constexpr std::size_t kMostTables = 64;
 
 std::mutex& tables_mutex() {
@@ -57,18 +81,33 @@ std::mutex& tables_mutex() {
   return mutex;
 }
 // The last used one first.
-std::list<KeptTable>& kept_tables() {
-  static std::list<KeptTable>& list = *new std::list<KeptTable>;
+std::list<std::shared_ptr<const DeviceTable>>& kept_tables() {
+  static auto& list = *new std::list<std::shared_ptr<const DeviceTable>>;
   return list;
 }
 
 void drop_tables(std::size_t keep) {
   auto& list = kept_tables();
-  while (list.size() > keep) {
-    const DeviceScope scope(list.back().device);
-    cudaFree(list.back().data);  // waits for the kernels that read it
-    list.pop_back();
+  while (list.size() > keep) list.pop_back();
+}
+
+// The first one found, or uploaded.
+std::shared_ptr<const DeviceTable> find_table(std::span<const std::int32_t> numbers) {
+  const int device = current_device();
+  const std::lock_guard lock(tables_mutex());
+  auto& list = kept_tables();
+  const auto found = std::find_if(list.begin(), list.end(), [&](const std::shared_ptr<const DeviceTable>& t) {
+    return t->device == device && t->numbers.size() == numbers.size() &&
+           std::equal(numbers.begin(), numbers.end(), t->numbers.begin());
+  });
+  if (found != list.end()) {
+    list.splice(list.begin(), list, found);
+    return list.front();
   }
+  auto table = std::make_shared<DeviceTable>(device, numbers);
+  drop_tables(kMostTables - 1);
+  list.push_front(table);
+  return table;
 }
 
 }  // namespace
@@ -108,24 +147,9 @@ const std::int64_t* Workspace::upload(std::span<const std::int64_t> numbers) {
   return to;
 }
 
-const std::int32_t* kept_table(std::span<const std::int32_t> numbers) {
-  const int device = current_device();
-  const std::lock_guard lock(tables_mutex());
-  auto& list = kept_tables();
-  const auto found = std::find_if(list.begin(), list.end(), [&](const KeptTable& t) {
-    return t.device == device && t.numbers.size() == numbers.size() &&
-           std::equal(numbers.begin(), numbers.end(), t.numbers.begin());
-  });
-  if (found != list.end()) {
-    list.splice(list.begin(), list, found);
-    return found->data;
-  }
-  KeptTable table{device, {numbers.begin(), numbers.end()}, nullptr};
-  check(cudaMalloc(&table.data, std::max<std::size_t>(1, numbers.size()) * sizeof(std::int32_t)), "table");
-  check(cudaMemcpy(table.data, numbers.data(), numbers.size_bytes(), cudaMemcpyHostToDevice), "table");
-  drop_tables(kMostTables - 1);
-  list.push_front(std::move(table));
-  return list.front().data;
+const std::int32_t* Workspace::table(std::span<const std::int32_t> numbers) {
+  tables_.push_back(find_table(numbers));
+  return tables_.back()->data;
 }
 
 void release_device_memory() {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ class DeviceScope {
   int before_ = 0;
 };
 
+struct DeviceTable;
+
 // Pieces of device memory that live until it is destroyed, in the order of the stream: what was started before may still
 // use them. They come from a pool that keeps what it has, so that no call allocates in the steady state.
 class Workspace {
@@ -44,15 +47,15 @@ class Workspace {
   }
   // The numbers, copied without waiting for the stream.
   const std::int64_t* upload(std::span<const std::int64_t> numbers);
+  // A table that holds these numbers. Those of the last calls are kept, so that the same numbers are uploaded once.
+  const std::int32_t* table(std::span<const std::int32_t> numbers);
 
  private:
   void* take_bytes(std::size_t bytes);
 
   cudaStream_t stream_;
   std::vector<void*> pieces_;
+  std::vector<std::shared_ptr<const DeviceTable>> tables_;
 };
-
-// A table in device memory that holds these numbers; the same numbers are uploaded once.
-const std::int32_t* kept_table(std::span<const std::int32_t> numbers);
 
 }  // namespace rapt::inline v1::cuda

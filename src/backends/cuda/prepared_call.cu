@@ -162,7 +162,7 @@ void PreparedCall::prepare_tables() {
     if (!value.given || !is_table(value.spec->role) || value.relative_rows.empty()) continue;
     Table table;
     table.numbers = numbers(value);
-    table.rows = kept_table(value.relative_rows);
+    table.rows = workspace_.table(value.relative_rows);
     table.zero = static_cast<std::int32_t>(value.relative_zero);
     table.head_stride = value.per_head ? value.size() : 0;
     table.is_vector = value.spec->role != Role::relative_value;
