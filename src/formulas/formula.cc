@@ -165,7 +165,8 @@ void Formula::place_parameters() {
   std::vector<std::array<int, 2>> sizes(names_.size());
   for (std::size_t p = 0; p < names_.size(); ++p) {
     ParameterSpec spec{.name = names_[p].name};
-    const bool fixed = is_fixed(p, sizes[p]);
+    // A table whose reads were folded away (t[j]^0) still takes what the text says.
+    const bool fixed = is_fixed(p, sizes[p]) && (names_[p].rank == 0 || sizes[p][0] > 0);
     if (fixed) spec.sizes = sizes[p];
     else
       for (int n = 0; n < names_[p].rank; ++n) spec.sizes[static_cast<std::size_t>(n)] = kAny;
