@@ -8,6 +8,7 @@
 #include "benchmarks/device_workload.h"
 #include "benchmarks/naive_row.h"
 #include "normalizers/definition.h"
+#include "rapt/error.h"
 #include "rapt/registry.h"
 
 namespace rapt::bench {
@@ -31,6 +32,13 @@ std::string number(double x) {
 
 [[noreturn]] void refuse(const Spec& spec, Direction direction, const std::string& what) {
   throw WrongResult{spec.name + " " + name_of(direction) + ": " + what};
+}
+
+// A formula may have no value somewhere: that is not for the library to get right.
+void require_numbers(const Spec& spec, std::span<const double> exact, const std::string& where) {
+  if (!spec.formula || std::ranges::none_of(exact, [](double x) { return std::isnan(x); })) return;
+  throw Error("bench: expected a formula that has a value for every pair of the shape, got NaN in " + where +
+              " in f64 too: an index outside its table, or arithmetic without a result");
 }
 
 double largest(std::span<const double> values) {
@@ -121,6 +129,7 @@ void check_outputs(const Workload& workload, const Workload& twin, const Place& 
   for (int set = 0; set < workload.spec.value_sets; ++set) {
     const Array out = workload.out[static_cast<std::size_t>(set)].to(ElementType::f64);
     const std::vector<double> want = naive.output(at.row, set);
+    require_numbers(workload.spec, want, "row " + std::to_string(at.row));
     const double far = distance(row_of(out, workload, at), want);
     // Values are of size 1: a mean of them may be small without being more exact.
     const double bound = tolerance(workload.spec) * std::max(1.0, largest(want));
@@ -197,6 +206,7 @@ void add_draw(const Spec& spec, Direction direction, int threads, const Device& 
   const std::vector<Array> exact = results_of(twin, direction, Path::reference);
   const std::vector<Workload::Named> names = workload.results(direction);
   double all = 0;
+  for (std::size_t n = 0; n < exact.size(); ++n) require_numbers(spec, exact[n].as<double>(), names[n].name);
   for (const Array& result : exact) all = std::max(all, largest(result.as<double>()));
   errors.resize(got.size());
   for (std::size_t n = 0; n < got.size(); ++n) {

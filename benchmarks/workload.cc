@@ -5,12 +5,18 @@
 
 #include "backends/cpu/engine.h"
 #include "backends/host/host_parameters.h"
+#include "mechanisms/call_ranges.h"
+#include "mechanisms/objects.h"
 #include "mechanisms/sizes.h"
+#include "rapt/error.h"
 #include "rapt/registry.h"
 #include "rapt/tiles.h"
 
 namespace rapt::bench {
 namespace {
+
+// Of parameters that are single numbers.
+constexpr double kLeastValue = 0.05, kMostValue = 0.5;
 
 class Random {
  public:
@@ -54,6 +60,44 @@ Array random_array(ElementType type, const std::vector<std::int64_t>& shape, Ran
   Array array(type, shape);
   fill(array, [&] { return random.normal() * size; });
   return array;
+}
+
+// Sizes that a formula leaves open: as many places as it reads for some pair of the shape.
+std::array<std::int64_t, 2> places_read(const Spec& spec, std::size_t parameter) {
+  const MechanismDefinition& d = spec.info().definition();
+  const ParameterSpec& p = spec.info().parameters()[parameter];
+  const std::int64_t queries = spec.query_count(), keys = spec.sizes.keys;
+  std::array<std::int64_t, 2> most{};
+  if (p.role == Role::relative_value && d.index) {
+    const TableShape shape{0, queries, keys, {}, {}};
+    for (std::int64_t offset = 1 - queries; offset < keys; ++offset)
+      most[0] = std::max(most[0], d.index(spec.formula->object.get(), parameter, offset, shape) + 1);
+  } else if (p.role == Role::table && d.entry && d.entry->table_reads) {
+    CallRanges call;
+    call.query = {0, queries - 1};
+    call.key = {0, keys - 1};
+    call.grid = grid_of(keys);
+    call.batches = spec.sizes.batch;
+    call.heads = spec.sizes.heads;
+    call.queries = queries;
+    call.keys = keys;
+    call.value = [](int) { return NumberRange{kLeastValue, kMostValue, false}; };
+    call.table = [](int) { return std::optional<NumberRange>(); };
+    call.table_size = [](int) { return std::array<std::int64_t, 2>{}; };
+    int table = 0;
+    for (std::size_t n = 0; n < parameter; ++n) table += spec.info().parameters()[n].role == Role::table ? 1 : 0;
+    const std::array<NumberRange, 2> reads = d.entry->table_reads(spec.formula->object.get(), call, table);
+    // Where nothing bounds an index, the usual size has to do.
+    for (std::size_t n = 0; n < 2; ++n)
+      if (reads[n].high < 1e15) most[n] = static_cast<std::int64_t>(reads[n].high) + 1;
+  }
+  constexpr std::int64_t kMost = std::int64_t{1} << 26;
+  const std::int64_t rows = std::max<std::int64_t>(most[0], 1), cols = std::max<std::int64_t>(most[1], 1);
+  if (rows > kMost || cols > kMost || rows * cols > kMost)
+    throw Error("bench: parameter '" + std::string(p.name) + "': expected a table of at most " + std::to_string(kMost) +
+                " numbers, got indices up to " + std::to_string(rows - 1) +
+                (p.rank() == 2 ? " and " + std::to_string(cols - 1) : "") + " over the shape");
+  return most;
 }
 
 // Sizes that the specification leaves open are those of the papers.
@@ -142,8 +186,11 @@ void Workload::add_parameters() {
     if ((p.role == Role::query_map || p.role == Role::key_map) && !p.required && !spec.maps) continue;
     std::vector<std::int64_t> shape;
     if (p.heads != Heads::shared) shape.push_back(spec.sizes.heads);
-    for (const int size : p.sizes)
-      if (size != 0) shape.push_back(size_of_parameter(size, spec, p.role));
+    std::array<std::int64_t, 2> read{};
+    if (spec.formula) read = places_read(spec, static_cast<std::size_t>(&p - spec.info().parameters().data()));
+    for (std::size_t n = 0; n < 2; ++n)
+      if (p.sizes[n] != 0)
+        shape.push_back(std::max(size_of_parameter(p.sizes[n], spec, p.role), p.sizes[n] == kAny ? read[n] : 0));
     if (shape.empty()) shape.push_back(1);
     Parameter parameter{std::string(p.name), {}, {}};
     if (p.role == Role::value) {
@@ -153,7 +200,7 @@ void Workload::add_parameters() {
       const bool matrix = p.sizes[0] == 2 && p.sizes[1] == 2;
       fill(parameter.value, [&] {
         const std::int64_t place = at++ % 4;
-        const double x = 0.05 + 0.45 * random.uniform();
+        const double x = kLeastValue + (kMostValue - kLeastValue) * random.uniform();
         return matrix && spec.axis_aligned && (place == 1 || place == 2) ? 0.0 : x;
       });
     } else {

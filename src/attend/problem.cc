@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attend/counted.h"
+#include "attend/exact_choices.h"
 #include "attend/relative_rows.h"
 #include "mechanisms/objects.h"
 #include "mechanisms/sizes.h"
@@ -438,6 +439,7 @@ void set_positions(const char* operation, Problem& p, std::span<const std::int64
   if (p.mechanism->grid()) check_grid(operation, p);
   find_visible_offsets(p);
   for (ParameterValue& value : p.parameters) find_relative_rows(operation, p, value);
+  require_exact_choices(operation, p);
 }
 
 std::int64_t Problem::lowest_shift() const {

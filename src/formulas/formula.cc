@@ -165,7 +165,8 @@ void Formula::place_parameters() {
   std::vector<std::array<int, 2>> sizes(names_.size());
   for (std::size_t p = 0; p < names_.size(); ++p) {
     ParameterSpec spec{.name = names_[p].name};
-    const bool fixed = is_fixed(p, sizes[p]);
+    // A table whose reads were folded away (t[j]^0) still takes what the text says.
+    const bool fixed = is_fixed(p, sizes[p]) && (names_[p].rank == 0 || sizes[p][0] > 0);
     if (fixed) spec.sizes = sizes[p];
     else
       for (int n = 0; n < names_[p].rank; ++n) spec.sizes[static_cast<std::size_t>(n)] = kAny;
@@ -182,8 +183,9 @@ void Formula::place_parameters() {
     } else {
       spec.role = Role::table;
       if (tables >= kMaxTables)
-        throw TooLarge("expected at most " + std::to_string(kMaxSlots) + " numbers and " + std::to_string(kMaxTables) +
-                           " tables as parameters, got more at '" + names_[p].name + "'",
+        throw TooLarge("expected at most " + std::to_string(kMaxSlots) + " numbers and tables by offset and " +
+                           std::to_string(kMaxTables) + " more numbers or tables as parameters, got more at '" +
+                           names_[p].name + "'",
                        names_[p].place);
     }
     places_.push_back(spec.role == Role::table ? tables : slots);
@@ -385,6 +387,19 @@ void Formula::define() {
     d.form = [](const void* object, const double* slots, double* coefficients, double(*slopes)[kMaxSlots]) {
       of(object).formula->form().evaluate(slots, coefficients, slopes);
     };
+  std::vector<std::string> tables;
+  for (const ParameterSpec& spec : specs_)
+    if (spec.role == Role::table) tables.emplace_back(spec.name);
+  const NodeId roots[] = {score_, visible_};
+  choices_ = Choices(graph_, roots, std::move(tables));
+  if (choices_) {
+    entry_.inexact = [](const void* object, const CallRanges& call) {
+      return of(object).formula->choices().inexact(call);
+    };
+    entry_.table_reads = [](const void* object, const CallRanges& call, int table) {
+      return of(object).formula->choices().reads(call, table);
+    };
+  }
   for (const Op op : {Op::key_row, Op::key_col, Op::query_row, Op::query_col}) d.grid = d.grid || reads(op);
   // The scale is 1 where a formula does not read it.
   const bool plain_score = is_scaled_raw(graph_, score_) || graph_[score_].op == Op::raw;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "formulas/evaluate.h"
+#include "formulas/exact.h"
 #include "formulas/form.h"
 #include "formulas/interval.h"
 #include "formulas/parser.h"
@@ -48,6 +49,7 @@ class Formula {
   std::int64_t index(std::size_t parameter, std::int64_t offset, const TableShape& shape) const;
   bool visible_offsets(const TableShape& shape, std::int64_t& first, std::int64_t& last) const;
   bool uses_raw() const { return uses_raw_; }
+  const Choices& choices() const { return choices_; }
   // Whether score or visible has that leaf, indices of tables included.
   bool reads(Op op) const;
   const Form& form() const { return *form_; }
@@ -98,6 +100,7 @@ class Formula {
   Evaluator score_evaluator_, gradient_evaluator_, pair_evaluator_, pair_gradient_evaluator_;
   std::vector<Evaluator> index_evaluators_;
   IntervalEvaluator offset_bounds_;
+  Choices choices_;
 
   std::optional<Form> form_;
   std::vector<ParameterSpec> specs_;

@@ -42,16 +42,20 @@ class Compiler {
       const auto n = static_cast<std::size_t>(id);
       if (!needed_[n] || fused_[n] || (last_alone && id == result_)) continue;
       emit(id, {});
-      if (largest_ == kNone && (numbers() > kWorkspace || scalars_ > kMostScalars)) largest_ = id;
+      measure(id);
     }
-    for (const Derivative& d : derivatives_)
-      if (graph_[d.of].op == Op::table && graph_[d.of].level == Level::pair) scatter(d);
+    for (const Derivative& d : derivatives_) {
+      if (graph_[d.of].op != Op::table || graph_[d.of].level != Level::pair) continue;
+      scatter(d);
+      measure(d.of);
+    }
     // The scores are overwritten last: until then the block reads what stands there.
     if (last_alone && !adds_) emit(result_, {.space = Space::scores});
     else if (result_ != kNone) {
       if (last_alone) emit(result_, {});
       to_.blocks_.push_back({.op = Op::raw, .out = {.space = Space::scores}, .a = in_block(result_)});
     }
+    if (result_ != kNone) measure(result_);
     for (const Derivative& d : derivatives_) {
       const Node& leaf = graph_[d.of];
       if (leaf.op == Op::raw || leaf.level == Level::pair) continue;
@@ -90,6 +94,11 @@ class Compiler {
  private:
   int numbers() const {
     return lines_ * kLineSize + spreads_ * kSpreadSize + temporaries_ * (kMostQueries + kTemporaryGap);
+  }
+
+  // Remembers with what it became too large.
+  void measure(NodeId id) {
+    if (largest_ == kNone && (numbers() > kWorkspace || scalars_ > kMostScalars)) largest_ = id;
   }
 
   // Computed for every pair, in blocks.
@@ -167,6 +176,7 @@ class Compiler {
   // so in rounds of its own.
   void find_last_uses() {
     last_use_.assign(needed_.size(), kNone);
+    last_spread_.assign(needed_.size(), kNone);
     held_.assign(needed_.size(), false);
     read_later_.assign(needed_.size(), false);
     for (NodeId id = 0; id < graph_.size(); ++id) {
@@ -176,11 +186,13 @@ class Compiler {
       for (const NodeId operand : operands(id)) {
         if (operand == kNone) continue;
         last_use_[static_cast<std::size_t>(operand)] = id;
+        if (node.level == Level::pair) last_spread_[static_cast<std::size_t>(operand)] = id;
         if (!is_line) held_[static_cast<std::size_t>(operand)] = true;
       }
     }
     const auto keep = [&](NodeId id) {
-      if (id != kNone) last_use_[static_cast<std::size_t>(id)] = graph_.size();
+      if (id != kNone)
+        last_use_[static_cast<std::size_t>(id)] = last_spread_[static_cast<std::size_t>(id)] = graph_.size();
     };
     keep(result_);
     if (result_ != kNone)
@@ -236,6 +248,7 @@ class Compiler {
       for (const NodeId input : inputs) release(input, id);
       instruction.out = places_[n] = out.space != Space::none ? out : new_temporary();
       to_.blocks_.push_back(instruction);
+      for (const NodeId input : inputs) release_spread(input, id);
     }
   }
 
@@ -268,16 +281,26 @@ class Compiler {
     to_.blocks_.push_back(instruction);
   }
 
-  // Where blocks read a node: numbers of keys are spread over vectors first.
+  // Where blocks read a node: numbers of keys are spread over vectors first, and stay so until their last reader.
   Place in_block(NodeId id) {
     const Place from = place(id);
     if (from.space != Space::line || from.level != Level::key) return from;
     Place& to = spread_places_[static_cast<std::size_t>(id)];
     if (to.space == Space::none) {
-      to = {.space = Space::spread, .level = Level::key, .index = static_cast<std::int16_t>(spreads_++)};
-      to_.lines_.push_back({.op = Op::raw, .level = Level::key, .out = to, .a = from});
+      if (free_spreads_.empty()) free_spreads_.push_back(static_cast<std::int16_t>(spreads_++));
+      to = {.space = Space::spread, .level = Level::key, .index = free_spreads_.back()};
+      free_spreads_.pop_back();
+      to_.blocks_.push_back({.op = Op::raw, .level = Level::key, .out = to, .a = from});
     }
     return to;
+  }
+
+  void release_spread(NodeId id, NodeId by) {
+    if (id == kNone || last_spread_[static_cast<std::size_t>(id)] != by) return;
+    const Place& spread = spread_places_[static_cast<std::size_t>(id)];
+    if (spread.space == Space::none) return;
+    last_spread_[static_cast<std::size_t>(id)] = kNone;  // the same operand twice is one spread
+    free_spreads_.push_back(spread.index);
   }
 
   // Lines are computed in two rounds, before the pairs and after them. A line that is free after the first round is so in
@@ -322,9 +345,9 @@ class Compiler {
   std::vector<Fused> fusions_;           // of blocks that are needed
   std::vector<bool> held_, read_later_;  // of lines: read by others than lines; read in the second round
   std::vector<int> uses_;
-  std::vector<NodeId> last_use_;
+  std::vector<NodeId> last_use_, last_spread_;  // the latter among blocks
   std::vector<Place> places_, spread_places_;
-  std::vector<std::int16_t> free_;
+  std::vector<std::int16_t> free_, free_spreads_;
   std::array<std::vector<std::int16_t>, 2> free_lines_;
   int scalars_ = 0, lines_ = 0, spreads_ = 0, temporaries_ = 0;
   NodeId largest_ = kNone;  // the first with which it is too large

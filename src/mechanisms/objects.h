@@ -3,7 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 
+#include "mechanisms/call_ranges.h"
 #include "rapt/mechanism.h"
 #include "rapt/threads.h"
 #include "rapt/tiles.h"
@@ -23,6 +25,10 @@ struct RegistryEntry {
   // The hooks as source, where they are text; null: they were compiled with the library.
   const DeviceHooks& (*device_hooks)(const void* object, bool offsets_seen) = nullptr;
   bool reads_keys = false;  // of a formula: it names how many keys there are
+  // Of a formula: what rounding would change in an index or a comparison of such a call; empty: nothing. Null: it has none.
+  std::string (*inexact)(const void* object, const CallRanges& call) = nullptr;
+  // Where it may read that table in such a call.
+  std::array<NumberRange, 2> (*table_reads)(const void* object, const CallRanges& call, int table) = nullptr;
 };
 
 // One for each line of registry.txt, in that order. Defined in the build tree.

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include <nlohmann/json.hpp>
 
 #include "rapt/error.h"
@@ -79,12 +82,56 @@ LearnedSubwords read_subwords(const std::filesystem::path& directory, const std:
   return {std::move(model), symbols};
 }
 
+// One attention of a model: a mechanism by name, or a formula in its place. Never both: one of them would be ignored.
+struct AttentionChoice {
+  std::string name;  // of the setting
+  std::string& mechanism;
+  layers::FormulaTexts& formula;
+};
+
+std::vector<AttentionChoice> attentions(models::ModelConfig& model) {
+  models::TransformerConfig& t = model.transformer;
+  return {{"attention", model.seq2seq.attention, model.seq2seq.formula},
+          {"attention", t.attention, t.formula},
+          {"cross_attention", t.cross_attention, t.cross_formula}};
+}
+
+constexpr std::array kFormulaParts{"_formula", "_pair", "_visible"};
+
+// What is given last counts: a mechanism takes the place of a formula that was there, and the other way round. Called
+// before settings are read; given(name): whether that one is among them, as a text that is not empty.
+template <class F>
+void make_room(models::ModelConfig& model, F&& given) {
+  for (const AttentionChoice& choice : attentions(model)) {
+    const bool formula =
+        std::ranges::any_of(kFormulaParts, [&](const char* part) { return given(choice.name + part); });
+    if (given(choice.name)) choice.formula = {};
+    else if (formula) choice.mechanism.clear();
+  }
+}
+
+bool has_text(const json& model, const std::string& name) {
+  const auto found = model.find(name);
+  return found != model.end() && found->is_string() && !found->get_ref<const std::string&>().empty();
+}
+
+void require_one_attention(const std::string& file, const json& model) {
+  for (const std::string name : {"attention", "cross_attention"})
+    for (const std::string part : kFormulaParts)
+      if (has_text(model, name) && has_text(model, name + part))
+        throw Error(file + ": model: " + name + ": expected no mechanism beside " + name + part +
+                    ", which takes its place, got '" + model.at(name).get<std::string>() + "'");
+}
+
 }  // namespace
 
 void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
   json whole = parse_settings(path, name_of(config.data.source));
   const std::string file = path.string();
-  read_model_section(file, take_section(file, whole, "model", false), config.model);
+  const json model = take_section(file, whole, "model", false);
+  require_one_attention(file, model);
+  make_room(config.model, [&](const std::string& name) { return has_text(model, name); });
+  read_model_section(file, model, config.model);
   read_section(file + ": training", take_section(file, whole, "training", false), config.training);
   read_section(file + ": data", take_section(file, whole, "data", false), config.data);
   require_nothing_left(file, whole, "the sections model, training and data");
@@ -92,13 +139,17 @@ void apply_file(SequenceRunConfig& config, const std::filesystem::path& path) {
 
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options) {
   const bool subwords = options.contains("subwords");
-  for (const std::string part : {"formula", "pair", "visible"})
+  for (const std::string part : kFormulaParts)
     for (const auto& [mechanism, option] :
          {std::pair("attention", "--attention"), std::pair("cross_attention", "--cross-attention")})
-      if (options.contains(mechanism) && options.contains(std::string(mechanism) + "_" + part))
+      if (options.contains(mechanism) && options.contains(mechanism + part))
         throw Error("train: " + std::string(option) +
                     ": expected no mechanism beside a formula, which takes its place, got '" + options.at(mechanism) +
                     "'");
+  make_room(config.model, [&](const std::string& name) {
+    const auto found = options.find(name);
+    return found != options.end() && !found->second.empty();
+  });
   FieldSetter setter(options);
   setter("model", config.model.kind, "");
   fields(setter, config.model);
@@ -143,6 +194,8 @@ SequenceRunConfig read_config(const std::filesystem::path& directory) {
   SequenceRunConfig config;
   // Runs from before there was such a setting go on without it.
   config.data.symbols.unknown_dropout = 0;
+  if (const auto model = whole.find("model"); model != whole.end()) require_one_attention(file, *model);
+  make_room(config.model, [&](const std::string& name) { return has_text(whole.value("model", json()), name); });
   read_run_sections(file, whole, config, config.data.train_hash);
   config.source_symbols = symbols(file, whole, "source_vocabulary");
   config.target_symbols = symbols(file, whole, "target_vocabulary");

@@ -1,7 +1,9 @@
 // Formulas on the command line: attend, solve, train, bench and list.
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -140,6 +142,84 @@ TEST_F(CliFormula, IsTrained) {
   EXPECT_NE(both.err.find("--attention: expected no mechanism beside a formula"), std::string::npos) << both.err;
 }
 
+// A run of one epoch with more options; its config.json's section of the model.
+class CliFormulaRun : public CliFormula {
+ protected:
+  CliResult train(const std::string& run, std::vector<std::string> options) {
+    std::vector<std::string> all{"train", "reverse", "--model", "transformer"};
+    if (std::ranges::find(options, "--config") != options.end()) all = {"train"};
+    for (const char* small : {"--width", "16", "--heads", "2", "--inner", "16", "--layers", "1", "--epochs", "1",
+                              "--train-size", "64", "--valid-size", "8", "--test-size", "8", "--threads", "1"})
+      all.emplace_back(small);
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {"--out", file(run)});
+    return run_cli(all);
+  }
+  Json config(const std::string& run) {
+    std::ifstream stream(file(run) + "/config.json");
+    return Json::parse(stream);
+  }
+};
+
+// What is given last counts, and never is one of the two ignored.
+TEST_F(CliFormulaRun, PassesThroughAConfigThatOptionsMayOverride) {
+  ASSERT_EQ(
+      train("first", {"--attention-formula", "raw*scale - m*abs(i-j)", "--attention-visible", "abs(i-j) < 9"}).status,
+      0);
+  const Json first = config("first");
+  EXPECT_EQ(first["model"]["attention"], "");
+  EXPECT_EQ(first["model"]["cross_attention"], "scaled_dot");
+  // The formula and its condition pass through.
+  ASSERT_EQ(train("again", {"--config", file("first/config.json")}).status, 0);
+  EXPECT_EQ(config("again")["model"], first["model"]);
+  EXPECT_EQ(run_cli({"evaluate", file("again"), "--json"}).status, 0);
+  // A mechanism takes their place; the rows of a comparison differ.
+  const CliResult compared =
+      train("compared", {"--config", file("first/config.json"), "--compare", "attention=dot,t5,additive", "--json"});
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  std::set<std::string> scores;
+  for (const Json& row : Json::parse(compared.out)) {
+    const auto name = row["attention"].get<std::string>();
+    const Json model = config("compared/" + name)["model"];
+    EXPECT_EQ(model["attention"], name);
+    EXPECT_EQ(model["attention_formula"], "");
+    EXPECT_EQ(model["attention_visible"], "");
+    scores.insert(row["loss"].dump());
+  }
+  EXPECT_EQ(scores.size(), 3u) << compared.out;
+  ASSERT_EQ(train("cross", {"--config", file("first/config.json"), "--cross-attention-formula", "2*raw*scale"}).status,
+            0);
+  EXPECT_EQ(config("cross")["model"]["cross_attention"], "");
+  ASSERT_EQ(train("dot", {"--config", file("cross/config.json"), "--cross-attention", "dot"}).status, 0);
+  EXPECT_EQ(config("dot")["model"]["cross_attention"], "dot");
+  EXPECT_EQ(config("dot")["model"]["cross_attention_formula"], "");
+  EXPECT_EQ(config("dot")["model"]["attention_formula"], "raw*scale - m*abs(i-j)");
+  // A run keeps what it has.
+  const CliResult other = run_cli({"train", "--resume", "--attention", "dot", "--epochs", "2", "--out", file("first")});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_NE(other.err.find("attention: expected"), std::string::npos) << other.err;
+}
+
+TEST_F(CliFormulaRun, IsRefusedBesideAMechanismInAFile) {
+  ASSERT_EQ(train("first", {"--attention-formula", "raw"}).status, 0);
+  for (const auto& [name, part] :
+       {std::pair("attention", "attention_formula"), std::pair("cross_attention", "cross_attention_visible")}) {
+    Json edited = config("first");
+    edited["model"]["attention"] = "";
+    edited["model"][name] = "dot";
+    edited["model"][part] = part == std::string("attention_formula") ? "raw" : "j < 3";
+    std::ofstream(file("edited.json")) << edited.dump();
+    const CliResult both = train("other", {"--config", file("edited.json")});
+    EXPECT_EQ(both.status, 2);
+    EXPECT_NE(both.err.find(std::string("model: ") + name + ": expected no mechanism beside " + part +
+                            ", which takes its place, got 'dot'"),
+              std::string::npos)
+        << both.err;
+    std::ofstream(file("first/config.json")) << edited.dump();
+    EXPECT_EQ(run_cli({"evaluate", file("first")}).status, 2);
+  }
+}
+
 TEST_F(CliFormula, IsMeasuredBesideTheMechanismItEquals) {
   const CliResult done = run_cli(
       {"bench", "--formula", "raw*scale - m*abs(j-i)", "--quick", "--no-naive", "--shape", "1,2,64,16", "--json"});
@@ -163,6 +243,27 @@ TEST_F(CliFormula, IsMeasuredBesideTheMechanismItEquals) {
     const bool is_window = std::string(visible) == "i - j < 16";
     EXPECT_EQ(Json::parse(masked.out)["rows"][0]["compiled_ratio"].is_null(), !is_window) << visible;
   }
+}
+
+// Its tables are as large as the shape reads them; what no table has is said, and is no wrong result.
+TEST_F(CliFormula, IsMeasuredWithTheTablesThatItReads) {
+  const auto bench = [](const std::string& text) {
+    return run_cli({"bench", "--formula", text, "--quick", "--no-naive", "--shape", "1,2,96,16", "--json"});
+  };
+  const CliResult done =
+      bench("raw*scale + t[clip(j-i,-64,64)+64] + a[abs(i-j)] + s[i*96 + j] + r[j*j] + u[i, abs(i-j)]");
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(Json::parse(done.out)["rows"].size(), 2u);
+  const CliResult outside = bench("raw*scale + t[i - 2*j]");
+  EXPECT_EQ(outside.status, 2);
+  EXPECT_NE(outside.err.find("expected a formula that has a value for every pair of the shape, got NaN in "),
+            std::string::npos)
+      << outside.err;
+  const CliResult huge = bench("raw*scale + t[j*j*j*j*j]");
+  EXPECT_EQ(huge.status, 2);
+  EXPECT_NE(huge.err.find("expected a table of at most 67108864 numbers, got indices up to 7737809375 over the shape"),
+            std::string::npos)
+      << huge.err;
 }
 
 TEST_F(CliFormula, IsListedForEveryMechanismThatHasOne) {

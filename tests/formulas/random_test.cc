@@ -263,16 +263,18 @@ TEST_P(RandomFormulas, HaveTheValuesAndSlopesOfAnEvaluationInDouble) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomFormulas, testing::Range(0, 40));
 
-// The library on the toy's numbers, which a storage type holds: out, dq, dk and dv.
-std::array<std::vector<double>, 4> run_stored(const Toy& toy, const Formula& f, rapt::Dtype dtype) {
+// The library on the toy's numbers, which a storage type holds; parameters and their gradients are f32.
+Result run_stored(const Toy& toy, const Formula& f, rapt::Dtype dtype) {
   const Sizes& s = toy.s;
   rapt::AttendOptions options;
   options.first_query = {s.first_query};
   options.score = rapt::formula(trees::text(f.score), {.pair = f.pair ? trees::text(*f.pair) : "",
                                                        .visible = f.visible ? trees::text(*f.visible) : ""});
   if (options.score.mechanism->grid()) options.score.grid = {s.keys / s.columns, s.columns};
-  std::vector<trees::Array> parameters;
+  std::vector<trees::Array> parameters, slopes;
   parameters.reserve(8);
+  slopes.reserve(8);
+  rapt::Gradients gradients;
   for (const rapt::ParameterSpec& spec : options.score.mechanism->parameters()) {
     const std::string name(spec.name);
     const Numbers own{{s.dim}, false, toy.w};
@@ -285,6 +287,8 @@ std::array<std::vector<double>, 4> run_stored(const Toy& toy, const Formula& f, 
       if (spec.sizes[n] > 0 && spec.sizes[n] != p.sizes[n]) return {};
     parameters.emplace_back(rapt::Dtype::f32, shape, rapt::Device{}, p.data);
     options.score.parameters.push_back({name, parameters.back().view()});
+    slopes.emplace_back(rapt::Dtype::f32, shape, rapt::Device{}, std::vector<double>{});
+    gradients.parameters.push_back({name, slopes.back().view()});
   }
   const rapt::Shape q{s.batch, s.heads, s.queries, s.dim}, k{s.batch, s.heads, s.keys, s.dim},
       v{s.batch, s.heads, s.keys, s.value_dim}, o{s.batch, s.heads, s.queries, s.value_dim};
@@ -299,12 +303,16 @@ std::array<std::vector<double>, 4> run_stored(const Toy& toy, const Formula& f, 
   outputs.out = {out.view()};
   outputs.saved = &saved;
   rapt::attend(inputs, outputs, options);
-  rapt::Gradients gradients;
   gradients.q = dq.view();
   gradients.k = dk.view();
   gradients.v = {dv.view()};
   rapt::attend_backward(inputs, {out.view()}, {ga.view()}, &saved, gradients, options);
-  return {out.read(), dq.read(), dk.read(), dv.read()};
+  Result r{out.read(), dq.read(), dk.read(), dv.read(), {}, {}};
+  for (std::size_t n = 0; n < slopes.size(); ++n) {
+    const std::string& name = gradients.parameters[n].name;
+    (name == "w" ? r.dw : r.dp[name]) = slopes[n].read();
+  }
+  return r;
 }
 
 // How far the scores of a row may be off, at most, in arithmetic that rounds by eps; none where a step is unsure.
@@ -344,8 +352,8 @@ std::optional<double> score_error(const Toy& toy, const Formula& f, double eps) 
 class StoredFormulas : public testing::TestWithParam<int> {};
 
 TEST_P(StoredFormulas, AreWithinTheBoundsOfTheirArithmetic) {
-  int checked = 0;
-  for (int n = 0; checked < 8 && n < 200; ++n) {
+  int checked = 0, parameters = 0;
+  for (int n = 0; (checked < 8 || parameters < 6) && n < 300; ++n) {
     const auto seed = static_cast<unsigned>(500000 + GetParam() * 1000 + n);
     static constexpr std::array kDtypes{rapt::Dtype::f32, rapt::Dtype::bf16, rapt::Dtype::f16};
     const rapt::Dtype dtype = kDtypes[static_cast<std::size_t>((n + GetParam()) % 3)];
@@ -366,8 +374,8 @@ TEST_P(StoredFormulas, AreWithinTheBoundsOfTheirArithmetic) {
     constexpr double kEps = 4 * 0x1p-24;  // a function's own error included
     const std::optional<double> error = expected.empty() ? std::nullopt : score_error(toy, f, kEps);
     if (!error || *error > 0.05) continue;
-    const auto got = run_stored(toy, f, dtype);
-    if (got[0].empty()) continue;
+    const Result got = run_stored(toy, f, dtype);
+    if (got.out.empty()) continue;
     const Result exact = run(toy, f, rapt::Path::reference, 1);
     if (exact.out.empty()) continue;
     ++checked;
@@ -377,21 +385,28 @@ TEST_P(StoredFormulas, AreWithinTheBoundsOfTheirArithmetic) {
     const double stored = dtype == rapt::Dtype::f32 ? 0x1p-24 : (dtype == rapt::Dtype::bf16 ? 0x1p-8 : 0x1p-11);
     const double weight = 2 * std::expm1(2 * *error) + 2 * stored + 100 * 0x1p-24;
     for (std::size_t m = 0; m < expected.size(); ++m)
-      ASSERT_NEAR(got[0][m], expected[m], largest * weight + stored * std::fabs(expected[m]))
+      ASSERT_NEAR(got.out[m], expected[m], largest * weight + stored * std::fabs(expected[m]))
           << m << " of " << all_text(f);
     // Slopes have errors of their own, in proportion to the largest.
     const auto near = [&](const std::vector<double>& a, const std::vector<double>& b, const char* what) {
       double most = 1e-3;
       for (const double x : b) most = std::fmax(most, std::fabs(x));
+      ASSERT_EQ(a.size(), b.size()) << what << " of " << all_text(f);
       for (std::size_t m = 0; m < a.size(); ++m)
         ASSERT_NEAR(a[m], b[m], most * (40 * weight)) << what << "[" << m << "] of " << all_text(f);
     };
-    near(got[1], exact.dq, "q");
-    near(got[2], exact.dk, "k");
-    near(got[3], exact.dv, "v");
+    near(got.dq, exact.dq, "q");
+    near(got.dk, exact.dk, "k");
+    near(got.dv, exact.dv, "v");
+    near(got.dw, exact.dw, "w");
+    for (const auto& [name, grad] : got.dp) {
+      near(grad, exact.dp.at(name), name.c_str());
+      ++parameters;
+    }
     if (HasFailure()) return;
   }
   EXPECT_GT(checked, 3);
+  EXPECT_GT(parameters, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, StoredFormulas, testing::Range(0, 20));

@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "rapt/attend.h"
+#include "rapt/error.h"
 #include "rapt/formula.h"
 
 namespace {
@@ -89,6 +94,131 @@ TEST(FormulaTables, OfManyPartsHaveTheReferencesValues) {
   for (std::size_t n = 0; n < got.size(); ++n)
     for (std::size_t m = 0; m < got[n].size(); ++m)
       ASSERT_NEAR(got[n][m], expected[n][m], 1e-10 * (1 + std::fabs(expected[n][m]))) << n << ", " << m;
+}
+
+// The logarithm of the sum over the keys of one query at `first`, or what the call is refused with.
+struct OneRow {
+  double lse = 0;
+  std::string error;
+};
+
+template <class T>
+OneRow one_row(const std::string& score, const std::string& visible, std::int64_t first, std::int64_t keys,
+               const std::vector<std::int64_t>& sizes, rapt::Path path = rapt::Path::automatic) {
+  std::int64_t count = 1;
+  for (const std::int64_t n : sizes) count *= n;
+  std::vector<T> x(static_cast<std::size_t>(keys), T(0)), table(static_cast<std::size_t>(count));
+  for (std::size_t n = 0; n < table.size(); ++n) table[n] = static_cast<T>(n % 2 + (n % 7) * 0.25);
+  T out = 0, lse = 0;
+  const rapt::ConstView row = rapt::view(static_cast<const T*>(x.data()), {1, 1, keys, 1}),
+                        query = rapt::view(static_cast<const T*>(x.data()), {1, 1, 1, 1});
+  rapt::AttendOptions options;
+  options.score = rapt::formula(score, {.visible = visible});
+  if (!sizes.empty()) options.score.parameters = {{"t", rapt::view(static_cast<const T*>(table.data()), sizes)}};
+  options.first_query = {first};
+  options.path = path;
+  rapt::Outputs outputs;
+  outputs.out = {rapt::view(&out, {1, 1, 1, 1})};
+  outputs.lse = rapt::view(&lse, {1, 1, 1, 1});
+  try {
+    rapt::attend(rapt::Inputs{query, row, {row}}, outputs, options);
+  } catch (const rapt::Error& error) {
+    return {0, error.what()};
+  }
+  return {static_cast<double>(lse), ""};
+}
+
+// f32 has no odd numbers above 2^24: an index there would read its neighbour's number.
+TEST(FormulaTables, AreRefusedWhereIndicesAreNotExact) {
+  const float one = 1;
+  float out = 0;
+  rapt::ConstView large = rapt::view(&one, {1, 1, 1, 1});
+  large.shape[3] = 20499099;
+  large.strides[3] = 0;
+  const rapt::ConstView x = rapt::view(&one, {1, 1, 1, 1});
+  rapt::AttendOptions options;
+  options.score = rapt::formula("0*raw + t[i*4099 + j]");
+  options.score.parameters = {{"t", large}};
+  options.first_query = {5000};
+  try {
+    rapt::attend(x, x, x, rapt::view(&out, {1, 1, 1, 1}), options);
+    ADD_FAILURE();
+  } catch (const rapt::Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "attend: score formula: parameter 't': expected at most 16777216 numbers in a dimension outside f64, "
+                 "which indices are exact for, got 20499099; t[x,y] takes an index in two parts");
+  }
+  // A smaller table, and larger numbers on the way to its index.
+  const char* const sum = "0*raw + t[(i*4099 + j) - 20495000]";
+  for (const rapt::Path path : {rapt::Path::automatic, rapt::Path::reference})
+    EXPECT_EQ(one_row<float>(sum, "", 5000, 4099, {4099}, path).error,
+              "attend: score formula: expected an index of 't' from whole numbers within ±16777216, which are exact "
+              "outside f64, got one from numbers up to 20499098; t[x,y] takes it in two parts");
+  double expected = 0;
+  for (std::int64_t n = 0; n < 4099; ++n)
+    expected += std::exp(static_cast<double>(n % 2) + 0.25 * static_cast<double>(n % 7));
+  EXPECT_NEAR(one_row<double>(sum, "", 5000, 4099, {4099}).lse, std::log(expected), 1e-12);
+  EXPECT_NEAR(one_row<float>("0*raw + t[(i - 5000)*4099 + j]", "", 5000, 4099, {4099}).lse, std::log(expected), 1e-5);
+  EXPECT_NEAR(one_row<float>("0*raw + t[i - 5000, j]", "", 5000, 4099, {1, 4099}).lse, std::log(expected), 1e-5);
+  EXPECT_EQ(one_row<float>("raw", "i*4099 + j != 20495001", 5000, 4099, {}).error,
+            "attend: score formula: expected comparisons of whole numbers within ±16777216, which are exact outside "
+            "f64, got them of numbers up to 20499098");
+  EXPECT_NEAR(one_row<double>("raw", "i*4099 + j != 20495001", 5000, 4099, {}).lse, std::log(4098.0), 1e-12);
+  // What is too large to be exact is too large for the choice, too.
+  for (const char* text : {"t[min(j*j, 100)]", "t[clip(j*j - 7, 0, 100)]", "t[clip(floor(j*j/4099) - 2, 0, 100)]",
+                           "t[clip(8*log(1 + 0.5*j*j), 0, 100)]", "where((i-j)^2/18 < 8, t[min(j, 100)], 1)"}) {
+    const OneRow exact = one_row<double>(text, "(i - j)^2 < 16000000 and j*j + i*i > 9", 5000, 4999, {101}),
+                 coarse = one_row<float>(text, "(i - j)^2 < 16000000 and j*j + i*i > 9", 5000, 4999, {101});
+    EXPECT_EQ(exact.error, "") << text;
+    EXPECT_EQ(coarse.error, "") << text;
+    EXPECT_NEAR(coarse.lse, exact.lse, 1e-5) << text;
+  }
+}
+
+// Whole numbers from positions, as text.
+std::string whole_text(std::mt19937& random, int depth) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  if (depth == 0) {
+    static constexpr std::array kLarge{"4099", "64", "3", "1000", "20495000", "16777217", "7", "2"};
+    static constexpr std::array kLeaves{"i", "j", "(j-i)", "i", "j"};
+    return below(2) == 0 ? kLarge[static_cast<std::size_t>(below(8))] : kLeaves[static_cast<std::size_t>(below(5))];
+  }
+  const auto part = [&] { return whole_text(random, depth - 1 - below(2) * (depth > 1 ? 1 : 0)); };
+  switch (below(9)) {
+    case 0: return "min(" + part() + ", " + part() + ")";
+    case 1: return "max(" + part() + ", " + part() + ")";
+    case 2: return "abs(" + part() + ")";
+    case 3: return "floor(" + part() + "/" + (below(2) == 0 ? "8" : "4099") + ")";
+    case 4: return "where(" + part() + " < " + part() + ", " + part() + ", " + part() + ")";
+    case 5: return "(" + part() + ")*(" + part() + ")";
+    case 6: return "(" + part() + " + " + part() + ")";
+    default: return "(" + part() + " - " + part() + ")";
+  }
+}
+
+// Whatever is not refused in f32 reads the numbers that f64 reads.
+TEST(FormulaTables, OfIndicesThatAreNotRefusedReadTheNumbersOfF64) {
+  std::mt19937 random(5);
+  int read = 0, refused = 0;
+  for (int n = 0; n < 4000; ++n) {
+    const std::string index = whole_text(random, 1 + n % 4);
+    const std::string score = n % 4 == 0 ? "where(" + index + " == " + whole_text(random, 1 + n % 3) + ", 1, t[3])"
+                                         : "where(i < 0, t[2], t[clip(" + index + ", 0, 60)])";
+    const std::int64_t first = std::array<std::int64_t, 4>{3, 5000, 100003, 16777200}[random() % 4];
+    const OneRow exact = one_row<double>(score, "", first, 11, {64});
+    if (!exact.error.empty()) continue;
+    const OneRow coarse = one_row<float>(score, "", first, 11, {64});
+    if (!coarse.error.empty()) {
+      EXPECT_NE(coarse.error.find("within ±16777216"), std::string::npos) << coarse.error;
+      ++refused;
+      continue;
+    }
+    ++read;
+    if (std::isnan(exact.lse)) EXPECT_TRUE(std::isnan(coarse.lse)) << score << " at " << first;
+    else EXPECT_NEAR(coarse.lse, exact.lse, 1e-5) << score << " at " << first;
+  }
+  EXPECT_GT(read, 500);
+  EXPECT_GT(refused, 50);
 }
 
 }  // namespace

@@ -232,10 +232,6 @@ class Run {
   template <class Source>
   void run_line(const Source& source, const Instruction& x) {
     const int padded = (count(x.level) + kWidth<T> - 1) / kWidth<T> * kWidth<T>;
-    if (x.out.space == Space::spread) {
-      for (int j = 0; j < keys_; ++j) Lanes<V>::store(V(line(x.a)[j]), spread(x.out) + j * kWidth<T>);
-      return;
-    }
     T* out = line(x.out);
     if (is_leaf(x.op) && x.op != Op::table) {
       source.line(x, out, padded);
@@ -250,6 +246,10 @@ class Run {
 
   template <class Source>
   void run_block(const Source& source, const Instruction& x, int first, int rows) {
+    if (x.out.space == Space::spread) {
+      for (int j = first; j < first + rows; ++j) Lanes<V>::store(V(line(x.a)[j]), spread(x.out) + j * kWidth<T>);
+      return;
+    }
     Span span{nullptr, 0,       rows_of(x.a, first), rows_of(x.b, first), rows_of(x.c, first), rows_of(x.d, first),
               rows,    columns_};
     if (x.op == Op::reduce) {

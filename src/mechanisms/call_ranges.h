@@ -1,0 +1,26 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace rapt::inline v1 {
+
+struct NumberRange {
+  double low = 0, high = 0;
+  bool is_whole = false;  // all of them are whole numbers
+};
+
+// What a formula may read in one call.
+struct CallRanges {
+  std::array<std::int64_t, 2> query{}, key{};  // positions, first and last
+  std::array<std::int64_t, 2> grid{};
+  std::int64_t batches = 1, heads = 1, queries = 1, keys = 1;
+  bool is_double = false;
+  // Of a slot's numbers and of a table's; none where they lie on a device. Those of a table are read one by one.
+  std::function<std::optional<NumberRange>(int)> value, table;
+  std::function<std::array<std::int64_t, 2>(int)> table_size;
+};
+
+}  // namespace rapt::inline v1
