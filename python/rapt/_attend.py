@@ -123,6 +123,8 @@ def attend(
     """
     if score.__class__ is Formula:
         score = score.encoded
+    if (scale is not None and scale.__class__ is not float) or softcap.__class__ is not float:
+        _arrays.refuse_learned("attend", scale=scale, softcap=softcap)
     packed = (
         score, params, normalizer, causal, scale, softcap, bias, mask, window, key_lengths, first_query, first_key,
         query_starts, key_starts, grid, rotary, threads, path, None,
@@ -130,6 +132,7 @@ def attend(
     if type(q) is _ndarray:
         if type(k) is not _ndarray or type(v) is not _ndarray or params is not None or bias is not None:
             _arrays.refuse_learning("attend", v, k=k, bias=bias, params=params)
+            k, v, packed = _plain(k), _plain_sets(v), _plain_packed(packed)
         if not return_lse:
             return _core.attend(q, k, v, _numpy_empty, packed)
         return _core.forward("attend", q, k, v, _numpy_empty, _LSE, packed)[:2]
@@ -166,9 +169,15 @@ def _add_jax():
     from . import jax  # noqa: F401  adds itself
 
 
-def _plain(array):
-    """A tensor without its graph: what has no gradient is computed on that."""
-    return array.detach() if _arrays.is_torch(array) else array
+_plain = _arrays.plain
+
+
+def _plain_sets(v):
+    return [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+
+
+def _plain_packed(packed):
+    return tuple(_detached(dict(zip(OPTIONS, packed))).values())
 
 
 def _detached(options):
@@ -292,7 +301,7 @@ def gradients(
     grad_lse = _plain(grad_lse)
     packed = pack("gradients", _detached(options), q)
     allocate, finish = _arrays.allocator(q)
-    sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+    sets, grad_out = _plain_sets(v), _plain_sets(grad_out)
     q, k = _plain(q), _plain(k)
     out, _, _, _, saved = _core.forward("gradients", q, k, sets, allocate, _SAVED, packed)
     want = (True, True, True, True, None)
@@ -332,6 +341,7 @@ def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options: Unpa
     """
     options = _detached(options)
     options["first_key"] = first_key
+    _arrays.warn_of_gradients("partial", q, k, v)
     allocate, finish = _arrays.allocator(q)
     found = _core.forward("partial", _plain(q), _plain(k), _plain(v), allocate, _PARTS, pack("partial", options, q))
     return Partial(finish(found[0]), finish(found[2]), finish(found[3]))
@@ -340,6 +350,7 @@ def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options: Unpa
 def merge(parts: Sequence[Partial]) -> Partial:
     """The whole of its parts, merged in their order: exact to rounding, the same bits for any number of threads."""
     try:
+        _arrays.warn_of_gradients("merge", *(array for part in parts for array in part))
         parts = [tuple(_plain(array) for array in part) for part in parts]
     except TypeError:
         raise TypeError("merge: parts: expected a list of what rapt.partial gave, got something else") from None
@@ -347,6 +358,15 @@ def merge(parts: Sequence[Partial]) -> Partial:
         raise ValueError("merge: parts: expected at least one, got none")
     allocate, finish = _arrays.allocator(parts[0][0])
     return Partial(*map(finish, _core.merge(parts, allocate)[:3]))
+
+
+def _refuse_views(**arrays):
+    """Plans keep addresses, where a view of negated numbers has others than those it stands for."""
+    arrays.update(arrays.get("params") or {})
+    for name, value in arrays.items():
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if _arrays.is_torch(one) and (one.is_neg() or one.is_conj()):
+                raise ValueError(f"Plan: {name}: expected a tensor of its own numbers, got a view of negated ones; resolve_neg() copies it")
 
 
 class Plan:
@@ -364,7 +384,8 @@ class Plan:
 
     @_with_options
     def __init__(self, q: Array, k: Array, v: Array | Sequence[Array], **options: Unpack[Options]):
-        sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+        _refuse_views(q=q, k=k, v=v, **options)
+        sets = _plain_sets(v)
         allocate, self._finish = _arrays.allocator(q)
         self._plan = _core.Plan(_plain(q), _plain(k), sets, allocate, pack("Plan", _detached(options), q))
         self._stream, self._like = _arrays.stream_of(q), q if _arrays.stream_of(q) is not None else None
@@ -374,6 +395,10 @@ class Plan:
     ) -> Any:
         if self._like is not None and _arrays.stream_of(self._like) != self._stream:
             raise ValueError("Plan: run: expected the stream that was current when the plan was made, got another")
+        for one in (q, k, v, bias, mask, out):
+            if one is not None and one.__class__ is not _ndarray:
+                _refuse_views(q=q, k=k, v=v, bias=bias, mask=mask, out=out)
+                break
         result = self._plan.run(q, k, v, key_lengths, first_query, bias, mask, out)
         return [self._finish(one) for one in result] if isinstance(result, list) else self._finish(result)
 

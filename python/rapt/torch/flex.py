@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .. import _arrays
 from .. import _attend as _api
 from .._symbols import FUNCTIONS, Symbol, call, condition, name_of, number, tracer_of
 from .._words import counted
@@ -200,6 +201,7 @@ def flex_attention(
     >>> out.shape, bias.grad.shape
     (torch.Size([2, 8, 100, 64]), torch.Size([8, 199]))
     """
+    _arrays.refuse_learned("flex_attention", scale=scale)
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ValueError(
             f"flex_attention: key: expected {counted(query.shape[1], 'head')} as in query, got {key.shape[1]}; enable_gqa=True repeats them"
