@@ -217,6 +217,8 @@ def whole(*x):
 def _whole(x):
     if isinstance(x, Symbol):
         return 2 if x.is_condition else x.is_whole
+    if isinstance(x, (int, float)):  # asked first: numbers of a graph that may change have no other attributes
+        return 2 if isinstance(x, int) else 0
     if hasattr(x, "is_floating_point"):  # a captured tensor
         return 0 if x.is_floating_point() else 2
     return 2 if isinstance(x, numbers.Integral) else 0
@@ -234,7 +236,8 @@ def number(x):
             raise TypeError("formula: expected a number, got NaN")
         if value in (float("inf"), -float("inf")):
             return "inf" if value > 0 else "(-inf)"
-        text = repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+        # Formatted, not repr: torch.compile then takes a number that changes from call to call as it is now.
+        text = f"{int(value)}" if value == int(value) and abs(value) < 2**53 else f"{value}"
         return f"({text})" if value < 0 else text
     found = _tensor_symbol(x)
     if found is not None:

@@ -11,6 +11,7 @@ from .. import _attend as _api
 from .._symbols import FUNCTIONS, Symbol, call, condition, name_of, number, tracer_of
 from .._words import counted
 from ..formulas import Formula
+from ._blocks import mask_mod_of
 from ._maximum import row_maximum
 from ._others import Through, refuse_other_gradients
 from ._rows import Product, Score, widened
@@ -52,7 +53,7 @@ class _Captured(TorchFunctionMode):
         self.heads, self.dtype, self.device = heads, dtype, device  # dtype: of computation
         self.names = {}  # (id of the tensor, layout) → name
         self.params = {}
-        self._keep = []
+        self.kept = []  # the tensors
         self._graded, self.is_odd = torch.is_grad_enabled(), False  # odd: a part has a gradient of its own, or none
 
     def wrote(self):
@@ -90,7 +91,7 @@ class _Captured(TorchFunctionMode):
         if (id(tensor), key) not in self.names:
             name = f"captured_{len(self.names):03}"  # none is the beginning of another
             self.names[id(tensor), key] = name
-            self._keep.append(tensor)
+            self.kept.append(tensor)
             value = shaped(tensor)
             self.params[name] = value if value.is_floating_point() else _exact(value, self.dtype)
         return self.names[id(tensor), key]
@@ -148,9 +149,9 @@ def _exact(integers, dtype):
 _INDICES = ("batch", "head", "i", "j")
 
 
-def trace(score_mod, mask_mod, sizes, dtype, device):
+def trace(score_mod, mask_mod, sizes, dtype, device, captured=None):
     """(formula, parameters, products of captured rows) of PyTorch's two functions. sizes: batch, heads, queries, keys; dtype is that of computation."""
-    captured = _Captured(sizes[1], dtype, device)
+    captured = _Captured(sizes[1], dtype, device) if captured is None else captured
     score, visible, used = "", "", []
     indices = [_Index(captured, name, size) for name, size in zip(_INDICES, sizes)]
     thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
@@ -169,17 +170,6 @@ def trace(score_mod, mask_mod, sizes, dtype, device):
     return Formula(score, "", visible), params, used[0] if used else ()
 
 
-def _block_table(block_mask):
-    """Which blocks a mask without a mask_mod lists, as a mask_mod."""
-    listed = block_mask.to_dense() != 0  # [B, H, rows of blocks, columns]
-    rows, columns = block_mask.BLOCK_SIZE
-
-    def visible(b, h, q, k):
-        return listed[b if listed.shape[0] > 1 else 0, h if listed.shape[1] > 1 else 0, q // rows, k // columns]
-
-    return None if bool(listed.all()) else visible
-
-
 def flex_attention(
     query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, kernel_options=None,
     *, return_aux=None,
@@ -188,8 +178,8 @@ def flex_attention(
 
     score_mod(score, b, h, q_idx, kv_idx) and block_mask.mask_mod(b, h, q_idx, kv_idx) are called once, with indices that are
     symbols: they may use operators, PyTorch's functions of single numbers, torch.where for choices, and read captured
-    tensors at any index. Captured tensors get gradients. Of a block_mask its mask_mod is what counts; one that has none
-    hides the blocks that it does not list. return_aux=AuxRequest(lse=True, max_scores=True) adds an AuxOutput; max_scores has no
+    tensors at any index. Captured tensors get gradients. A block_mask shows the blocks that it lists as full, and of those that
+    it lists as partial what its mask_mod says; a mask_mod may be given in its place. return_aux=AuxRequest(lse=True, max_scores=True) adds an AuxOutput; max_scores has no
     gradient, and costs another pass over queries and keys. kernel_options are of PyTorch's kernels, and mean nothing here.
 
     >>> import torch, rapt.torch
@@ -210,13 +200,17 @@ def flex_attention(
         raise ValueError("flex_attention: return_aux: expected None where return_lse is set, got a request; AuxRequest(lse=True) is the same")
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise ValueError("flex_attention: query, key, value: expected [batch, heads, sequence, dim] each")
-    mask_mod = None
-    if block_mask is not None:
-        mask_mod = block_mask if callable(block_mask) and not hasattr(block_mask, "mask_mod") else block_mask.mask_mod
-        if mask_mod is not None and getattr(mask_mod, "__name__", "") == "noop_mask":
-            mask_mod = _block_table(block_mask)
     dtype = torch.float64 if any(x.dtype == torch.float64 for x in (query, key, value)) else torch.float32
-    score, params, products = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]), dtype, query.device)
+    sizes = (*query.shape[:3], key.shape[2])
+    mask_mod = block_mask
+    if block_mask is not None and (hasattr(block_mask, "mask_mod") or not callable(block_mask)):
+
+        def text_of(mod):
+            captured = _Captured(sizes[1], dtype, query.device)
+            return trace(None, mod, sizes, dtype, query.device, captured)[0].visible, captured.kept
+
+        mask_mod = mask_mod_of(block_mask, sizes, text_of)
+    score, params, products = trace(score_mod, mask_mod, sizes, dtype, query.device)
     if products:
         heads = key.shape[1]
         query, key, scale = *widened(query, key, products, scale), None
