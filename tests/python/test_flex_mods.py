@@ -142,7 +142,7 @@ MASKS = {
 
 def compared(q, k, v, score_mod, mask_mod, *learned):
     """Forward and backward against PyTorch's eager operations on dense scores."""
-    block_mask = None if mask_mod is None else create_block_mask(mask_mod, None, None, q.shape[2], k.shape[2], device="cpu", BLOCK_SIZE=16)
+    block_mask = None if mask_mod is None else create_block_mask(mask_mod, *q.shape[:2], q.shape[2], k.shape[2], device="cpu", BLOCK_SIZE=16)
     out, expected = flex_attention(q, k, v, score_mod, block_mask), dense(q, k, v, score_mod, mask_mod)
     torch.testing.assert_close(out, expected)
     inputs = (q, k, v, *learned)
@@ -227,6 +227,48 @@ def test_refused(message):
     q = torch.randn(1, 1, 4, 8)
     with pytest.raises(TypeError, match=message):
         flex_attention(q, q, q, REFUSED[message])
+
+
+def test_negative_indices_count_from_the_end():
+    """As PyTorch's: also in tables of tables, and behind casts. An index beyond a dimension is none of the next row."""
+    torch.manual_seed(11)
+    table = torch.randn(S, dtype=torch.float64, requires_grad=True)
+    wide = torch.randn(B, S, H + 3, S, dtype=torch.float64, requires_grad=True)
+    pages = torch.randint(-S, S, (B, S))
+    mods = [
+        (lambda s, b, h, i, j: s + table[j - 6], table),
+        (lambda s, b, h, i, j: s + table[-1] * table[i - S], table),
+        (lambda s, b, h, i, j: s + table[pages[b, j]], table),
+        (lambda s, b, h, i, j: s + wide[b, i, h - 2, j - 3] * wide[-1, 0, -2, j], wide),
+        (lambda s, b, h, i, j: s + table[((i - j) / 2).int()], table),
+        (lambda s, b, h, i, j: s + table[(i * 1.0 - j).round().long()] * table[(~(i - j < 3)).long() - 1], table),
+    ]
+    q, k, v = numbers()
+    for mod, learned in mods:
+        compared(q, k, v, mod, None, learned)
+    compiled = torch.compile(lambda q, k, v: flex_attention(q, k, v, mods[3][0]), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(q, k, v), dense(q, k, v, mods[3][0]))
+    beyond = flex_attention(q, k, v, lambda s, b, h, i, j: s + wide[b, i, h + 5, j])
+    assert beyond[:, 2:].isnan().all() and not beyond[:, :2].isnan().any()
+    with pytest.raises(IndexError, match="expected an index of a captured tensor from -7 to 6, got -8"):
+        flex_attention(q, k, v, lambda s, b, h, i, j: s + wide[b, i, -8, j])
+
+
+def test_indices_that_are_not_negative_stay_as_they_are(monkeypatch):
+    """Tables of offsets are known to the engine by their index."""
+    from rapt.torch import flex
+
+    table, pages = torch.randn(2 * S), torch.arange(S)
+    mods = [
+        lambda s, b, h, i, j: s + table[j - i + S - 1],
+        lambda s, b, h, i, j: s + table[(i - j).clamp(-8, 8) + 8],
+        lambda s, b, h, i, j: s + table[torch.log2(abs(i - j) + 1.0).floor().int()],
+        lambda s, b, h, i, j: s + table[(i - j) % 7] * table[(j - i) // 2 + S] * table[pages[i]],
+        lambda s, b, h, i, j: s + table[torch.where(i > j, i - j, 0).clamp(min=0) + h] * table[-(-j) + (i > j)],
+    ]
+    for mod in mods:
+        text = flex.trace(mod, None, (B, H, S, S), torch.float32, torch.device("cpu"))[0].score
+        assert "< 0" not in text, text
 
 
 def test_too_many_indices():

@@ -51,7 +51,7 @@ def mask_mod_of(block_mask, sizes, trace):
     kinds = _kinds(block_mask, sizes[3])
     _check(block_mask, kinds, sizes)
     is_noop = getattr(mask_mod, "__name__", "") == "noop_mask"
-    if _is_known(kinds):
+    if is_known(kinds):
         kinds = kinds[:, :, : -(-sizes[2] // rows), : -(-sizes[3] // columns)]
         if bool((kinds == _PARTIAL).all()) or (not is_noop and _is_same(block_mask, kinds, sizes, trace)):
             return None if is_noop else mask_mod
@@ -68,7 +68,7 @@ def mask_mod_of(block_mask, sizes, trace):
     return visible
 
 
-def _is_known(tensor):
+def is_known(tensor):
     """Whether its numbers can be read now: no graph is made of them."""
     return (
         type(tensor) is Tensor

@@ -1,5 +1,6 @@
 """PyTorch's flex_attention: score_mod and mask_mod are traced once and become formulas, forward and backward on every device."""
 
+import numbers
 import threading
 
 import torch
@@ -8,10 +9,10 @@ from torch.overrides import TorchFunctionMode
 
 from .. import _arrays
 from .. import _attend as _api
-from .._symbols import FUNCTIONS, Symbol, call, condition, name_of, number, tracer_of
+from .._symbols import FUNCTIONS, Symbol, call, condition, limits, name_of, number, tracer_of
 from .._words import counted
 from ..formulas import Formula
-from ._blocks import mask_mod_of
+from ._blocks import is_known, mask_mod_of
 from ._maximum import row_maximum
 from ._others import Through, refuse_other_gradients
 from ._rows import Product, Score, widened
@@ -28,6 +29,7 @@ class _Index(Symbol):
     def __init__(self, captured, name, size, values=None):
         self.captured, self.name, self.size, self.values = captured, name, size, values
         self.is_condition, self.is_whole = False, 2
+        self.limits = (0, size - 1) if values is None else _limits(values)
 
     @property
     def text(self):
@@ -110,7 +112,7 @@ class _Captured(TorchFunctionMode):
             raise TypeError("flex_attention: expected an index for every dimension of a captured tensor, got a slice")
         if len(indices) < tensor.dim():
             return Read(self, tensor, indices)
-        texts = [number(p) for p in indices]
+        texts = [number(_counted(p, size)) for p, size in zip(indices, tensor.shape)]
         # A dimension that is read at the head itself becomes the parameter's own; of the others two may stay.
         at_head = next((n for n, text in enumerate(texts) if text == "head" and tensor.shape[n] == self.heads), None)
         rest = [n for n in range(tensor.dim()) if n != at_head]
@@ -122,11 +124,38 @@ class _Captured(TorchFunctionMode):
         name = self.parameter(tensor, (tuple(order), tuple(flat)), lambda t: t.permute(order).reshape(lead + flat).contiguous())
         if len(inner) > 2:  # row by row
             row = inner[0]
-            for size, text in zip(sizes[1:-1], inner[1:-1]):
+            within = [limits(p) for n, p in enumerate(indices) if n != at_head]
+            for size, text, (low, high) in zip(sizes[1:-1], inner[1:-1], within[1:-1]):
+                # An index that is too large must not be one of the next row.
+                text = text if -size <= low and high < size else f"where({text} >= 0 and {text} < {size}, {text}, inf)"
                 row = f"({row})*{size} + {text}"
             inner = [row, inner[-1]]
-        found = Symbol(f"{name}[{', '.join(inner)}]" if inner else name, is_whole=0 if tensor.is_floating_point() else 2)
+        text = f"{name}[{', '.join(inner)}]" if inner else name
+        found = Symbol(text, is_whole=0 if tensor.is_floating_point() else 2, limits=_limits(tensor))
         return Symbol(f"({found.text} != 0)", True) if tensor.dtype == torch.bool else found
+
+
+def _limits(tensor):
+    """What captured integers lie between, where they can be read at once."""
+    if tensor.dtype == torch.uint8:
+        return 0, 255
+    if tensor.is_floating_point() or tensor.dtype == torch.bool or not is_known(tensor) or not tensor.is_cpu or not tensor.numel():
+        return Symbol.limits
+    least, most = tensor.aminmax()
+    return least.item(), most.item()
+
+
+def _counted(index, size):
+    """A negative index counts from the end."""
+    low, _ = limits(index)
+    if low >= 0:
+        return index
+    if isinstance(index, Symbol):
+        text = number(index)
+        return Symbol(f"({text} + where({text} < 0, {size}, 0))", is_whole=index.is_whole)
+    if isinstance(index, numbers.Integral) and low < -size:
+        raise IndexError(f"flex_attention: expected an index of a captured tensor from {-size} to {size - 1}, got {index}")
+    return index + size if isinstance(index, numbers.Integral) else index
 
 
 def _exact(integers, dtype):
