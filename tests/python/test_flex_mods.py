@@ -359,6 +359,75 @@ def test_gradients_that_are_no_derivatives_are_refused():
         flex_attention(q, k, v, lambda s, b, h, i, j: s * 2)
 
 
+def _rounded_in_a_helper(s):
+    return _Rounded.apply(s) if True else s
+
+
+apply_rounded = _Rounded.apply
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_gradients_that_are_no_derivatives_are_refused_while_compiling(full):
+    q, k, v = numbers()
+
+    def without(s, b, h, i, j):
+        with torch.no_grad():
+            part = s * 2
+        return s + part
+
+    outside = [without, lambda s, b, h, i, j: _Rounded.apply(s), lambda s, b, h, i, j: s + _rounded_in_a_helper(s), lambda s, b, h, i, j: apply_rounded(s)]
+    for mod in outside[: 4 if full else 1]:
+        with pytest.raises(RuntimeError, match="expected a gradient that is the derivative of the result, got another one"):
+            torch.compile(lambda q: flex_attention(q, k, v, mod), fullgraph=full, backend="aot_eager")(q)
+
+    def inside(q):
+        table = q[0, 0, 0] * 2
+        return flex_attention(q, k, v, lambda s, b, h, i, j: _Rounded.apply(s) + table[h])
+
+    with pytest.raises(RuntimeError, match="expected a gradient that is the derivative of the result, got another one"):
+        torch.compile(inside, fullgraph=full, backend="aot_eager")(q)
+
+    class Box:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    def of_the_graph(q):
+        box = Box(q.sum())
+        part = lambda s: _Rounded.apply(s)
+        return flex_attention(q, k, v, lambda s, b, h, i, j: part(s) * box.tensor)
+
+    with pytest.raises(RuntimeError, match="score_mod: expected one that is defined outside the compiled function"):
+        torch.compile(of_the_graph, fullgraph=full, backend="aot_eager")(q)
+    with torch.no_grad():
+        compiled = torch.compile(lambda q: flex_attention(q, k, v, outside[1]), fullgraph=full, backend="aot_eager")
+        torch.testing.assert_close(compiled(q), dense(q, k, v, outside[1]))
+
+
+def test_derivatives_by_hand_are_taken_while_compiling():
+    """Gradients of an autograd.Function that are derivatives, beside tensors of the graph."""
+    q, k, v = numbers()
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad * ctx.saved_tensors[0]
+
+    def call(q, factor, named):
+        table, shift = q.detach()[0, 0, :, 0] * factor, [0.5, 2]
+        inner = lambda s: Square.apply(s * 0.5)
+        return flex_attention(q, k, v, lambda s, b, h, i, j: inner(s) + table[i] * shift[1] + named["one"][j])
+
+    named = {"one": torch.randn(S, dtype=torch.float64)}
+    out, expected = torch.compile(call, fullgraph=True, backend="aot_eager")(q, 3, named), call(q, 3, named)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(x.sin().sum(), q)[0] for x in (out, expected)))
+
+
 def test_functions_of_pytorch_by_their_operators():
     q = torch.randn(1, 1, 4, 8)
     torch.testing.assert_close(

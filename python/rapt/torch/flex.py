@@ -13,6 +13,7 @@ from .._symbols import FUNCTIONS, Symbol, call, condition, limits, name_of, numb
 from .._words import counted
 from ..formulas import Formula
 from ._blocks import is_known, mask_mod_of
+from ._compiling import may_have_gradients, value_of
 from ._maximum import row_maximum
 from ._others import Through, refuse_other_gradients
 from ._rows import Product, Score, widened
@@ -181,9 +182,42 @@ _INDICES = ("batch", "head", "i", "j")
 def trace(score_mod, mask_mod, sizes, dtype, device, captured=None):
     """(formula, parameters, products of captured rows) of PyTorch's two functions. sizes: batch, heads, queries, keys; dtype is that of computation."""
     captured = _Captured(sizes[1], dtype, device) if captured is None else captured
+    is_compiling = torch.compiler.is_compiling()
+    if score_mod is not None and torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
+        from torch._dynamo.comptime import comptime
+
+        comptime(_check_while_compiling)  # now, and not in the graph
+    score, visible, used = _texts(score_mod, mask_mod, sizes, captured, 0 if is_compiling else threading.get_ident())
+    if captured.is_odd and score_mod is not None and torch.is_grad_enabled() and not is_compiling:
+        refuse_other_gradients(score_mod, device)
+    params = {name: value for name, value in captured.params.items() if name in score or name in visible}  # others were read in vain
+    return Formula(score, "", visible), params, used[0] if used else ()
+
+
+def _check_while_compiling(context):
+    """Refuses what refuse_other_gradients does, of the score_mod of `trace`, which Dynamo is tracing."""
+    variable = lambda name: context.get_local(name)._i_will_not_complain_if_bc_breaks_VariableTracker()
+    device = value_of(variable("device"))
+    with torch.enable_grad():
+        captured = _Captured(1, torch.float32, device)
+        try:
+            score_mod = value_of(variable("score_mod"))
+            _texts(score_mod, None, (1, 1, 8, 8), captured, threading.get_ident())
+        except Exception as error:  # of any kind: it reads what is not known before the graph runs, or cannot be traced
+            if may_have_gradients(variable("score_mod")):
+                raise TypeError(
+                    "flex_attention: score_mod: expected one that is defined outside the compiled function, or has neither "
+                    "torch.no_grad nor an autograd.Function, whose gradient cannot be compared with the derivative here"
+                ) from error
+            return
+        if captured.is_odd:
+            refuse_other_gradients(score_mod, device)
+
+
+def _texts(score_mod, mask_mod, sizes, captured, thread):
+    """(score, condition, products) as text."""
     score, visible, used = "", "", []
     indices = [_Index(captured, name, size) for name, size in zip(_INDICES, sizes)]
-    thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
     tracer_of[thread] = captured
     try:
         with captured:
@@ -193,10 +227,7 @@ def trace(score_mod, mask_mod, sizes, dtype, device, captured=None):
                 visible = condition(mask_mod(*indices))
     finally:
         del tracer_of[thread]
-    if captured.is_odd and score_mod is not None and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        refuse_other_gradients(score_mod, device)
-    params = {name: value for name, value in captured.params.items() if name in score or name in visible}  # others were read in vain
-    return Formula(score, "", visible), params, used[0] if used else ()
+    return score, visible, used
 
 
 def flex_attention(
