@@ -326,7 +326,13 @@ def text_of(given, is_condition=False):
 
 
 class Formula:
-    """A score that was given as text; immutable, and equal to one of the same text. `parameters` lists what it takes."""
+    """A score that was given as text; immutable, and equal to one of the same text. `parameters` lists what it takes.
+
+    >>> import rapt
+    >>> made = rapt.formula("raw*scale - m*abs(i-j)", visible="j <= i")
+    >>> made.visible, [parameter["name"] for parameter in made.parameters], made == rapt.formula("raw*scale")
+    ('j <= i', ['m'], False)
+    """
 
     __slots__ = ("score", "pair", "visible", "encoded")
 
