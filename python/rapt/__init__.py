@@ -6,6 +6,7 @@
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 from ._attend import (
     Partial,
@@ -36,9 +37,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name):
-    if name in _MODULES:
-        return importlib.import_module("." + name, __name__)
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(_ELSEWHERE[name], __name__), name)
-    raise AttributeError(f"module 'rapt' has no attribute '{name}'")
+if TYPE_CHECKING:  # type checkers know these names, and no others
+    from . import explorer, jax, notebook, onnx, torch, transformers
+    from .explorer import explore
+    from .notebook import show
+    from .trained_model import TrainedModel
+else:
+
+    def __getattr__(name):
+        if name in _MODULES:
+            return importlib.import_module("." + name, __name__)
+        if name in _ELSEWHERE:
+            return getattr(importlib.import_module(_ELSEWHERE[name], __name__), name)
+        raise AttributeError(f"module 'rapt' has no attribute '{name}'")

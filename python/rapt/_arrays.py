@@ -128,6 +128,38 @@ def refuse_learning(operation, v, **arrays):
             raise TypeError(f"{operation}: q: expected a tensor of PyTorch where {name} is one that learns, got another kind of array")
 
 
+def refuse_learned(operation, **numbers):
+    """Numbers of the call that are tensors which learn: they would silently get no gradient."""
+    for name, value in numbers.items():
+        if getattr(value, "requires_grad", False):
+            import torch
+
+            if torch.is_grad_enabled():
+                way = "multiply q by it" if name == "scale" else "detach it"
+                raise TypeError(f"{operation}: {name}: expected a number, got a tensor that learns, which would get no gradient; {way}")
+
+
+def warn_of_gradients(operation, *arrays):
+    """Said once for every operation: the result of tensors that learn has no gradient."""
+    if operation in _copied or not any(getattr(array, "requires_grad", False) for array in arrays):
+        return
+    import torch
+
+    if torch.is_grad_enabled():
+        _copied.add(operation)
+        warnings.warn(
+            f"{operation}: the result has no gradient, and tensors that learn were given; rapt.attend has one, "
+            "or say torch.no_grad()",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def plain(array):
+    """A tensor without its graph, which holds the numbers that it stands for: the engine reads memory."""
+    return array.detach().resolve_conj().resolve_neg() if is_torch(array) else array
+
+
 _copied = set()
 
 

@@ -123,6 +123,8 @@ def attend(
     """
     if score.__class__ is Formula:
         score = score.encoded
+    if (scale is not None and scale.__class__ is not float) or softcap.__class__ is not float:
+        _arrays.refuse_learned("attend", scale=scale, softcap=softcap)
     packed = (
         score, params, normalizer, causal, scale, softcap, bias, mask, window, key_lengths, first_query, first_key,
         query_starts, key_starts, grid, rotary, threads, path, None,
@@ -130,6 +132,7 @@ def attend(
     if type(q) is _ndarray:
         if type(k) is not _ndarray or type(v) is not _ndarray or params is not None or bias is not None:
             _arrays.refuse_learning("attend", v, k=k, bias=bias, params=params)
+            k, v, packed = _plain(k), _plain_sets(v), _plain_packed(packed)
         if not return_lse:
             return _core.attend(q, k, v, _numpy_empty, packed)
         return _core.forward("attend", q, k, v, _numpy_empty, _LSE, packed)[:2]
@@ -166,9 +169,15 @@ def _add_jax():
     from . import jax  # noqa: F401  adds itself
 
 
-def _plain(array):
-    """A tensor without its graph: what has no gradient is computed on that."""
-    return array.detach() if _arrays.is_torch(array) else array
+_plain = _arrays.plain
+
+
+def _plain_sets(v):
+    return [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+
+
+def _plain_packed(packed):
+    return tuple(_detached(dict(zip(OPTIONS, packed))).values())
 
 
 def _detached(options):
@@ -210,7 +219,7 @@ def weights(
 
     batch, head and rows are each an integer, a slice, or None for all. Integers drop their dimension, so
     `weights(q, k, batch=0, head=3, rows=slice(0, 8))` is [8, keys]. Other options are those of `attend`. The numbers are
-    float64 for float64 inputs, else float32.
+    float64 for float64 inputs, else float32. Tensors of PyTorch have no gradient here.
 
     >>> import numpy as np, rapt
     >>> q = np.random.rand(1, 4, 16, 8)
@@ -226,7 +235,14 @@ def weights(
 
 
 class Statistics(NamedTuple):
-    """Facts about each row of weights, each [batch, heads, queries] and what follows."""
+    """Facts about each row of weights, each [batch, heads, queries] and what follows.
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(1, 4, 16, 8)
+    >>> facts = rapt.statistics(q, q, positions_on=(4, 4))
+    >>> facts.entropy.shape, facts["position"].shape, facts.covariance.shape
+    ((1, 4, 16), (1, 4, 16, 2), (1, 4, 16, 2, 2))
+    """
 
     entropy: Any  # in nats
     argmax: Any  # first key of largest weight, −1 where nothing is visible
@@ -253,6 +269,7 @@ def statistics(
     """Entropy, arg-max, expected position and its covariance, lse and the top k keys of every row, in linear memory.
 
     positions_on=(rows, columns): positions are places on a grid; the option `grid` says so too. Others are those of `attend`.
+    Tensors of PyTorch have no gradient here.
 
     >>> import numpy as np, rapt
     >>> q = np.random.rand(1, 4, 16, 8)
@@ -292,7 +309,7 @@ def gradients(
     grad_lse = _plain(grad_lse)
     packed = pack("gradients", _detached(options), q)
     allocate, finish = _arrays.allocator(q)
-    sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+    sets, grad_out = _plain_sets(v), _plain_sets(grad_out)
     q, k = _plain(q), _plain(k)
     out, _, _, _, saved = _core.forward("gradients", q, k, sets, allocate, _SAVED, packed)
     want = (True, True, True, True, None)
@@ -305,7 +322,14 @@ def gradients(
 
 
 class Partial(NamedTuple):
-    """Attention over a part of the keys: what `merge` needs to put parts together."""
+    """Attention over a part of the keys: what `merge` needs to put parts together.
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(1, 2, 5, 8)
+    >>> part = rapt.partial(q, q, q)
+    >>> part.out.shape, part.row_max.shape, np.allclose(part.lse, rapt.attend(q, q, q, return_lse=True)[1])
+    ((1, 2, 5, 8), (1, 2, 5), True)
+    """
 
     out: Any  # [batch, heads, queries, dim]
     row_max: Any  # [batch, heads, queries]
@@ -324,6 +348,8 @@ class Partial(NamedTuple):
 def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options: Unpack[PartOptions]) -> Partial:
     """Attention over part of the keys, the first of which is at position first_key, under softmax. Options are those of `attend`.
 
+    The result has no gradient, which is said once by a RuntimeWarning where tensors that learn are given.
+
     >>> import numpy as np, rapt
     >>> q = np.random.rand(1, 2, 5, 8); k = np.random.rand(1, 2, 20, 8)
     >>> parts = [rapt.partial(q, k[:, :, a : a + 10], k[:, :, a : a + 10], first_key=a) for a in (0, 10)]
@@ -332,14 +358,25 @@ def partial(q: Array, k: Array, v: Array, *, first_key: int = 0, **options: Unpa
     """
     options = _detached(options)
     options["first_key"] = first_key
+    _arrays.warn_of_gradients("partial", q, k, v)
     allocate, finish = _arrays.allocator(q)
     found = _core.forward("partial", _plain(q), _plain(k), _plain(v), allocate, _PARTS, pack("partial", options, q))
     return Partial(finish(found[0]), finish(found[2]), finish(found[3]))
 
 
 def merge(parts: Sequence[Partial]) -> Partial:
-    """The whole of its parts, merged in their order: exact to rounding, the same bits for any number of threads."""
+    """The whole of its parts, merged in their order: exact to rounding, the same bits for any number of threads.
+
+    Neither parts nor the whole have gradients.
+
+    >>> import numpy as np, rapt
+    >>> q = np.random.rand(1, 2, 5, 8)  # [batch, heads, queries, dim]
+    >>> parts = [rapt.partial(q, q[:, :, a:b], q[:, :, a:b], first_key=a) for a, b in ((0, 3), (3, 5))]
+    >>> np.allclose(rapt.merge(parts).out, rapt.attend(q, q, q))
+    True
+    """
     try:
+        _arrays.warn_of_gradients("merge", *(array for part in parts for array in part))
         parts = [tuple(_plain(array) for array in part) for part in parts]
     except TypeError:
         raise TypeError("merge: parts: expected a list of what rapt.partial gave, got something else") from None
@@ -347,6 +384,15 @@ def merge(parts: Sequence[Partial]) -> Partial:
         raise ValueError("merge: parts: expected at least one, got none")
     allocate, finish = _arrays.allocator(parts[0][0])
     return Partial(*map(finish, _core.merge(parts, allocate)[:3]))
+
+
+def _refuse_views(**arrays):
+    """Plans keep addresses, where a view of negated numbers has others than those it stands for."""
+    arrays.update(arrays.get("params") or {})
+    for name, value in arrays.items():
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if _arrays.is_torch(one) and (one.is_neg() or one.is_conj()):
+                raise ValueError(f"Plan: {name}: expected a tensor of its own numbers, got a view of negated ones; resolve_neg() copies it")
 
 
 class Plan:
@@ -364,7 +410,8 @@ class Plan:
 
     @_with_options
     def __init__(self, q: Array, k: Array, v: Array | Sequence[Array], **options: Unpack[Options]):
-        sets = [_plain(one) for one in v] if isinstance(v, (list, tuple)) else _plain(v)
+        _refuse_views(q=q, k=k, v=v, **options)
+        sets = _plain_sets(v)
         allocate, self._finish = _arrays.allocator(q)
         self._plan = _core.Plan(_plain(q), _plain(k), sets, allocate, pack("Plan", _detached(options), q))
         self._stream, self._like = _arrays.stream_of(q), q if _arrays.stream_of(q) is not None else None
@@ -374,6 +421,10 @@ class Plan:
     ) -> Any:
         if self._like is not None and _arrays.stream_of(self._like) != self._stream:
             raise ValueError("Plan: run: expected the stream that was current when the plan was made, got another")
+        for one in (q, k, v, bias, mask, out):
+            if one is not None and one.__class__ is not _ndarray:
+                _refuse_views(q=q, k=k, v=v, bias=bias, mask=mask, out=out)
+                break
         result = self._plan.run(q, k, v, key_lengths, first_query, bias, mask, out)
         return [self._finish(one) for one in result] if isinstance(result, list) else self._finish(result)
 
@@ -407,12 +458,23 @@ def mechanisms() -> list[Info]:
 
 
 def normalizers() -> list[Info]:
-    """The names of all normalisers, each with its formula and parameters."""
+    """The names of all normalisers, each with its formula and parameters.
+
+    >>> import rapt
+    >>> "sparsemax" in rapt.normalizers(), [parameter["name"] for parameter in rapt.normalizers()[0].parameters]
+    (True, ['sink'])
+    """
     return [Info(known) for known in _core.normalizers()]
 
 
 def set_threads(threads: int) -> None:
-    """How many threads work when a call does not say. Where PyTorch is loaded, torch.set_num_threads says it."""
+    """How many threads work when a call does not say. Where PyTorch is loaded, torch.set_num_threads says it.
+
+    >>> import rapt
+    >>> before = rapt.threads()
+    >>> rapt.set_threads(2)
+    >>> rapt.set_threads(before)
+    """
     if not hasattr(threads, "__index__"):
         raise TypeError(f"set_threads: expected an integer, got {threads!r}")
     _core.set_default_threads(threads.__index__())
@@ -424,6 +486,16 @@ def use_host_threads(run: int | None) -> None:
     `run` is the address of a C function `void run(int workers, void (*work)(void *job, int worker), void *job)` that calls work(job, worker)
     once for each worker in [0, workers), at the same time or one after the other, and then returns (ctypes.cast(f, ctypes.c_void_p).value).
     It is called without Python's lock and has to stay there until other threads are lent.
+
+    >>> import ctypes, numpy as np, rapt
+    >>> Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+    >>> @ctypes.CFUNCTYPE(None, ctypes.c_int, Work, ctypes.c_void_p)
+    ... def one_after_the_other(workers, work, job):
+    ...     for worker in range(workers):
+    ...         work(job, worker)
+    >>> rapt.use_host_threads(ctypes.cast(one_after_the_other, ctypes.c_void_p).value)
+    >>> out = rapt.attend(*np.random.rand(3, 1, 2, 5, 8))
+    >>> rapt.use_host_threads(None)
     """
     if run is None:
         _core.use_own_threads()
@@ -437,9 +509,19 @@ def use_openmp_threads(folder: str = "") -> bool:
     """Lends the threads of an OpenMP runtime that the process has loaded, first of all one from `folder`. False: there is none.
 
     Importing rapt.torch does this with PyTorch's runtime.
+
+    >>> import rapt
+    >>> if not rapt.use_openmp_threads():
+    ...     rapt.use_host_threads(None)  # Rapt's own
     """
     return _core.use_openmp_threads(folder)
 
 
 def threads() -> int:
+    """How many threads work when a call does not say: those that were lent, or those of `set_threads`.
+
+    >>> import rapt
+    >>> rapt.threads() >= 1
+    True
+    """
     return _core.lent_threads() or _core.default_threads()

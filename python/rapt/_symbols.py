@@ -1,5 +1,6 @@
 """Numbers and conditions that are not known yet: what is done to them is written down as a formula's text."""
 
+import math
 import numbers
 import re
 import threading
@@ -57,9 +58,12 @@ class Symbol:
 
     __array_priority__ = 1000
 
-    def __init__(self, text, is_condition=False, is_whole=0):
+    limits = (-math.inf, math.inf)  # what it lies between, where that is known
+
+    def __init__(self, text, is_condition=False, is_whole=0, limits=limits):
         # whole: 1 where a cast to integers changes nothing, 2 where the type is one of integers
         self.text, self.is_condition, self.is_whole = text, is_condition, is_whole
+        self.limits = (0, 1) if is_condition else limits
         if tracer_of and 0 not in tracer_of:
             tracer = _tracer()
             if tracer is not None:
@@ -155,12 +159,12 @@ class Symbol:
             if "int" in kind:
                 return FUNCTIONS["trunc"](self).as_integer()
             if kind:
-                return Symbol(number(self), is_whole=1 if whole(self) else 0)
+                return Symbol(number(self), is_whole=1 if whole(self) else 0, limits=self.limits)
         return self
 
     def as_integer(self):
         """This whole number, as one whose type is one of integers."""
-        return Symbol(self.text, is_whole=2)
+        return Symbol(self.text, is_whole=2, limits=self.limits)
 
     type = astype = type_as = to
 
@@ -205,6 +209,27 @@ def _type_name(given):
     return _CASTS.get(text, text) if _TYPE.fullmatch(text) else ""
 
 
+def limits(x):
+    """Two numbers that x lies between."""
+    if isinstance(x, Symbol):
+        return x.limits
+    if isinstance(x, (int, float)):
+        return x, x
+    return (float(x), float(x)) if isinstance(x, numbers.Real) else Symbol.limits
+
+
+def corners(function, *x):
+    """The limits of a function that is monotone in each of its arguments."""
+    low, high = limits(x[0])
+    if len(x) == 1:
+        found = [function(low), function(high)]
+    else:
+        found = [function(a, b) for a in (low, high) for b in limits(x[1])]
+    if any(n != n for n in found):  # 0·∞, ∞/∞
+        return Symbol.limits
+    return min(found), max(found)
+
+
 def _kind(x):
     return "bool" if x.is_condition else "int" if x.is_whole == 2 else "float"
 
@@ -217,6 +242,8 @@ def whole(*x):
 def _whole(x):
     if isinstance(x, Symbol):
         return 2 if x.is_condition else x.is_whole
+    if isinstance(x, (int, float)):  # asked first: numbers of a graph that may change have no other attributes
+        return 2 if isinstance(x, int) else 0
     if hasattr(x, "is_floating_point"):  # a captured tensor
         return 0 if x.is_floating_point() else 2
     return 2 if isinstance(x, numbers.Integral) else 0
@@ -234,7 +261,8 @@ def number(x):
             raise TypeError("formula: expected a number, got NaN")
         if value in (float("inf"), -float("inf")):
             return "inf" if value > 0 else "(-inf)"
-        text = repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+        # Formatted, not repr: torch.compile then takes a number that changes from call to call as it is now.
+        text = f"{int(value)}" if value == int(value) and abs(value) < 2**53 else f"{value}"
         return f"({text})" if value < 0 else text
     found = _tensor_symbol(x)
     if found is not None:
@@ -259,5 +287,5 @@ def full_like(x, fill_value, dtype=None, **_):
     if isinstance(fill_value, Symbol):
         made = fill_value
     else:
-        made = Symbol(number(fill_value), is_whole=whole(fill_value))
+        made = Symbol(number(fill_value), is_whole=whole(fill_value), limits=limits(fill_value))
     return made.to(x if dtype is None else dtype)

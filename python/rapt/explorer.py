@@ -1,5 +1,7 @@
 """The explorer of docs/explorer.md in a notebook: all layers and heads of one text, from rows that are computed when they are shown."""
 
+from __future__ import annotations
+
 import base64
 import html
 import json
@@ -8,13 +10,16 @@ import secrets
 import subprocess
 import tempfile
 import zlib
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, overload
 
 import numpy as np
 
 from . import _attend, _core, _files
 from ._words import counted
 from .notebook import _array, _edges, show
+
+if TYPE_CHECKING:
+    from .trained_model import TrainedModel
 
 _MOST_CELLS = 1 << 25  # of a page: docs/explorer.md
 _INLINE_CELLS = 1 << 22  # a page with more would make the notebook's file large: a server shows it
@@ -75,6 +80,11 @@ class Explorer:
     A small one is a page within the notebook. A large one is served by this process, which computes the rows that are looked at, so that
     thousands of tokens work. `save(path)` writes a page, `serve()` gives an address, `map(layer, head)` is one map, averaged, and
     `rows(layer, head, begin, end)` are rows as they are.
+
+    >>> import numpy as np, rapt
+    >>> explorer = rapt.explore((np.random.rand(1, 4, 16, 8),) * 2)  # q and k, [batch, heads, positions, dim]
+    >>> len(explorer), explorer.layers[0].heads, explorer.map(0, 3, 8).shape, explorer.rows(0, 3, 4, 6).shape
+    (1, 4, (8, 8), (2, 16))
     """
 
     def __init__(self, layers, weights, title="", batch=0):
@@ -282,7 +292,14 @@ def _of_trained(model, text):
             return Page(file.read())
 
 
-def explore(source, inputs: Any = None, *, tokens=None, key_tokens=None, batch=0, layers=None, **options):
+@overload
+def explore(source: TrainedModel, inputs: str) -> Page: ...
+@overload
+def explore(
+    source: Any, inputs: Any = None, *, tokens: Sequence | None = None, key_tokens: Sequence | None = None, batch: int = 0,
+    layers: Sequence[int] | None = None, **options: Any,
+) -> Explorer: ...  # fmt: skip
+def explore(source, inputs=None, *, tokens=None, key_tokens=None, batch=0, layers=None, **options):
     """The explorer of every layer and head, for a notebook.
 
     source      a model of Transformers with attn_implementation="rapt", and inputs what it is called with;

@@ -13,21 +13,27 @@ import math
 import numpy as np
 
 from . import _core
-from ._symbols import FUNCTIONS, Symbol, call, condition, full_like, number, whole
+from ._symbols import FUNCTIONS, Symbol, call, condition, corners, full_like, limits, number, whole
 from ._words import counted
 
 
 def _as_symbol(x):
-    return x if isinstance(x, Symbol) else Symbol(number(x), is_whole=whole(x))
+    return x if isinstance(x, Symbol) else Symbol(number(x), is_whole=whole(x), limits=limits(x))
 
 
 def _both_conditions(a, b):
     return all(isinstance(x, (bool, np.bool_)) or (isinstance(x, Symbol) and x.is_condition) for x in (a, b))
 
 
+_ARITHMETIC = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
+
+
 def _infix(operator, is_condition=False):
+    function = _ARITHMETIC.get(operator)
+
     def write(a, b):
-        return Symbol(f"({number(a)} {operator} {number(b)})", is_condition, whole(a, b) if operator in "+-*" else 0)
+        between = Symbol.limits if function is None else corners(function, a, b)
+        return Symbol(f"({number(a)} {operator} {number(b)})", is_condition, whole(a, b) if operator in "+-*" else 0, between)
 
     return write
 
@@ -37,27 +43,45 @@ def _call(name, count=1, is_whole=False):
         if len(x) != count:
             raise TypeError(f"formula: {name}: expected {counted(count, 'argument')}, got {len(x)}")
         level = max(1, whole(*x)) if is_whole else whole(*x) if name in _KEEP_WHOLE else 0
-        return Symbol(f"{name}({', '.join(number(y) for y in x)})", is_whole=level)
+        between = corners(_MONOTONE[name], *x) if name in _MONOTONE else Symbol.limits
+        if name == "abs":
+            low, high = limits(x[0])
+            between = max(0, low, -high), max(-low, high)
+        return Symbol(f"{name}({', '.join(number(y) for y in x)})", is_whole=level, limits=between)
 
     return write
 
 
 _KEEP_WHOLE = ("abs", "min", "max")
+_floor = lambda x: math.floor(x) if -math.inf < x < math.inf else x
+_log = lambda x: x if x == math.inf else math.log(x) if x > 0 else -math.inf
+_MONOTONE = {"min": min, "max": max, "floor": _floor, "sign": lambda x: (x > 0) - (x < 0), "log": _log}
 
 
 def where(c, a, b):
     if _both_conditions(a, b):
         c, a, b = condition(c), condition(a), condition(b)
         return Symbol(f"((({c}) and ({a})) or (not ({c}) and ({b})))", True)
-    return Symbol(f"where({condition(c)}, {number(a)}, {number(b)})", is_whole=whole(a, b))
+    (low, high), (other_low, other_high) = limits(a), limits(b)
+    between = min(low, other_low), max(high, other_high)
+    return Symbol(f"where({condition(c)}, {number(a)}, {number(b)})", is_whole=whole(a, b), limits=between)
+
+
+def _quotient(a, b):
+    """The limits of a / b; known where b is a number, or of one sign."""
+    low, high = limits(b)
+    return corners(lambda x, y: x / y, a, b) if low > 0 or high < 0 else Symbol.limits
 
 
 def floor_divide(a, b):
-    return Symbol(f"floor({number(a)}/{number(b)})", is_whole=max(1, whole(a, b)))
+    low, high = _quotient(a, b)
+    return Symbol(f"floor({number(a)}/{number(b)})", is_whole=max(1, whole(a, b)), limits=(_floor(low), _floor(high)))
 
 
 def remainder(a, b):
-    return Symbol(f"({number(a)} - {number(b)}*floor({number(a)}/{number(b)}))", is_whole=whole(a, b))
+    text = f"({number(a)} - {number(b)}*floor({number(a)}/{number(b)}))"
+    low, high = limits(b)  # the sign is that of b
+    return Symbol(text, is_whole=whole(a, b), limits=(min(low, 0), max(high, 0)))
 
 
 def divide(a, b, rounding_mode=None):
@@ -67,21 +91,24 @@ def divide(a, b, rounding_mode=None):
         return trunc(divide(a, b))
     if rounding_mode is not None:
         raise TypeError(f"formula: div: expected rounding_mode floor, trunc or None, got {rounding_mode}")
-    return Symbol(f"({number(a)} / {number(b)})")
+    return Symbol(f"({number(a)} / {number(b)})", limits=_quotient(a, b))
 
 
 def clip(x, low=None, high=None, min=None, max=None):
     low, high = min if low is None else low, max if high is None else high
-    text = number(x)
-    text = text if low is None else f"max({text}, {number(low)})"
-    limits = [limit for limit in (low, high) if limit is not None]
-    return Symbol(text if high is None else f"min({text}, {number(high)})", is_whole=whole(x, *limits))
+    text, level = number(x), whole(x, *(limit for limit in (low, high) if limit is not None))
+    if low is not None:
+        x = Symbol(f"max({text}, {number(low)})", limits=corners(_MONOTONE["max"], x, low))
+    if high is not None:
+        x = Symbol(f"min({number(x)}, {number(high)})", limits=corners(_MONOTONE["min"], x, high))
+    return Symbol(number(x), is_whole=level, limits=limits(x))
 
 
 def trunc(x):
     if whole(x):
-        return x if isinstance(x, Symbol) and not x.is_condition else Symbol(number(x), is_whole=whole(x))
-    return Symbol(f"(sign({number(x)})*floor(abs({number(x)})))", is_whole=1)
+        return x if isinstance(x, Symbol) and not x.is_condition else Symbol(number(x), is_whole=whole(x), limits=limits(x))
+    low, high = limits(x)
+    return Symbol(f"(sign({number(x)})*floor(abs({number(x)})))", is_whole=1, limits=(-_floor(-low), _floor(high)))
 
 
 def round_(x, decimals=0):
@@ -90,9 +117,10 @@ def round_(x, decimals=0):
         raise TypeError(f"formula: round: expected no decimals, got {decimals}")
     if whole(x):
         return trunc(x)
-    x = number(x)
+    (low, high), x = limits(x), number(x)
+    between = _floor(low), -_floor(-high)
     up = f"floor({x} + 0.5)"
-    return Symbol(f"({up} - where({up} - {x} == 0.5, {up} - 2*floor({up}/2), 0))", is_whole=1)
+    return Symbol(f"({up} - where({up} - {x} == 0.5, {up} - 2*floor({up}/2), 0))", is_whole=1, limits=between)
 
 
 def logical_and(a, b):
@@ -131,12 +159,12 @@ sigmoid, erf, sin, cos = _call("sigmoid"), _call("erf"), _call("sin"), _call("co
 floor, sign = _call("floor", is_whole=True), _call("sign", is_whole=True)
 minimum, maximum = _call("min", 2), _call("max", 2)
 exp2 = lambda x: Symbol(f"2^({number(x)})")
-log2 = lambda x: Symbol(f"(log({number(x)})/log(2))")
-log1p = lambda x: Symbol(f"log(1 + {number(x)})")
-square = lambda x: Symbol(f"({number(x)})^2", is_whole=whole(x))
+log2 = lambda x: Symbol(f"(log({number(x)})/log(2))", limits=corners(lambda n: _log(n) / math.log(2), x))
+log1p = lambda x: Symbol(f"log(1 + {number(x)})", limits=corners(lambda n: _log(1 + n), x))
+square = lambda x: Symbol(f"({number(x)})^2", is_whole=whole(x), limits=(0, math.inf))
 power = lambda a, b: Symbol(f"({number(a)})^({number(b)})")
-negative = lambda x: Symbol(f"(-{number(x)})", is_whole=whole(x))
-ceil = lambda x: Symbol(f"(-floor(-{number(x)}))", is_whole=max(1, whole(x)))
+negative = lambda x: Symbol(f"(-{number(x)})", is_whole=whole(x), limits=corners(lambda n: -n, x))
+ceil = lambda x: Symbol(f"(-floor(-{number(x)}))", is_whole=max(1, whole(x)), limits=corners(lambda n: -_floor(-n), x))
 reciprocal = lambda x: Symbol(f"(1 / {number(x)})")
 rsqrt = lambda x: Symbol(f"(1 / sqrt({number(x)}))")
 add, subtract, multiply = _infix("+"), _infix("-"), _infix("*")
@@ -298,7 +326,13 @@ def text_of(given, is_condition=False):
 
 
 class Formula:
-    """A score that was given as text; immutable, and equal to one of the same text. `parameters` lists what it takes."""
+    """A score that was given as text; immutable, and equal to one of the same text. `parameters` lists what it takes.
+
+    >>> import rapt
+    >>> made = rapt.formula("raw*scale - m*abs(i-j)", visible="j <= i")
+    >>> made.visible, [parameter["name"] for parameter in made.parameters], made == rapt.formula("raw*scale")
+    ('j <= i', ['m'], False)
+    """
 
     __slots__ = ("score", "pair", "visible", "encoded")
 

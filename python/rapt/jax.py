@@ -139,8 +139,8 @@ def _backward(static, saved, grads):
 _call.defvjp(_forward, _backward)
 
 
-def _parameter(value):
-    return jnp.asarray(value) if isinstance(value, (jax.Array, np.ndarray)) else jnp.asarray(value, jnp.float32)
+def _parameter(value, dtype):
+    return jnp.asarray(value) if isinstance(value, (jax.Array, np.ndarray)) else jnp.asarray(value, dtype)
 
 
 def _static(options):
@@ -184,8 +184,9 @@ def _attend(q, k, v, packed, return_lse):
     if return_lse and normalizer != "softmax":
         raise ValueError(f"attend: return_lse: expected the normaliser softmax where JAX traces the call, got {normalizer}")
     settings = [name for name in params if _api.is_setting(options["score"], name)]
-    learned = {name: _parameter(value) for name, value in params.items() if name not in settings}
     array = lambda x: None if x is None else jnp.asarray(x)
+    compute = jnp.float64 if any(array(x).dtype == np.float64 for x in (q, k, *sets)) else jnp.float32
+    learned = {name: _parameter(value, compute) for name, value in params.items() if name not in settings}
     traced = {}
     for name in ("key_lengths", "first_query"):  # numbers that are known stay so: a GPU takes no others
         if isinstance(options[name], jax.core.Tracer):

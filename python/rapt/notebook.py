@@ -1,10 +1,13 @@
 """Pictures of weights in a notebook: `show` for one map or the heads of a layer. explorer.py has all layers and heads of a text."""
 
+from __future__ import annotations
+
 import base64
 import html
 import math
 import struct
 import zlib
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -63,7 +66,9 @@ class Picture:
         _files.write(path, self.svg)
 
 
-def show(weights, tokens=None, key_tokens=None, title=None) -> Picture:
+def show(
+    weights: Any, tokens: Sequence | None = None, key_tokens: Sequence | None = None, title: str | None = None
+) -> Picture:
     """A map of weights [queries, keys], or one per head of [heads, queries, keys].
 
     tokens are written beside the queries, and beside the keys too where key_tokens is not given. Large maps are averaged.

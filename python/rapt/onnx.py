@@ -141,9 +141,13 @@ def attention(
     if is_flat:
         if not q_num_heads or not kv_num_heads:
             _fail("q_num_heads, kv_num_heads: expected both where the inputs have three dimensions, got none")
+        if min(q_num_heads, kv_num_heads) < 0:
+            _fail(f"q_num_heads, kv_num_heads: expected 1 or more, got {q_num_heads} and {kv_num_heads}")
         Q = _split(xp, Q, q_num_heads, "Q")
         K = _split(xp, K, kv_num_heads, "K")
         V = _split(xp, V, kv_num_heads, "V")
+    elif q_num_heads is not None or kv_num_heads is not None:
+        _fail(f"q_num_heads, kv_num_heads: expected none where the inputs have four dimensions, got {q_num_heads} and {kv_num_heads}")
     like = Q
     past = 0 if past_key is None else past_key.shape[2]
     present_key = K if past_key is None else xp.concatenate(past_key, K)

@@ -1,11 +1,13 @@
 """Models that `rapt train` left, through the tool: the package holds attention alone."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -28,9 +30,20 @@ class TrainedModel:
 
     Runs of `ensemble` answer together with it: the probability of a token is the mean of theirs. Every call starts the
     tool, so give many texts to one `decode`.
+
+    >>> import rapt
+    >>> model = rapt.TrainedModel("runs/x")
+    >>> answer = model("abc")
+    >>> best, second = model.decode(["abc"], beam=3, nbest=2)[0]
+    >>> best.text == answer or best.score >= second.score
+    True
+    >>> model.attention("abc").source
+    ['a', 'b', 'c']
     """
 
-    def __init__(self, run, tool=None, *, ensemble=()):
+    def __init__(
+        self, run: str | os.PathLike, tool: str | os.PathLike | None = None, *, ensemble: Iterable[str | os.PathLike] = ()
+    ) -> None:
         if isinstance(ensemble, (str, bytes, os.PathLike)):
             raise TypeError(f"TrainedModel: ensemble: expected a list of directories, got {ensemble!r}")
         self.run = os.fspath(run)
@@ -53,7 +66,7 @@ class TrainedModel:
             raise ValueError(result.stderr.strip() or f"TrainedModel: rapt decode ended with {result.returncode}")
         return result.stdout
 
-    def decode(self, texts: Sequence[str], *, beam=1, nbest=1, length_penalty=0.0):
+    def decode(self, texts: Sequence[str], *, beam: int = 1, nbest: int = 1, length_penalty: float = 0.0) -> list[list[Answer]]:
         """The best answers to each text, best first."""
         options = ["--beam", str(beam), "--nbest", str(nbest), "--length-penalty", str(length_penalty), "--json"]
         found = json.loads(self._call(texts, *options))

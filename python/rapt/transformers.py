@@ -64,9 +64,13 @@ def register(name: str = "rapt") -> None:
     >>> len(maps), maps[0].shape
     (2, torch.Size([1, 4, 50, 50]))
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
+    import transformers
 
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import sdpa_mask
+    except ImportError as error:
+        raise ImportError(f"register: expected Transformers 4.53 or newer, got {transformers.__version__}") from error
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, sdpa_mask)
 

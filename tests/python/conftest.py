@@ -13,6 +13,7 @@ NEEDS = {
     "test_modules.py": "torch",
     "test_flex.py": "torch",
     "test_flex_mods.py": "torch",
+    "test_flex_blocks.py": "torch",
     "test_transformers.py": "transformers",
     "test_jax.py": "jax",
     "test_onnx.py": "onnx",

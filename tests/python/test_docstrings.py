@@ -4,11 +4,12 @@ import doctest
 import importlib
 import inspect
 import os
+import sys
 
 import pytest
 
 import rapt
-from rapt import _options
+from rapt import _core, _options
 
 # The module, and the library beyond NumPy that its examples need.
 MODULES = {
@@ -34,6 +35,8 @@ def module_named(name):
 def test_examples(name):
     result = doctest.testmod(module_named(name))
     assert result.failed == 0 and result.attempted > 1
+    if "rapt.torch" in sys.modules:  # whose threads an example has given back
+        _core.use_openmp(os.path.dirname(sys.modules["torch"].__file__), sys.modules["torch"].get_num_threads)
 
 
 @pytest.mark.parametrize("name", [name for name, library in MODULES.items() if library])
@@ -42,6 +45,11 @@ def test_everything_public_has_one(name):
     public = rapt.torch.__all__ if name.startswith("torch.") else ["attention", "register", "record"]
     found = [getattr(module, n) for n in public if getattr(getattr(module, n, None), "__module__", "") == module.__name__]
     assert found and [f.__name__ for f in found if ">>> " not in f.__doc__] == []
+
+
+@pytest.mark.parametrize("name", rapt.__all__)
+def test_every_name_of_the_package_has_one(name):
+    assert ">>> " in getattr(rapt, name).__doc__
 
 
 def test_options_are_those_of_attend():

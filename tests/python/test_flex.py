@@ -199,6 +199,14 @@ def test_it_compiles_in_one_graph():
         torch.testing.assert_close(a, b)
 
 
+def test_numbers_that_change_compile_anew():
+    q, k, v = (torch.randn(1, 2, S, D) for _ in range(3))
+    call = lambda width, factor: flex_attention(q, k, v, lambda s, b, h, i, j: s * factor + (i - j) // width)
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    for width, factor in ((3, 0.5), (7, 0.25), (11, 0.75)):
+        torch.testing.assert_close(compiled(width, factor), call(width, factor))
+
+
 def test_threads_trace_their_own_mods():
     from concurrent.futures import ThreadPoolExecutor
 

@@ -142,7 +142,7 @@ MASKS = {
 
 def compared(q, k, v, score_mod, mask_mod, *learned):
     """Forward and backward against PyTorch's eager operations on dense scores."""
-    block_mask = None if mask_mod is None else create_block_mask(mask_mod, None, None, q.shape[2], k.shape[2], device="cpu", BLOCK_SIZE=16)
+    block_mask = None if mask_mod is None else create_block_mask(mask_mod, *q.shape[:2], q.shape[2], k.shape[2], device="cpu", BLOCK_SIZE=16)
     out, expected = flex_attention(q, k, v, score_mod, block_mask), dense(q, k, v, score_mod, mask_mod)
     torch.testing.assert_close(out, expected)
     inputs = (q, k, v, *learned)
@@ -227,6 +227,48 @@ def test_refused(message):
     q = torch.randn(1, 1, 4, 8)
     with pytest.raises(TypeError, match=message):
         flex_attention(q, q, q, REFUSED[message])
+
+
+def test_negative_indices_count_from_the_end():
+    """As PyTorch's: also in tables of tables, and behind casts. An index beyond a dimension is none of the next row."""
+    torch.manual_seed(11)
+    table = torch.randn(S, dtype=torch.float64, requires_grad=True)
+    wide = torch.randn(B, S, H + 3, S, dtype=torch.float64, requires_grad=True)
+    pages = torch.randint(-S, S, (B, S))
+    mods = [
+        (lambda s, b, h, i, j: s + table[j - 6], table),
+        (lambda s, b, h, i, j: s + table[-1] * table[i - S], table),
+        (lambda s, b, h, i, j: s + table[pages[b, j]], table),
+        (lambda s, b, h, i, j: s + wide[b, i, h - 2, j - 3] * wide[-1, 0, -2, j], wide),
+        (lambda s, b, h, i, j: s + table[((i - j) / 2).int()], table),
+        (lambda s, b, h, i, j: s + table[(i * 1.0 - j).round().long()] * table[(~(i - j < 3)).long() - 1], table),
+    ]
+    q, k, v = numbers()
+    for mod, learned in mods:
+        compared(q, k, v, mod, None, learned)
+    compiled = torch.compile(lambda q, k, v: flex_attention(q, k, v, mods[3][0]), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(q, k, v), dense(q, k, v, mods[3][0]))
+    beyond = flex_attention(q, k, v, lambda s, b, h, i, j: s + wide[b, i, h + 5, j])
+    assert beyond[:, 2:].isnan().all() and not beyond[:, :2].isnan().any()
+    with pytest.raises(IndexError, match="expected an index of a captured tensor from -7 to 6, got -8"):
+        flex_attention(q, k, v, lambda s, b, h, i, j: s + wide[b, i, -8, j])
+
+
+def test_indices_that_are_not_negative_stay_as_they_are(monkeypatch):
+    """Tables of offsets are known to the engine by their index."""
+    from rapt.torch import flex
+
+    table, pages = torch.randn(2 * S), torch.arange(S)
+    mods = [
+        lambda s, b, h, i, j: s + table[j - i + S - 1],
+        lambda s, b, h, i, j: s + table[(i - j).clamp(-8, 8) + 8],
+        lambda s, b, h, i, j: s + table[torch.log2(abs(i - j) + 1.0).floor().int()],
+        lambda s, b, h, i, j: s + table[(i - j) % 7] * table[(j - i) // 2 + S] * table[pages[i]],
+        lambda s, b, h, i, j: s + table[torch.where(i > j, i - j, 0).clamp(min=0) + h] * table[-(-j) + (i > j)],
+    ]
+    for mod in mods:
+        text = flex.trace(mod, None, (B, H, S, S), torch.float32, torch.device("cpu"))[0].score
+        assert "< 0" not in text, text
 
 
 def test_too_many_indices():
@@ -315,6 +357,75 @@ def test_gradients_that_are_no_derivatives_are_refused():
             torch.testing.assert_close(flex_attention(q, k, v, mod), dense(q, k, v, mod))
     with torch.no_grad():
         flex_attention(q, k, v, lambda s, b, h, i, j: s * 2)
+
+
+def _rounded_in_a_helper(s):
+    return _Rounded.apply(s) if True else s
+
+
+apply_rounded = _Rounded.apply
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_gradients_that_are_no_derivatives_are_refused_while_compiling(full):
+    q, k, v = numbers()
+
+    def without(s, b, h, i, j):
+        with torch.no_grad():
+            part = s * 2
+        return s + part
+
+    outside = [without, lambda s, b, h, i, j: _Rounded.apply(s), lambda s, b, h, i, j: s + _rounded_in_a_helper(s), lambda s, b, h, i, j: apply_rounded(s)]
+    for mod in outside[: 4 if full else 1]:
+        with pytest.raises(RuntimeError, match="expected a gradient that is the derivative of the result, got another one"):
+            torch.compile(lambda q: flex_attention(q, k, v, mod), fullgraph=full, backend="aot_eager")(q)
+
+    def inside(q):
+        table = q[0, 0, 0] * 2
+        return flex_attention(q, k, v, lambda s, b, h, i, j: _Rounded.apply(s) + table[h])
+
+    with pytest.raises(RuntimeError, match="expected a gradient that is the derivative of the result, got another one"):
+        torch.compile(inside, fullgraph=full, backend="aot_eager")(q)
+
+    class Box:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    def of_the_graph(q):
+        box = Box(q.sum())
+        part = lambda s: _Rounded.apply(s)
+        return flex_attention(q, k, v, lambda s, b, h, i, j: part(s) * box.tensor)
+
+    with pytest.raises(RuntimeError, match="score_mod: expected one that is defined outside the compiled function"):
+        torch.compile(of_the_graph, fullgraph=full, backend="aot_eager")(q)
+    with torch.no_grad():
+        compiled = torch.compile(lambda q: flex_attention(q, k, v, outside[1]), fullgraph=full, backend="aot_eager")
+        torch.testing.assert_close(compiled(q), dense(q, k, v, outside[1]))
+
+
+def test_derivatives_by_hand_are_taken_while_compiling():
+    """Gradients of an autograd.Function that are derivatives, beside tensors of the graph."""
+    q, k, v = numbers()
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad * ctx.saved_tensors[0]
+
+    def call(q, factor, named):
+        table, shift = q.detach()[0, 0, :, 0] * factor, [0.5, 2]
+        inner = lambda s: Square.apply(s * 0.5)
+        return flex_attention(q, k, v, lambda s, b, h, i, j: inner(s) + table[i] * shift[1] + named["one"][j])
+
+    named = {"one": torch.randn(S, dtype=torch.float64)}
+    out, expected = torch.compile(call, fullgraph=True, backend="aot_eager")(q, 3, named), call(q, 3, named)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(x.sin().sum(), q)[0] for x in (out, expected)))
 
 
 def test_functions_of_pytorch_by_their_operators():

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import textwrap
 
 import jax
 import jax.numpy as jnp
@@ -240,3 +241,16 @@ def test_pytorch_compiles_where_jax_came_first():
     """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert result.stdout == "0.0\n", result
+
+
+def test_numbers_in_float64():
+    program = """
+        import jax
+        jax.config.update("jax_enable_x64", True)
+        import jax.numpy as jnp, numpy as np, rapt
+        x = jnp.asarray(np.random.default_rng(0).standard_normal((1, 4, 9, 8)))
+        call = lambda x: rapt.attend(x, x, x, score="alibi", params={"m": [0.1, 0.3, 0.7, 0.9]})
+        print(float(abs(jax.jit(call)(x) - call(x)).max()) < 1e-14)
+    """
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert result.stdout == "True\n", result

@@ -93,6 +93,11 @@ def test_errors():
     x = np.zeros((2, 5, 24), np.float32)
     with pytest.raises(ValueError, match="q_num_heads, kv_num_heads: expected both"):
         rapt.onnx.attention(x, x, x)
+    for heads in ({"q_num_heads": 7}, {"kv_num_heads": 3}, {"q_num_heads": 3, "kv_num_heads": 3}):  # onnx's reference raises too
+        with pytest.raises(ValueError, match="expected none where the inputs have four dimensions, got"):
+            rapt.onnx.attention(*[x.reshape(2, 3, 5, 8)] * 3, **heads)
+    with pytest.raises(ValueError, match="q_num_heads, kv_num_heads: expected 1 or more, got -3 and -3"):
+        rapt.onnx.attention(x, x, x, q_num_heads=-3, kv_num_heads=-3)
     with pytest.raises(ValueError, match="Q: expected a last dimension that 5 heads divide, got 24"):
         rapt.onnx.attention(x, x, x, q_num_heads=5, kv_num_heads=5)
     with pytest.raises(ValueError, match="past_value: expected together with past_key"):

@@ -124,6 +124,50 @@ def test_vmap_of_a_bias_a_mask_and_parameters():
         torch.testing.assert_close(learned[n], rapt.attend(q, k, v, score="alibi", params={"m": slopes[n]}))
 
 
+def test_vmap_of_formulas_that_read_the_batch():
+    """The vmapped dimension is part of the batch, but is none of the batch that a formula sees."""
+    x = torch.randn(3, 2, 2, 6, 8, dtype=torch.float64)
+    rows = torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 1, 2]], dtype=torch.float64)
+    table = torch.randn(2, 6, dtype=torch.float64)
+    scores = [
+        (rapt.formula("raw*scale + 0.5*batch*j"), None),
+        (rapt.formula("raw*scale", visible="rows[batch, i] == rows[batch, j]"), {"rows": rows}),
+    ]
+    calls = [lambda a, s=s, p=p: rapt.attend(a, a, a, score=s, params=p) for s, p in scores]
+    calls.append(lambda a: rapt.torch.flex_attention(a, a, a, lambda s, b, h, i, j: s + table[b, j]))
+    calls.append(lambda a: rapt.torch.flex_attention(a, a, a, None, lambda b, h, i, j: rows[b, i] == rows[b, j]))
+    for call in calls:
+        torch.testing.assert_close(vmap(call)(x), torch.stack([call(one) for one in x]))
+        slope = grad(lambda a: call(a).sin().sum())
+        torch.testing.assert_close(vmap(slope)(x), torch.stack([slope(one) for one in x]))
+
+
+def test_results_that_nobody_used_have_no_gradient():
+    """Graphs give zeros for them; only softmax has a gradient of lse."""
+    q, k, v = tensors(grad=True)
+
+    def both(q, k, v):
+        return rapt.attend(q, k, v, normalizer="sparsemax", return_lse=True)
+
+    expected = torch.autograd.grad(both(q, k, v)[0].sin().sum(), (q, k, v))
+    out, lse = torch.compile(both, fullgraph=True, backend="aot_eager")(q, k, v)
+    for a, b in zip(torch.autograd.grad(out.sin().sum(), (q, k, v), retain_graph=True), expected):
+        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(grad(lambda x: both(x, k, v)[0].sin().sum())(q), expected[0])
+    with pytest.raises(ValueError, match="grad_lse: expected the normaliser softmax"):
+        lse.sum().backward()
+    with pytest.raises(ValueError, match="grad_lse: expected the normaliser softmax"):
+        grad(lambda x: both(x, k, v)[1].sum())(q)
+
+
+def test_numbers_are_those_of_eager_calls():
+    """A Python number is one of float64 where any of q, k and v is."""
+    q, k, v = tensors()
+    call = lambda q, k, v: rapt.attend(q, k, v, score="alibi", params={"m": [0.1, 0.3, 0.7, 0.9]})
+    for inputs in ((q, k, v), (q.float(), k, v)):
+        torch.testing.assert_close(torch.compile(call, fullgraph=True, backend="aot_eager")(*inputs), call(*inputs), atol=1e-14, rtol=0)
+
+
 def test_gradients_for_each_sample():
     module = rapt.torch.MultiHeadAttention(16, 2).double()
     params = dict(module.named_parameters())

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pytest
@@ -101,6 +102,74 @@ def test_negative_views():
     seed = torch.randn(expected.shape, dtype=torch.float64)
     given = torch.autograd.grad(rapt.attend(q, k, v), q, view(seed))[0]
     torch.testing.assert_close(given, torch.autograd.grad(rapt.attend(q, k, v), q, -seed)[0])
+
+
+def test_negative_views_where_nothing_is_differentiated():
+    q, k, v = tensors(key_heads=4)
+    view, bias = torch._neg_view, torch.randn(7, 9, dtype=torch.float64)
+    out = torch.randn(2, 4, 7, 5, dtype=torch.float64)
+    maximum, total = torch.randn(2, 4, 7, dtype=torch.float64), torch.rand(2, 4, 7, dtype=torch.float64)
+    calls = [
+        (q, lambda x: rapt.weights(x, k)),
+        (k, lambda x: rapt.weights(q, x)),
+        (bias, lambda x: rapt.weights(q, k, bias=x)),
+        (q, lambda x: rapt.statistics(x, k).entropy),
+        (v, lambda x: rapt.partial(q, k, x).out),
+        (out, lambda x: rapt.merge([rapt.Partial(x, maximum, total)]).out),
+        (out, lambda x: rapt.gradients(q, k, v, x)[0]),
+        (out, lambda x: rapt.gradients(q, k, [v], [x])[1]),
+        (maximum, lambda x: rapt.gradients(q, k, v, out, grad_lse=x)[0]),
+        (k, lambda x: rapt.gradients(q, x, v, out)[0]),
+        (k, lambda x: torch.from_numpy(rapt.attend(q.numpy(), x, v))),
+        (bias, lambda x: torch.from_numpy(rapt.attend(q.numpy(), k, v, bias=x))),
+    ]
+    for given, call in calls:
+        torch.testing.assert_close(call(view(given)), call(-given))
+    with pytest.raises(ValueError, match="Plan: q: expected a tensor of its own numbers, got a view of negated ones"):
+        rapt.Plan(view(q), k, v)
+    plan = rapt.Plan(q, k, v)
+    with pytest.raises(ValueError, match="Plan: out: expected a tensor of its own numbers"):
+        plan.run(out=view(out))
+    torch.testing.assert_close(plan.run(out=out), rapt.attend(q, k, v))
+
+
+def test_numbers_that_learn_are_refused():
+    """They are no tensors of the graph: their gradient would be missing without a word."""
+    q, k, v = tensors(key_heads=4)
+    half = torch.tensor(0.5, requires_grad=True)
+    calls = [
+        lambda scale: rapt.attend(q, k, v, scale=scale),
+        lambda scale: rapt.attend(q.numpy(), k.numpy(), v.numpy(), scale=scale),
+        lambda scale: rapt.attend(q, k, v, softcap=scale),
+        lambda scale: rapt.torch.scaled_dot_product_attention(q, k, v, scale=scale),
+        lambda scale: rapt.torch.flex_attention(q, k, v, scale=scale),
+        lambda scale: rapt.torch.flex_attention(q, k, v, lambda s, b, h, i, j: i * 0.5, scale=scale),
+        torch.compile(lambda scale: rapt.attend(q, k, v, scale=scale), backend="aot_eager"),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="(scale|softcap): expected a number, got a tensor that learns"):
+            call(half)
+    for call in calls[:-1]:
+        expected = call(0.5)
+        torch.testing.assert_close(call(half.detach()), expected)
+        with torch.no_grad():
+            torch.testing.assert_close(call(half), expected)
+
+
+def test_parts_say_that_they_have_no_gradient(monkeypatch):
+    monkeypatch.setattr(rapt._arrays, "_copied", set())
+    q, k, v = tensors(grad=True)
+    with pytest.warns(RuntimeWarning, match="partial: the result has no gradient"):
+        part = rapt.partial(q, k, v)
+    learned = rapt.Partial(part.out.requires_grad_(), part.row_max, part.row_sum)
+    with pytest.warns(RuntimeWarning, match="merge: the result has no gradient"):
+        rapt.merge([learned])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rapt.partial(q, k, v)  # said once
+        rapt._arrays._copied.clear()
+        with torch.no_grad():
+            rapt.partial(q, k, v)
 
 
 def test_subclasses_are_seen():

@@ -1,5 +1,7 @@
 """rapt.TrainedModel and python -m rapt, through the tool that RAPT_TOOL names."""
 
+import doctest
+import importlib
 import json
 import os
 import subprocess
@@ -22,6 +24,17 @@ def run(tmp_path_factory):
     command = [TOOL, "train", "--data", pairs, "--valid", pairs, "--epochs", "2", "--attention", "dot", "--out", folder / "x"]
     subprocess.run(command, check=True, capture_output=True)
     return folder / "x"
+
+
+@needs_tool
+def test_examples(run, tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/x").symlink_to(run)
+    (tmp_path / "rapt").symlink_to(os.path.abspath(TOOL))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    result = doctest.testmod(importlib.import_module("rapt.trained_model"))
+    assert result.failed == 0 and result.attempted > 4
 
 
 @needs_tool

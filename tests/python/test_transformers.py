@@ -1,5 +1,7 @@
 """attn_implementation="rapt" beside "sdpa" and "eager", on small models made from their configurations."""
 
+import sys
+
 import pytest
 import torch
 import transformers as hf
@@ -157,3 +159,36 @@ def test_explore_knows_the_parts_of_a_model():
     assert explorer.layers[3].name.startswith("decoder.block.0") and explorer.layers[3].keys == 9
     maps = model(**inputs, output_attentions=True).cross_attentions
     torch.testing.assert_close(torch.tensor(explorer.rows(5, 3, 1, 4)).float(), maps[1][0, 3, 1:4], atol=1e-6, rtol=1e-5)
+
+
+def test_explore_long_texts():
+    """Maps of 8,192 tokens are computed when they are asked for, row by row."""
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=8192)
+    make = lambda name: hf.AutoModel.from_config(hf.LlamaConfig(**sizes, pad_token_id=0), attn_implementation=name).eval()
+    mine, eager = make("rapt"), make("eager")
+    eager.load_state_dict(mine.state_dict())
+    ids = torch.randint(1, 50, (1, 8192))
+    with torch.no_grad():
+        explorer = rapt.explore(mine, ids, tokens=[str(n) for n in ids[0].tolist()])
+        expected = eager(ids[:, :40], output_attentions=True).attentions[0][0]  # which later tokens do not change
+    assert len(explorer) == 1 and explorer.layers[0].keys == 8192
+    for head in range(2):
+        rows = torch.tensor(explorer.rows(0, head, 0, 40)).float()
+        torch.testing.assert_close(rows[:, :40], expected[head], atol=1e-5, rtol=1e-4)
+        assert rows[:, 40:].abs().max() == 0
+        last = torch.tensor(explorer.rows(0, head, 8190, 8192)).double()
+        torch.testing.assert_close(last.sum(1), torch.ones(2, dtype=torch.float64), atol=1e-4, rtol=0)
+    assert '<iframe src="http://127.0.0.1:' in explorer._repr_html_()
+
+
+def test_older_versions_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers.masking_utils", None)
+    with pytest.raises(ImportError, match=f"register: expected Transformers 4.53 or newer, got {hf.__version__}"):
+        rapt.transformers.register("another")
+
+
+def test_attention_maps_have_no_gradient():
+    """As the documentation says; what the model computes has one."""
+    found = llama("rapt")(IDS, output_attentions=True)
+    assert found.logits.requires_grad and not found.attentions[0].requires_grad

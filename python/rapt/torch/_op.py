@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 from typing import Tuple
 
 import torch
@@ -11,7 +12,7 @@ from torch.autograd import forward_ad
 from .. import _attend as _api
 from .. import _core
 from . import _options
-from ._options import BIAS, COUNT, FIRST_AT, FIRST_QUERY, KEY_LENGTHS, LENGTHS_AT, MASK, NAMES, PARAMS, SCHEMA
+from ._options import BIAS, COUNT, FIRST_AT, FIRST_QUERY, KEY_LENGTHS, LENGTHS_AT, MASK, NAMES, NORMALIZER, PARAMS, SCHEMA, SCORE
 
 _LSE, _SAVED = 1, 4
 _TWICE = "attend: expected one differentiation, got two: a gradient of a gradient is not computed"
@@ -130,6 +131,8 @@ def backward_op(grad_out, grad_lse, out, rows, q, k, v, *arguments):
     saved.load(rows.contiguous().view(2, rows.numel() // 2))
     packed = _with_stream(q, _options.to_packed(arguments))
     want = (True, True, True, True, None)
+    if grad_lse is not None and arguments[NORMALIZER] != "softmax" and not grad_lse.any():
+        grad_lse = None  # graphs give zeros for what nobody used; another gradient of lse is refused
     grad_out, grad_lse = _readable(grad_out, grad_lse)
     dq, dk, dv, dbias, found = _core.backward(
         q, k, list(v), list(out), grad_out, saved, grad_lse, want, _allocator(q, 2 + len(v)), packed
@@ -223,10 +226,15 @@ def _one_by_one(op, info, in_dims, args):
     return [torch.stack(tensors) for tensors in zip(*results)], [0] * len(results[0])
 
 
+def _reads_batch(score) -> bool:
+    """Whether the score is a formula that names the batch, which is another one where it has the vmapped dimension in it."""
+    return score.startswith("\x1f") and re.search(r"\bbatch\b", score) is not None
+
+
 @attend_op.register_vmap
 def _(info, in_dims, *args):
     dims = in_dims[3:]
-    if _is_mapped(dims[PARAMS]) or any(args[3 + n] is not None for n in (LENGTHS_AT, FIRST_AT)):
+    if _is_mapped(dims[PARAMS]) or any(args[3 + n] is not None for n in (LENGTHS_AT, FIRST_AT)) or _reads_batch(args[3 + SCORE]):
         return _one_by_one(torch.ops.rapt.attend, info, in_dims, args)
     count = info.batch_size
     q, k, v = args[:3]
@@ -388,10 +396,8 @@ class _FunctionalBackward(torch.autograd.Function):
     def forward(arguments, sets, count, *given):
         grads, given = given[: sets + 1], given[sets + 1 :]
         tensors, (*out, _, rows) = given[:count], given[count:]
-        is_softmax = arguments[_options.NORMALIZER] == "softmax"
         call = _Functional.call(arguments, sets, tensors)
-        grad_lse = grads[sets] if is_softmax else None
-        return tuple(torch.ops.rapt.attend_backward(list(grads[:sets]), grad_lse, out, rows, *call))
+        return tuple(torch.ops.rapt.attend_backward(list(grads[:sets]), grads[sets], out, rows, *call))
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -440,7 +446,7 @@ def _through_operator(q, k, v, packed, return_lse, call):
     is_list = isinstance(v, (list, tuple))
     q, k, v = _autocast(q, k, v)
     sets = list(v) if is_list else [v]
-    results = call(q, k, sets, _options.to_arguments(q, packed))
+    results = call(q, k, sets, _options.to_arguments(q, packed, (k, *sets)))
     return _result(results[: len(sets)], results[len(sets)], is_list, return_lse)
 
 

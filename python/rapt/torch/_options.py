@@ -14,7 +14,7 @@ SCHEMA = (
 )
 COUNT = 24
 BIAS, MASK, PARAMS, LENGTHS_AT, FIRST_AT, NAMES = range(6)
-NORMALIZER = 8
+SCORE, NORMALIZER = 7, 8
 KEY_LENGTHS, FIRST_QUERY = 13, 14
 
 
@@ -33,11 +33,12 @@ def _list(value):
     return None if value is None else [int(n) for n in value]
 
 
-def parameter(value, q):
+def parameter(value, q, others=()):
     """A tensor of a number or a list of them, in the type of computation."""
     if isinstance(value, torch.Tensor):
         return value
-    return torch.tensor(value, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32, device=q.device)
+    is_double = any(x.dtype == torch.float64 for x in (q, *others))
+    return torch.tensor(value, dtype=torch.float64 if is_double else torch.float32, device=q.device)
 
 
 def as_tensor(array, name, q):
@@ -54,8 +55,8 @@ def as_tensor(array, name, q):
     return torch.as_tensor(array, device=q.device)
 
 
-def to_arguments(q, packed):
-    """The packed options of rapt._attend as arguments of an operator."""
+def to_arguments(q, packed, others=()):
+    """The packed options of rapt._attend as arguments of an operator; others: k and v."""
     (
         score, params, normalizer, causal, scale, softcap, bias, mask, window, key_lengths, first_query, first_key,
         query_starts, key_starts, grid, rotary, threads, path, _,
@@ -68,7 +69,7 @@ def to_arguments(q, packed):
             settings.append(f"{name}={float(value)}")
         else:
             names.append(name)
-            tensors.append(parameter(value, q))
+            tensors.append(parameter(value, q, others))
     lengths_at, key_lengths = _integers(key_lengths)
     first_at, first_query = _integers(first_query)
     dims, base, interleaved = 0, 10000.0, False

@@ -1,15 +1,19 @@
 """PyTorch's flex_attention: score_mod and mask_mod are traced once and become formulas, forward and backward on every device."""
 
+import numbers
 import threading
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .. import _arrays
 from .. import _attend as _api
-from .._symbols import FUNCTIONS, Symbol, call, condition, name_of, number, tracer_of
+from .._symbols import FUNCTIONS, Symbol, call, condition, limits, name_of, number, tracer_of
 from .._words import counted
 from ..formulas import Formula
+from ._blocks import is_known, mask_mod_of
+from ._compiling import may_have_gradients, value_of
 from ._maximum import row_maximum
 from ._others import Through, refuse_other_gradients
 from ._rows import Product, Score, widened
@@ -26,6 +30,7 @@ class _Index(Symbol):
     def __init__(self, captured, name, size, values=None):
         self.captured, self.name, self.size, self.values = captured, name, size, values
         self.is_condition, self.is_whole = False, 2
+        self.limits = (0, size - 1) if values is None else _limits(values)
 
     @property
     def text(self):
@@ -51,7 +56,7 @@ class _Captured(TorchFunctionMode):
         self.heads, self.dtype, self.device = heads, dtype, device  # dtype: of computation
         self.names = {}  # (id of the tensor, layout) → name
         self.params = {}
-        self._keep = []
+        self.kept = []  # the tensors
         self._graded, self.is_odd = torch.is_grad_enabled(), False  # odd: a part has a gradient of its own, or none
 
     def wrote(self):
@@ -89,7 +94,7 @@ class _Captured(TorchFunctionMode):
         if (id(tensor), key) not in self.names:
             name = f"captured_{len(self.names):03}"  # none is the beginning of another
             self.names[id(tensor), key] = name
-            self._keep.append(tensor)
+            self.kept.append(tensor)
             value = shaped(tensor)
             self.params[name] = value if value.is_floating_point() else _exact(value, self.dtype)
         return self.names[id(tensor), key]
@@ -108,7 +113,7 @@ class _Captured(TorchFunctionMode):
             raise TypeError("flex_attention: expected an index for every dimension of a captured tensor, got a slice")
         if len(indices) < tensor.dim():
             return Read(self, tensor, indices)
-        texts = [number(p) for p in indices]
+        texts = [number(_counted(p, size)) for p, size in zip(indices, tensor.shape)]
         # A dimension that is read at the head itself becomes the parameter's own; of the others two may stay.
         at_head = next((n for n, text in enumerate(texts) if text == "head" and tensor.shape[n] == self.heads), None)
         rest = [n for n in range(tensor.dim()) if n != at_head]
@@ -120,11 +125,38 @@ class _Captured(TorchFunctionMode):
         name = self.parameter(tensor, (tuple(order), tuple(flat)), lambda t: t.permute(order).reshape(lead + flat).contiguous())
         if len(inner) > 2:  # row by row
             row = inner[0]
-            for size, text in zip(sizes[1:-1], inner[1:-1]):
+            within = [limits(p) for n, p in enumerate(indices) if n != at_head]
+            for size, text, (low, high) in zip(sizes[1:-1], inner[1:-1], within[1:-1]):
+                # An index that is too large must not be one of the next row.
+                text = text if -size <= low and high < size else f"where({text} >= 0 and {text} < {size}, {text}, inf)"
                 row = f"({row})*{size} + {text}"
             inner = [row, inner[-1]]
-        found = Symbol(f"{name}[{', '.join(inner)}]" if inner else name, is_whole=0 if tensor.is_floating_point() else 2)
+        text = f"{name}[{', '.join(inner)}]" if inner else name
+        found = Symbol(text, is_whole=0 if tensor.is_floating_point() else 2, limits=_limits(tensor))
         return Symbol(f"({found.text} != 0)", True) if tensor.dtype == torch.bool else found
+
+
+def _limits(tensor):
+    """What captured integers lie between, where they can be read at once."""
+    if tensor.dtype == torch.uint8:
+        return 0, 255
+    if tensor.is_floating_point() or tensor.dtype == torch.bool or not is_known(tensor) or not tensor.is_cpu or not tensor.numel():
+        return Symbol.limits
+    least, most = tensor.aminmax()
+    return least.item(), most.item()
+
+
+def _counted(index, size):
+    """A negative index counts from the end."""
+    low, _ = limits(index)
+    if low >= 0:
+        return index
+    if isinstance(index, Symbol):
+        text = number(index)
+        return Symbol(f"({text} + where({text} < 0, {size}, 0))", is_whole=index.is_whole)
+    if isinstance(index, numbers.Integral) and low < -size:
+        raise IndexError(f"flex_attention: expected an index of a captured tensor from {-size} to {size - 1}, got {index}")
+    return index + size if isinstance(index, numbers.Integral) else index
 
 
 def _exact(integers, dtype):
@@ -147,12 +179,45 @@ def _exact(integers, dtype):
 _INDICES = ("batch", "head", "i", "j")
 
 
-def trace(score_mod, mask_mod, sizes, dtype, device):
+def trace(score_mod, mask_mod, sizes, dtype, device, captured=None):
     """(formula, parameters, products of captured rows) of PyTorch's two functions. sizes: batch, heads, queries, keys; dtype is that of computation."""
-    captured = _Captured(sizes[1], dtype, device)
+    captured = _Captured(sizes[1], dtype, device) if captured is None else captured
+    is_compiling = torch.compiler.is_compiling()
+    if score_mod is not None and torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
+        from torch._dynamo.comptime import comptime
+
+        comptime(_check_while_compiling)  # now, and not in the graph
+    score, visible, used = _texts(score_mod, mask_mod, sizes, captured, 0 if is_compiling else threading.get_ident())
+    if captured.is_odd and score_mod is not None and torch.is_grad_enabled() and not is_compiling:
+        refuse_other_gradients(score_mod, device)
+    params = {name: value for name, value in captured.params.items() if name in score or name in visible}  # others were read in vain
+    return Formula(score, "", visible), params, used[0] if used else ()
+
+
+def _check_while_compiling(context):
+    """Refuses what refuse_other_gradients does, of the score_mod of `trace`, which Dynamo is tracing."""
+    variable = lambda name: context.get_local(name)._i_will_not_complain_if_bc_breaks_VariableTracker()
+    device = value_of(variable("device"))
+    with torch.enable_grad():
+        captured = _Captured(1, torch.float32, device)
+        try:
+            score_mod = value_of(variable("score_mod"))
+            _texts(score_mod, None, (1, 1, 8, 8), captured, threading.get_ident())
+        except Exception as error:  # of any kind: it reads what is not known before the graph runs, or cannot be traced
+            if may_have_gradients(variable("score_mod")):
+                raise TypeError(
+                    "flex_attention: score_mod: expected one that is defined outside the compiled function, or has neither "
+                    "torch.no_grad nor an autograd.Function, whose gradient cannot be compared with the derivative here"
+                ) from error
+            return
+        if captured.is_odd:
+            refuse_other_gradients(score_mod, device)
+
+
+def _texts(score_mod, mask_mod, sizes, captured, thread):
+    """(score, condition, products) as text."""
     score, visible, used = "", "", []
     indices = [_Index(captured, name, size) for name, size in zip(_INDICES, sizes)]
-    thread = 0 if torch.compiler.is_compiling() else threading.get_ident()
     tracer_of[thread] = captured
     try:
         with captured:
@@ -162,21 +227,7 @@ def trace(score_mod, mask_mod, sizes, dtype, device):
                 visible = condition(mask_mod(*indices))
     finally:
         del tracer_of[thread]
-    if captured.is_odd and score_mod is not None and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        refuse_other_gradients(score_mod, device)
-    params = {name: value for name, value in captured.params.items() if name in score or name in visible}  # others were read in vain
-    return Formula(score, "", visible), params, used[0] if used else ()
-
-
-def _block_table(block_mask):
-    """Which blocks a mask without a mask_mod lists, as a mask_mod."""
-    listed = block_mask.to_dense() != 0  # [B, H, rows of blocks, columns]
-    rows, columns = block_mask.BLOCK_SIZE
-
-    def visible(b, h, q, k):
-        return listed[b if listed.shape[0] > 1 else 0, h if listed.shape[1] > 1 else 0, q // rows, k // columns]
-
-    return None if bool(listed.all()) else visible
+    return score, visible, used
 
 
 def flex_attention(
@@ -187,8 +238,8 @@ def flex_attention(
 
     score_mod(score, b, h, q_idx, kv_idx) and block_mask.mask_mod(b, h, q_idx, kv_idx) are called once, with indices that are
     symbols: they may use operators, PyTorch's functions of single numbers, torch.where for choices, and read captured
-    tensors at any index. Captured tensors get gradients. Of a block_mask its mask_mod is what counts; one that has none
-    hides the blocks that it does not list. return_aux=AuxRequest(lse=True, max_scores=True) adds an AuxOutput; max_scores has no
+    tensors at any index. Captured tensors get gradients. A block_mask shows the blocks that it lists as full, and of those that
+    it lists as partial what its mask_mod says; a mask_mod may be given in its place. return_aux=AuxRequest(lse=True, max_scores=True) adds an AuxOutput; max_scores has no
     gradient, and costs another pass over queries and keys. kernel_options are of PyTorch's kernels, and mean nothing here.
 
     >>> import torch, rapt.torch
@@ -200,6 +251,7 @@ def flex_attention(
     >>> out.shape, bias.grad.shape
     (torch.Size([2, 8, 100, 64]), torch.Size([8, 199]))
     """
+    _arrays.refuse_learned("flex_attention", scale=scale)
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ValueError(
             f"flex_attention: key: expected {counted(query.shape[1], 'head')} as in query, got {key.shape[1]}; enable_gqa=True repeats them"
@@ -208,13 +260,17 @@ def flex_attention(
         raise ValueError("flex_attention: return_aux: expected None where return_lse is set, got a request; AuxRequest(lse=True) is the same")
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise ValueError("flex_attention: query, key, value: expected [batch, heads, sequence, dim] each")
-    mask_mod = None
-    if block_mask is not None:
-        mask_mod = block_mask if callable(block_mask) and not hasattr(block_mask, "mask_mod") else block_mask.mask_mod
-        if mask_mod is not None and getattr(mask_mod, "__name__", "") == "noop_mask":
-            mask_mod = _block_table(block_mask)
     dtype = torch.float64 if any(x.dtype == torch.float64 for x in (query, key, value)) else torch.float32
-    score, params, products = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]), dtype, query.device)
+    sizes = (*query.shape[:3], key.shape[2])
+    mask_mod = block_mask
+    if block_mask is not None and (hasattr(block_mask, "mask_mod") or not callable(block_mask)):
+
+        def text_of(mod):
+            captured = _Captured(sizes[1], dtype, query.device)
+            return trace(None, mod, sizes, dtype, query.device, captured)[0].visible, captured.kept
+
+        mask_mod = mask_mod_of(block_mask, sizes, text_of)
+    score, params, products = trace(score_mod, mask_mod, sizes, dtype, query.device)
     if products:
         heads = key.shape[1]
         query, key, scale = *widened(query, key, products, scale), None

@@ -2,6 +2,7 @@
 
 import torch
 
+from .. import _arrays
 from .. import _attend as _api
 from .._words import counted
 
@@ -22,6 +23,7 @@ def scaled_dot_product_attention(
     >>> out.shape, q.grad.shape
     (torch.Size([2, 8, 100, 64]), torch.Size([2, 8, 100, 64]))
     """
+    _arrays.refuse_learned("scaled_dot_product_attention", scale=scale)
     if dropout_p != 0.0:
         raise ValueError(f"scaled_dot_product_attention: dropout_p: expected 0, as weights are not dropped, got {dropout_p}")
     if is_causal and attn_mask is not None:
