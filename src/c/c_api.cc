@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "c/status.h"
+#include "distributed/call.h"
 #include "rapt/attend.h"
 #include "rapt/c.h"
 #include "rapt/distributed.h"
@@ -344,6 +345,27 @@ class CallersNetwork final : public rapt::Communicator {
   rapt_communicator* given_;
 };
 
+// What a call over processes is given.
+struct DistributedArguments {
+  rapt::Inputs inputs;
+  rapt::Outputs outputs;
+  std::vector<rapt::ConstView> out, grad_out;
+  rapt::Gradients gradients;
+  rapt::AttendOptions options;
+  rapt::Distribution distribution = rapt::Distribution::automatic;
+};
+
+// The others wait for this process: what it cannot read ends the call in all of them.
+template <class F>
+void read_together(rapt::Communicator& network, const F& read) {
+  try {
+    read();
+  } catch (const std::exception& error) {
+    rapt::distributed::refuse(error.what(), network);
+    throw;
+  }
+}
+
 #define RAPT_TEXT(x) #x
 #define RAPT_VERSION_TEXT(major, minor, patch) RAPT_TEXT(major) "." RAPT_TEXT(minor) "." RAPT_TEXT(patch)
 
@@ -417,8 +439,14 @@ int rapt_attend_distributed(const rapt_inputs* inputs, const rapt_outputs* outpu
   return guarded([&] {
     const Reader reader("rapt_attend_distributed");
     CallersNetwork network(reader, communicator);
-    rapt::attend(reader.inputs(inputs), reader.outputs(outputs), reader.options(options), network,
-                 {reader.choice(distribution, rapt::Distribution::heads, "distribution"), nullptr});
+    DistributedArguments read;
+    read_together(network, [&] {
+      read.inputs = reader.inputs(inputs);
+      read.outputs = reader.outputs(outputs);
+      read.options = reader.options(options);
+      read.distribution = reader.choice(distribution, rapt::Distribution::heads, "distribution");
+    });
+    rapt::attend(read.inputs, read.outputs, read.options, network, {read.distribution, nullptr});
   });
 }
 
@@ -428,12 +456,18 @@ int rapt_attend_backward_distributed(const rapt_inputs* inputs, const rapt_array
                                      int32_t distribution) {
   return guarded([&] {
     const Reader reader("rapt_attend_backward_distributed");
-    const rapt::Inputs read = reader.inputs(inputs);
     CallersNetwork network(reader, communicator);
-    rapt::attend_backward(
-        read, reader.const_views(out, read.v.size(), "out"), reader.const_views(grad_out, read.v.size(), "grad_out"),
-        saved != nullptr ? &saved->rows : nullptr, reader.gradients(gradients), reader.options(options), network,
-        {reader.choice(distribution, rapt::Distribution::heads, "distribution"), nullptr});
+    DistributedArguments read;
+    read_together(network, [&] {
+      read.inputs = reader.inputs(inputs);
+      read.out = reader.const_views(out, read.inputs.v.size(), "out");
+      read.grad_out = reader.const_views(grad_out, read.inputs.v.size(), "grad_out");
+      read.gradients = reader.gradients(gradients);
+      read.options = reader.options(options);
+      read.distribution = reader.choice(distribution, rapt::Distribution::heads, "distribution");
+    });
+    rapt::attend_backward(read.inputs, read.out, read.grad_out, saved != nullptr ? &saved->rows : nullptr,
+                          read.gradients, read.options, network, {read.distribution, nullptr});
   });
 }
 

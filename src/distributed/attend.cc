@@ -27,6 +27,7 @@ std::vector<ConstView> unrounded(const std::vector<ConstView>& out, const Saved:
 void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options, Communicator& communicator,
             const DistributedOptions& how) {
   Given given;
+  given.distribution = how.distribution;
   given.inputs = &inputs;
   given.options = &options;
   given.outputs = &outputs;
@@ -41,6 +42,7 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
                      const Saved* saved, const Gradients& gradients, const AttendOptions& options,
                      Communicator& communicator, const DistributedOptions& how, const ConstView& grad_lse) {
   Given given;
+  given.distribution = how.distribution;
   given.inputs = &inputs;
   given.options = &options;
   given.out = &out;

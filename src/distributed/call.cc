@@ -6,6 +6,7 @@
 
 #include "attend/check.h"
 #include "attend/counted.h"
+#include "distributed/ballot.h"
 #include "rapt/error.h"
 #include "rapt/tiles.h"
 
@@ -49,6 +50,8 @@ class Fingerprint {
 std::uint64_t fingerprint(const Call& call, const Given& given) {
   Fingerprint f;
   const AttendOptions& o = *given.options;
+  f.add(call.operation, std::strlen(call.operation));
+  f.add(static_cast<int>(given.distribution));
   f.add(given.inputs->q, false);
   f.add(given.inputs->k, false);
   for (const ConstView& v : given.inputs->v) f.add(v, false);
@@ -78,12 +81,17 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
   f.add(static_cast<int>(o.path));
   f.add(static_cast<bool>(o.mask.dense));
   f.add(static_cast<bool>(o.bias));
+  if (o.bias) f.add(o.bias, false);
   f.add(call.shared_bias);
   if (given.outputs)
     for (const View& out : given.outputs->out) f.add(static_cast<int>(out.dtype));
   if (given.gradients) {
     const Gradients& g = *given.gradients;
-    f.add(static_cast<bool>(g.bias));
+    for (const View* gradient : {&g.q, &g.k, &g.bias}) f.add(static_cast<bool>(*gradient));
+    for (const View& gradient : g.v) f.add(static_cast<bool>(gradient));
+    f.add(static_cast<bool>(given.grad_lse));
+    for (const auto* list : {given.out, given.grad_out})
+      for (const ConstView& view : *list) f.add(static_cast<int>(view.dtype));
     f.add(g.parameters.size());
     for (const NamedGradient& gradient : g.parameters) f.add(gradient.name.data(), gradient.name.size());
     f.add(given.saved != nullptr);
@@ -246,23 +254,42 @@ void agree_on_error(const std::string& message, Communicator& communicator) {
   compare(card, communicator, "");
 }
 
+void refuse(const std::string& message, Communicator& communicator) {
+  Ballot none;
+  none.refuses = 1;
+  communicator.all_gather(&none, sizeof none);
+  Card card;
+  write_message(card, message);
+  communicator.all_gather(&card, sizeof card);
+}
+
 Call agree(const char* operation, const Given& given, Communicator& communicator) {
   Call call;
   call.operation = operation;
   call.communicator = &communicator;
-  const std::array<std::int64_t, 2> own{given.inputs->q.shape[2], given.inputs->k.shape[2]};
-  const std::vector<std::byte> bytes = communicator.all_gather(own.data(), sizeof own);
-  std::array<std::int64_t, 2> all{};
-  for (int n = 0; n < communicator.size(); ++n) {
-    std::array<std::int64_t, 2> one{};
-    std::memcpy(one.data(), bytes.data() + static_cast<std::size_t>(n) * sizeof one, sizeof one);
-    all[0] += std::max<std::int64_t>(0, one[0]);
-    all[1] += std::max<std::int64_t>(0, one[1]);
+  const Ballot own = ballot_of(given);
+  const std::vector<std::byte> bytes = communicator.all_gather(&own, sizeof own);
+  std::vector<Ballot> ballots(static_cast<std::size_t>(communicator.size()));
+  std::memcpy(ballots.data(), bytes.data(), bytes.size());
+  std::int64_t queries = 0, keys = 0;
+  for (const Ballot& one : ballots) {
+    queries += std::max<std::int64_t>(0, one.queries);
+    keys += std::max<std::int64_t>(0, one.keys);
   }
   Card card;
+  // Without the rows of one process, nothing can be said of the others'.
+  if (std::ranges::any_of(ballots, [](const Ballot& one) { return one.refuses != 0; }))
+    compare(card, communicator, operation);
   try {
-    describe(call, given, all[0], all[1]);
-    card.fingerprint = fingerprint(call, given);
+    const Adopted adopted = adopt(operation, given, ballots);
+    Given all = given;
+    all.options = &adopted.options;
+    if (given.gradients) all.gradients = &adopted.gradients;
+    all.grad_lse = adopted.grad_lse;
+    call.gradients = adopted.gradients;
+    call.grad_lse = adopted.grad_lse;
+    describe(call, all, queries, keys);
+    card.fingerprint = fingerprint(call, all);
   } catch (const Error& error) {
     write_message(card, error.what());
   }

@@ -152,7 +152,7 @@ void heads_forward(const Call& call, const Outputs& outputs) {
 template <class T>
 void heads_backward(const Call& call, const Given& given, const Saved::Rows& rows) {
   const Cells cells(call);
-  const Gradients& gradients = *given.gradients;
+  const Gradients& gradients = call.gradients;
   store_zeros(gradients);
   const Wanted wanted(call, gradients);
   const Span slots = slots_of(call, call.rank());

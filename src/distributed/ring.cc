@@ -248,7 +248,7 @@ void ring_forward(const Call& call, const Outputs& outputs) {
 template <class T>
 void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows) {
   const Cells cells(call);
-  const Gradients& gradients = *given.gradients;
+  const Gradients& gradients = call.gradients;
   const Wanted wanted(call, gradients);
   const std::int64_t own_rows = call.inputs.q.shape[2];
   store_zeros(gradients);  // of keys that nobody asks
@@ -268,7 +268,7 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
     slot.q = of(call.inputs.q);
     for (const ConstView& view : *given.out) slot.out.push_back(of(view));
     for (const ConstView& view : *given.grad_out) slot.grad_out.push_back(of(view));
-    slot.grad_lse = of(given.grad_lse);
+    slot.grad_lse = of(call.grad_lse);
     slot.max = of(max);
     slot.sum = of(sum);
     slot.dq = of(dq);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "distributed/thread_communicator.h"
@@ -123,6 +124,41 @@ TEST(DistributedC, RefusesByStatus) {
     EXPECT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, 0), RAPT_OK) << rapt_last_error();
     EXPECT_EQ(out, 1);
   });
+}
+
+// One process alone cannot read its arguments: the others do not wait for it.
+TEST(DistributedC, OneBadProcessStopsAll) {
+  for (const bool backward : {false, true}) {
+    std::array<std::string, 3> texts;
+    support::run_processes(3, [&](rapt::Communicator& communicator) {
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      rapt_share share;
+      ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), communicator.size(), &share), RAPT_OK);
+      const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+      std::vector<float> q = numbers(share, 0), out(q.size());
+      const rapt_array array = rapt_bhsd(q.data(), RAPT_F32, 1, kHeads, rows, kDim),
+                       out_array = rapt_bhsd(out.data(), RAPT_F32, 1, kHeads, rows, kDim);
+      rapt_communicator network = network_of(communicator);
+      const rapt_inputs inputs = {sizeof inputs, array, array, &array, 1};
+      rapt_outputs outputs;
+      rapt_outputs_init(&outputs, sizeof outputs);
+      outputs.out = &out_array;
+      outputs.out_count = 1;
+      rapt_gradients gradients;
+      rapt_gradients_init(&gradients, sizeof gradients);
+      const std::int32_t distribution = rank == 1 ? 3 : RAPT_DISTRIBUTION_RING;
+      const int status = backward ? rapt_attend_backward_distributed(&inputs, &out_array, &array, nullptr, &gradients,
+                                                                     nullptr, &network, distribution)
+                                  : rapt_attend_distributed(&inputs, &outputs, nullptr, &network, distribution);
+      EXPECT_EQ(status, RAPT_BAD_INPUT);
+      texts[rank] = rapt_last_error();
+    });
+    const std::string said = std::string(backward ? "rapt_attend_backward_distributed" : "rapt_attend_distributed") +
+                             ": distribution: expected 0 to 2 (see rapt/c.h), got 3";
+    EXPECT_EQ(texts[1], said);
+    EXPECT_EQ(texts[0], "process 1: " + said);
+    EXPECT_EQ(texts[2], "process 1: " + said);
+  }
 }
 
 }  // namespace
