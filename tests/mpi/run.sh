@@ -91,7 +91,7 @@ cmp -s images1/model.safetensors images3/model.safetensors || fail "3 processes 
 # child OF MPIRUN, by rank
 ranks_of() { pgrep -P "$1" -x rapt | sort -n; }
 
-# disturb SIGNAL RANK RUN: ends within 30 seconds, and the run goes on to the same weights
+# disturb SIGNAL RANK RUN: ends within 30 seconds, and the run goes on to the same weights. FREEZE stops the main thread alone.
 disturb() {
   local signal=$1 rank=$2 run=$3
   mpirun -n 3 "$rapt" "${train[@]}" --epochs 100000 --out "$run" >"$run.log" 2>&1 &
@@ -103,7 +103,13 @@ disturb() {
   done
   mapfile -t pids < <(ranks_of "$launcher")
   ((${#pids[@]} == 3)) || fail "expected three processes, got ${#pids[@]}"
-  kill "-$signal" "${pids[$rank]}"
+  if [[ $signal == FREEZE ]]; then
+    python3 "$here/freeze.py" "${pids[$rank]}" >"$run.freeze" 2>&1 &
+    sleep 1
+    grep -q '^stopped' "$run.freeze" || fail "the main thread of a process cannot be stopped here: $(cat "$run.freeze")"
+  else
+    kill "-$signal" "${pids[$rank]}"
+  fi
   local start=$SECONDS status=0
   wait "$launcher" || status=$?
   ((SECONDS - start <= 30)) || fail "$signal: the run ended after $((SECONDS - start)) seconds"
@@ -118,7 +124,12 @@ disturb() {
 
 echo "== train: a process that dies, and one that is stopped"
 disturb KILL 1 killed
+# A process hangs whose main thread does: that another one still runs says nothing.
+disturb FREEZE 1 frozen &
+frozen=$!
 disturb STOP 2 stopped
+wait "$frozen" || fail "a process whose main thread was stopped did not end the run"
+grep -q 'rapt: process 1 has not been heard of for' frozen.log || fail "expected a sentence about process 1, got $(cat frozen.log)"
 grep -q 'rapt: process 2 has not been heard of for' stopped.log || fail "expected a sentence about process 2, got $(cat stopped.log)"
 # Two processes go on with what three left, and arrive where one arrives that was never disturbed.
 for run in killed stopped; do
