@@ -66,6 +66,16 @@ for options in "--weights" "--stats" "--causal nonsense" "--normalize sparsemax 
   [[ ! -e refused ]] || fail "$options left files"
 done
 
+echo "== srun --mpi=pmix: each of two processes that MPI does not join says so, and writes nothing"
+for variables in "PMIX_NAMESPACE=slurm.pmix.7.0 PMIX_RANK=1 SLURM_STEP_NUM_TASKS=2" "PMIX_NAMESPACE=other PMIX_RANK=0"; do
+  read -ra list <<<"$variables"
+  if timeout 60 env "${list[@]}" "$rapt" attend --q q.npy --k k.npy --v v.npy --out joined >joined.txt 2>&1; then fail "$variables: ran alone"; fi
+  grep -q "rapt: expected .* as the launcher says, got 1 from MPI" joined.txt || fail "$variables: $(cat joined.txt)"
+  [[ ! -e joined ]] || fail "$variables: left files"
+done
+# srun without an MPI starts plain programs.
+env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$rapt" attend --q q.npy --k k.npy --v v.npy --out plain >/dev/null
+
 echo "== train: the weights of one process"
 python3 "$arrays" lines pairs.tsv
 train=(train --data pairs.tsv --attention dot --hidden 32 --embedding 16 --schedule constant)

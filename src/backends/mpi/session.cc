@@ -16,6 +16,7 @@
 #include <string_view>
 #include <thread>
 
+#include "attend/counted.h"
 #include "backends/mpi/pulse.h"
 #include "rapt/mpi.h"
 #include "rapt/threads.h"
@@ -191,7 +192,8 @@ void wait_for_all() {
 Communicator* world() { return the_world.get(); }
 
 int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program) {
-  if (launched() == 0) return program(argc, argv);
+  const int processes = launched();
+  if (processes == 0) return program(argc, argv);
   int level = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
     std::cerr << "rapt: cannot start MPI" << std::endl;
@@ -201,8 +203,10 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
   {
     the_world = mpi_communicator(MPI_COMM_WORLD);
     const int rank = the_world->rank();
-    if (the_world->size() != launched()) {
-      std::cerr << "rapt: expected " << launched() << " processes, as the launcher says, got " << the_world->size()
+    // Each would be alone, and all would write the same files.
+    if (processes == kSome ? the_world->size() == 1 : the_world->size() != processes) {
+      std::cerr << "rapt: expected " << (processes == kSome ? "more than one process" : counted(processes, "process"))
+                << ", as the launcher says, got " << the_world->size()
                 << " from MPI: it belongs to another MPI than this build's" << std::endl;
       MPI_Abort(MPI_COMM_WORLD, 2);
     }

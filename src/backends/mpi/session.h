@@ -18,7 +18,8 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
 
 inline constexpr double kSilence = 15;
 
-// How many processes the environment says were started; 0: there was no launcher.
+// How many processes the environment says were started; 0: there was no launcher; kSome: only MPI knows how many.
 int launched();
+inline constexpr int kSome = -1;
 
 }  // namespace rapt::inline v1::mpi
