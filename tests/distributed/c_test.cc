@@ -126,6 +126,53 @@ TEST(DistributedC, RefusesByStatus) {
   });
 }
 
+// A loss of out and of lse, and the reason for the choice.
+TEST(DistributedC, GradientsOfLseAndTheExplanation) {
+  const auto errors = support::run_processes(2, [](rapt::Communicator& communicator) {
+    rapt_share share;
+    ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), communicator.size(), &share), RAPT_OK);
+    const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+    std::vector<float> q = numbers(share, 0), out(q.size()), dq(q.size()), cpp_dq(q.size());
+    const auto array = [&](std::vector<float>& list, std::int64_t dim) {
+      return rapt_bhsd(list.data(), RAPT_F32, 1, kHeads, rows, dim);
+    };
+    const auto view = [&](std::vector<float>& list, std::int64_t dim) {
+      return rapt::view(list.data(), {1, kHeads, rows, dim});
+    };
+    rapt_communicator network = network_of(communicator);
+    const rapt_array in = array(q, kDim), out_array = array(out, kDim), grad_lse = array(q, 1);
+    const rapt_inputs inputs = {sizeof inputs, in, in, &in, 1};
+    rapt_outputs outputs;
+    rapt_outputs_init(&outputs, sizeof outputs);
+    outputs.out = &out_array;
+    outputs.out_count = 1;
+    ASSERT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, RAPT_DISTRIBUTION_HEADS), RAPT_OK)
+        << rapt_last_error();
+    EXPECT_EQ(std::string(rapt_last_explanation()).find("heads over 2 processes, as asked for"), 0U);
+    rapt_gradients gradients;
+    rapt_gradients_init(&gradients, sizeof gradients);
+    gradients.q = array(dq, kDim);
+    ASSERT_EQ(rapt_attend_backward_lse_distributed(&inputs, &out_array, &in, &grad_lse, nullptr, &gradients, nullptr,
+                                                   &network, RAPT_DISTRIBUTION_AUTOMATIC),
+              RAPT_OK)
+        << rapt_last_error();
+    const std::string explanation = rapt_last_explanation();
+    EXPECT_EQ(explanation.find("ring over 2 processes\n"), 0U) << explanation;
+    EXPECT_NE(explanation.find("heads: not with a bias, a dense mask or a gradient of lse"), std::string::npos);
+
+    rapt::Gradients cpp;
+    cpp.q = view(cpp_dq, kDim);
+    rapt::attend_backward({view(q, kDim), view(q, kDim), {view(q, kDim)}}, {view(out, kDim)}, {view(q, kDim)}, nullptr,
+                          cpp, {}, communicator, {}, view(q, 1));
+    EXPECT_EQ(dq, cpp_dq);
+    EXPECT_EQ(rapt_attend_backward_lse_distributed(&inputs, &out_array, &in, nullptr, nullptr, &gradients, nullptr,
+                                                   &network, RAPT_DISTRIBUTION_AUTOMATIC),
+              RAPT_BAD_INPUT);
+    EXPECT_STREQ(rapt_last_explanation(), "");
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
 // One process alone cannot read its arguments: the others do not wait for it.
 TEST(DistributedC, OneBadProcessStopsAll) {
   for (const bool backward : {false, true}) {
