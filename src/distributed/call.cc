@@ -196,6 +196,7 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
   check_arrays(call, given);
 
   call.is_softmax = call.whole.is_softmax();
+  call.is_additive = call.whole.normalizer->threshold == Threshold::none;
   call.slots.emplace(call.whole, given.gradients && given.gradients->bias);
   call.options = *given.options;
   if (call.shared_bias) call.options.bias.shape[2] = 1;
@@ -206,7 +207,17 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
     call.options.first_query = call.whole.first_query;
     call.options.mask.causal = call.whole.mask.causal;
   }
-  // A default that counts the keys of the call: of the whole one.
+  // Defaults that count the keys of the call: of the whole one.
+  const auto& specs = call.whole.normalizer->info.parameters;
+  if (call.is_additive && call.whole.normalizer->info.absent) {
+    call.defaults.resize(specs.size());
+    for (std::size_t n = 0; n < specs.size(); ++n) {
+      if (call.whole.normalizer_parameters[n].given) continue;
+      call.defaults[n] = call.whole.normalizer->info.absent(static_cast<int>(n), keys);
+      call.options.normalizer_parameters.push_back(
+          {std::string(specs[n].name), view(static_cast<const double*>(&call.defaults[n]), {1})});
+    }
+  }
   for (std::size_t n = 0; n < call.whole.settings.size(); ++n) {
     const SettingSpec& spec = call.whole.mechanism->settings()[n];
     if (spec.name != "origin" || call.whole.settings[n] >= 0) continue;

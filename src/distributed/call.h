@@ -41,6 +41,10 @@ struct Call {
   ConstView sink{};          // [H] or one number
   bool shared_bias = false;  // one row for all queries
   bool is_softmax = true;
+  bool is_additive = false;      // weights of a key follow from its score alone: what parts of the keys give is added
+  std::vector<double> defaults;  // of the normaliser's parameters, which count the keys of the whole call
+
+  bool has_parts() const { return is_softmax || is_additive; }
 
   int rank() const { return communicator->rank(); }
   int size() const { return communicator->size(); }

@@ -118,8 +118,8 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
   const std::int64_t slots = call.slots->count();
   const std::string normalizer(call.whole.normalizer->info.name);
   const bool heads = heads_can(call);
-  if (!call.is_softmax) {
-    const std::string expected = std::string(call.operation) + ": normalizer: expected softmax, ";
+  if (!call.has_parts()) {
+    const std::string expected = std::string(call.operation) + ": normalizer: expected softmax or sigmoid, ";
     if (how.distribution == Distribution::ring)
       throw Error(expected + "whose parts of the keys can be merged, to cut the sequence, got " + normalizer +
                   ", for which heads can be cut");

@@ -241,8 +241,9 @@ void ring_forward(const Call& call, const Outputs& outputs) {
   Saved::Rows& saved = *outputs.saved->rows();
   saved.resize(static_cast<std::int64_t>(max.size()), std::is_same_v<T, double>);
   std::copy(max.begin(), max.end(), saved.max<T>());
+  if (call.is_additive) std::fill(sum.begin(), sum.end(), T(0));
   std::copy(sum.begin(), sum.end(), saved.sum<T>());
-  keep_wide_out<T>(outputs, totals, saved);
+  if (call.is_softmax) keep_wide_out<T>(outputs, totals, saved);
 }
 
 template <class T>

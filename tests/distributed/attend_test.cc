@@ -184,6 +184,30 @@ TEST(Distributed, OtherNormalizersCutHeads) {
   }
 }
 
+// The weights of sigmoid need no other key's score: more processes than heads, biases and dense masks are no matter.
+TEST(Distributed, SigmoidIsAddedUpByTheRing) {
+  CaseSpec s = long_spec();
+  for (const support::NormalizerKind normalizer :
+       {support::NormalizerKind::sigmoid, support::NormalizerKind::sigmoid_b, support::NormalizerKind::sigmoid_one_b}) {
+    s.normalizer = normalizer;
+    s.mask = support::MaskKind::bottom_right;
+    check(s, {1, 3, 8});
+  }
+  for (const rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::bf16}) {
+    s.dtype = dtype;
+    s.value_dims = {5, 17};
+    check(s, {1, 2});
+    const Case c = make_case(s);
+    const auto ring = run(c, 2, {.distribution = Distribution::ring}).bits();
+    EXPECT_TRUE(run(c, 3, {.distribution = Distribution::heads}).bits() == ring);
+    EXPECT_TRUE(run(c, 3, {.distribution = Distribution::ring, .saved = false}).bits() == ring);
+  }
+  s.dtype = rapt::Dtype::f32;
+  s.bias = support::BiasKind::full;
+  s.mask = support::MaskKind::dense;
+  check(s, {1, 3});
+}
+
 TEST(Distributed, WithoutSavedRows) {
   CaseSpec s = long_spec();
   s.mask = support::MaskKind::top_left;
@@ -239,12 +263,13 @@ TEST(Distributed, RefusesInEveryProcess) {
   CaseSpec s = long_spec();
   s.normalizer = support::NormalizerKind::sparsemax;
   refuses(make_case(s), 8,
-          "attend: normalizer: expected softmax, or at least as many independent heads as processes, got sparsemax of "
+          "attend: normalizer: expected softmax or sigmoid, or at least as many independent heads as processes, got "
+          "sparsemax of "
           "4 independent heads for 8 processes");
-  refuses(make_case(s), 2, "attend: normalizer: expected softmax, whose parts of the keys can be merged",
+  refuses(make_case(s), 2, "attend: normalizer: expected softmax or sigmoid, whose parts of the keys can be merged",
           {Distribution::ring});
   s.bias = support::BiasKind::full;
-  refuses(make_case(s), 2, "attend: normalizer: expected softmax, or neither bias nor dense mask");
+  refuses(make_case(s), 2, "attend: normalizer: expected softmax or sigmoid, or neither bias nor dense mask");
   s = long_spec();
   s.bias = support::BiasKind::full;
   refuses(make_case(s), 2, "distribution heads: expected neither bias", {Distribution::heads});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -242,11 +243,13 @@ inline void check(const CaseSpec& spec, std::initializer_list<int> sizes = {1, 2
   SCOPED_TRACE(describe(spec));
   const Case c = make_case(spec);
   const Expected expected(c, true);
-  const bool softmax = spec.normalizer == NormalizerKind::softmax || spec.normalizer == NormalizerKind::softmax_sink;
+  using enum NormalizerKind;
+  const auto parts = {softmax, softmax_sink, sigmoid, sigmoid_b, sigmoid_one_b};
+  const bool has_parts = std::ranges::find(parts, spec.normalizer) != parts.end();
   std::vector<std::uint64_t> first;
   for (const int size : sizes) {
     SCOPED_TRACE(testing::Message() << size << " processes");
-    const Result result = run(c, size, {softmax ? Distribution::ring : Distribution::automatic});
+    const Result result = run(c, size, {has_parts ? Distribution::ring : Distribution::automatic});
     if (testing::Test::HasFailure()) return;
     if (first.empty()) {
       EXPECT_TRUE(expected.matches(result.forward));

@@ -34,7 +34,7 @@ python3 "$arrays" make . 300
 cases=("--causal top_left" "--score alibi --param m=0.5,0.25,0.125,0.1 --causal bottom_right --key-lengths 250,300"
        "--score bilinear --param W=map.npy --softcap 5" "--param sink=0.1,0.2,0.3,0.4 --window 40,3"
        "--query-starts 0,100,300 --key-starts 0,100,300 --causal top_left" "--bias bias.npy --rotary 8" "--dtype f64 --causal top_left"
-       "--formula raw*scale-m*abs(j-i) --param m=0.1,0.2,0.3,0.4")
+       "--formula raw*scale-m*abs(j-i) --param m=0.1,0.2,0.3,0.4" "--normalize sigmoid --causal top_left")
 number=0
 for options in "${cases[@]}"; do
   number=$((number + 1))
@@ -207,14 +207,16 @@ fi
 trap remove EXIT
 ip netns add "$other"
 ip -n "$one" link add wire type veth peer name wire netns "$other"
+delayed=yes
 for pair in "$one 1" "$other 2"; do
   read -r name last <<<"$pair"
   ip -n "$name" address add "10.77.0.$last/24" dev wire
   ip -n "$name" link set lo up
   ip -n "$name" link set wire up
   # Two milliseconds each way, where the kernel can.
-  tc -n "$name" qdisc add dev wire root netem delay 2ms 2>/dev/null || echo "   (no delay: the kernel has no netem)"
+  tc -n "$name" qdisc add dev wire root netem delay 2ms 2>/dev/null || delayed=no
 done
+[[ $delayed == yes ]] || echo "skipped: the link delays no message, as the kernel has no netem (tests/distributed delays those of threads)"
 # Stands in for ssh: the other machine is the other namespace.
 printf '#!/usr/bin/env bash\nshift\nexec ip netns exec %s bash -c "$*"\n' "$other" >agent.sh
 chmod +x agent.sh
