@@ -173,6 +173,32 @@ TEST(DistributedC, GradientsOfLseAndTheExplanation) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
+// What process 0 knows of the network holds for all, who may know something else, or nothing.
+TEST(DistributedC, BandwidthIsThatOfTheFirstProcess) {
+  for (const bool first_knows : {true, false}) {
+    const auto errors = support::run_processes(2, [&](rapt::Communicator& communicator) {
+      rapt_share share;
+      ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), 2, &share), RAPT_OK);
+      const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+      std::vector<float> q = numbers(share, 0), out(q.size());
+      const rapt_array in = rapt_bhsd(q.data(), RAPT_F32, 1, kHeads, rows, kDim),
+                       out_array = rapt_bhsd(out.data(), RAPT_F32, 1, kHeads, rows, kDim);
+      const rapt_inputs inputs = {sizeof inputs, in, in, &in, 1};
+      rapt_outputs outputs;
+      rapt_outputs_init(&outputs, sizeof outputs);
+      outputs.out = &out_array;
+      outputs.out_count = 1;
+      rapt_communicator network = network_of(communicator);
+      if (first_knows == (communicator.rank() == 0)) network.bandwidth = 12345;
+      ASSERT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, RAPT_DISTRIBUTION_AUTOMATIC), RAPT_OK)
+          << rapt_last_error();
+      EXPECT_EQ(network.bandwidth == 12345, first_knows);
+      EXPECT_GT(network.bandwidth, 0);
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+  }
+}
+
 // One process alone cannot read its arguments: the others do not wait for it.
 TEST(DistributedC, OneBadProcessStopsAll) {
   for (const bool backward : {false, true}) {
