@@ -12,8 +12,8 @@ namespace rapt::inline v1::mpi {
 Communicator* world();
 
 // Runs the program in all processes, or alone where it was not started by mpirun. Process 0 alone writes to the terminal. Where
-// a process fails by itself, dies, hangs, or is not heard of for kSilence seconds, the others end too, and a sentence says why; so
-// does a launcher that still waits.
+// a process fails by itself, dies, hangs, or is not heard of for kSilence seconds, the others end too, and a sentence says
+// why; so does a launcher that still waits.
 int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program);
 
 inline constexpr double kSilence = 15;
