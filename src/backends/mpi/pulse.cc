@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 namespace rapt::inline v1::mpi {
 namespace {
@@ -36,6 +38,21 @@ bool is_idle(long call) {
   return false;
 }
 
+// A letter, or 0: what cannot be read counts as waiting, so that no process is ended by mistake.
+char state_of(const std::string& folder) {
+  const std::string stat = line_of(folder + "stat");
+  const std::size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() ? '\0' : stat[name_end + 2];
+}
+
+// The thread that is waited for may wait for a disk itself.
+bool any_reads_a_disk() {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/proc/self/task", error), end; !error && at != end; at.increment(error))
+    if (state_of(at->path().string() + "/") == 'D') return true;
+  return false;
+}
+
 }  // namespace
 
 Pulse::Pulse() {
@@ -54,15 +71,12 @@ bool Pulse::beats() {
   return true;
 }
 
-// What cannot be read counts as waiting: no process is ended by mistake.
 bool Pulse::waits_for_others() const {
-  const std::string stat = line_of(folder_ + "stat");
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= stat.size()) return true;
-  const char state = stat[name_end + 2];
-  if (state != 'S') return state != 't' && state != 'T';
+  const char state = state_of(folder_);
+  if (state == 't' || state == 'T') return false;
+  if (state != 'S') return true;
   const std::string call = line_of(folder_ + "syscall");
-  return call.empty() || !is_idle(std::strtol(call.c_str(), nullptr, 10));
+  return call.empty() || !is_idle(std::strtol(call.c_str(), nullptr, 10)) || any_reads_a_disk();
 }
 
 }  // namespace rapt::inline v1::mpi
