@@ -41,9 +41,38 @@ class Fingerprint {
     for (std::size_t n = 0; n < 4; ++n)
       if (n != 2 || with_rows) add(view.shape[n]);
   }
+  // What all have the same numbers of, in whatever layout.
+  void add_numbers(const ConstView& view) {
+    const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+    const auto* data = static_cast<const unsigned char*>(view.data);
+    if (element_count(view.shape) == 0) return;
+    std::vector<unsigned char> row(static_cast<std::size_t>(view.shape[3] * size));
+    for (std::int64_t b = 0; b < view.shape[0]; ++b)
+      for (std::int64_t h = 0; h < view.shape[1]; ++h)
+        for (std::int64_t i = 0; i < view.shape[2]; ++i) {
+          const std::int64_t at = b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+          if (view.strides[3] == 1) std::memcpy(row.data(), data + at * size, row.size());
+          else
+            for (std::int64_t d = 0; d < view.shape[3]; ++d)
+              std::memcpy(row.data() + d * size, data + (at + d * view.strides[3]) * size,
+                          static_cast<std::size_t>(size));
+          add_words(row.data(), row.size());
+        }
+  }
   std::uint64_t value() const { return value_; }
 
  private:
+  // Eight bytes at a time: tables may have millions.
+  void add_words(const unsigned char* data, std::size_t bytes) {
+    for (; bytes >= sizeof(std::uint64_t); data += sizeof(std::uint64_t), bytes -= sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, data, sizeof word);
+      value_ = (value_ ^ word) * 0x9e3779b97f4a7c15ULL;
+      value_ ^= value_ >> 32U;
+    }
+    add(data, bytes);
+  }
+
   std::uint64_t value_ = 0xcbf29ce484222325ULL;
 };
 
@@ -64,6 +93,7 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
     for (const NamedView& parameter : *list) {
       f.add(parameter.name.data(), parameter.name.size());
       f.add(parameter.value, true);
+      if (parameter.value) f.add_numbers(parameter.value);
     }
   f.add(call.whole.scale);
   f.add(call.whole.softcap);
@@ -82,6 +112,7 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
   f.add(static_cast<bool>(o.mask.dense));
   f.add(static_cast<bool>(o.bias));
   if (o.bias) f.add(o.bias, false);
+  if (call.shared_bias && o.bias.shape[2] == 1 && call.queries.length() > 1) f.add_numbers(o.bias);
   f.add(call.shared_bias);
   if (given.outputs)
     for (const View& out : given.outputs->out) f.add(static_cast<int>(out.dtype));
@@ -251,8 +282,8 @@ void compare(const Card& own, Communicator& communicator, const char* operation)
   for (std::size_t n = 1; n < cards.size(); ++n)
     if (cards[n].fingerprint != cards[0].fingerprint)
       throw Error(std::string(operation) +
-                  ": expected the same options and sizes in every process, got others in process " + std::to_string(n) +
-                  " than in process 0");
+                  ": expected the same options, parameters and sizes in every process, got others in process " +
+                  std::to_string(n) + " than in process 0");
 }
 
 void write_message(Card& card, const std::string& text) { text.copy(card.message.data(), card.message.size() - 1); }

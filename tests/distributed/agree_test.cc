@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "distributed/processes.h"
+#include "rapt/registry.h"
 
 namespace {
 
@@ -121,7 +122,8 @@ TEST(DistributedAgree, GradientsAreWantedInAllOrInNone) {
 }
 
 TEST(DistributedAgree, OptionsAreTheSameInAll) {
-  const std::string sentence = "expected the same options and sizes in every process, got others in process 1";
+  const std::string sentence =
+      "expected the same options, parameters and sizes in every process, got others in process 1";
   all_throw([](OneCall& call, int rank) { call.forward(rank == 0 ? Distribution::ring : Distribution::heads); },
             "attend: " + sentence);
   all_throw(
@@ -135,6 +137,44 @@ TEST(DistributedAgree, OptionsAreTheSameInAll) {
         call.forward();
         if (rank == 0) call.forward();
         else call.backward();
+      },
+      sentence);
+}
+
+// Each process would compute with its own, and gradients would be of none.
+TEST(DistributedAgree, ParametersHaveTheSameNumbersInAll) {
+  const std::string sentence = "attend: expected the same options, parameters and sizes in every process";
+  for (const std::size_t place : {std::size_t{0}, std::size_t{4}, std::size_t{10}})
+    all_throw(
+        [&](OneCall& call, int rank) {
+          std::vector<float> matrix(16, 0.25F);
+          if (rank == 1) matrix[place] = 0.5F;
+          call.options.score.mechanism = &rapt::mechanism("bilinear");
+          call.options.score.parameters = {{"W", rapt::view(std::as_const(matrix).data(), {4, 4})}};
+          call.forward();
+        },
+        sentence);
+  // One number for all in one process, the same numbers as an array in the other.
+  const auto errors = support::run_processes(2, [](rapt::Communicator& communicator) {
+    OneCall call(communicator);
+    std::vector<float> matrix(16, 0.25F);
+    rapt::ConstView view = rapt::view(std::as_const(matrix).data(), {4, 4});
+    if (communicator.rank() == 1) {
+      matrix.resize(1);
+      view.data = matrix.data();
+      view.strides = {0, 0, 0, 0};
+    }
+    call.options.score.mechanism = &rapt::mechanism("bilinear");
+    call.options.score.parameters = {{"W", view}};
+    call.forward();
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+  all_throw(
+      [&](OneCall& call, int rank) {
+        std::vector<float> row(100, 0.25F);
+        row[7] += static_cast<float>(rank);
+        call.options.bias = rapt::view(std::as_const(row).data(), {1, 100});
+        call.forward();
       },
       sentence);
 }

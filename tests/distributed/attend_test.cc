@@ -298,7 +298,8 @@ TEST(Distributed, OneBadProcessStopsAll) {
     rapt::attend(rapt::Inputs{in, in, {in}}, outputs, options, communicator);
   });
   for (const std::string& error : others)
-    EXPECT_NE(error.find("expected the same options and sizes in every process"), std::string::npos) << error;
+    EXPECT_NE(error.find("expected the same options, parameters and sizes in every process"), std::string::npos)
+        << error;
   const auto rows = support::run_processes(2, [](rapt::Communicator& communicator) {
     std::vector<float> numbers(1000, 1.0F), out(1000);
     const rapt::ConstView in = rapt::view(std::as_const(numbers).data(), {communicator.rank() == 0 ? 40 : 60, 4});
