@@ -18,7 +18,7 @@ endif()
 
 # Not a part of rapt::attend, which needs no MPI: compiled here alone.
 set(rapt_mpi_folder "${PROJECT_SOURCE_DIR}/src/backends/mpi")
-set(rapt_mpi_session "${rapt_mpi_folder}/launched.cc" "${rapt_mpi_folder}/absent.cc")
+set(rapt_mpi_session "${rapt_mpi_folder}/launched.cc" "${rapt_mpi_folder}/pulse.cc" "${rapt_mpi_folder}/absent.cc")
 if(rapt_mpi)
   add_library(rapt_mpi_objects OBJECT "${rapt_mpi_folder}/communicator.cc")
   target_link_libraries(rapt_mpi_objects PRIVATE rapt_private MPI::MPI_CXX)
@@ -27,7 +27,7 @@ if(rapt_mpi)
   foreach(kind IN ITEMS static shared)
     target_link_libraries(rapt_mpi_${kind} PUBLIC rapt_attend_${kind} MPI::MPI_CXX)
   endforeach()
-  set(rapt_mpi_session "${rapt_mpi_folder}/launched.cc" "${rapt_mpi_folder}/session.cc")
+  set(rapt_mpi_session "${rapt_mpi_folder}/launched.cc" "${rapt_mpi_folder}/pulse.cc" "${rapt_mpi_folder}/session.cc")
 endif()
 # What the tool starts with.
 add_library(rapt_mpi_session STATIC EXCLUDE_FROM_ALL ${rapt_mpi_session})

@@ -81,6 +81,21 @@ foreach(compiler IN LISTS rapt_compilers)
   endif()
 endforeach()
 
+# Programs of two processes, where this build has MPI.
+foreach(kind IN LISTS rapt_kinds)
+  set(name mpi_${kind})
+  if(NOT rapt_mpi)
+    rapt_skipped_test(install_${name} "MPI was not found (scripts/bootstrap --mpi)")
+  elseif(NOT MPIEXEC_EXECUTABLE)
+    rapt_skipped_test(install_${name} "mpirun was not found")
+  else()
+    rapt_install_test(${name} mpi -DKIND=${kind} -DNAME=${name} -DMPIEXEC=${MPIEXEC_EXECUTABLE}
+      -DCXX=${CMAKE_CXX_COMPILER} -DCC=${CMAKE_C_COMPILER})
+    set_tests_properties(install_${name} PROPERTIES FIXTURES_REQUIRED installed_${kind} PROCESSORS 2
+                                                    SKIP_REGULAR_EXPRESSION "skipped: ")
+  endif()
+endforeach()
+
 # What the shared libraries need and export.
 if(CMAKE_READELF AND CMAKE_NM)
   rapt_install_test(needed_libraries needed_libraries -DKIND=shared -DREADELF=${CMAKE_READELF})

@@ -285,6 +285,14 @@ RAPT_API int rapt_attend_backward_distributed(const rapt_inputs* inputs, const r
                                               const rapt_array* grad_out, const rapt_saved* saved,
                                               const rapt_gradients* gradients, const rapt_options* options,
                                               rapt_communicator* communicator, int32_t distribution);
+/* rapt_attend_backward_lse over processes: grad_lse has this process's rows. */
+RAPT_API int rapt_attend_backward_lse_distributed(const rapt_inputs* inputs, const rapt_array* out,
+                                                  const rapt_array* grad_out, const rapt_array* grad_lse,
+                                                  const rapt_saved* saved, const rapt_gradients* gradients,
+                                                  const rapt_options* options, rapt_communicator* communicator,
+                                                  int32_t distribution);
+/* How this thread's last call over processes was split, and why; "" if it was not. Valid until the next one. */
+RAPT_API const char* rapt_last_explanation(void);
 
 /* Merges parts in order; `merged` may be one of them, and lse may be NULL. Threads 0: the default. */
 RAPT_API int rapt_merge(const rapt_partial* parts, size_t part_count, const rapt_partial* merged, const rapt_array* lse,

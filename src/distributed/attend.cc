@@ -27,6 +27,7 @@ std::vector<ConstView> unrounded(const std::vector<ConstView>& out, const Saved:
 void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options, Communicator& communicator,
             const DistributedOptions& how) {
   Given given;
+  given.distribution = how.distribution;
   given.inputs = &inputs;
   given.options = &options;
   given.outputs = &outputs;
@@ -41,6 +42,7 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
                      const Saved* saved, const Gradients& gradients, const AttendOptions& options,
                      Communicator& communicator, const DistributedOptions& how, const ConstView& grad_lse) {
   Given given;
+  given.distribution = how.distribution;
   given.inputs = &inputs;
   given.options = &options;
   given.out = &out;
@@ -54,7 +56,9 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   Saved again;
   std::vector<std::vector<std::byte>> out_again;
   const bool has_rows = saved && saved->rows();
-  if (saved == nullptr) {
+  if (saved == nullptr && call.is_additive) {
+    again.rows()->resize(call.whole.batch * call.whole.heads * inputs.q.shape[2], call.whole.is_double);
+  } else if (saved == nullptr) {
     Outputs rows;
     rows.saved = &again;
     const bool rounded = std::ranges::any_of(out, [](const ConstView& v) { return distributed::has_16_bits(v.dtype); });

@@ -6,6 +6,7 @@
 
 #include "attend/check.h"
 #include "attend/counted.h"
+#include "distributed/ballot.h"
 #include "rapt/error.h"
 #include "rapt/tiles.h"
 
@@ -40,15 +41,46 @@ class Fingerprint {
     for (std::size_t n = 0; n < 4; ++n)
       if (n != 2 || with_rows) add(view.shape[n]);
   }
+  // What all have the same numbers of, in whatever layout.
+  void add_numbers(const ConstView& view) {
+    const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+    const auto* data = static_cast<const unsigned char*>(view.data);
+    if (element_count(view.shape) == 0) return;
+    std::vector<unsigned char> row(static_cast<std::size_t>(view.shape[3] * size));
+    for (std::int64_t b = 0; b < view.shape[0]; ++b)
+      for (std::int64_t h = 0; h < view.shape[1]; ++h)
+        for (std::int64_t i = 0; i < view.shape[2]; ++i) {
+          const std::int64_t at = b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+          if (view.strides[3] == 1) std::memcpy(row.data(), data + at * size, row.size());
+          else
+            for (std::int64_t d = 0; d < view.shape[3]; ++d)
+              std::memcpy(row.data() + d * size, data + (at + d * view.strides[3]) * size,
+                          static_cast<std::size_t>(size));
+          add_words(row.data(), row.size());
+        }
+  }
   std::uint64_t value() const { return value_; }
 
  private:
+  // Eight bytes at a time: tables may have millions.
+  void add_words(const unsigned char* data, std::size_t bytes) {
+    for (; bytes >= sizeof(std::uint64_t); data += sizeof(std::uint64_t), bytes -= sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, data, sizeof word);
+      value_ = (value_ ^ word) * 0x9e3779b97f4a7c15ULL;
+      value_ ^= value_ >> 32U;
+    }
+    add(data, bytes);
+  }
+
   std::uint64_t value_ = 0xcbf29ce484222325ULL;
 };
 
 std::uint64_t fingerprint(const Call& call, const Given& given) {
   Fingerprint f;
   const AttendOptions& o = *given.options;
+  f.add(call.operation, std::strlen(call.operation));
+  f.add(static_cast<int>(given.distribution));
   f.add(given.inputs->q, false);
   f.add(given.inputs->k, false);
   for (const ConstView& v : given.inputs->v) f.add(v, false);
@@ -61,6 +93,7 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
     for (const NamedView& parameter : *list) {
       f.add(parameter.name.data(), parameter.name.size());
       f.add(parameter.value, true);
+      if (parameter.value) f.add_numbers(parameter.value);
     }
   f.add(call.whole.scale);
   f.add(call.whole.softcap);
@@ -78,12 +111,18 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
   f.add(static_cast<int>(o.path));
   f.add(static_cast<bool>(o.mask.dense));
   f.add(static_cast<bool>(o.bias));
+  if (o.bias) f.add(o.bias, false);
+  if (call.shared_bias && o.bias.shape[2] == 1 && call.queries.length() > 1) f.add_numbers(o.bias);
   f.add(call.shared_bias);
   if (given.outputs)
     for (const View& out : given.outputs->out) f.add(static_cast<int>(out.dtype));
   if (given.gradients) {
     const Gradients& g = *given.gradients;
-    f.add(static_cast<bool>(g.bias));
+    for (const View* gradient : {&g.q, &g.k, &g.bias}) f.add(static_cast<bool>(*gradient));
+    for (const View& gradient : g.v) f.add(static_cast<bool>(gradient));
+    f.add(static_cast<bool>(given.grad_lse));
+    for (const auto* list : {given.out, given.grad_out})
+      for (const ConstView& view : *list) f.add(static_cast<int>(view.dtype));
     f.add(g.parameters.size());
     for (const NamedGradient& gradient : g.parameters) f.add(gradient.name.data(), gradient.name.size());
     f.add(given.saved != nullptr);
@@ -188,6 +227,7 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
   check_arrays(call, given);
 
   call.is_softmax = call.whole.is_softmax();
+  call.is_additive = call.whole.normalizer->threshold == Threshold::none;
   call.slots.emplace(call.whole, given.gradients && given.gradients->bias);
   call.options = *given.options;
   if (call.shared_bias) call.options.bias.shape[2] = 1;
@@ -198,7 +238,17 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
     call.options.first_query = call.whole.first_query;
     call.options.mask.causal = call.whole.mask.causal;
   }
-  // A default that counts the keys of the call: of the whole one.
+  // Defaults that count the keys of the call: of the whole one.
+  const auto& specs = call.whole.normalizer->info.parameters;
+  if (call.is_additive && call.whole.normalizer->info.absent) {
+    call.defaults.resize(specs.size());
+    for (std::size_t n = 0; n < specs.size(); ++n) {
+      if (call.whole.normalizer_parameters[n].given) continue;
+      call.defaults[n] = call.whole.normalizer->info.absent(static_cast<int>(n), keys);
+      call.options.normalizer_parameters.push_back(
+          {std::string(specs[n].name), view(static_cast<const double*>(&call.defaults[n]), {1})});
+    }
+  }
   for (std::size_t n = 0; n < call.whole.settings.size(); ++n) {
     const SettingSpec& spec = call.whole.mechanism->settings()[n];
     if (spec.name != "origin" || call.whole.settings[n] >= 0) continue;
@@ -232,8 +282,8 @@ void compare(const Card& own, Communicator& communicator, const char* operation)
   for (std::size_t n = 1; n < cards.size(); ++n)
     if (cards[n].fingerprint != cards[0].fingerprint)
       throw Error(std::string(operation) +
-                  ": expected the same options and sizes in every process, got others in process " + std::to_string(n) +
-                  " than in process 0");
+                  ": expected the same options, parameters and sizes in every process, got others in process " +
+                  std::to_string(n) + " than in process 0");
 }
 
 void write_message(Card& card, const std::string& text) { text.copy(card.message.data(), card.message.size() - 1); }
@@ -246,23 +296,42 @@ void agree_on_error(const std::string& message, Communicator& communicator) {
   compare(card, communicator, "");
 }
 
+void refuse(const std::string& message, Communicator& communicator) {
+  Ballot none;
+  none.refuses = 1;
+  communicator.all_gather(&none, sizeof none);
+  Card card;
+  write_message(card, message);
+  communicator.all_gather(&card, sizeof card);
+}
+
 Call agree(const char* operation, const Given& given, Communicator& communicator) {
   Call call;
   call.operation = operation;
   call.communicator = &communicator;
-  const std::array<std::int64_t, 2> own{given.inputs->q.shape[2], given.inputs->k.shape[2]};
-  const std::vector<std::byte> bytes = communicator.all_gather(own.data(), sizeof own);
-  std::array<std::int64_t, 2> all{};
-  for (int n = 0; n < communicator.size(); ++n) {
-    std::array<std::int64_t, 2> one{};
-    std::memcpy(one.data(), bytes.data() + static_cast<std::size_t>(n) * sizeof one, sizeof one);
-    all[0] += std::max<std::int64_t>(0, one[0]);
-    all[1] += std::max<std::int64_t>(0, one[1]);
+  const Ballot own = ballot_of(given);
+  const std::vector<std::byte> bytes = communicator.all_gather(&own, sizeof own);
+  std::vector<Ballot> ballots(static_cast<std::size_t>(communicator.size()));
+  std::memcpy(ballots.data(), bytes.data(), bytes.size());
+  std::int64_t queries = 0, keys = 0;
+  for (const Ballot& one : ballots) {
+    queries += std::max<std::int64_t>(0, one.queries);
+    keys += std::max<std::int64_t>(0, one.keys);
   }
   Card card;
+  // Without the rows of one process, nothing can be said of the others'.
+  if (std::ranges::any_of(ballots, [](const Ballot& one) { return one.refuses != 0; }))
+    compare(card, communicator, operation);
   try {
-    describe(call, given, all[0], all[1]);
-    card.fingerprint = fingerprint(call, given);
+    const Adopted adopted = adopt(operation, given, ballots);
+    Given all = given;
+    all.options = &adopted.options;
+    if (given.gradients) all.gradients = &adopted.gradients;
+    all.grad_lse = adopted.grad_lse;
+    call.gradients = adopted.gradients;
+    call.grad_lse = adopted.grad_lse;
+    describe(call, all, queries, keys);
+    card.fingerprint = fingerprint(call, all);
   } catch (const Error& error) {
     write_message(card, error.what());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ namespace rapt::inline v1::distributed {
 
 // What a process was given, forward or backward.
 struct Given {
+  Distribution distribution = Distribution::automatic;
   const Inputs* inputs = nullptr;
   const AttendOptions* options = nullptr;
   const Outputs* outputs = nullptr;             // forward
@@ -30,13 +32,19 @@ struct Call {
   Communicator* communicator = nullptr;
   Inputs inputs;
   AttendOptions
-      options;    // positions are explicit: first_query is given, causal is top_left or none outside packed sequences
+      options;  // positions are explicit: first_query is given, causal is top_left or none outside packed sequences
+  Gradients gradients;  // as all have them: empty arrays that others want are wanted here too
+  ConstView grad_lse{};
   Problem whole;  // sizes and masks of the whole sequence; its arrays are not to be read
   Cut queries{0}, keys{0};
   std::optional<Slots> slots;
   ConstView sink{};          // [H] or one number
   bool shared_bias = false;  // one row for all queries
   bool is_softmax = true;
+  bool is_additive = false;      // weights of a key follow from its score alone: what parts of the keys give is added
+  std::vector<double> defaults;  // of the normaliser's parameters, which count the keys of the whole call
+
+  bool has_parts() const { return is_softmax || is_additive; }
 
   int rank() const { return communicator->rank(); }
   int size() const { return communicator->size(); }
@@ -44,6 +52,9 @@ struct Call {
 
 // Checks the call in every process; where one refuses, all throw. Never returns in some processes alone.
 Call agree(const char* operation, const Given& given, Communicator& communicator);
+
+// For a process that cannot make the call, which then throws in the others too: "process 3: message".
+void refuse(const std::string& message, Communicator& communicator);
 
 // Throws in every process where `message` is not empty in one of them.
 void agree_on_error(const std::string& message, Communicator& communicator);

@@ -48,7 +48,10 @@ Cells::Cells(const Call& call) : call_(call) {
       for (const ParameterSpec& spec : call.whole.mechanism->parameters())
         if (spec.name == parameter.name) parameter.value = parameter_of(parameter.value, spec, slot);
     // The sink is one more score of the whole row; it is added when all keys are.
-    options.normalizer_parameters.clear();
+    if (call.is_softmax) options.normalizer_parameters.clear();
+    for (NamedView& parameter : options.normalizer_parameters)
+      for (const ParameterSpec& spec : call.whole.normalizer->info.parameters)
+        if (spec.name == parameter.name) parameter.value = parameter_of(parameter.value, spec, slot);
     options.bias = slot_of(options.bias, slot, call.whole.heads);
     options.mask.query_starts.clear();
     options.mask.key_starts.clear();

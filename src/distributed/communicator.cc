@@ -56,6 +56,8 @@ void Communicator::broadcast(void* data, std::size_t bytes, int root) {
 
 // There and back between the first process and the last, the best of three.
 double Communicator::bandwidth() {
+  // What process 0 knows holds for all, or some would wait for a measurement that others do not make.
+  broadcast(&bandwidth_, sizeof bandwidth_, 0);
   if (bandwidth_ >= 0) return bandwidth_;
   bandwidth_ = 0;
   const int last = size() - 1;

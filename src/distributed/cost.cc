@@ -62,8 +62,8 @@ std::string described(const Cost& cost) {
   return text.data();
 }
 
-bool heads_can(const Call& call, const Given& given) {
-  return !call.options.bias && !call.options.mask.dense && !given.grad_lse && call.slots->count() > 0;
+bool heads_can(const Call& call) {
+  return !call.options.bias && !call.options.mask.dense && !call.grad_lse && call.slots->count() > 0;
 }
 
 }  // namespace
@@ -117,9 +117,9 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
   const bool backward = given.gradients != nullptr;
   const std::int64_t slots = call.slots->count();
   const std::string normalizer(call.whole.normalizer->info.name);
-  const bool heads = heads_can(call, given);
-  if (!call.is_softmax) {
-    const std::string expected = std::string(call.operation) + ": normalizer: expected softmax, ";
+  const bool heads = heads_can(call);
+  if (!call.has_parts()) {
+    const std::string expected = std::string(call.operation) + ": normalizer: expected softmax or sigmoid, ";
     if (how.distribution == Distribution::ring)
       throw Error(expected + "whose parts of the keys can be merged, to cut the sequence, got " + normalizer +
                   ", for which heads can be cut");

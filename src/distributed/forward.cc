@@ -12,7 +12,7 @@ ForwardWork<T>::ForwardWork(const Cells& cells, std::vector<ForwardSlot<T>> slot
     : cells_(cells), slots_(std::move(slots)), pieces_(std::move(pieces)) {
   for (const ForwardSlot<T>& slot : slots_)
     for_each_row(slot.max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-      *row_at<T>(slot.max, b, h, i) = -std::numeric_limits<T>::infinity();
+      *row_at<T>(slot.max, b, h, i) = cells_.call().is_additive ? T(0) : -std::numeric_limits<T>::infinity();
       *row_at<T>(slot.sum, b, h, i) = 0;
       for (const View& total : slot.total) std::fill_n(row_at<T>(total, b, h, i), total.shape[3], T(0));
     });
@@ -51,11 +51,29 @@ void ForwardWork<T>::add_cell(const ForwardSlot<T>& slot, std::size_t which, con
   worker.part_sum = make(worker.sum, rows);
   Outputs outputs;
   outputs.out = worker.part;
-  outputs.row_max = worker.part_max;
-  outputs.row_sum = worker.part_sum;
+  if (cells_.call().is_additive) {
+    outputs.lse = worker.part_sum;
+  } else {
+    outputs.row_max = worker.part_max;
+    outputs.row_sum = worker.part_sum;
+  }
   const Inputs inputs{part_of(slot.q, 2, queries.at, queries.rows.count()), keys.k[which], keys.v[which]};
   attend(inputs, outputs, worker.workspace.options);
-  merge(slot, queries, worker);
+  if (cells_.call().is_additive) add_rows(slot, queries, worker);
+  else merge(slot, queries, worker);
+}
+
+template <class T>
+void ForwardWork<T>::add_rows(const ForwardSlot<T>& slot, const QueryPiece& queries, const Worker& worker) const {
+  for_each_row(worker.part_sum.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    const T log_sum = *row_at<T>(worker.part_sum, b, h, i);
+    *row_at<T>(slot.sum, b, h, queries.at + i) += std::exp(log_sum);
+    for (std::size_t s = 0; s < worker.part.size(); ++s) {
+      T* const __restrict total = row_at<T>(slot.total[s], b, h, queries.at + i);
+      const T* const __restrict part = row_at<T>(worker.part[s], b, h, i);
+      for_each_number(worker.part[s].shape[3], [&](std::int64_t d) { total[d] += part[d]; });
+    }
+  });
 }
 
 // What is 0 adds nothing, whatever it would be multiplied with: a weight that vanished hides an infinity.
@@ -85,6 +103,7 @@ void ForwardWork<T>::merge(const ForwardSlot<T>& slot, const QueryPiece& queries
 
 template <class T>
 void ForwardWork<T>::finish(const Tasks& tasks) {
+  if (cells_.call().is_additive) return;
   const ConstView& sink = cells_.call().sink;
   tasks.run(static_cast<std::int64_t>(slots_.size()), [&](std::int64_t n, int, int) {
     const ForwardSlot<T>& slot = slots_[static_cast<std::size_t>(n)];

@@ -15,7 +15,7 @@ struct ForwardSlot {
   View max, sum;            // [b, h, rows, 1], of type T
 };
 
-// Softmax over the keys, piece by piece: pieces are merged in the order in which they are added.
+// Softmax over the keys, or a sum, piece by piece: pieces are merged in the order in which they are added.
 template <class T>
 class ForwardWork {
  public:
@@ -38,6 +38,7 @@ class ForwardWork {
 
   void add_cell(const ForwardSlot<T>& slot, std::size_t which, const QueryPiece& queries, const KeyPieces& keys,
                 int threads, Worker& worker) const;
+  void add_rows(const ForwardSlot<T>& slot, const QueryPiece& queries, const Worker& worker) const;
   void merge(const ForwardSlot<T>& slot, const QueryPiece& queries, const Worker& worker) const;
 
   const Cells& cells_;

@@ -92,7 +92,7 @@ void heads_forward(const Call& call, const Outputs& outputs) {
   // Whole rows in the type of computation; out in its own where one call writes it.
   std::vector<std::unique_ptr<SlotRows>> out;
   for (const View& view : outputs.out)
-    out.push_back(std::make_unique<SlotRows>(call, call.is_softmax ? typed<T>(view) : ConstView(view), call.queries));
+    out.push_back(std::make_unique<SlotRows>(call, call.has_parts() ? typed<T>(view) : ConstView(view), call.queries));
   std::vector<T> own_max(static_cast<std::size_t>(call.whole.batch * call.whole.heads * rows) + 1),
       own_sum(own_max.size()), own_lse(own_max.size());
   const View own_max_view = rows_view(call, own_max.data(), rows), own_sum_view = rows_view(call, own_sum.data(), rows);
@@ -100,7 +100,7 @@ void heads_forward(const Call& call, const Outputs& outputs) {
   SlotRows max(call, own_max_view, call.queries), sum(call, own_sum_view, call.queries),
       lse(call, own_lse_view, call.queries);
   const Tasks tasks(threads_of(call), [] {});
-  if (call.is_softmax) {
+  if (call.has_parts()) {
     std::vector<ForwardSlot<T>> work_slots;
     for (std::int64_t n = slots.begin; n < slots.end; ++n) {
       ForwardSlot<T> slot{n, q.at(n), {}, max.at(n), sum.at(n)};
@@ -127,7 +127,7 @@ void heads_forward(const Call& call, const Outputs& outputs) {
   std::vector<View> wide(outputs.out);
   for (std::size_t s = 0; s < out.size(); ++s) {
     const View& to = outputs.out[s];
-    if (!call.is_softmax || to.dtype == dtype_of<T>()) {
+    if (!call.has_parts() || to.dtype == dtype_of<T>()) {
       out[s]->spread(to);
       continue;
     }
@@ -144,7 +144,8 @@ void heads_forward(const Call& call, const Outputs& outputs) {
   Saved::Rows& saved = *outputs.saved->rows();
   saved.resize(static_cast<std::int64_t>(own_max.size()) - 1, std::is_same_v<T, double>);
   std::copy_n(own_max.begin(), saved.count, saved.max<T>());
-  std::copy_n(own_sum.begin(), saved.count, saved.sum<T>());
+  if (call.is_additive) std::fill_n(saved.sum<T>(), saved.count, T(0));
+  else std::copy_n(own_sum.begin(), saved.count, saved.sum<T>());
   // The others need no δ of theirs.
   if (call.is_softmax) keep_wide_out<T>(outputs, wide, saved);
 }
@@ -152,7 +153,7 @@ void heads_forward(const Call& call, const Outputs& outputs) {
 template <class T>
 void heads_backward(const Call& call, const Given& given, const Saved::Rows& rows) {
   const Cells cells(call);
-  const Gradients& gradients = *given.gradients;
+  const Gradients& gradients = call.gradients;
   store_zeros(gradients);
   const Wanted wanted(call, gradients);
   const Span slots = slots_of(call, call.rank());
@@ -173,7 +174,7 @@ void heads_backward(const Call& call, const Given& given, const Saved::Rows& row
   for (const View& view : gradients.v) dv.push_back(gradient_rows(view, call.keys));
   Totals<T> totals(call, wanted);
   const Tasks tasks(threads_of(call), [] {});
-  if (call.is_softmax) {
+  if (call.has_parts()) {
     std::vector<BackwardSlot<T>> work_slots;
     for (std::int64_t n = slots.begin; n < slots.end; ++n) {
       BackwardSlot<T> slot;

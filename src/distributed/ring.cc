@@ -241,14 +241,15 @@ void ring_forward(const Call& call, const Outputs& outputs) {
   Saved::Rows& saved = *outputs.saved->rows();
   saved.resize(static_cast<std::int64_t>(max.size()), std::is_same_v<T, double>);
   std::copy(max.begin(), max.end(), saved.max<T>());
+  if (call.is_additive) std::fill(sum.begin(), sum.end(), T(0));
   std::copy(sum.begin(), sum.end(), saved.sum<T>());
-  keep_wide_out<T>(outputs, totals, saved);
+  if (call.is_softmax) keep_wide_out<T>(outputs, totals, saved);
 }
 
 template <class T>
 void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows) {
   const Cells cells(call);
-  const Gradients& gradients = *given.gradients;
+  const Gradients& gradients = call.gradients;
   const Wanted wanted(call, gradients);
   const std::int64_t own_rows = call.inputs.q.shape[2];
   store_zeros(gradients);  // of keys that nobody asks
@@ -268,7 +269,7 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
     slot.q = of(call.inputs.q);
     for (const ConstView& view : *given.out) slot.out.push_back(of(view));
     for (const ConstView& view : *given.grad_out) slot.grad_out.push_back(of(view));
-    slot.grad_lse = of(given.grad_lse);
+    slot.grad_lse = of(call.grad_lse);
     slot.max = of(max);
     slot.sum = of(sum);
     slot.dq = of(dq);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "distributed/thread_communicator.h"
@@ -123,6 +124,114 @@ TEST(DistributedC, RefusesByStatus) {
     EXPECT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, 0), RAPT_OK) << rapt_last_error();
     EXPECT_EQ(out, 1);
   });
+}
+
+// A loss of out and of lse, and the reason for the choice.
+TEST(DistributedC, GradientsOfLseAndTheExplanation) {
+  const auto errors = support::run_processes(2, [](rapt::Communicator& communicator) {
+    rapt_share share;
+    ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), communicator.size(), &share), RAPT_OK);
+    const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+    std::vector<float> q = numbers(share, 0), out(q.size()), dq(q.size()), cpp_dq(q.size());
+    const auto array = [&](std::vector<float>& list, std::int64_t dim) {
+      return rapt_bhsd(list.data(), RAPT_F32, 1, kHeads, rows, dim);
+    };
+    const auto view = [&](std::vector<float>& list, std::int64_t dim) {
+      return rapt::view(list.data(), {1, kHeads, rows, dim});
+    };
+    rapt_communicator network = network_of(communicator);
+    const rapt_array in = array(q, kDim), out_array = array(out, kDim), grad_lse = array(q, 1);
+    const rapt_inputs inputs = {sizeof inputs, in, in, &in, 1};
+    rapt_outputs outputs;
+    rapt_outputs_init(&outputs, sizeof outputs);
+    outputs.out = &out_array;
+    outputs.out_count = 1;
+    ASSERT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, RAPT_DISTRIBUTION_HEADS), RAPT_OK)
+        << rapt_last_error();
+    EXPECT_EQ(std::string(rapt_last_explanation()).find("heads over 2 processes, as asked for"), 0U);
+    rapt_gradients gradients;
+    rapt_gradients_init(&gradients, sizeof gradients);
+    gradients.q = array(dq, kDim);
+    ASSERT_EQ(rapt_attend_backward_lse_distributed(&inputs, &out_array, &in, &grad_lse, nullptr, &gradients, nullptr,
+                                                   &network, RAPT_DISTRIBUTION_AUTOMATIC),
+              RAPT_OK)
+        << rapt_last_error();
+    const std::string explanation = rapt_last_explanation();
+    EXPECT_EQ(explanation.find("ring over 2 processes\n"), 0U) << explanation;
+    EXPECT_NE(explanation.find("heads: not with a bias, a dense mask or a gradient of lse"), std::string::npos);
+
+    rapt::Gradients cpp;
+    cpp.q = view(cpp_dq, kDim);
+    rapt::attend_backward({view(q, kDim), view(q, kDim), {view(q, kDim)}}, {view(out, kDim)}, {view(q, kDim)}, nullptr,
+                          cpp, {}, communicator, {}, view(q, 1));
+    EXPECT_EQ(dq, cpp_dq);
+    EXPECT_EQ(rapt_attend_backward_lse_distributed(&inputs, &out_array, &in, nullptr, nullptr, &gradients, nullptr,
+                                                   &network, RAPT_DISTRIBUTION_AUTOMATIC),
+              RAPT_BAD_INPUT);
+    EXPECT_STREQ(rapt_last_explanation(), "");
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+// What process 0 knows of the network holds for all, who may know something else, or nothing.
+TEST(DistributedC, BandwidthIsThatOfTheFirstProcess) {
+  for (const bool first_knows : {true, false}) {
+    const auto errors = support::run_processes(2, [&](rapt::Communicator& communicator) {
+      rapt_share share;
+      ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), 2, &share), RAPT_OK);
+      const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+      std::vector<float> q = numbers(share, 0), out(q.size());
+      const rapt_array in = rapt_bhsd(q.data(), RAPT_F32, 1, kHeads, rows, kDim),
+                       out_array = rapt_bhsd(out.data(), RAPT_F32, 1, kHeads, rows, kDim);
+      const rapt_inputs inputs = {sizeof inputs, in, in, &in, 1};
+      rapt_outputs outputs;
+      rapt_outputs_init(&outputs, sizeof outputs);
+      outputs.out = &out_array;
+      outputs.out_count = 1;
+      rapt_communicator network = network_of(communicator);
+      if (first_knows == (communicator.rank() == 0)) network.bandwidth = 12345;
+      ASSERT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, RAPT_DISTRIBUTION_AUTOMATIC), RAPT_OK)
+          << rapt_last_error();
+      EXPECT_EQ(network.bandwidth == 12345, first_knows);
+      EXPECT_GT(network.bandwidth, 0);
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+  }
+}
+
+// One process alone cannot read its arguments: the others do not wait for it.
+TEST(DistributedC, OneBadProcessStopsAll) {
+  for (const bool backward : {false, true}) {
+    std::array<std::string, 3> texts;
+    support::run_processes(3, [&](rapt::Communicator& communicator) {
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      rapt_share share;
+      ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), communicator.size(), &share), RAPT_OK);
+      const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+      std::vector<float> q = numbers(share, 0), out(q.size());
+      const rapt_array array = rapt_bhsd(q.data(), RAPT_F32, 1, kHeads, rows, kDim),
+                       out_array = rapt_bhsd(out.data(), RAPT_F32, 1, kHeads, rows, kDim);
+      rapt_communicator network = network_of(communicator);
+      const rapt_inputs inputs = {sizeof inputs, array, array, &array, 1};
+      rapt_outputs outputs;
+      rapt_outputs_init(&outputs, sizeof outputs);
+      outputs.out = &out_array;
+      outputs.out_count = 1;
+      rapt_gradients gradients;
+      rapt_gradients_init(&gradients, sizeof gradients);
+      const std::int32_t distribution = rank == 1 ? 3 : RAPT_DISTRIBUTION_RING;
+      const int status = backward ? rapt_attend_backward_distributed(&inputs, &out_array, &array, nullptr, &gradients,
+                                                                     nullptr, &network, distribution)
+                                  : rapt_attend_distributed(&inputs, &outputs, nullptr, &network, distribution);
+      EXPECT_EQ(status, RAPT_BAD_INPUT);
+      texts[rank] = rapt_last_error();
+    });
+    const std::string said = std::string(backward ? "rapt_attend_backward_distributed" : "rapt_attend_distributed") +
+                             ": distribution: expected 0 to 2 (see rapt/c.h), got 3";
+    EXPECT_EQ(texts[1], said);
+    EXPECT_EQ(texts[0], "process 1: " + said);
+    EXPECT_EQ(texts[2], "process 1: " + said);
+  }
 }
 
 }  // namespace

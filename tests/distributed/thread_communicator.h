@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <tuple>
@@ -15,30 +17,47 @@
 
 #include "rapt/communicator.h"
 
-// Processes that are threads of this one: every message is a copy.
+// Processes that are threads of this one: messages are copied.
 namespace support {
 
 class ThreadNetwork {
  public:
-  explicit ThreadNetwork(int size) : size_(size) {}
+  using Clock = std::chrono::steady_clock;
+
+  // With delays, a message arrives up to 3 ms after it was sent, and long ones leave the sender only then.
+  explicit ThreadNetwork(int size, unsigned delays = 0) : size_(size), delays_(delays), random_(delays) {}
 
   int size() const { return size_; }
-  void send(int from, int to, int tag, const void* data, std::size_t bytes) {
+  // True: the message has been taken, and its memory is the sender's again.
+  std::shared_ptr<const bool> send(int from, int to, int tag, const void* data, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    const auto* begin = static_cast<const std::byte*>(data);
-    queues_[{from, to, tag}].emplace_back(begin, begin + bytes);
-    ++messages_;
-    bytes_ += bytes;
+    Message message;
+    message.from = static_cast<const std::byte*>(data);
+    message.bytes = bytes;
+    if (delays_ == 0 || bytes <= kCopied) {
+      message.own.assign(message.from, message.from + bytes);
+      *message.taken = true;
+    }
+    if (delays_ != 0) message.arrives = Clock::now() + std::chrono::microseconds(random_() % 3000);
+    queues_[{from, to, tag}].push_back(message);
+    return message.taken;
   }
   bool receive(int from, int to, int tag, void* data, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto& queue = queues_[{from, to, tag}];
-    if (queue.empty() && failed_) throw std::runtime_error("another process failed");
-    if (queue.empty()) return false;
-    if (queue.front().size() != bytes) throw std::runtime_error("a message of another size");
-    if (bytes > 0) std::memcpy(data, queue.front().data(), bytes);
+    if (failed_ && (queue.empty() || !*queue.front().taken)) throw std::runtime_error("another process failed");
+    if (queue.empty() || queue.front().arrives > Clock::now()) return false;
+    const Message& message = queue.front();
+    if (message.bytes != bytes) throw std::runtime_error("a message of another size");
+    if (bytes > 0) std::memcpy(data, *message.taken ? message.own.data() : message.from, bytes);
+    *message.taken = true;
     queue.pop_front();
     return true;
+  }
+  bool is(const bool& flag) {
+    const std::lock_guard lock(mutex_);
+    if (failed_ && !flag) throw std::runtime_error("another process failed");
+    return flag;
   }
   void fail() {
     const std::lock_guard lock(mutex_);
@@ -51,13 +70,23 @@ class ThreadNetwork {
     for (const auto& [key, queue] : queues_) count += queue.size();
     return count;
   }
-  std::size_t bytes() const { return bytes_; }
 
  private:
+  static constexpr std::size_t kCopied = 1024;
+
+  struct Message {
+    const std::byte* from = nullptr;
+    std::size_t bytes = 0;
+    std::vector<std::byte> own;
+    std::shared_ptr<bool> taken = std::make_shared<bool>(false);
+    Clock::time_point arrives;
+  };
+
   int size_;
+  unsigned delays_;
+  std::minstd_rand random_;
   std::mutex mutex_;
-  std::map<std::tuple<int, int, int>, std::deque<std::vector<std::byte>>> queues_;
-  std::size_t messages_ = 0, bytes_ = 0;
+  std::map<std::tuple<int, int, int>, std::deque<Message>> queues_;
   bool failed_ = false;
 };
 
@@ -69,36 +98,44 @@ class ThreadCommunicator final : public rapt::Communicator {
   int size() const override { return network_.size(); }
 
   int start_send(const void* data, std::size_t bytes, int to, int tag) override {
-    network_.send(rank_, to, tag, data, bytes);
-    pending_.push_back({true, nullptr, 0, 0, 0});
+    pending_.push_back({false, nullptr, 0, 0, 0, network_.send(rank_, to, tag, data, bytes)});
     return static_cast<int>(pending_.size()) - 1;
   }
   int start_receive(void* data, std::size_t bytes, int from, int tag) override {
-    pending_.push_back({false, data, bytes, from, tag});
+    pending_.push_back({false, data, bytes, from, tag, nullptr});
     return static_cast<int>(pending_.size()) - 1;
   }
   bool test(int message) override {
     Pending& p = pending_.at(static_cast<std::size_t>(message));
-    if (!p.done) p.done = network_.receive(p.from, rank_, p.tag, p.data, p.bytes);
+    if (p.done) return true;
+    p.done = p.sent ? network_.is(*p.sent) : network_.receive(p.from, rank_, p.tag, p.data, p.bytes);
+    // Processes that wait for each other end the test instead of stopping it.
+    if (p.done) progress_ = ThreadNetwork::Clock::now();
+    else if (ThreadNetwork::Clock::now() - progress_ > kPatience) throw std::runtime_error("no message for a minute");
     return p.done;
   }
 
  private:
+  static constexpr std::chrono::seconds kPatience{60};
+
   struct Pending {
     bool done;
     void* data;
     std::size_t bytes;
     int from, tag;
+    std::shared_ptr<const bool> sent;
   };
 
   ThreadNetwork& network_;
   int rank_;
   std::vector<Pending> pending_;
+  ThreadNetwork::Clock::time_point progress_ = ThreadNetwork::Clock::now();
 };
 
 // Runs body(communicator) in `size` processes; the messages of what they threw, empty where they did not.
-inline std::vector<std::string> run_processes(int size, const std::function<void(rapt::Communicator&)>& body) {
-  ThreadNetwork network(size);
+inline std::vector<std::string> run_processes(int size, const std::function<void(rapt::Communicator&)>& body,
+                                              unsigned delays = 0) {
+  ThreadNetwork network(size, delays);
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)

@@ -70,6 +70,26 @@ elseif(STEP STREQUAL "find_package")
     run("${build}/${program}")
   endforeach()
 
+elseif(STEP STREQUAL "mpi")
+  # As root, and for more processes than cores, Open MPI must be told.
+  foreach(variable IN ITEMS OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe
+          OMPI_MCA_mpi_yield_when_idle)
+    set(ENV{${variable}} 1)
+  endforeach()
+  set(ENV{OMPI_MCA_btl_vader_single_copy_mechanism} none)
+  execute_process(COMMAND "${MPIEXEC}" -n 2 "${CMAKE_COMMAND}" -E true RESULT_VARIABLE result ERROR_VARIABLE why TIMEOUT 60)
+  if(NOT result EQUAL 0)
+    message("skipped: ${MPIEXEC} cannot start two processes here: ${result} ${why}")
+    return()
+  endif()
+  file(REMOVE_RECURSE "${build}")
+  run("${CMAKE_COMMAND}" -S "${here}/mpi" -B "${build}" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
+      "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_C_COMPILER=${CC}")
+  run("${CMAKE_COMMAND}" --build "${build}")
+  foreach(program IN ITEMS mpi_cxx mpi_c)
+    run("${MPIEXEC}" -n 2 "${build}/${program}" TIMEOUT 120)
+  endforeach()
+
 elseif(STEP STREQUAL "pkg_config")
   run_programs()
 

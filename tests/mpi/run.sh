@@ -34,7 +34,7 @@ python3 "$arrays" make . 300
 cases=("--causal top_left" "--score alibi --param m=0.5,0.25,0.125,0.1 --causal bottom_right --key-lengths 250,300"
        "--score bilinear --param W=map.npy --softcap 5" "--param sink=0.1,0.2,0.3,0.4 --window 40,3"
        "--query-starts 0,100,300 --key-starts 0,100,300 --causal top_left" "--bias bias.npy --rotary 8" "--dtype f64 --causal top_left"
-       "--formula raw*scale-m*abs(j-i) --param m=0.1,0.2,0.3,0.4")
+       "--formula raw*scale-m*abs(j-i) --param m=0.1,0.2,0.3,0.4" "--normalize sigmoid --causal top_left")
 number=0
 for options in "${cases[@]}"; do
   number=$((number + 1))
@@ -66,6 +66,16 @@ for options in "--weights" "--stats" "--causal nonsense" "--normalize sparsemax 
   [[ ! -e refused ]] || fail "$options left files"
 done
 
+echo "== srun --mpi=pmix: each of two processes that MPI does not join says so, and writes nothing"
+for variables in "PMIX_NAMESPACE=slurm.pmix.7.0 PMIX_RANK=1 SLURM_STEP_NUM_TASKS=2" "PMIX_NAMESPACE=other PMIX_RANK=0"; do
+  read -ra list <<<"$variables"
+  if timeout 60 env "${list[@]}" "$rapt" attend --q q.npy --k k.npy --v v.npy --out joined >joined.txt 2>&1; then fail "$variables: ran alone"; fi
+  grep -q "rapt: expected .* as the launcher says, got 1 from MPI" joined.txt || fail "$variables: $(cat joined.txt)"
+  [[ ! -e joined ]] || fail "$variables: left files"
+done
+# srun without an MPI starts plain programs.
+env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$rapt" attend --q q.npy --k k.npy --v v.npy --out plain >/dev/null
+
 echo "== train: the weights of one process"
 python3 "$arrays" lines pairs.tsv
 train=(train --data pairs.tsv --attention dot --hidden 32 --embedding 16 --schedule constant)
@@ -91,7 +101,7 @@ cmp -s images1/model.safetensors images3/model.safetensors || fail "3 processes 
 # child OF MPIRUN, by rank
 ranks_of() { pgrep -P "$1" -x rapt | sort -n; }
 
-# disturb SIGNAL RANK RUN: ends within 30 seconds, and the run goes on to the same weights
+# disturb SIGNAL RANK RUN: ends within 30 seconds, and the run goes on to the same weights. FREEZE stops the main thread alone.
 disturb() {
   local signal=$1 rank=$2 run=$3
   mpirun -n 3 "$rapt" "${train[@]}" --epochs 100000 --out "$run" >"$run.log" 2>&1 &
@@ -103,7 +113,17 @@ disturb() {
   done
   mapfile -t pids < <(ranks_of "$launcher")
   ((${#pids[@]} == 3)) || fail "expected three processes, got ${#pids[@]}"
-  kill "-$signal" "${pids[$rank]}"
+  if [[ $signal == FREEZE ]]; then
+    python3 "$here/freeze.py" "${pids[$rank]}" >"$run.freeze" 2>&1 &
+    sleep 1
+    if ! grep -q '^stopped' "$run.freeze"; then
+      echo "skipped: no process may be traced here, so none hangs: $(cat "$run.freeze")"
+      kill "$launcher" && wait "$launcher" || true
+      return 0
+    fi
+  else
+    kill "-$signal" "${pids[$rank]}"
+  fi
   local start=$SECONDS status=0
   wait "$launcher" || status=$?
   ((SECONDS - start <= 30)) || fail "$signal: the run ended after $((SECONDS - start)) seconds"
@@ -118,7 +138,12 @@ disturb() {
 
 echo "== train: a process that dies, and one that is stopped"
 disturb KILL 1 killed
+# A process hangs whose main thread does: that another one still runs says nothing.
+disturb FREEZE 1 frozen &
+frozen=$!
 disturb STOP 2 stopped
+wait "$frozen" || fail "a process whose main thread was stopped did not end the run"
+! grep -q '^stopped' frozen.freeze || grep -q 'rapt: process 1 has not been heard of for' frozen.log || fail "expected a sentence about process 1, got $(cat frozen.log)"
 grep -q 'rapt: process 2 has not been heard of for' stopped.log || fail "expected a sentence about process 2, got $(cat stopped.log)"
 # Two processes go on with what three left, and arrive where one arrives that was never disturbed.
 for run in killed stopped; do
@@ -173,10 +198,12 @@ mpi 2 "$rapt" "${train[@]}" --resume --epochs "$epochs" --out random >/dev/null
 cmp -s random/model.safetensors random.alone/model.safetensors || fail "a run killed at random has other weights when resumed"
 
 echo "== two network namespaces: the same bits over a slow link, and a link that is cut"
-one=rapt$$a other=rapt$$b
+one=rapt$$a other=rapt$$b forwarder=
 remove() {
   ip netns del "$one" 2>/dev/null || true
   ip netns del "$other" 2>/dev/null || true
+  ip link del "${one}v" 2>/dev/null || true
+  [[ -z ${forwarder:-} ]] || kill "$forwarder" 2>/dev/null || true
 }
 if ((EUID != 0)) || ! command -v ip >/dev/null || ! ip netns add "$one" 2>netns.err; then
   echo "skipped: network namespaces cannot be made here$([[ -s netns.err ]] && echo ": $(head -n 1 netns.err)")"
@@ -185,14 +212,29 @@ if ((EUID != 0)) || ! command -v ip >/dev/null || ! ip netns add "$one" 2>netns.
 fi
 trap remove EXIT
 ip netns add "$other"
-ip -n "$one" link add wire type veth peer name wire netns "$other"
+# Two to four milliseconds each way: by the kernel's netem, or else by a process that passes packets on.
+delayed=netem
+if ! ip link add "${one}v" type veth peer name "${other}v" || ! tc qdisc add dev "${one}v" root netem delay 3ms 1ms 2>/dev/null ||
+  ! tc qdisc add dev "${other}v" root netem delay 3ms 1ms 2>/dev/null; then
+  delayed=no
+  python3 "$here/slow_link.py" "${one}t" "${other}t" 2 >slow_link.log 2>&1 &
+  forwarder=$!
+  for ((n = 0; n < 50; ++n)); do
+    kill -0 "$forwarder" 2>/dev/null || break
+    ! grep -q ready slow_link.log || { delayed=tun && break; }
+    sleep 0.1
+  done
+fi
+[[ $delayed != no ]] || echo "skipped: the link delays no message: the kernel has no netem, and no TUN: $(tail -n 1 slow_link.log) (tests/distributed delays those of threads)"
+[[ $delayed == no ]] || echo "   packets take 2 to 4 ms ($delayed)"
+suffix=v
+[[ $delayed != tun ]] || suffix=t
 for pair in "$one 1" "$other 2"; do
   read -r name last <<<"$pair"
+  ip link set "$name$suffix" netns "$name" name wire
   ip -n "$name" address add "10.77.0.$last/24" dev wire
   ip -n "$name" link set lo up
   ip -n "$name" link set wire up
-  # Two milliseconds each way, where the kernel can.
-  tc -n "$name" qdisc add dev wire root netem delay 2ms 2>/dev/null || echo "   (no delay: the kernel has no netem)"
 done
 # Stands in for ssh: the other machine is the other namespace.
 printf '#!/usr/bin/env bash\nshift\nexec ip netns exec %s bash -c "$*"\n' "$other" >agent.sh

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <thread>
 
+#include "attend/counted.h"
+#include "backends/mpi/pulse.h"
 #include "rapt/mpi.h"
 #include "rapt/threads.h"
 
@@ -63,8 +65,8 @@ void end_launcher_later() {
   ::_exit(0);
 }
 
-// Every process tells the next one that it lives, and listens to the one before it. A process that was stopped, or whose
-// machine or link is gone, falls silent; MPI alone would wait for it for ever.
+// Every process tells the next one that it gets on, and listens to the one before it. A process that hangs or was stopped, or
+// whose machine or link is gone, falls silent; MPI alone would wait for it for ever.
 class Watch {
  public:
   Watch() {
@@ -91,7 +93,7 @@ class Watch {
     while (!stop_) {
       int done = 0;
       MPI_Test(&sending, &done, MPI_STATUS_IGNORE);
-      if (done) MPI_Isend(&out, 1, MPI_CHAR, after, 0, own_, &sending);
+      if (done && pulse_.beats()) MPI_Isend(&out, 1, MPI_CHAR, after, 0, own_, &sending);
       MPI_Test(&receiving, &done, MPI_STATUS_IGNORE);
       // A process that was asleep itself has no right to complain.
       if (done || seconds_since(woke) > 2) heard = Clock::now();
@@ -118,6 +120,7 @@ class Watch {
 
   MPI_Comm own_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
+  Pulse pulse_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
@@ -189,7 +192,8 @@ void wait_for_all() {
 Communicator* world() { return the_world.get(); }
 
 int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program) {
-  if (launched() == 0) return program(argc, argv);
+  const int processes = launched();
+  if (processes == 0) return program(argc, argv);
   int level = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) {
     std::cerr << "rapt: cannot start MPI" << std::endl;
@@ -199,15 +203,17 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
   {
     the_world = mpi_communicator(MPI_COMM_WORLD);
     const int rank = the_world->rank();
-    if (the_world->size() != launched()) {
-      std::cerr << "rapt: expected " << launched() << " processes, as the launcher says, got " << the_world->size()
+    // Each would be alone, and all would write the same files.
+    if (processes == kSome ? the_world->size() == 1 : the_world->size() != processes) {
+      std::cerr << "rapt: expected " << (processes == kSome ? "more than one process" : counted(processes, "process"))
+                << ", as the launcher says, got " << the_world->size()
                 << " from MPI: it belongs to another MPI than this build's" << std::endl;
       MPI_Abort(MPI_COMM_WORLD, 2);
     }
     share_processors();
     // Without threads in MPI a silent process is not noticed; one that dies still is, by mpirun.
     std::unique_ptr<Watch> watch;
-    if (level >= MPI_THREAD_MULTIPLE) watch = std::make_unique<Watch>();
+    if (level >= MPI_THREAD_MULTIPLE && the_world->size() > 1) watch = std::make_unique<Watch>();
     std::string complaint;
     if (rank == 0) {
       status = program(argc, argv);
