@@ -50,7 +50,8 @@ json parse_settings(const std::filesystem::path& path, std::string_view task) {
   json whole = parse_config(path);
   if (const std::string own = task_of_settings(path); !own.empty() && own != task)
     throw Error(path.string() + ": data: task: expected '" + std::string(task) + "', got '" + own + "'");
-  for (const char* name : {"format", kChecksum, "sizes", "source_vocabulary", "target_vocabulary", "subwords", "skipped_lines"})
+  for (const char* name :
+       {"format", kChecksum, "sizes", "source_vocabulary", "target_vocabulary", "subwords", "skipped_lines"})
     whole.erase(name);
   if (const auto data = whole.find("data"); data != whole.end() && data->is_object())
     for (const char* name : {"task", "hash"}) data->erase(name);

@@ -56,7 +56,7 @@ void require_finite(const std::filesystem::path& path, const Safetensors& file) 
     for (const float x : one.array.as<float>())
       if (!std::isfinite(x))
         throw NotFinite(path.string() + ": array '" + one.name + "': expected finite numbers, got " +
-                        (std::isnan(x) ? "nan" : x > 0 ? "infinity" : "-infinity"));
+                        name_of_not_finite(static_cast<double>(x)));
   }
 }
 
