@@ -21,6 +21,7 @@
 #include "rapt/threads.h"
 #include "tasks/ensemble_run.h"
 #include "tensor/files.h"
+#include "training/not_finite.h"
 
 namespace rapt::cli {
 namespace {
@@ -172,7 +173,7 @@ class Decoding {
   static std::string complaint(const std::vector<training::Hypothesis>& answers) {
     for (const training::Hypothesis& one : answers)
       if (!std::isfinite(one.log_probability))
-        return "expected a score that is a number, got " + std::to_string(one.log_probability);
+        return "expected a score that is a number, got " + training::name_of_not_finite(one.log_probability);
     return "";
   }
 

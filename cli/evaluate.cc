@@ -62,7 +62,7 @@ bool is_sequence_run(const std::string& run) {
 void require_finite(const std::string& run, const training::Scores& scores) {
   if (!std::isfinite(scores.loss))
     throw training::NotFinite("evaluate: " + run + ": expected a loss that is a number, got " +
-                              std::to_string(scores.loss));
+                              training::name_of_not_finite(scores.loss));
 }
 
 // Ends the command where Ctrl-C came before everything was scored; what is printed is of what was done.

@@ -19,6 +19,7 @@
 #include "rapt/threads.h"
 #include "tasks/experiment.h"
 #include "tensor/files.h"
+#include "training/not_finite.h"
 
 namespace rapt::cli {
 namespace {
@@ -194,6 +195,8 @@ void add_explore(CLI::App& app) {
   verb->callback([arguments] {
     try {
       explore(*arguments);
+    } catch (const training::NotFinite&) {
+      throw;
     } catch (const Error& error) {
       throw Error(in_explore_options(error.what()));
     }

@@ -12,6 +12,7 @@
 #include "explorer/epochs.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 #include "tensor/npy.h"
 
 namespace rapt::cli {
@@ -64,7 +65,7 @@ std::string option_text(const fs::path& file, const std::string& name, const jso
 void read_mechanism(const fs::path& directory, AttendArguments& options) {
   const fs::path file = directory / "mechanism.json";
   if (!fs::exists(file)) return;
-  const json settings = json::parse(read_file(file), nullptr, false);
+  const json settings = parse_json("explore: " + file.string(), read_file(file));
   if (!settings.is_object()) throw Error("explore: " + file.string() + ": expected a JSON object, got something else");
   const std::vector<std::pair<const char*, std::string*>> texts{{"score", &options.score},
                                                                 {"scale", &options.scale},

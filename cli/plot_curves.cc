@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/plot_inputs.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 
 // Lines over steps: metrics of runs, and arrays.
 namespace rapt::cli {
@@ -51,10 +52,10 @@ Metrics read_metrics(const std::string& file) {
     begin = end + 1;
     ++line;
     if (part.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const Json value = Json::parse(part.begin(), part.end(), nullptr, false);
+    const std::string where = std::string(kCurves) + ": " + file + ": line " + std::to_string(line);
+    const Json value = parse_json<Json>(where, part);
     if (!value.is_object())
-      throw Error(std::string(kCurves) + ": " + file + ": line " + std::to_string(line) +
-                  ": expected a JSON object, got " +
+      throw Error(where + ": expected a JSON object, got " +
                   (value.is_discarded() ? "text that is not JSON" : "JSON of type " + std::string(value.type_name())));
     metrics.lines.emplace_back();
     collect(value, "", metrics);

@@ -11,6 +11,7 @@
 #include "solve/json_node.h"
 #include "tasks/head_history.h"
 #include "tasks/image_experiment.h"
+#include "training/not_finite.h"
 
 namespace rapt::cli {
 namespace {
@@ -177,6 +178,7 @@ void plot_maps(const MapsArguments& a) {
   layers::AttentionLog<float> log;
   graph.observe(log);
   const Tensor<float> logits = model.logits<float>(graph, shown.pixels.data(), 1);
+  training::require_finite("plot maps: " + a.run, {logits.data, static_cast<std::size_t>(logits.count())});
   const auto best = std::max_element(logits.data, logits.data + logits.count()) - logits.data;
   pictures::HeatMapGrid grid = maps_of(log.records(), model.attention()->grid(), query);
   grid.title =

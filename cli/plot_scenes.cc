@@ -10,6 +10,7 @@
 #include "tasks/experiment.h"
 #include "tasks/scene_run.h"
 #include "tasks/scenes.h"
+#include "training/not_finite.h"
 
 namespace rapt::cli {
 namespace {
@@ -114,7 +115,12 @@ void plot_scenes(const ScenesArguments& a) {
       sheet.legend.push_back({std::string(tasks::kSceneClasses[c]), {class_color(c)}, pictures::LegendMark::box});
   }
   for (const std::int64_t n : chosen) {
-    const auto predicted = training::predict(network, values.data(), scenes, n);
+    std::vector<std::vector<float>> predicted;
+    try {
+      predicted = training::predict(network, values.data(), scenes, n);
+    } catch (const training::NotFinite& error) {
+      throw training::NotFinite("plot scenes: " + a.run + ": " + error.what());
+    }
     sheet.rows.push_back("scene " + std::to_string(n));
     sheet.tiles.push_back(photograph(scenes, n));
     for (const PixelTask task : network.tasks())

@@ -8,6 +8,7 @@ file(GLOB rapt_fuzz_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/
 set(rapt_fuzz_libraries_arguments rapt_cli_lib)
 set(rapt_fuzz_libraries_documents rapt_solve)
 set(rapt_fuzz_libraries_requests rapt_explorer)
+set(rapt_fuzz_libraries_inputs rapt_cli_lib rapt_explorer rapt_reproduce rapt_solve rapt_pictures)
 # Inputs like the seeds: as many as take seconds.
 set(rapt_fuzz_inputs 3000)
 set(rapt_fuzz_inputs_problems 150)

@@ -6,6 +6,7 @@
 
 #include "rapt/error.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 
 namespace rapt::explorer {
 
@@ -17,7 +18,7 @@ std::vector<Epoch> read_epochs(const std::filesystem::path& path) {
   for (std::int64_t n = 1; std::getline(lines, line); ++n) {
     if (line.empty()) continue;
     const std::string where = path.string() + ":" + std::to_string(n);
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json json = parse_json(where, line);
     if (json.is_discarded()) throw Error(where + ": expected a JSON object, got something else");
     if (!json.is_object() || !json.contains("centers")) continue;
     try {

@@ -10,6 +10,7 @@
 #include "rapt/error.h"
 #include "tasks/image_run.h"
 #include "tensor/simd/table.h"
+#include "training/not_finite.h"
 
 namespace rapt::explorer {
 namespace {
@@ -72,6 +73,7 @@ Exhibit ImageSubject::show(const std::string& number) const {
   layers::AttentionLog<float> log;
   graph.observe(log);
   const Tensor<float> logits = model.logits<float>(graph, pixels.data(), 1);
+  training::require_finite("explore: " + title_, {logits.data, static_cast<std::size_t>(logits.count())});
   const std::int64_t classes = model.sizes().classes;
   tensor_kernels<float>().log_softmax(logits.data, classes);
   const auto best = std::max_element(logits.data, logits.data + classes) - logits.data;

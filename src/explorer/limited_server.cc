@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string_view>
 
 namespace rapt::explorer {
 namespace {
@@ -25,6 +26,7 @@ class LimitedStream final : public httplib::Stream {
     request_bytes_ = 0;
     head_ended_ = false;
     ended_ = 0;
+    column_ = 0;
     answering_ = false;
     refused_ = false;
     start_ = Clock::now();
@@ -112,10 +114,21 @@ class LimitedStream final : public httplib::Stream {
     return false;
   }
 
-  // The head ends with an empty line.
-  void follow(char c) {
-    if (c == '\n') head_ended_ = ++ended_ == 2;
-    else if (c != '\r') ended_ = 0;
+  // The head ends with an empty line. A header Range goes on under another name: the library would make an answer of as many
+  // copies as it asks for, all in memory.
+  void follow(char& c) {
+    constexpr std::string_view kRange = "range";
+    if (c == '\n') {
+      head_ended_ = ++ended_ == 2;
+      column_ = 0;
+    } else if (c != '\r') {
+      ended_ = 0;
+      if (column_ < kRange.size() && (c | 0x20) == kRange[column_]) {
+        if (++column_ == kRange.size()) c = '-';
+      } else {
+        column_ = std::string_view::npos;
+      }
+    }
   }
 
   const socket_t socket_;
@@ -125,7 +138,8 @@ class LimitedStream final : public httplib::Stream {
   std::size_t next_ = 0, filled_ = 0;
   std::size_t request_bytes_ = 0;
   bool head_ended_ = false, answering_ = false, refused_ = false;
-  int ended_ = 0;  // ends of lines that follow each other
+  int ended_ = 0;           // ends of lines that follow each other
+  std::size_t column_ = 0;  // in a line that begins as "range" does
   Clock::time_point start_ = Clock::now(), write_deadline_ = start_;
 };
 

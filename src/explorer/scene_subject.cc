@@ -6,6 +6,7 @@
 
 #include "layers/attention_log.h"
 #include "rapt/error.h"
+#include "training/not_finite.h"
 
 namespace rapt::explorer {
 namespace {
@@ -97,7 +98,11 @@ Exhibit SceneSubject::show(const std::string& number) const {
                                                                    : "maps of the decoder are of each task's own");
 
   layers::AttentionLog<float> log;
-  training::predict(network_, values_.data(), scene, 0, &log);
+  try {
+    training::predict(network_, values_.data(), scene, 0, &log);
+  } catch (const training::NotFinite& overflow) {
+    throw training::NotFinite("explore: " + title_ + ": " + overflow.what());
+  }
   for (const layers::AttentionRecord& record : log.records()) {
     const auto weights = std::make_shared<WindowedWeights>(record);
     Layer layer;

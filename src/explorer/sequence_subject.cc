@@ -7,6 +7,7 @@
 #include "rapt/error.h"
 #include "rapt/threads.h"
 #include "tensor/simd/table.h"
+#include "training/not_finite.h"
 
 namespace rapt::explorer {
 namespace {
@@ -103,6 +104,7 @@ Exhibit SequenceSubject::show(std::string_view text, std::string_view target) co
   graph.observe(log);
   const Tensor<float> logits = run_.model->logits<float>(graph, batch);
 
+  training::require_finite("explore: " + title_, {logits.data, static_cast<std::size_t>(logits.count())});
   std::vector<std::string> before{"<begin>"};
   before.insert(before.end(), answer.begin(), answer.end());
   std::vector<std::string> produced = answer;

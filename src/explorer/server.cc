@@ -14,6 +14,7 @@
 #include "explorer/limited_server.h"
 #include "explorer/page.h"
 #include "rapt/error.h"
+#include "tensor/json_text.h"
 
 namespace rapt::explorer {
 namespace {
@@ -207,7 +208,7 @@ struct Server::Parts {
     // A form of another page cannot send this type.
     if (!request.get_header_value("Content-Type").starts_with("application/json"))
       throw BadRequest{"expected a body of type application/json, got another"};
-    const Json body = Json::parse(request.body, nullptr, false);
+    const Json body = parse_json<Json>("body", request.body);
     if (!body.is_object() || !body.contains("text") || !body["text"].is_string() ||
         (body.contains("target") && !body["target"].is_string()))
       throw BadRequest{"expected {\"text\": \"…\"} and, if wanted, \"target\", got something else"};

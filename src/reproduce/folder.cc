@@ -14,6 +14,7 @@
 #include "reproduce/page.h"
 #include "reproduce/results.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 
 namespace rapt::reproduce {
 namespace {
@@ -28,7 +29,7 @@ constexpr const char* kSettingsFile = "settings.txt";
 
 bool holds_report(const fs::path& directory) {
   try {
-    const auto json = nlohmann::json::parse(read_file(directory / "results.json"));
+    const auto json = parse_json((directory / "results.json").string(), read_file(directory / "results.json"));
     return json.is_object() && json.contains(kReportKey);
   } catch (const std::exception&) {
     return false;

@@ -6,6 +6,7 @@
 
 #include "attend/counted.h"
 #include "rapt/error.h"
+#include "tensor/json_text.h"
 
 namespace rapt::reproduce {
 namespace {
@@ -86,7 +87,7 @@ Claim claim_of(const std::string& file, const Node& node) {
 
 StoredResults parse_stored(std::string_view name, std::string_view text) {
   const std::string file(name);
-  const json whole = json::parse(text.begin(), text.end(), nullptr, false);
+  const json whole = parse_json(file, text);
   const Node node(file, whole);
   if (node.at("format") != kFormat)
     throw Error(file + ": format: expected " + std::to_string(kFormat) + ", got " + node.at("format").dump());

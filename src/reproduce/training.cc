@@ -10,6 +10,7 @@
 #include "tasks/experiment.h"
 #include "tasks/sequence_run.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 
 namespace rapt::reproduce {
 namespace {
@@ -37,26 +38,6 @@ training::Scores scores_of(const Context& context, const tasks::Experiment& expe
   context.end_if_asked();
   if (!scores) throw Error("reproduce: expected a task with held-out examples, got one without");
   return *scores;
-}
-
-// The epochs of a run that was interrupted, as metrics.jsonl has them.
-std::vector<training::EpochReport> epochs_before(const std::filesystem::path& run, std::int64_t count) {
-  std::vector<training::EpochReport> epochs;
-  if (count == 0) return epochs;
-  std::istringstream lines(read_file(run / "metrics.jsonl"));
-  for (std::string line; static_cast<std::int64_t>(epochs.size()) < count && std::getline(lines, line);) {
-    training::EpochReport& report = epochs.emplace_back();
-    const nlohmann::json fields = nlohmann::json::parse(line);
-    for (const auto& [name, value] : fields.items()) {
-      if (name == "epoch") report.epoch = value;
-      if (name == "loss") report.loss = value;
-      if (!name.starts_with(kValid)) continue;
-      if (!report.valid) report.valid.emplace();
-      if (name == "valid_loss") report.valid->loss = value;
-      else report.valid->list.push_back({name.substr(kValid.size()), value});
-    }
-  }
-  return epochs;
 }
 
 // Makes the run's directory. True where an interrupted command left it, with these very settings.
@@ -103,6 +84,30 @@ Trained train(const Context& context, const std::string& group, Job job, std::in
 }
 
 }  // namespace
+
+std::vector<training::EpochReport> epochs_before(const std::filesystem::path& run, std::int64_t count) {
+  std::vector<training::EpochReport> epochs;
+  if (count == 0) return epochs;
+  const std::filesystem::path path = run / "metrics.jsonl";
+  std::istringstream lines(read_file(path));
+  for (std::string line; static_cast<std::int64_t>(epochs.size()) < count && std::getline(lines, line);) {
+    training::EpochReport& report = epochs.emplace_back();
+    const std::string where = path.string() + ": line " + std::to_string(epochs.size());
+    const nlohmann::json fields = parse_json(where, line);
+    if (!fields.is_object()) throw Error(where + ": expected a JSON object, got something else");
+    for (const auto& [name, value] : fields.items()) {
+      if ((name == "epoch" || name == "loss" || name.starts_with(kValid)) && !value.is_number())
+        throw Error(where + ": " + name + ": expected a number, got something else");
+      if (name == "epoch") report.epoch = value;
+      if (name == "loss") report.loss = value;
+      if (!name.starts_with(kValid)) continue;
+      if (!report.valid) report.valid.emplace();
+      if (name == "valid_loss") report.valid->loss = value;
+      else report.valid->list.push_back({name.substr(kValid.size()), value});
+    }
+  }
+  return epochs;
+}
 
 std::vector<Trained> train_all(const Context& context, const std::string& group, const std::vector<Job>& jobs) {
   std::vector<Trained> runs;

@@ -29,6 +29,9 @@ struct Trained {
   std::vector<training::EpochReport> epochs;
 };
 
+// The first epochs of a run that was interrupted, as its metrics.jsonl has them.
+std::vector<training::EpochReport> epochs_before(const std::filesystem::path& run, std::int64_t count);
+
 // One after the other; the seed of the context is theirs too. All tasks must have validation and test data. Runs that are
 // there, with the same settings, go on; Interrupted is thrown once they are saved.
 std::vector<Trained> train_all(const Context& context, const std::string& group, const std::vector<Job>& jobs);

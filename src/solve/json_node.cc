@@ -8,13 +8,13 @@
 #include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 
 namespace rapt::solve {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = 64 << 20;
 constexpr std::int64_t kMaxMatrixSide = 1 << 14;
-constexpr int kMaxDepth = 32;
 constexpr int kMaxBases = 8;
 
 // A text as JSON writes it: quoted, on one line whatever it holds.
@@ -33,14 +33,10 @@ std::string kind_of(const nlohmann::json& value) {
 }
 
 nlohmann::json parse(const std::string& verb, const std::string& file, const FileReader& reader) {
-  const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kMaxDepth)
-      throw Error(verb + ": " + file + ": expected at most " + std::to_string(kMaxDepth) +
-                  " levels of nesting, got more");
-    return true;
-  };
+  const std::string text = reader(file);
+  require_json_levels(verb + ": " + file, text);
   try {
-    return nlohmann::json::parse(reader(file), limit_depth);
+    return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& e) {
     std::string what = e.what();
     if (const auto end = what.find("] "); end != std::string::npos) what.erase(0, end + 2);

@@ -1,11 +1,27 @@
 #include "tasks/config_file.h"
 
+#include <span>
+
 #include "rapt/error.h"
+#include "tensor/checksum.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 
 namespace rapt::inline v1::tasks {
 
 using nlohmann::json;
+
+namespace {
+
+constexpr const char* kChecksum = "checksum";
+
+// By names in order, whatever the order in the file.
+std::string checksum_of(const json& whole) {
+  const std::string text = whole.dump();
+  return checksum_text(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+}  // namespace
 
 std::filesystem::path run_config_path(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory))
@@ -17,7 +33,7 @@ std::filesystem::path run_config_path(const std::filesystem::path& directory) {
 }
 
 json parse_config(const std::filesystem::path& path) {
-  json whole = json::parse(read_file(path), nullptr, false);
+  json whole = parse_json(path.string(), read_file(path));
   if (!whole.is_object()) throw Error(path.string() + ": expected a JSON object, got something else");
   return whole;
 }
@@ -34,7 +50,8 @@ json parse_settings(const std::filesystem::path& path, std::string_view task) {
   json whole = parse_config(path);
   if (const std::string own = task_of_settings(path); !own.empty() && own != task)
     throw Error(path.string() + ": data: task: expected '" + std::string(task) + "', got '" + own + "'");
-  for (const char* name : {"format", "sizes", "source_vocabulary", "target_vocabulary", "subwords", "skipped_lines"})
+  for (const char* name :
+       {"format", kChecksum, "sizes", "source_vocabulary", "target_vocabulary", "subwords", "skipped_lines"})
     whole.erase(name);
   if (const auto data = whole.find("data"); data != whole.end() && data->is_object())
     for (const char* name : {"task", "hash"}) data->erase(name);
@@ -60,8 +77,20 @@ std::shared_ptr<training::RunLock> claim_run(const std::filesystem::path& direct
   return training::RunLock::acquire(directory);
 }
 
+void write_run_config(const std::filesystem::path& directory, nlohmann::ordered_json whole) {
+  whole[kChecksum] = checksum_of(json::parse(whole.dump()));
+  write_file(directory / "config.json", whole.dump(2) + "\n");
+}
+
 json parse_run_config(const std::filesystem::path& path) {
   json whole = parse_config(path);
+  if (const auto found = whole.find(kChecksum); found != whole.end()) {
+    const json expected = *found;
+    whole.erase(found);
+    if (const std::string got = checksum_of(whole); expected != got)
+      throw Error(path.string() + " is damaged or was edited: expected the checksum " + expected.dump() + ", got \"" +
+                  got + "\"; where it was edited on purpose, take the checksum out");
+  }
   if (whole.value("format", json(0)) != kConfigFormat) throw Error(path.string() + ": expected format 1, got another");
   whole.erase("format");
   return whole;

@@ -28,8 +28,12 @@ nlohmann::json parse_settings(const std::filesystem::path& path, std::string_vie
 // The task that a file of settings names; empty where it names none.
 std::string task_of_settings(const std::filesystem::path& path);
 
-// The same of a run, whose format is checked and taken out.
+// The same of a run, whose format and checksum are checked and taken out.
 nlohmann::json parse_run_config(const std::filesystem::path& path);
+
+// config.json of a run, with a checksum of what it says, which parse_run_config() compares: spaces do not count. Runs from
+// before there was one, and files whose checksum was taken out, are taken as they are.
+void write_run_config(const std::filesystem::path& directory, nlohmann::ordered_json whole);
 
 // One section of the file, which is taken out of the whole; empty where there is none and none is required.
 nlohmann::json take_section(const std::string& file, nlohmann::json& whole, const char* name, bool required);

@@ -11,6 +11,7 @@
 
 #include "rapt/error.h"
 #include "tasks/fields.h"
+#include "tensor/json_text.h"
 
 // Visitors of fields.h: to JSON, from JSON, and from the text of options.
 namespace rapt::inline v1::tasks {
@@ -125,7 +126,7 @@ class FieldSetter {
   template <class T>
   void operator()(const char* name, T& value, double low, double high, const char*) {
     take(name, [&](const std::string& text) {
-      const nlohmann::json number = nlohmann::json::parse(text, nullptr, false);
+      const nlohmann::json number = parse_json(what(name), text);
       if (!number.is_number() || (std::is_integral_v<T> && !number.is_number_integer()))
         throw Error(what(name) + ": expected a " + (std::is_integral_v<T> ? "whole " : "") + "number, got '" + text +
                     "'");

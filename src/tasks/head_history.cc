@@ -10,6 +10,7 @@
 #include "tasks/assignment.h"
 #include "tasks/image_run.h"
 #include "tensor/files.h"
+#include "tensor/json_text.h"
 #include "tensor/random.h"
 
 namespace rapt::inline v1::tasks {
@@ -98,8 +99,7 @@ HeadHistory read_head_history(const std::filesystem::path& run) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string where = path.string() + ": line " + std::to_string(++number);
-    const json line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const json line = parse_json(where, std::string_view(text).substr(begin, end - begin));
     if (!line.is_object()) throw Error(where + ": expected a JSON object, got something else");
     history.epochs.push_back(read_places(line, layers, heads, where));
     begin = end + 1;

@@ -179,8 +179,7 @@ ImageTask load_images(ImageDataConfig& data) {
 }
 
 void write_config(const std::filesystem::path& directory, const ImageRunConfig& config) {
-  const ordered_json whole = run_sections(config, reads_files(config.data.source) ? config.data.hash : 0);
-  write_file(directory / "config.json", whole.dump(2) + "\n");
+  write_run_config(directory, run_sections(config, reads_files(config.data.source) ? config.data.hash : 0));
 }
 
 ImageRunConfig read_image_config(const std::filesystem::path& directory) {

@@ -79,7 +79,7 @@ void go_on(SceneRunConfig& config, const std::string& run, const SceneRunConfig&
 }
 
 void write_config(const std::filesystem::path& directory, const SceneRunConfig& config) {
-  write_file(directory / "config.json", scene_sections(config).dump(2) + "\n");
+  write_run_config(directory, scene_sections(config));
 }
 
 SceneRunConfig read_scene_config(const std::filesystem::path& directory) {

@@ -184,7 +184,7 @@ void write_config(const std::filesystem::path& directory, const SequenceRunConfi
     write_file(directory / subwords_name(side), bytes);
     whole["subwords"][side] = checksum_text(std::as_bytes(std::span(bytes)));
   }
-  write_file(directory / "config.json", whole.dump(2) + "\n");
+  write_run_config(directory, std::move(whole));
 }
 
 SequenceRunConfig read_config(const std::filesystem::path& directory) {

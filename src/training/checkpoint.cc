@@ -8,6 +8,7 @@
 #include "attend/counted.h"
 #include "rapt/error.h"
 #include "tensor/checksum.h"
+#include "tensor/json_text.h"
 #include "tensor/safetensors.h"
 #include "training/not_finite.h"
 
@@ -55,7 +56,7 @@ void require_finite(const std::filesystem::path& path, const Safetensors& file) 
     for (const float x : one.array.as<float>())
       if (!std::isfinite(x))
         throw NotFinite(path.string() + ": array '" + one.name + "': expected finite numbers, got " +
-                        std::to_string(x));
+                        name_of_not_finite(static_cast<double>(x)));
   }
 }
 
@@ -70,7 +71,7 @@ Safetensors read_checked(const std::filesystem::path& path) {
   const bool foreign = !format.starts_with("rapt run") && sums.empty() && progress.empty();
   if (!foreign && (format != kOldFormat || !sums.empty())) {
     if (format != kFormat) fail(path, "expected the format '" + std::string(kFormat) + "', got '" + format + "'");
-    const json expected = json::parse(sums, nullptr, false);
+    const json expected = parse_json(path.string() + ": checksums", sums);
     if (!expected.is_object() || expected.size() != file.arrays.size())
       fail(path, "expected a checksum of each of its " + counted(file.arrays.size(), "array") + ", got others");
     for (const NamedArray& one : file.arrays) {
@@ -150,7 +151,7 @@ void load_state(const std::filesystem::path& path, const layers::Parameters& par
   if (format == file.metadata.end() || text == file.metadata.end())
     fail(path, "expected the state of a run, got a file without its progress");
   try {
-    const json progress = json::parse(text->second);
+    const json progress = parse_json(path.string() + ": progress", text->second);
     Progress& p = state.progress;
     const auto whole = [&](const char* name, std::int64_t& to) {
       const json& number = progress.at(name);

@@ -9,6 +9,7 @@
 #include "backends/cpu/parallel.h"
 #include "rapt/error.h"
 #include "tensor/random.h"
+#include "training/not_finite.h"
 
 namespace rapt::inline v1::training {
 namespace {
@@ -152,6 +153,7 @@ std::vector<std::vector<float>> predict(const MultitaskNetwork& network, const f
   if (observer) graph.observe(*observer);
   const std::vector<Tensor<float>> x = network(graph, input_of(tape, one));
   std::vector<std::vector<float>> result;
+  for (const Tensor<float>& map : x) require_finite("prediction", {map.data, static_cast<std::size_t>(map.count())});
   for (std::size_t t = 0; t < x.size(); ++t) result.push_back(in_units(network.tasks()[t], x[t]));
   return result;
 }

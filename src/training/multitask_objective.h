@@ -26,7 +26,8 @@ struct PixelExamples {
 };
 
 // What a network says about one picture, in the units of the truth: classes, depth, unit normals, probabilities of edges,
-// reshading. [size², channels of the truth] each, in the order of the network's tasks. `observer` is told of every attention.
+// reshading. [size², channels of the truth] each, in the order of the network's tasks. `observer` is told of every attention. Throws
+// NotFinite where the numbers overflow.
 std::vector<std::vector<float>> predict(const models::MultitaskNetwork& network, const float* values,
                                         const PixelExamples& examples, std::int64_t n,
                                         layers::AttentionObserver<float>* observer = nullptr);

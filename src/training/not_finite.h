@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cmath>
+#include <span>
+#include <string>
+
 #include "rapt/error.h"
 
 namespace rapt::inline v1::training {
@@ -10,5 +14,15 @@ class NotFinite : public Error {
  public:
   using Error::Error;
 };
+
+// "nan", which has no sign that means anything, "infinity" or "-infinity".
+inline std::string name_of_not_finite(double x) { return x > 0 ? "infinity" : x < 0 ? "-infinity" : "nan"; }
+
+// What a model computes from finite weights may still overflow: it has no answer worth showing. Throws NotFinite.
+inline void require_finite(const std::string& where, std::span<const float> numbers) {
+  for (const float x : numbers)
+    if (!std::isfinite(x))
+      throw NotFinite(where + ": expected numbers from the model, got " + name_of_not_finite(static_cast<double>(x)));
+}
 
 }  // namespace rapt::inline v1::training

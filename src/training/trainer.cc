@@ -157,7 +157,7 @@ Wishes Trainer::train_batch(std::int64_t n, const Wishes& own) {
 void Trainer::require_finite(double number, const char* what) const {
   if (!std::isfinite(number))
     throw NotFinite("train: step " + std::to_string(progress_.step) + ": expected " + what + ", got " +
-                    (std::isnan(number) ? "nan" : "infinity") +
+                    name_of_not_finite(number) +
                     "; a smaller learning rate or gradient clipping may help; the last saved state is kept");
 }
 

@@ -13,6 +13,7 @@
 #include "rapt/attend.h"
 #include "rapt/registry.h"
 #include "rapt/threads.h"
+#include "support/allocations.h"
 #include "support/sanitized.h"
 
 // What forks is not called "Threads": the thread sanitizer starts none after a fork.
@@ -112,6 +113,60 @@ TEST(Processes, ForksWhileOthersCompute) {
     GTEST_SKIP() << "a sanitizer's allocator may be locked by a thread that the child does not have";
   const Busy busy(2);
   for (int n = 0; n < kRuns; ++n) ASSERT_EQ(in_child([] { Work(2).run(); }), 7) << "run " << n;
+}
+
+// Of the thread that makes the first call: it waits before each of its first allocations until the process was forked.
+std::atomic<int> waits{0}, forks{0};
+thread_local bool is_first = false;
+
+void wait_for_a_fork() {
+  constexpr int kMost = 400;
+  if (!is_first || waits >= kMost) return;
+  const int place = ++waits;
+  // A fork may itself wait until the thread has made what children need.
+  for (int n = 0; n < 40 && forks < place; ++n) usleep(1000);
+}
+
+// In a process that made no call before. Where what the first call makes has a lock, a child waits for the thread for ever.
+int fork_during_the_first_call() {
+  std::thread first([] {
+    is_first = true;
+    Work(2).run();
+    waits = 1 << 20;
+  });
+  int failed = 0;
+  for (int place = 1; waits < 1 << 20; ++place) {
+    while (waits < place) std::this_thread::yield();
+    if (waits >= 1 << 20) break;
+    const pid_t child = fork();
+    if (child == 0) {
+      support::call_before_allocations(nullptr);
+      alarm(5);
+      Work(2).run();
+      _exit(7);
+    }
+    forks = place;
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 7) ++failed;
+    if (failed > 3) break;
+  }
+  forks = 1 << 20;
+  first.join();
+  return failed;
+}
+
+TEST(ProcessesDeathTest, ForksDuringTheFirstCall) {
+  if (support::kSanitized)
+    GTEST_SKIP() << "a sanitizer's allocator may be locked by a thread that the child does not have";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        support::call_before_allocations(wait_for_a_fork);
+        const int failed = fork_during_the_first_call();
+        _exit(failed);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(Processes, ExitsWhileAThreadComputes) {

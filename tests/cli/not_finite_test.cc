@@ -86,6 +86,37 @@ TEST(NotFinite, AModelThatOverflowsHasNoAnswer) {
   }
 }
 
+Words image_run(const std::string& task, const std::string& out) {
+  Words all{"train",       task, "--train-size", "64", "--valid-size", "16",
+            "--test-size", "16", "--epochs",     "1",  "--out",        out};
+  if (task == "scenes") all.insert(all.end(), {"--tasks", "segmentation,depth"});
+  return all;
+}
+
+// What shows a run, as evaluate and decode: no picture or page of numbers that are none.
+TEST(NotFinite, NothingIsShownOfAModelThatOverflows) {
+  const TemporaryDirectory dir;
+  ASSERT_EQ(train(dir / "reverse", {"--epochs", "1"}).status, 0);
+  for (const char* task : {"shapes", "scenes"}) ASSERT_EQ(run_cli(image_run(task, dir / task)).status, 0);
+  const auto expect_none = [&](const std::string& run, const Words& said) {
+    std::vector<Words> commands{{"explore", run, "--out", dir / "page.html"}};
+    if (run == dir / "scenes") commands.push_back({"plot", "scenes", run, "--out", dir / "plot.svg"});
+    if (run == dir / "shapes") commands.push_back({"plot", "maps", run, "0", "--out", dir / "plot.svg"});
+    for (const Words& command : commands) {
+      const CliResult result = run_cli(command);
+      expect_failed(result, said);
+      EXPECT_EQ(result.err.find("-nan"), std::string::npos) << result.err;
+    }
+    EXPECT_EQ(names_in(dir.path().string()), (Words{"reverse", "scenes", "shapes"}));
+  };
+  for (const std::string& run : {dir / "reverse", dir / "shapes", dir / "scenes"}) {
+    rewrite(run + "/model.safetensors", [](float& x) { x = 3e38F; });
+    expect_none(run, {run, "expected numbers from the model, got "});
+    rewrite(run + "/model.safetensors", [](float& x) { x = -std::nanf(""); });
+    expect_none(run, {"model.safetensors", "expected finite numbers, got nan"});
+  }
+}
+
 // Of a damaged file nothing is known: that stays bad input.
 TEST(NotFinite, DamageIsBadInput) {
   const TemporaryDirectory dir;

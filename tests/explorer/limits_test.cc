@@ -109,6 +109,35 @@ TEST_F(ExplorerLimits, BodiesAreNotUnpacked) {
   EXPECT_EQ(status(), 200);
 }
 
+// The library would answer with a copy for each range: 2,600 of the page are 271 MB.
+TEST_F(ExplorerLimits, RangesAreLeftOut) {
+  std::string ranges = "bytes=0-";
+  for (int n = 1; n < 2600; ++n) ranges += ",0-";
+  httplib::Client one("127.0.0.1", server_.port());
+  for (const char* path : {"/", "/api/row?id=1&layer=0&row=0"}) {
+    const auto whole = one.Get(path);
+    ASSERT_TRUE(whole);
+    for (const char* name : {"Range", "range", "RANGE"})
+      for (const std::string& value :
+           {ranges, std::string("bytes=1-2"), std::string("bytes=99999999-"), std::string()}) {
+        const auto answer = one.Get(path, {{name, value}});
+        ASSERT_TRUE(answer) << path << " " << value.substr(0, 20);
+        EXPECT_EQ(answer->status, 200) << path << " " << value.substr(0, 20);
+        EXPECT_EQ(answer->body, whole->body) << path << " " << value.substr(0, 20);
+      }
+  }
+}
+
+// Copied, printed or destroyed, a tree of so many levels takes more than a stack.
+TEST_F(ExplorerLimits, BodiesAreNotDeep) {
+  httplib::Client one("127.0.0.1", server_.port());
+  const std::string deep = R"({"text": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  const auto answer = one.Post("/api/run", deep, "application/json");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 400);
+  EXPECT_NE(answer->body.find("levels of nesting"), std::string::npos) << answer->body;
+}
+
 TEST_F(ExplorerLimits, HeadersHaveAnEnd) {
   const Connection one(server_.port());
   ASSERT_TRUE(one.write(head("GET /")));

@@ -10,8 +10,10 @@ namespace {
 
 std::atomic<std::size_t> bytes{0};
 std::atomic<std::size_t> times{0};
+std::atomic<void (*)()> before{nullptr};
 
 void* counted_or_null(std::size_t size, std::size_t alignment) {
+  if (auto* hook = before.load()) hook();
   bytes += size;
   ++times;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
@@ -58,5 +60,6 @@ namespace support {
 
 std::size_t allocated_bytes() { return bytes; }
 std::size_t allocations() { return times; }
+void call_before_allocations(void (*hook)()) { before = hook; }
 
 }  // namespace support

@@ -8,5 +8,7 @@ namespace support {
 
 std::size_t allocated_bytes();
 std::size_t allocations();
+// Is called before each allocation, of any thread; null: nothing is. It must not allocate.
+void call_before_allocations(void (*hook)());
 
 }  // namespace support

@@ -1,12 +1,15 @@
 #include "backends/cpu/buffer.h"
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <vector>
 
+#include "backends/host/poison.h"
 #include "rapt/threads.h"
 
 #if defined(__linux__)
@@ -47,6 +50,7 @@ void* allocate(std::size_t bytes) {
 }
 
 void release(void* memory, std::size_t bytes) {
+  allow_memory(memory, bytes);
 #if defined(__linux__)
   if (is_mapped(bytes)) {
     munmap(memory, bytes);
@@ -121,21 +125,28 @@ class Kept {
   std::size_t total_ = 0;
 };
 
-// Never destroyed: a call at the end of the process may still come.
+// Never destroyed: a call at the end of the process may still come. Made without a lock, which a child could inherit from a
+// thread that it does not have.
 Kept& kept() {
-  static Kept& instance = []() -> Kept& {
-    auto* made = new Kept;
-#if defined(__unix__) || defined(__APPLE__)
-    pthread_atfork([] { kept().lock(); }, [] { kept().unlock(); }, [] { kept().unlock(); });
-#endif
-    return *made;
-  }();
-  return instance;
+  static constinit std::atomic<Kept*> instance{nullptr};
+  Kept* found = instance.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  auto made = std::make_unique<Kept>();
+  return instance.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel) ? *made.release() : *found;
 }
 
-// What is really asked for: room to read a vector past the end, in sizes that find each other again.
+#if defined(__unix__) || defined(__APPLE__)
+// At load, when there is one thread.
+[[maybe_unused]] const int kKeptAtFork =
+    pthread_atfork([] { kept().lock(); }, [] { kept().unlock(); }, [] { kept().unlock(); });
+#endif
+
+// With room to read a vector past the end.
+std::size_t padded_size(std::size_t bytes) { return (bytes + 127) / 64 * 64; }
+
+// What is really asked for, in sizes that find each other again.
 std::size_t whole_size(std::size_t bytes) {
-  const std::size_t padded = (bytes + 127) / 64 * 64;
+  const std::size_t padded = padded_size(bytes);
   return Kept::keeps(padded) ? std::bit_ceil(padded) : padded;
 }
 
@@ -146,11 +157,16 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   const std::size_t whole = whole_size(bytes);
   data_ = kept().take(whole);
   if (data_ == nullptr) data_ = allocate(whole);
+  const std::size_t padded = padded_size(bytes);
+  allow_memory(data_, padded);
+  forbid_memory(static_cast<std::byte*>(data_) + padded, whole - padded);
 }
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   const std::size_t whole = whole_size(bytes_);
+  // Before another thread can have it.
+  forbid_memory(data_, whole);
   if (Kept::keeps(whole) && kept().give(data_, whole)) return;
   release(data_, whole);
 }

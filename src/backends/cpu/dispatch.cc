@@ -4,12 +4,14 @@
 #include <span>
 #include <string>
 
+#include "backends/cpu/first_call.h"
 #include "backends/cpu/processors.h"
 #include "backends/cpu/simd/kernels.h"
 #include "backends/cpu/targets.h"
 #include "backends/cpu/x86/processor.h"
 #include "normalizers/list.h"
 #include "rapt/error.h"
+#include "rapt/registry.h"
 #include "rapt/threads.h"
 
 namespace rapt::inline v1 {
@@ -165,5 +167,22 @@ const NormalizerProgram<T>& normalizer_program(Isa isa, const NormalizerDefiniti
 
 template const NormalizerProgram<float>& normalizer_program(Isa, const NormalizerDefinition&);
 template const NormalizerProgram<double>& normalizer_program(Isa, const NormalizerDefinition&);
+
+void make_what_calls_share() noexcept {
+  try {
+    default_threads();
+    all_mechanisms();
+    all_normalizers();
+    const Isa isa = active_isa();
+    kernels_for<float>(isa);
+    kernels_for<double>(isa);
+    for (const NormalizerDefinition& normalizer : normalizer_definitions()) {
+      normalizer_program<float>(isa, normalizer);
+      normalizer_program<double>(isa, normalizer);
+    }
+  } catch (const std::exception&) {
+    // What cannot be made says so in the call that needs it.
+  }
+}
 
 }  // namespace rapt::inline v1

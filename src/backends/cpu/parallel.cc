@@ -4,9 +4,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 
+#include "backends/cpu/first_call.h"
 #include "rapt/threads.h"
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -133,28 +135,24 @@ class Pool {
 };
 
 // A forked child has none of its parent's threads, so it gets a pool of its own; the parent's is left as it is.
-class PoolOwner {
- public:
-  PoolOwner() {
+std::atomic<Pool*> current_pool{nullptr};
+
+// Without a lock: a child would wait for ever for the thread that held it.
+Pool& pool() {
+  Pool* found = current_pool.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  auto made = std::make_unique<Pool>();
+  return current_pool.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel) ? *made.release() : *found;
+}
+
 #if defined(__unix__) || defined(__APPLE__)
-    pthread_atfork(nullptr, nullptr, [] {
-      owner().pool_ = new Pool;
-      host_threads.store(nullptr);
-    });
+// At load, when there is one thread.
+[[maybe_unused]] const int kAtFork = pthread_atfork([] { make_what_calls_share(); }, nullptr,
+                                                    [] {
+                                                      current_pool.store(nullptr);
+                                                      host_threads.store(nullptr);
+                                                    });
 #endif
-  }
-  PoolOwner(const PoolOwner&) = delete;
-  PoolOwner& operator=(const PoolOwner&) = delete;
-
-  static PoolOwner& owner() {
-    static PoolOwner& instance = *new PoolOwner;
-    return instance;
-  }
-  Pool& pool() { return *pool_; }
-
- private:
-  Pool* pool_ = new Pool;
-};
 
 }  // namespace
 
@@ -173,14 +171,11 @@ void parallel_for(std::int64_t count, int threads, TaskRef task) {
   if (const HostThreads run = host_threads.load(std::memory_order_acquire))
     run(
         useful, [](void* own, int worker) { static_cast<Job*>(own)->work(worker); }, &job);
-  else PoolOwner::owner().pool().run(job, useful);
+  else pool().run(job, useful);
   if (job.error) std::rethrow_exception(job.error);
 }
 
-void use_host_threads(HostThreads run) {
-  PoolOwner::owner();  // before the first fork that matters
-  host_threads.store(run, std::memory_order_release);
-}
+void use_host_threads(HostThreads run) { host_threads.store(run, std::memory_order_release); }
 
 void set_task_hook(void (*hook)()) { task_hook.store(hook, std::memory_order_relaxed); }
 
