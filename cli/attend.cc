@@ -9,6 +9,7 @@
 #include "cli/attend_job.h"
 #include "cli/attend_rows.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/verbs.h"
 #include "rapt/error.h"
 #include "rapt/threads.h"
@@ -19,10 +20,10 @@ namespace rapt::cli {
 namespace {
 
 constexpr const char* kAttendFooter =
-    "Arrays are [S,D], [H,S,D] or [B,H,S,D]. Writes out.npy (out_1.npy … for further value sets), lse.npy and, on\n"
-    "request, weights.npy; entropy.npy argmax.npy position.npy covariance.npy, with --top-k topk.npy "
-    "topk_weights.npy;\n"
-    "dq.npy dk.npy dv.npy (dv_1.npy …) dbias.npy d_PARAM.npy. Nothing is written if anything fails.\n"
+    "Arrays are [S,D], [H,S,D] or [B,H,S,D]. Writes out.npy (out_1.npy … for further value sets), lse.npy\n"
+    "and, on request, weights.npy; entropy.npy argmax.npy position.npy covariance.npy, with --top-k\n"
+    "topk.npy topk_weights.npy; dq.npy dk.npy dv.npy (dv_1.npy …) dbias.npy d_PARAM.npy. Nothing is\n"
+    "written if anything fails.\n"
     "\n"
     "Examples:\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
@@ -70,10 +71,7 @@ void print_summary(const AttendArguments& arguments, const AttendResult& result)
 }
 
 void run(const AttendArguments& arguments) {
-  // Long work should not end at a name that was wrong from the start.
-  std::error_code ignored;
-  if (std::filesystem::exists(arguments.out, ignored) && !std::filesystem::is_directory(arguments.out, ignored))
-    throw Error("attend: --out: expected a directory, got the file '" + arguments.out + "'");
+  checked_by_process_0([&] { check_output_directory("attend: --out", arguments.out); });
   const AttendResult result = run_attend(arguments);
   StagedFiles files;
   if (!mpi::world() || mpi::world()->rank() == 0) files.make_directory(arguments.out);

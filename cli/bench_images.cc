@@ -8,6 +8,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/progress.h"
 #include "cli/temporary_runs.h"
 #include "cli/verbs.h"
@@ -60,6 +61,7 @@ Json row_json(const tasks::ImageComparisonRow& row, int threads) {
 void bench_images(const BenchImagesArguments& a) {
   tasks::ImageComparison comparison = comparison_of(a);
   std::optional<TemporaryRuns> temporary;
+  if (!a.out.empty()) check_output_directory("bench images: --out", a.out);
   if (a.out.empty()) temporary.emplace("bench images");
   comparison.directory = temporary ? temporary->path() : std::filesystem::path(a.out);
   std::optional<Progress> bar;

@@ -8,6 +8,7 @@
 #include "attend/counted.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
 #include "cli/temporary_runs.h"
@@ -113,7 +114,10 @@ void bench_multitask(const BenchMultitaskArguments& a) {
   tasks::SceneComparison comparison = comparison_of(a);
   std::optional<TemporaryRuns> temporary;
   if (a.out.empty()) comparison.directory = temporary.emplace("bench multitask").path();
-  else comparison.directory = a.out;
+  else {
+    check_output_directory("bench multitask: --out", a.out);
+    comparison.directory = a.out;
+  }
   std::unique_ptr<Progress> bar;
   const auto progress = [&](std::int64_t done, std::int64_t total, const std::string& last) {
     if (!bar) bar = std::make_unique<Progress>("bench multitask", total);

@@ -8,6 +8,7 @@
 #include "attend/counted.h"
 #include "cli/conv_job.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/verbs.h"
 #include "rapt/error.h"
 #include "tensor/files.h"
@@ -20,17 +21,18 @@ using Json = nlohmann::ordered_json;
 using Table = std::vector<std::vector<std::string>>;
 
 constexpr const char* kConvFooter =
-    "With --kernel: builds the multi-head self-attention with quadratic encoding that equals a convolution, one head\n"
-    "per tap. Writes out.npy (the attention's output), conv.npy (the convolution's), and the layer: alpha.npy [H],\n"
-    "center.npy [H,2], value.npy [H,Din,Do], output.npy [H,Do,Dout], bias.npy. Prints how the largest difference\n"
-    "falls as alpha grows; exits with 1 if it does not reach rounding.\n"
-    "With --layer: reads these arrays from a directory, finds the nearest convolution (each head at the pixel nearest\n"
-    "to its center), and prints how far it is and how sharp each head is. Writes kernel.npy, bias.npy, out.npy and "
-    "conv.npy.\n"
+    "With --kernel: builds the multi-head self-attention with quadratic encoding that equals a\n"
+    "convolution, one head per tap. Writes out.npy (the attention's output), conv.npy (the\n"
+    "convolution's), and the layer: alpha.npy [H], center.npy [H,2], value.npy [H,Din,Do], output.npy\n"
+    "[H,Do,Dout], bias.npy. Prints how the largest difference falls as alpha grows; exits with 1 if it\n"
+    "does not reach rounding.\n"
+    "With --layer: reads these arrays from a directory, finds the nearest convolution (each head at the\n"
+    "pixel nearest to its center), and prints how far it is and how sharp each head is. Writes\n"
+    "kernel.npy, bias.npy, out.npy and conv.npy.\n"
     "\n"
-    "Images are [R,C,D] or [B,R,C,D], channels last; kernels [K1,K2,Din,Dout], not flipped. A convolution gives\n"
-    "floor((n + 2 padding - dilation (K - 1) - 1) / stride) + 1 rows and columns; padding is zeros on each side.\n"
-    "Options with N also accept ROWS,COLUMNS.\n"
+    "Images are [R,C,D] or [B,R,C,D], channels last; kernels [K1,K2,Din,Dout], not flipped. A convolution\n"
+    "gives floor((n + 2 padding - dilation (K - 1) - 1) / stride) + 1 rows and columns; padding is zeros\n"
+    "on each side. Options with N also accept ROWS,COLUMNS.\n"
     "\n"
     "Examples:\n"
     "  rapt conv --kernel k.npy --image x.npy --out layer\n"
@@ -43,7 +45,7 @@ std::string number(double value) {
   return text;
 }
 
-std::string pair_text(const layers::Pair& pair) { return std::to_string(pair[0]) + "," + std::to_string(pair[1]); }
+std::string axes_text(const layers::PerAxis& n) { return std::to_string(n[0]) + "," + std::to_string(n[1]); }
 
 void add_files(const ConvArguments& arguments, const std::vector<ConvFile>& files, Json& summary) {
   summary["directory"] = arguments.out;
@@ -97,11 +99,11 @@ void print(const ConvArguments& arguments, const ToAttention& r) {
     print_json(summary);
     return;
   }
-  std::cout << counted(r.layer.heads(), "head") << ", " << r.layer.in() << " to " << r.layer.out()
-            << " channels, D_o = " << r.layer.value_dim() << ", D_hid = " << r.layer.hidden << ", "
+  std::cout << counted(r.layer.heads(), "head") << ", " << r.layer.in() << " to " << counted(r.layer.out(), "channel")
+            << ", D_o = " << r.layer.value_dim() << ", D_hid = " << r.layer.hidden << ", "
             << counted(r.layer.parameter_count(), "parameter") << ", " << name_of(r.layer.value.type()) << "\n"
-            << "dilation " << pair_text(r.sizes.dilation) << ", stride " << pair_text(r.sizes.stride) << ", padding "
-            << pair_text(r.sizes.padding) << "\n\n";
+            << "dilation " << axes_text(r.sizes.dilation) << ", stride " << axes_text(r.sizes.stride) << ", padding "
+            << axes_text(r.sizes.padding) << "\n\n";
   Table rows{{"alpha", "largest difference from the convolution"}};
   for (const layers::AlphaStep& step : r.steps)
     rows.push_back({number(step.alpha), number(step.difference) + (step.difference <= r.rounding ? "  rounding" : "")});
@@ -142,9 +144,9 @@ void print(const ConvArguments& arguments, const ToConvolution& r) {
   for (std::size_t h = 0; h < r.weights.size(); ++h)
     rows.push_back({std::to_string(h), number(value_of(r.layer.alpha, h)),
                     number(value_of(r.layer.center, 2 * h)) + "," + number(value_of(r.layer.center, 2 * h + 1)),
-                    pair_text(r.nearest.shifts[h]), number(r.weights[h])});
+                    axes_text(r.nearest.shifts[h]), number(r.weights[h])});
   std::cout << format_table(rows) << "\nkernel " << to_string(r.nearest.kernel.shape()) << ", dilation "
-            << pair_text(r.nearest.dilation) << ", padding " << pair_text(r.nearest.padding) << "\non "
+            << axes_text(r.nearest.dilation) << ", padding " << axes_text(r.nearest.padding) << "\non "
             << (arguments.image.empty() ? "a random image " : "the image ") << to_string(r.image_shape)
             << ": largest difference " << number(r.difference.largest) << ", Frobenius "
             << number(r.difference.frobenius) << ", " << number(relative()) << " of the convolution's norm\n";
@@ -152,10 +154,7 @@ void print(const ConvArguments& arguments, const ToConvolution& r) {
 }
 
 void run(const ConvArguments& arguments) {
-  // Long work should not end at a name that was wrong from the start.
-  std::error_code ignored;
-  if (std::filesystem::exists(arguments.out, ignored) && !std::filesystem::is_directory(arguments.out, ignored))
-    throw Error("conv: --out: expected a directory, got the file '" + arguments.out + "'");
+  check_output_directory("conv: --out", arguments.out);
   if (arguments.kernel.empty() == arguments.layer.empty())
     throw Error(std::string("conv: expected one of --kernel and --layer, got ") +
                 (arguments.kernel.empty() ? "neither" : "both"));

@@ -12,7 +12,7 @@
 namespace rapt::cli {
 namespace {
 
-using layers::Pair;
+using layers::PerAxis;
 
 Array read_array(const std::string& argument, const std::string& path) {
   try {
@@ -31,7 +31,7 @@ ElementType number_type(const std::string& dtype, std::initializer_list<const Ar
   return wide ? ElementType::f64 : ElementType::f32;
 }
 
-Pair parse_pair(const char* option, const std::string& text) {
+PerAxis parse_axes(const char* option, const std::string& text) {
   const std::string argument = std::string("conv: ") + option;
   const char* takes = "an integer, or two: ROWS,COLUMNS";
   const std::vector<std::int64_t> values = parse_integers(argument, text, takes);
@@ -57,9 +57,9 @@ void reserve(double bytes, const std::string& what) {
 
 layers::ConvolutionOptions parse_convolution(const ConvArguments& arguments) {
   layers::ConvolutionOptions options;
-  if (!arguments.dilation.empty()) options.dilation = parse_pair("--dilation", arguments.dilation);
-  if (!arguments.stride.empty()) options.stride = parse_pair("--stride", arguments.stride);
-  if (!arguments.padding.empty()) options.padding = parse_pair("--padding", arguments.padding);
+  if (!arguments.dilation.empty()) options.dilation = parse_axes("--dilation", arguments.dilation);
+  if (!arguments.stride.empty()) options.stride = parse_axes("--stride", arguments.stride);
+  if (!arguments.padding.empty()) options.padding = parse_axes("--padding", arguments.padding);
   return options;
 }
 
@@ -82,7 +82,7 @@ void add_layer_files(const layers::QuadraticLayer& layer, std::vector<ConvFile>&
   if (layer.bias) files.push_back({"bias", layer.bias});
 }
 
-Array random_image(const Pair& size, std::int64_t channels, ElementType type, std::int64_t seed) {
+Array random_image(const PerAxis& size, std::int64_t channels, ElementType type, std::int64_t seed) {
   const std::vector<std::int64_t> shape{size[0], size[1], channels};
   reserve(8.0 * static_cast<double>(size[0]) * static_cast<double>(size[1]) * static_cast<double>(channels),
           "an image " + to_string(shape));
@@ -116,9 +116,9 @@ Array read_or_make_image(const ConvArguments& arguments, const layers::Quadratic
       throw Error("conv: expected --image, or --size and --seed for a random image, got both");
     return read_array("--image", arguments.image).to(layer.value.type());
   }
-  Pair size{32, 32};
+  PerAxis size{32, 32};
   if (!arguments.size.empty()) {
-    size = parse_pair("--size", arguments.size);
+    size = parse_axes("--size", arguments.size);
     if (size[0] < 1 || size[1] < 1 || size[0] > 65536 || size[1] > 65536)
       refuse("conv: --size", arguments.size, "one or two integers from 1 to 65536");
   }
@@ -181,9 +181,9 @@ ToConvolution layer_to_convolution(const ConvArguments& arguments) {
   layers::largest_finite(image, "image");
   const layers::ConvolutionOptions options{.dilation = result.nearest.dilation, .padding = result.nearest.padding};
   const layers::ConvolutionSizes sizes = layers::convolution_sizes(image, result.nearest.kernel, options);
-  Pair padding = result.nearest.padding;
+  PerAxis padding = result.nearest.padding;
   if (!arguments.padding.empty()) {
-    padding = parse_pair("--padding", arguments.padding);
+    padding = parse_axes("--padding", arguments.padding);
     if (padding[0] < 0 || padding[1] < 0 || padding[0] > 65536 || padding[1] > 65536)
       refuse("conv: --padding", arguments.padding, "one or two integers from 0 to 65536");
   }

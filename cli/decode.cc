@@ -14,6 +14,7 @@
 #include "cli/ensemble.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/plot_output.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
@@ -29,15 +30,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDecodeFooter =
-    "Each TEXT, or each line of standard input, gives one line of output as soon as it is ready. With --nbest N\n"
-    "there are N lines, each rank TAB score TAB text. A symbol outside the vocabulary is read as unknown and "
-    "reported;\n"
-    "an empty line gives an empty line. A line that cannot be decoded is reported by its number and gives an empty "
-    "line\n"
-    "too; the exit status is then 1. --align writes the alignment of every input as source-target pairs, counted from "
-    "0\n"
-    "(Pharaoh: 0-2 1-1), or, when the file ends in .json, the whole matrices, rows = target tokens; - is the standard\n"
-    "output. --plot and --align show the mean over the heads of a Transformer's last decoder layer.\n"
+    "Each TEXT, or each line of standard input, gives one line of output as soon as it is ready. With\n"
+    "--nbest N there are N lines, each rank TAB score TAB text. A symbol outside the vocabulary is read\n"
+    "as unknown and reported; an empty line gives an empty line. A line that cannot be decoded is\n"
+    "reported by its number and gives an empty line too; the exit status is then 1. --align writes the\n"
+    "alignment of every input as links source-target, counted from 0 (Pharaoh: 0-2 1-1), or, when the\n"
+    "file ends in .json, the whole matrices, rows = target tokens; - is the standard output. --plot and\n"
+    "--align show the mean over the heads of a Transformer's last decoder layer.\n"
     "\n"
     "Examples:\n"
     "  rapt decode runs/reverse abacadabacc --plot map.png\n"
@@ -80,7 +79,14 @@ class Decoding {
       search_.length_penalty = parse_number("decode: --length-penalty", a.length_penalty, "a number");
     if (a.plot.empty() && !a.format.empty()) throw Error("decode: --format: expected --plot with it, got none");
     // Before the answers, which may take hours.
-    if (!a.plot.empty()) format_ = format_of("decode: --plot", a.plot, a.format);
+    if (!a.plot.empty()) {
+      format_ = format_of("decode: --plot", a.plot, a.format);
+      check_output_file("decode: --plot", a.plot);
+    }
+    if (!a.align.empty()) check_output_file("decode: --align", a.align);
+    check_standard_output("decode", {{"--json", a.json},
+                                     {"--align " + a.align, is_standard_output(a.align)},
+                                     {"--plot " + a.plot, is_standard_output(a.plot)}});
     if ((!a.align.empty() || !a.plot.empty()) && !models_.has_attention())
       throw Error("decode: " + std::string(a.align.empty() ? "--plot" : "--align") +
                   ": expected a model with attention (rapt train --attention NAME), got the one in " + unattending() +

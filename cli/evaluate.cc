@@ -10,6 +10,7 @@
 #include "cli/ensemble.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
 #include "rapt/threads.h"
@@ -26,9 +27,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kEvaluateFooter =
-    "Without --data the run's own held-out examples are used: test, or --split valid or train. A prediction is right\n"
-    "when it equals any target that the data gives for its source. --by-length shows at which lengths a model fails.\n"
-    "BLEU and chrF are those of sacreBLEU's defaults, over the texts of answers and references.\n"
+    "Without --data the run's own held-out examples are used: test, or --split valid or train. A\n"
+    "prediction is right when it equals any target that the data gives for its source. --by-length shows\n"
+    "at which lengths a model fails. BLEU and chrF are those of sacreBLEU's defaults, over the texts of\n"
+    "answers and references. The text shows percentages and --json fractions: 15.4 of sacreBLEU is 15.40 %\n"
+    "and 0.154.\n"
     "\n"
     "Examples:\n"
     "  rapt evaluate runs/reverse\n"
@@ -89,7 +92,7 @@ void evaluate_other(const EvaluateArguments& a) {
   const int threads = a.threads.empty() ? default_threads() : parse_threads("evaluate: --threads", a.threads);
   const std::unique_ptr<tasks::Experiment> run = tasks::open_experiment(a.run);
   const std::vector<float> values = tasks::best_weights(a.run, run->objective()->parameters());
-  end_where_stopped("nothing is scored yet");
+  end_where_stopped("nothing was scored");
   const auto scores = run->score(split_of(a), values.data(), threads, Interrupt::asked);
   if (!scores) throw Error("evaluate: --split: expected a split with examples, got " + a.split + ", which has none");
   require_finite(a.run, *scores);
@@ -235,6 +238,10 @@ void evaluate(const EvaluateArguments& a) {
   const tasks::EnsembleRun runs = tasks::load_ensemble(run_paths(a.run, a.ensemble));
   const models::Ensemble models = runs.models();
   tasks::SequenceRunConfig config = runs.config();
+  if (!a.write_split.empty()) check_output_directory("evaluate: --write-split", a.write_split);
+  if (!a.predictions.empty()) check_output_file("evaluate: --predictions", a.predictions);
+  const bool table_is_output = is_standard_output(a.predictions);
+  check_standard_output("evaluate", {{"--json", a.json}, {"--predictions " + a.predictions, table_is_output}});
   if (!a.write_split.empty()) return write_split(a.write_split, config);
   training::SearchOptions search;
   if (!a.beam.empty()) search.beam = static_cast<int>(parse_within("evaluate: --beam", a.beam, 1, 1000));
@@ -251,7 +258,7 @@ void evaluate(const EvaluateArguments& a) {
     return training::validate(models, questions, search, threads, tasks::canonical(config), Interrupt::asked);
   };
   const training::Validation validation = score(all);
-  if (validation.answered.empty()) end_where_stopped("nothing is scored yet");
+  if (validation.answered.empty()) end_where_stopped("nothing was scored");
   const std::vector<tasks::References> asked = answered(tasks::group_by_source(examples), validation);
   const std::vector<Answer> answers = answers_of(config, asked, validation.answers);
   training::Scores total = named(validation);
@@ -278,9 +285,11 @@ void evaluate(const EvaluateArguments& a) {
   if (a.json) {
     std::cout << result.dump(2) << std::endl;
   } else {
-    std::cout << scores_line(total) << "\n";
-    if (a.by_length) std::cout << format_table(lengths);
-    if (worst > 0) std::cout << (mistakes.size() > 1 ? format_table(mistakes) : "There are no wrong answers.\n");
+    // The table of predictions is for programs.
+    std::ostream& out = table_is_output ? std::cerr : std::cout;
+    out << scores_line(total) << "\n";
+    if (a.by_length) out << format_table(lengths);
+    if (worst > 0) out << (mistakes.size() > 1 ? format_table(mistakes) : "There are no wrong answers.\n");
   }
   end_where_stopped("the scores are of " + std::to_string(asked.size()) + " of " + counted(all.size(), "source") +
                     ", the shortest ones");

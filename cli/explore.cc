@@ -8,6 +8,7 @@
 
 #include "cli/explore_arrays.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "explorer/image_subject.h"
@@ -27,17 +28,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kExploreFooter =
-    "RUN is what `rapt train --out` made: the page shows every attention layer of the model for one text, and how the\n"
-    "answer was decoded; or, for a run on images or scenes, where every head looks from a pixel. Layers and heads are\n"
-    "numbered from 0.\n"
-    "DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers, heads, S, D], which "
-    "are\n"
-    "scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or queries.txt and keys.txt), "
-    "one\n"
-    "token a line, and for a grid image.npy.\n"
-    "Without --serve one self-contained page is written, which needs no network. With --serve the page is served on\n"
-    "this machine only; rows are computed when they are looked at, so that long inputs work, and texts can be typed.\n"
-    "Ctrl-C ends the server, whoever is connected, with exit status 0.\n"
+    "RUN is what `rapt train --out` made: the page shows every attention layer of the model for one text,\n"
+    "and how the answer was decoded; or, for a run on images or scenes, where every head looks from a\n"
+    "pixel. Layers and heads are numbered from 0.\n"
+    "DIR holds arrays: weights.npy [layers, heads, queries, keys], or q.npy and k.npy [layers, heads, S,\n"
+    "D], which are scored as mechanism.json or the options say; beside them, if wanted, tokens.txt (or\n"
+    "queries.txt and keys.txt), one token a line, and for a grid image.npy.\n"
+    "Without --serve one self-contained page is written, which needs no network. With --serve the page is\n"
+    "served on this machine only; rows are computed when they are looked at, so that long inputs work,\n"
+    "and texts can be typed.\n"
+    "Ctrl-C ends the server, even with clients connected, with exit status 0.\n"
     "\n"
     "Examples:\n"
     "  rapt explore runs/case --text '<U> hello' --out hello.html\n"
@@ -136,6 +136,8 @@ void explore(const ExploreArguments& a) {
   if (a.serve && !a.out.empty()) throw Error("explore: expected --serve or --out, got both");
   if (!a.serve && !a.port.empty()) throw Error("explore: --port: expected --serve beside it, got none");
   const int port = port_of(a.port);
+  const fs::path out = a.out.empty() ? "explorer.html" : a.out;
+  if (!a.serve) check_output_file("explore: --out", out);
   explorer::Served served = subject_of(a);
   for (const std::string& warning : served.first.warnings)
     std::cerr << "rapt: explore: " << one_line(warning) << std::endl;
@@ -143,7 +145,6 @@ void explore(const ExploreArguments& a) {
     serve(std::move(served), port);
     return;
   }
-  const fs::path out = a.out.empty() ? "explorer.html" : a.out;
   std::int64_t heads = 0;
   for (const explorer::Layer& layer : served.first.layers) heads += layer.weights->heads();
   Progress progress("heads", heads);

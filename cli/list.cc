@@ -57,9 +57,9 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kPositions{{
 }};
 
 constexpr const char* kListFooter =
-    "Shapes: H heads (H? = per head, or shared without it), Dq Dk Dv dimensions of queries, keys and values, A free,\n"
-    "R C rows and columns of the grid; for transformer_xl's table, R is the number of rows needed to reach all "
-    "positions.\n"
+    "Shapes: H heads (H? = per head, or shared without it), Dq Dk Dv dimensions of queries, keys and\n"
+    "values, A free, R C rows and columns of the grid; for transformer_xl's table, R is the number of\n"
+    "rows needed to reach all positions.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"
@@ -223,7 +223,7 @@ void print_tables() {
   Table devices{{"device", "what it computes", "option"}};
   for (const DeviceItem& item : device_items()) devices.push_back({item.name, item.about, item.option});
   std::cout << format_table(devices) << "\n";
-  Table rows{{"task", "what it asks for"}};
+  Table rows{{"task", "what it does"}};
   for (const tasks::Family& family : tasks::all_families())
     for (const tasks::TaskInfo& task : family.tasks) rows.push_back({std::string(task.name), std::string(task.about)});
   std::cout << format_table(rows);

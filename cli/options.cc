@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "rapt/normalizer.h"
 
@@ -42,11 +43,6 @@ std::string format_scaled(double value, double step, std::initializer_list<const
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.3g %s", value, *unit);
   return text.data();
-}
-
-std::size_t character_count(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -163,6 +159,22 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows, std:
     text += line + "\n";
   }
   return text;
+}
+
+std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines{""};
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!lines.back().empty() && character_count(lines.back()) + 1 + character_count(word) > width)
+      lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
+std::size_t character_count(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 std::uint64_t available_memory() {

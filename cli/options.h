@@ -18,7 +18,7 @@ namespace rapt::cli {
 // "1,2,3": whole numbers, at least one.
 std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes);
 
-// As many whole numbers as asked for: a pair with count = 2.
+// As many whole numbers as asked for: two with count = 2.
 std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes,
                                          std::size_t count);
 
@@ -56,6 +56,12 @@ std::string format_seconds(double seconds);
 
 // Rows of cells, the columns aligned; the last cell of a row is not padded. Counts UTF-8 characters.
 std::string format_table(const std::vector<std::vector<std::string>>& rows, std::string_view indent = "");
+
+// The words of a text on lines of so many characters; a longer word has a line of its own.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width);
+
+// Characters of UTF-8.
+std::size_t character_count(std::string_view text);
 
 // What this process may use: the machine's available memory, or less where a control group says so.
 std::uint64_t available_memory();

@@ -9,7 +9,8 @@ namespace rapt::cli {
 namespace {
 
 constexpr const char* kPlotFooter =
-    "rapt plot KIND --help explains a kind. Without --out the picture is shown in the terminal. See docs/pictures.md.\n"
+    "rapt plot KIND --help explains a kind. Without --out the picture is shown in the terminal. See\n"
+    "docs/pictures.md.\n"
     "\n"
     "Examples:\n"
     "  rapt plot heatmap result/weights.npy --head 0,3 --out head.svg\n"
@@ -61,13 +62,13 @@ struct Kind {
 void add_heat_map(CLI::App& verb) {
   Kind<HeatMapArguments> kind(
       verb, "heatmap", "An array as a map of colours, or a grid of them",
-      "The array is [R,C], [H,R,C] or [B,H,R,C]; several heads make a grid. Numbers below 0 are\n"
-      "blue and those above it orange where there are both. Above 1280 rows or columns each cell is\n"
-      "the largest of a block, or the farthest from 0.\n"
+      "The array is [R,C], [H,R,C] or [B,H,R,C]; several heads make a grid. Numbers below 0 are blue and\n"
+      "those above it orange where there are both. Above 1280 rows or columns each cell is the largest of a\n"
+      "block, or the farthest from 0.\n"
       "\n"
       "Example:\n"
-      "  rapt plot heatmap weights.npy --head 0,1 --rows \"I saw a cat\" --cols \"I saw a cat\" "
-      "--values --out map.svg",
+      "  rapt plot heatmap weights.npy --head 0,1 --rows \"I saw a cat\" --cols \"I saw a cat\" \\\n"
+      "    --values --out map.svg",
       plot_heat_map);
   HeatMapArguments& a = *kind.arguments;
   kind.option("file", a.file, "The array", "A.npy")->required();
@@ -173,7 +174,7 @@ void add_centers(CLI::App& verb) {
       ->check(value_given());
   kind.add_output();
   kind.add_axes("Name of the x axis", "Name of the y axis");
-  kind.app->add_flag("--json", a.json, "Of a run: print what the centres did, as JSON");
+  kind.app->add_flag("--json", a.json, "Of a run: print how the centres moved, as JSON");
 }
 
 void add_maps(CLI::App& verb) {
@@ -197,9 +198,9 @@ void add_maps(CLI::App& verb) {
 void add_scenes(CLI::App& verb) {
   Kind<ScenesArguments> kind(
       verb, "scenes", "A run's predictions for scenes, beside the ground truth",
-      "N are scenes of the run's test data, counted from 0. For each: the picture, the ground truth and the "
-      "prediction,\n"
-      "task by task. Depth: near is light. Normals: red is right, green is up, blue faces the camera.\n"
+      "N are scenes of the run's test data, counted from 0. For each: the picture, the ground truth and the\n"
+      "prediction, task by task. Depth: near is light. Normals: red is right, green is up, blue faces the\n"
+      "camera.\n"
       "\n"
       "Example:\n"
       "  rapt plot scenes runs/scenes 0 1 2 --out scenes.png",

@@ -6,6 +6,7 @@
 
 #include "cli/image_input.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/plot_kinds.h"
 #include "layers/attention_log.h"
 #include "solve/json_node.h"
@@ -147,6 +148,9 @@ pictures::HeatMapGrid maps_of(const std::vector<layers::AttentionRecord>& record
 
 void plot_centers(const CentersArguments& a) {
   if (a.json) {
+    if (!a.output.out.empty()) check_output("plot centers", a.output);
+    check_standard_output("plot centers",
+                          {{"--json", true}, {"--out " + a.output.out, is_standard_output(a.output.out)}});
     if (!is_run(a.files)) throw Error("plot centers: --json: expected the directory of a run, got files");
     std::cout << report_of(a.files[0], tasks::read_head_history(a.files[0])).dump(2) << "\n";
     if (a.output.out.empty()) return;

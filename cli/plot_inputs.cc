@@ -36,7 +36,7 @@ std::vector<std::string> words_of(const std::string& text) {
 std::int64_t head_index(const std::string& verb, const Array& array, const std::string& head) {
   const auto& shape = array.shape();
   const std::string argument = verb + ": --head";
-  if (array.rank() == 2) refuse(argument, head, "nothing: the array " + to_string(shape) + " has no heads");
+  if (array.rank() == 2) throw Error(argument + ": expected an array with heads, got " + to_string(shape));
   const bool batches = array.rank() == 4;
   const std::string takes = (batches ? "B,H" : "H") + std::string(" within ") + to_string(shape) + ", counted from 0";
   std::vector<std::int64_t> at = parse_integers(argument, head, takes);

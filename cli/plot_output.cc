@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "pictures/text.h"
 #include "tensor/files.h"
 
@@ -124,10 +125,13 @@ void check_output(const std::string& verb, const Output& output) {
     if (text.size() > 10000 || !pictures::is_utf8(text))
       throw Error(verb + option + ": expected at most 10000 bytes of UTF-8");
   if (output.out.empty() && !output.format.empty()) throw Error(verb + ": --format: expected --out with it, got none");
-  if (!output.out.empty()) format_of(verb + ": --out", output.out, output.format);
-  else if (::isatty(STDOUT_FILENO) == 0)
+  if (!output.out.empty()) {
+    format_of(verb + ": --out", output.out, output.format);
+    check_output_file(verb + ": --out", output.out);
+  } else if (::isatty(STDOUT_FILENO) == 0) {
     throw Error(verb + ": --out: expected FILE.svg, FILE.png or FILE.pdf where standard output is not a terminal, " +
                 "got none");
+  }
   if (output.title.size() > 10000)
     throw Error(verb + ": --title: expected at most 10,000 bytes, got " + std::to_string(output.title.size()));
 }

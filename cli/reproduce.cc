@@ -7,11 +7,11 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "attend/counted.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "rapt/threads.h"
@@ -23,12 +23,11 @@ namespace rapt::cli {
 namespace {
 
 constexpr const char* kReproduceFooter =
-    "Redoes the results of the five course documents and writes a report: DIR/index.html to be opened in a browser,\n"
-    "results.json, the pictures as SVG and the trained models. An older report in DIR is replaced when the new one is\n"
-    "complete; a directory that holds anything else is refused. Without PART all parts run; a part that fails does "
-    "not\n"
-    "stop the others. Ctrl-C saves the models trained so far in DIR.unfinished, and the same command goes on from "
-    "there.\n"
+    "Redoes the results of the five course documents and writes a report: DIR/index.html to be opened in\n"
+    "a browser, results.json, the pictures as SVG and the trained models. An older report in DIR is\n"
+    "replaced when the new one is complete; a directory that holds anything else is refused. Without PART\n"
+    "all parts run; a part that fails does not stop the others. Ctrl-C saves the models trained so far in\n"
+    "DIR.unfinished; run the same command to continue.\n"
     "Exit status 1: a required claim does not hold, or a part failed.\n"
     "\n"
     "Examples:\n"
@@ -96,20 +95,6 @@ void print_parts() {
   for (const reproduce::Part& part : reproduce::all_parts())
     rows.push_back({std::string(part.name), std::string(part.about)});
   std::cout << format_table(rows);
-}
-
-// Words of a cell on lines of limited length; a longer word has a line of its own.
-std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  const auto length = [](const std::string& s) {
-    return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-  };
-  std::vector<std::string> lines{""};
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (!lines.back().empty() && length(lines.back()) + 1 + length(word) > width) lines.emplace_back();
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
-  }
-  return lines;
 }
 
 // For a terminal of so many columns: each claim on as many lines as it needs. Elsewhere a claim stays on one line, for
@@ -195,6 +180,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
     print_parts();
     return;
   }
+  check_output_directory("reproduce: --out", arguments.out);
   const std::vector<reproduce::Part> parts = chosen_parts(arguments.parts);
   const Interrupt interrupt;
   const reproduce::Context context = context_of(arguments);
@@ -211,7 +197,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
   if (!report) {
     std::cerr << "rapt: reproduce: stopped; "
               << (kept ? "the models trained so far are saved in " + one_line(kept->string()) +
-                             ", and the same command goes on from there"
+                             "; run the same command to continue"
                        : "nothing was trained yet, and nothing written")
               << std::endl;
     // As if it had not been caught, so that a shell's loop ends too.
@@ -232,7 +218,7 @@ void add_reproduce(CLI::App& app) {
   verb->add_option("PART", arguments->parts, "Parts to run, see --list [all]")->type_name("");
   option("--out", arguments->out, "DIR", "The directory of the report [" + arguments->out + "]");
   verb->add_flag("--quick", arguments->quick, "Smaller sizes and fewer epochs");
-  option("--seed", arguments->seed, "N", "Of all random numbers [1]");
+  option("--seed", arguments->seed, "N", "Random seed [1]");
   option("--threads", arguments->threads, "N", "Threads; the result does not depend on them [all processors]");
   verb->add_flag("--list", arguments->list, "List the parts and end");
   verb->add_flag("--json", arguments->json, "Print the results as JSON");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/mpi/session.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "rapt/error.h"
@@ -25,10 +26,9 @@ constexpr int kFailed = 1;
 constexpr int kBadInput = 2;
 
 constexpr const char* kRunFooter =
-    "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed or a number is not finite, 2 bad "
-    "input,\n"
-    "130 ended by Ctrl-C. Files are replaced in one step, never half-written; a\ndevice, a pipe or the target of a "
-    "link is written to, and - is the standard output.\n"
+    "rapt VERB --help explains a verb. Exit status: 0 success, 1 a check failed or a number is not\n"
+    "finite, 2 bad input, 130 ended by Ctrl-C. Files are replaced in one step, never half-written; a\n"
+    "device, a pipe or the target of a link is written to, and - is the standard output.\n"
     "\n"
     "Examples:\n"
     "  rapt list\n"
@@ -148,6 +148,7 @@ int run(int argc, const char* const* argv) {
     app.set_version_flag("--version", std::string("rapt ") + RAPT_VERSION, "Print the version");
     app.set_help_flag("-h,--help", "Print this help");
     app.require_subcommand(1);
+    app.formatter(help_formatter());
     app.footer(kRunFooter);
 #define RAPT_ADD_VERB(name) add_##name(app);
     RAPT_VERBS(RAPT_ADD_VERB)

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/verbs.h"
 #include "solve/picture.h"
 #include "solve/print.h"
@@ -56,6 +57,7 @@ std::vector<std::string> write_plots(const std::string& directory, const solve::
 
 void run_solve(const SolveArguments& arguments) {
   if (arguments.json && arguments.markdown) throw Error("solve: expected --json or --markdown, got both");
+  if (!arguments.plot.empty()) check_output_directory("solve: --plot", arguments.plot);
   const solve::WorkedProblem problem = solve::read_problem(arguments.file);
   const solve::PrintOptions options{precision_of(arguments, problem), arguments.vectors || problem.vector_form};
   const solve::Solution solution = solve::solve(problem);

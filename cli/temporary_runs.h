@@ -33,11 +33,11 @@ class TemporaryRuns {
   std::filesystem::path path_;
 };
 
-// Ends a comparison that was interrupted: says what is kept and how to go on.
+// Ends a comparison that was interrupted: says what is kept and how to continue.
 [[noreturn]] inline void stop_comparison(const std::string& verb, const std::string& out) {
   std::cerr << "rapt: " << verb << ": stopped; "
             << (out.empty() ? "nothing is kept without --out DIR"
-                            : "everything is saved in " + out + ", and the same command goes on from there")
+                            : "everything is saved in " + out + "; run the same command to continue")
             << std::endl;
   throw ExitStatus{kInterrupted};
 }

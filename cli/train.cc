@@ -9,6 +9,7 @@
 #include "backends/mpi/session.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/outputs.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
 #include "cli/train_options.h"
@@ -28,19 +29,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kTrainFooter =
-    "TASK is one of rapt list: sequences (reverse, case), images (digits, shapes, ...), or scenes, several tasks on\n"
-    "every pixel; --data alone trains on your own lines of source TAB target. RUN becomes a directory with "
-    "config.json,\n"
-    "model.safetensors (the best weights), state.safetensors (to go on from) and metrics.jsonl. The same settings "
-    "give\n"
-    "the same weights, on any number of threads. Ctrl-C saves; --resume goes on as if nothing had happened, and "
-    "starts\n"
-    "the run where there is none yet: a batch queue repeats one command.\n"
-    "Values in [] are the defaults, the usual one first; tasks and models with another one follow. RUN/config.json "
-    "has\n"
-    "those of the run.\n"
-    "mpirun -n N rapt train shares the parts of every batch (--parts) among N processes, for the same weights;\n"
-    "--resume may have another N.\n"
+    "TASK is one of rapt list: sequences (reverse, case), images (digits, shapes, ...), or scenes,\n"
+    "several tasks on every pixel; --data alone trains on your own lines of source TAB target. RUN\n"
+    "becomes a directory with config.json, model.safetensors (the best weights), state.safetensors (what\n"
+    "--resume reads) and metrics.jsonl. The same settings give the same weights, on any number of\n"
+    "threads. Ctrl-C saves; --resume continues exactly where it stopped, and starts the run where there\n"
+    "is none yet: a batch queue repeats one command.\n"
+    "Values in [] are the defaults, the usual one first; tasks and models with another one follow.\n"
+    "RUN/config.json has those of the run.\n"
+    "mpirun -n N rapt train shares the parts of every batch (--parts) among N processes, for the same\n"
+    "weights; --resume may have another N.\n"
     "\n"
     "Examples:\n"
     "  rapt train reverse --attention dot --out runs/reverse\n"
@@ -55,6 +53,8 @@ constexpr const char* kTrainFooter =
     "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
     "  rapt train --data sentences.tsv --tokens subwords --vocabulary 4000 --skip-long --out runs/sentences\n"
     "  rapt train --resume --out runs/mine\n";
+
+using TrainSettings = std::map<std::string, std::string>;
 
 struct TrainArguments {
   std::string task, data, valid, test, out, model, config, tokens, source_tokens, target_tokens, longest, threads;
@@ -93,18 +93,22 @@ std::string task_of(const TrainArguments& a) {
   return task.empty() || !a.data.empty() ? "pairs" : task;
 }
 
-std::unique_ptr<tasks::Experiment> new_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
-  if (a.task.empty() && a.data.empty() && (a.config.empty() || tasks::task_of_settings(a.config).empty()))
+std::unique_ptr<tasks::Experiment> new_run(const TrainArguments& a, TrainSettings settings) {
+  if (a.task.empty() && a.data.empty() && (a.config.empty() || tasks::task_of_settings(a.config).empty())) {
+    if (a.resume)
+      throw Error("train: --resume: expected a run in " + a.out +
+                  ", or a TASK or --data FILE to start one, got neither");
     throw Error("train: expected a TASK or --data FILE, got neither; `rapt list` names the tasks");
+  }
   settings.merge(data_options(a));
   if (holds_a_run(a.out))
-    throw Error("train: --out: expected a new directory, or --resume to go on, got " + a.out +
+    throw Error("train: --out: expected a new directory, or --resume to continue the run, got " + a.out +
                 ", which holds a run already");
   return tasks::start_experiment(task_of(a), {a.config, std::move(settings)});
 }
 
 // The command that began a run goes on with it, and so does a shorter one: what is given must be what the run has.
-std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a, std::map<std::string, std::string> settings) {
+std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a, TrainSettings settings) {
   settings.merge(data_options(a));
   if (!a.task.empty() || !a.data.empty() || !a.config.empty()) {
     const std::string has = tasks::task_of_run(a.out), asked = task_of(a);
@@ -113,6 +117,15 @@ std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a, std::map<std
                   "'; a run keeps its settings");
   }
   return tasks::open_experiment(a.out, {a.config, std::move(settings)});
+}
+
+// With --resume a command starts the run that is not there yet: a batch queue repeats it as it is.
+std::unique_ptr<tasks::Experiment> open_run(const TrainArguments& a, const TrainSettings& settings) {
+  return a.resume && holds_a_run(a.out) ? old_run(a, settings) : new_run(a, settings);
+}
+
+int threads_of(const TrainArguments& a) {
+  return a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
 }
 
 training::Observer observer(const training::TrainOptions& options, const std::string& unit, Progress& bar, bool print,
@@ -160,8 +173,6 @@ std::string next_command(tasks::Look look, const std::string& run) {
   return "rapt evaluate " + run;
 }
 
-using TrainSettings = std::map<std::string, std::string>;
-
 // The library does not say which attention has the name; and --attention takes two that are no mechanisms.
 std::string about_attention(std::string text, const TrainSettings& settings) {
   const auto cross = settings.find("cross_attention");
@@ -172,7 +183,7 @@ std::string about_attention(std::string text, const TrainSettings& settings) {
 }
 
 // Messages of the library name settings; here they are options: "setting max_length: …" becomes "train: --max-length: …".
-std::string in_train_options(std::string_view message, const TrainSettings& settings) {
+std::string in_train_options(std::string_view message, const TrainArguments& a, const TrainSettings& settings) {
   const auto after = [&](std::string_view prefix) { return std::string(message.substr(prefix.size())); };
   if (message.starts_with("normalizer: ")) return "train: --normalize: " + after("normalizer: ");
   if (message.starts_with("mechanism: ")) return about_attention(after("mechanism: "), settings);
@@ -182,6 +193,9 @@ std::string in_train_options(std::string_view message, const TrainSettings& sett
   if (!message.starts_with("setting ") || end == std::string_view::npos) return std::string(message);
   std::string name(message.substr(8, end - 8));
   if (name == "train") name = "data";
+  // One option gives both.
+  if ((name == "source_tokens" && a.source_tokens.empty()) || (name == "target_tokens" && a.target_tokens.empty()))
+    name = "tokens";
   std::replace(name.begin(), name.end(), '_', '-');
   return "train: --" + name + std::string(message.substr(end));
 }
@@ -197,13 +211,13 @@ std::shared_ptr<training::RunLock> lock_run(const std::string& directory) {
 // Ends a command that was interrupted, with everything saved.
 [[noreturn]] void stop(const TrainArguments& a, const std::string& where, const std::string& next) {
   std::cout << "Stopped " << where << "; everything is saved. ";
-  if (a.compare.empty()) std::cout << "To go on:\n  " << next << std::endl;
-  else std::cout << "To go on, give the same command with --resume." << std::endl;
+  if (a.compare.empty()) std::cout << "To resume:\n  " << next << std::endl;
+  else std::cout << "To resume, give the same command with --resume." << std::endl;
   throw ExitStatus{kInterrupted};
 }
 
-Trained train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
-  const int threads = a.threads.empty() ? default_threads() : parse_threads("train: --threads", a.threads);
+Trained train(const TrainArguments& a, const TrainSettings& settings) {
+  const int threads = threads_of(a);
   // With --resume a command starts the run that is not there yet: a batch queue repeats it as it is.
   const training::Processes processes(mpi::world());
   bool goes_on = a.resume && holds_a_run(a.out);
@@ -269,28 +283,55 @@ Trained train(const TrainArguments& a, const std::map<std::string, std::string>&
   return result;
 }
 
-// One run for each value of a setting, in directories of their own below --out, and a table at the end.
-Json compare(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
-  const auto [name, list] = parse_assignment("train: --compare", a.compare);
-  std::string key = name;
-  std::replace(key.begin(), key.end(), '-', '_');
+// Of "attention=none,dot": the setting and its values.
+std::pair<std::string, std::vector<std::string>> compared_values(const std::string& text) {
+  constexpr const char* kTakes = "NAME=VALUE,VALUE,… without empty values";
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) refuse("train: --compare", text, kTakes);
   std::vector<std::string> values;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    if (end == begin) refuse("train: --compare", a.compare, "NAME=VALUE,VALUE,… without empty values");
-    values.push_back(list.substr(begin, end - begin));
+  for (std::size_t begin = equals + 1; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) refuse("train: --compare", text, kTakes);
+    values.push_back(text.substr(begin, end - begin));
+    if (std::count(values.begin(), values.end(), values.back()) > 1)
+      throw Error("train: --compare: expected each value once, got '" + values.back() + "' twice");
     begin = end + 1;
   }
+  if (values.empty()) refuse("train: --compare", text, kTakes);
+  return {text.substr(0, equals), std::move(values)};
+}
+
+// One run of a comparison.
+struct ComparedRun {
+  std::string value;
+  TrainArguments arguments;
+  TrainSettings settings;
+};
+
+// One run for each value of a setting, in directories of their own below --out, and a table at the end.
+Json compare(const TrainArguments& a, const TrainSettings& settings) {
+  const auto [name, values] = compared_values(a.compare);
+  std::string key = name;
+  std::replace(key.begin(), key.end(), '-', '_');
+  std::vector<ComparedRun> runs;
+  for (const std::string& value : values) {
+    ComparedRun& run = runs.emplace_back(ComparedRun{value, a, settings});
+    run.arguments.out = (std::filesystem::path(a.out) / value).string();
+    if (key == "model") run.arguments.model = value;
+    else run.settings[key] = value;
+  }
+  // The first run may take hours; that the last one starts is known before.
+  checked_by_process_0([&] {
+    for (const ComparedRun& run : runs) {
+      check_output_directory("train: --out", run.arguments.out);
+      open_run(run.arguments, run.settings)->objective();
+    }
+  });
   Json rows = Json::array();
   std::vector<std::vector<std::string>> table{{name, "parameters", "best epoch"}};
-  for (const std::string& value : values) {
-    TrainArguments one = a;
-    one.out = (std::filesystem::path(a.out) / value).string();
-    std::map<std::string, std::string> own = settings;
-    if (key == "model") one.model = value;
-    else own[key] = value;
+  for (const auto& [value, arguments, own] : runs) {
     if (!a.json) std::cout << "== " << name << " " << value << "\n";
-    Trained trained = train(one, own);
+    Trained trained = train(arguments, own);
     Json& row = trained.json;
     std::vector<std::string>& cells = table.emplace_back();
     cells = {value, std::to_string(row["parameters"].get<std::int64_t>()),
@@ -312,8 +353,10 @@ Json compare(const TrainArguments& a, const std::map<std::string, std::string>& 
   return rows;
 }
 
-void train_as_asked(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+void train_as_asked(const TrainArguments& a, const TrainSettings& settings) {
   if (a.out.empty()) throw Error("train: --out: expected the directory of the run, got none");
+  checked_by_process_0([&] { check_output_directory("train: --out", a.out); });
+  threads_of(a);
   if (!a.compare.empty()) {
     const Json rows = compare(a, settings);
     if (a.json) std::cout << rows.dump(2) << std::endl;
@@ -324,14 +367,14 @@ void train_as_asked(const TrainArguments& a, const std::map<std::string, std::st
   else std::cout << "Try it:  " << trained.next_command << std::endl;
 }
 
-void run_train(const TrainArguments& a, const std::map<std::string, std::string>& settings) {
+void run_train(const TrainArguments& a, const TrainSettings& settings) {
   const Interrupt interrupt;
   try {
     train_as_asked(a, settings);
   } catch (const training::NotFinite&) {
     throw;
   } catch (const Error& error) {
-    throw Error(in_train_options(error.what(), settings));
+    throw Error(in_train_options(error.what(), a, settings));
   }
 }
 
@@ -362,9 +405,9 @@ void add_train(CLI::App& app) {
   option("--model", arguments->model, "NAME",
          "Kind of model: seq2seq or transformer [" + std::string(tasks::name_of(models::ModelConfig{}.kind)) +
              "]; of images attention or cnn [" + std::string(tasks::name_of(models::ImageModelConfig{}.kind)) + "]");
-  option("--config", arguments->config, "FILE", "A JSON file of settings; options come on top");
+  option("--config", arguments->config, "FILE", "A JSON file of settings; options override it");
   option("--compare", arguments->compare, "NAME=VALUE,VALUE...", "A run for each value of a setting, and a table");
-  verb->add_flag("--resume", arguments->resume, "Go on with the run in --out; start it where there is none yet");
+  verb->add_flag("--resume", arguments->resume, "Continue the run in --out; start it where there is none yet");
   option("--threads", arguments->threads, "N", "Threads; the result does not depend on them [all processors]");
   verb->add_flag("--json", arguments->json, "Print the result as JSON");
   const SettingOptions settings(*verb);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attend/counted.h"
+#include "attend/either.h"
 #include "attend/exact_choices.h"
 #include "attend/relative_rows.h"
 #include "mechanisms/objects.h"
@@ -120,6 +121,7 @@ class Builder {
            "give first_query and causal top_left");
   }
 
+  static std::string one_or(std::int64_t n) { return n == 1 ? "1" : "1 or " + number(n); }
   static std::string value_name(std::size_t n) { return n == 0 ? "v" : "v[" + std::to_string(n) + "]"; }
 
   void share(const std::string& name, Operand& operand) const {
@@ -168,12 +170,10 @@ class Builder {
   }
 
   std::string known_names() const {
-    std::string names;
-    for (const ParameterSpec& spec : p_.mechanism->parameters())
-      names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
-    for (const SettingSpec& spec : p_.mechanism->settings())
-      names += std::string(names.empty() ? "" : ", ") + std::string(spec.name);
-    return names.empty() ? "no parameters" : names;
+    std::vector<std::string_view> names;
+    for (const ParameterSpec& spec : p_.mechanism->parameters()) names.emplace_back(spec.name);
+    for (const SettingSpec& spec : p_.mechanism->settings()) names.emplace_back(spec.name);
+    return names.empty() ? "no parameters" : either(names);
   }
 
   void parameters() {
@@ -258,14 +258,14 @@ class Builder {
     if (const ParameterValue* map = p_.find(Role::query_map)) q = map->cols;
     if (const ParameterValue* map = p_.find(Role::key_map)) k = map->cols;
     if (p_.uses_content && q != k)
-      fail(operation_, "q: expected rows of " + number(k) + " numbers to score as the keys have, got " + number(q));
+      fail(operation_, "q: expected rows of " + counted(k, "number") + " to score as the keys have, got " + number(q));
     if (const ParameterValue* w = p_.find(Role::pair_weight); w && w->rows != q)
-      fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': expected " + number(q) +
-                           " numbers, one for each that is scored, got " + number(w->rows));
+      fail(operation_, score_name() + ": parameter '" + std::string(w->spec->name) + "': expected " +
+                           counted(q, "number") + ", one for each that is scored, got " + number(w->rows));
     for (const ParameterValue& value : p_.parameters)
       if (value.given && value.spec->role == Role::relative_vector && value.cols != p_.query_dim)
         fail(operation_, score_name() + ": parameter '" + std::string(value.spec->name) + "': expected vectors of " +
-                             number(p_.query_dim) + " numbers, as the queries have, got " + number(value.cols));
+                             counted(p_.query_dim, "number") + ", as the queries have, got " + number(value.cols));
     p_.inner = q;
   }
 
@@ -327,8 +327,8 @@ class Builder {
                       (operand.heads == 1 || operand.heads == p_.heads) &&
                       (operand.rows == 1 || operand.rows == p_.queries) && operand.dim == p_.keys;
     if (!fits)
-      fail(operation_, name + ": expected shape [1 or " + number(p_.batch) + ", 1 or " + number(p_.heads) + ", 1 or " +
-                           number(p_.queries) + ", " + number(p_.keys) + "], got " +
+      fail(operation_, name + ": expected shape [" + one_or(p_.batch) + ", " + one_or(p_.heads) + ", " +
+                           one_or(p_.queries) + ", " + number(p_.keys) + "], got " +
                            to_string({operand.batches, operand.heads, operand.rows, operand.dim}));
     operand.group = operand.heads == 1 ? p_.heads : 1;
     if (operand.rows == 1) operand.row_stride = 0;
@@ -414,8 +414,9 @@ void set_positions(const char* operation, Problem& p, std::span<const std::int64
                    std::span<const std::int64_t> first_query) {
   const auto check_count = [&](const char* name, std::size_t count) {
     if (count > 1 && static_cast<std::int64_t>(count) != p.batch)
-      fail(operation, std::string(name) + ": expected one number, or one for each of the " + number(p.batch) +
-                          " batches, got " + std::to_string(count));
+      fail(operation, std::string(name) + ": expected one number" +
+                          (p.batch == 1 ? "" : ", or one for each of the " + counted(p.batch, "batch")) + ", got " +
+                          std::to_string(count));
   };
   check_count("key_lengths", key_lengths.size());
   check_count("first_query", first_query.size());

@@ -16,7 +16,7 @@ namespace {
 // Far above any use, and small enough that products of sizes stay exact.
 constexpr std::int64_t kLargestStep = std::int64_t{1} << 20;
 
-void check_step(const char* name, const Pair& values, std::int64_t lowest) {
+void check_step(const char* name, const PerAxis& values, std::int64_t lowest) {
   for (const std::int64_t value : values)
     if (value < lowest || value > kLargestStep)
       throw Error(std::string("conv: ") + name + ": expected an integer from " + std::to_string(lowest) + " to " +
@@ -54,7 +54,7 @@ struct Direct {
   Array run() const {
     Array result(element_type_of<T>(), sizes.output_shape());
     T* all = result.template as<T>().data();
-    const Pair output = sizes.output();
+    const PerAxis output = sizes.output();
     parallel_for(sizes.batch * output[0], default_threads(), [&](std::int64_t row, int) {
       std::vector<double> sums(static_cast<std::size_t>(sizes.out));
       T* out = all + row * output[1] * sizes.out;
@@ -87,13 +87,13 @@ double largest_as(const Array& array, const char* argument) {
 
 }  // namespace
 
-Pair ConvolutionSizes::output() const {
-  const Pair whole = padded(), taps = span();
+PerAxis ConvolutionSizes::output() const {
+  const PerAxis whole = padded(), taps = span();
   return {(whole[0] - taps[0]) / stride[0] + 1, (whole[1] - taps[1]) / stride[1] + 1};
 }
 
 std::vector<std::int64_t> ConvolutionSizes::output_shape() const {
-  const Pair size = output();
+  const PerAxis size = output();
   if (batched) return {batch, size[0], size[1], out};
   return {size[0], size[1], out};
 }
@@ -125,7 +125,7 @@ ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, cons
     check_step("padding", *options.padding, 0);
     sizes.padding = *options.padding;
   }
-  const Pair whole = sizes.padded(), taps = sizes.span();
+  const PerAxis whole = sizes.padded(), taps = sizes.span();
   if (taps[0] > whole[0] || taps[1] > whole[1])
     throw Error("conv: image: expected at least the " + counted(taps[0], "row") + " and " + counted(taps[1], "column") +
                 " that the kernel spans, got " + std::to_string(whole[0]) + " and " + std::to_string(whole[1]) +

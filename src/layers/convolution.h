@@ -9,31 +9,31 @@
 namespace rapt::inline v1::layers {
 
 // Rows, then columns.
-using Pair = std::array<std::int64_t, 2>;
+using PerAxis = std::array<std::int64_t, 2>;
 
 struct ConvolutionOptions {
-  Pair dilation{1, 1};
-  Pair stride{1, 1};
-  std::optional<Pair> padding{};  // zeros on each side; absent: ⌊K/2⌋·dilation, which keeps the size for odd K
+  PerAxis dilation{1, 1};
+  PerAxis stride{1, 1};
+  std::optional<PerAxis> padding{};  // zeros on each side; absent: ⌊K/2⌋·dilation, which keeps the size for odd K
 };
 
 // All sizes of one convolution. Images are [R, C, Din] or [B, R, C, Din], kernels [K1, K2, Din, Dout].
 struct ConvolutionSizes {
   std::int64_t batch = 1;
   bool batched = false;
-  Pair image{};
-  Pair kernel{};
+  PerAxis image{};
+  PerAxis kernel{};
   std::int64_t in = 0;
   std::int64_t out = 0;
-  Pair dilation{1, 1};
-  Pair stride{1, 1};
-  Pair padding{};
+  PerAxis dilation{1, 1};
+  PerAxis stride{1, 1};
+  PerAxis padding{};
 
-  Pair padded() const { return {image[0] + 2 * padding[0], image[1] + 2 * padding[1]}; }
+  PerAxis padded() const { return {image[0] + 2 * padding[0], image[1] + 2 * padding[1]}; }
   // How many pixels of the padded image the kernel spans.
-  Pair span() const { return {dilation[0] * (kernel[0] - 1) + 1, dilation[1] * (kernel[1] - 1) + 1}; }
+  PerAxis span() const { return {dilation[0] * (kernel[0] - 1) + 1, dilation[1] * (kernel[1] - 1) + 1}; }
   // ⌊(n + 2p − d(K−1) − 1)/s⌋ + 1
-  Pair output() const;
+  PerAxis output() const;
   std::vector<std::int64_t> output_shape() const;
 };
 

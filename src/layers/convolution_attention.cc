@@ -114,7 +114,7 @@ class Pass {
   const QuadraticLayer& layer_;
   const Queries& queries_;
   const T* image_;
-  Pair size_{}, grid_{};
+  PerAxis size_{}, grid_{};
   std::int64_t batch_ = 1;
   Array result_;
 };
@@ -152,13 +152,13 @@ Difference compare_as(const Array& array, const Array& reference) {
 double sharp_alpha(ElementType type) { return type == ElementType::f64 ? 64 : 32; }
 
 template <class T>
-void fill_layer(QuadraticLayer& layer, const Array& kernel, const Pair& dilation, double alpha) {
+void fill_layer(QuadraticLayer& layer, const Array& kernel, const PerAxis& dilation, double alpha) {
   const std::int64_t rows = kernel.shape()[0], cols = kernel.shape()[1], in = layer.in(), out = layer.out();
   const std::int64_t width = layer.value_dim();
   const std::span<const T> taps = kernel.as<T>();
   for (std::int64_t h = 0; h < rows * cols; ++h) {
     layer.alpha.as<T>()[static_cast<std::size_t>(h)] = static_cast<T>(alpha);
-    const Pair shift{dilation[0] * (h / cols - rows / 2), dilation[1] * (h % cols - cols / 2)};
+    const PerAxis shift{dilation[0] * (h / cols - rows / 2), dilation[1] * (h % cols - cols / 2)};
     for (std::size_t n = 0; n < 2; ++n)
       layer.center.as<T>()[static_cast<std::size_t>(2 * h) + n] = static_cast<T>(shift[n]);
     const T* tap = taps.data() + h * in * out;
@@ -210,7 +210,7 @@ void check(const QuadraticLayer& layer) {
     throw Error("conv: alpha: expected numbers up to 1e30 in magnitude, got a larger one");
 }
 
-QuadraticLayer layer_of_kernel(const Array& kernel, const Array& bias, const Pair& dilation,
+QuadraticLayer layer_of_kernel(const Array& kernel, const Array& bias, const PerAxis& dilation,
                                const LayerOptions& options) {
   if (kernel.rank() != 4 || kernel.count() == 0)
     refuse_shape("kernel", kernel, "[K1, K2, Din, Dout], sizes of 1 or more");

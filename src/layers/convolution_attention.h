@@ -36,15 +36,15 @@ struct LayerOptions {
 };
 
 // The layer that is the convolution. Exact: one of the factors of W^(h) is an identity, padded with zeros.
-QuadraticLayer layer_of_kernel(const Array& kernel, const Array& bias, const Pair& dilation,
+QuadraticLayer layer_of_kernel(const Array& kernel, const Array& bias, const PerAxis& dilation,
                                const LayerOptions& options);
 
 // Where the layer is asked: `count` queries from `first` on in the image padded with zeros.
 struct Queries {
-  Pair padding{};
-  Pair first{};
-  Pair stride{1, 1};
-  Pair count{};
+  PerAxis padding{};
+  PerAxis first{};
+  PerAxis stride{1, 1};
+  PerAxis count{};
 };
 
 // One query for each output of a convolution; a kernel's tap ⌊K/2⌋ is the query itself.
@@ -76,15 +76,15 @@ std::vector<AlphaStep> sharpen(QuadraticLayer layer, const Array& image, const Q
 // A convolution near a layer: each head is taken to look at the pixel nearest to its centre, W^(h) added up there.
 struct NearestConvolution {
   Array kernel;  // [K1, K2, Din, Dout], odd sizes
-  Pair dilation{1, 1};
-  Pair padding{};            // keeps the size
-  std::vector<Pair> shifts;  // of each head
+  PerAxis dilation{1, 1};
+  PerAxis padding{};            // keeps the size
+  std::vector<PerAxis> shifts;  // of each head
 };
 
 NearestConvolution nearest_convolution(const QuadraticLayer& layer);
 
 // How sharp heads are: the weight at query + shift, the mean over the queries for which it lies in the padded image.
-std::vector<double> weights_at(const QuadraticLayer& layer, const std::vector<Pair>& shifts, const Pair& image,
+std::vector<double> weights_at(const QuadraticLayer& layer, const std::vector<PerAxis>& shifts, const PerAxis& image,
                                const Queries& queries);
 
 }  // namespace rapt::inline v1::layers

@@ -58,9 +58,9 @@ AxisMean axis_weight(double alpha, double center, std::int64_t shift, std::int64
 NearestConvolution nearest_convolution(const QuadraticLayer& layer) {
   check(layer);
   NearestConvolution result;
-  Pair reach{0, 0}, step{0, 0};
+  PerAxis reach{0, 0}, step{0, 0};
   for (std::int64_t h = 0; h < layer.heads(); ++h) {
-    Pair shift{};
+    PerAxis shift{};
     for (std::size_t n = 0; n < 2; ++n) {
       const double center = number_at(layer.center, 2 * h + static_cast<std::int64_t>(n));
       if (std::abs(center) > kLargestShift)
@@ -72,7 +72,7 @@ NearestConvolution nearest_convolution(const QuadraticLayer& layer) {
     }
     result.shifts.push_back(shift);
   }
-  Pair size{};
+  PerAxis size{};
   for (std::size_t n = 0; n < 2; ++n) {
     result.dilation[n] = std::max<std::int64_t>(step[n], 1);
     result.padding[n] = reach[n];
@@ -84,7 +84,7 @@ NearestConvolution nearest_convolution(const QuadraticLayer& layer) {
                 counted(reach[0], "row") + " and " + counted(reach[1], "column") + " away");
   Array kernel(ElementType::f64, {size[0], size[1], layer.in(), layer.out()});
   for (std::int64_t h = 0; h < layer.heads(); ++h) {
-    const Pair& shift = result.shifts[static_cast<std::size_t>(h)];
+    const PerAxis& shift = result.shifts[static_cast<std::size_t>(h)];
     const std::int64_t row = (shift[0] + reach[0]) / result.dilation[0],
                        col = (shift[1] + reach[1]) / result.dilation[1];
     add_head(layer, h, kernel.as<double>().data() + (row * size[1] + col) * tap);
@@ -93,7 +93,7 @@ NearestConvolution nearest_convolution(const QuadraticLayer& layer) {
   return result;
 }
 
-std::vector<double> weights_at(const QuadraticLayer& layer, const std::vector<Pair>& shifts, const Pair& image,
+std::vector<double> weights_at(const QuadraticLayer& layer, const std::vector<PerAxis>& shifts, const PerAxis& image,
                                const Queries& queries) {
   check(layer);
   std::vector<double> weights;

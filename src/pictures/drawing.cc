@@ -109,7 +109,7 @@ class SvgWriter {
     attribute("height", box.height);
   }
 
-  void turn(double degrees, const Point& center) {
+  void rotate(double degrees, const Point& center) {
     if (degrees != 0)
       attribute("transform", "rotate(" + number(degrees) + " " + number(center.x) + " " + number(center.y) + ")");
   }
@@ -156,7 +156,7 @@ class SvgWriter {
     attribute("cy", ellipse.center.y);
     attribute("rx", ellipse.radius_x);
     attribute("ry", ellipse.radius_y);
-    turn(ellipse.degrees, ellipse.center);
+    rotate(ellipse.degrees, ellipse.center);
     write_style_attributes(ellipse.style);
     close("ellipse", ellipse.tip);
   }
@@ -170,7 +170,7 @@ class SvgWriter {
       attribute("text-anchor", std::string(text.anchor == Anchor::middle ? "middle" : "end"));
     attribute("font-size", text.size);
     paint("fill", text.color);
-    turn(text.degrees, text.at);
+    rotate(text.degrees, text.at);
     // What lies under it keeps its tip.
     attribute("pointer-events", std::string("none"));
     out_ += ">" + xml_text(text.content) + "</text>\n";

@@ -81,8 +81,9 @@ Section run_case(const Context& context) {
   const std::vector<Bucket> without = by_length(context, none).buckets;
   const ByLength measured = by_length(context, dot);
   const std::vector<Bucket>& with = measured.buckets;
-  Table table{
-      "Exact match by the length of the source", {"source length", "sentences", "without attention", "dot"}, {}};
+  Table table{"Exact match by the length of the source, after " + epochs_of(dot),
+              {"source length", "sentences", "without attention", "dot"},
+              {}};
   pictures::Series lower{"without attention", {}, {}}, upper{"dot", {}, {}};
   for (std::size_t n = 0; n < with.size(); ++n) {
     table.rows.push_back({std::to_string(with[n].low) + " to " + std::to_string(with[n].high),
@@ -99,7 +100,7 @@ Section run_case(const Context& context) {
       draw(pictures::Curves{
           "Case conversion: accuracy against length", "length of the source", "share of sentences", {lower, upper}}),
       "Exact match by the length of the source.");
-  section.add(Table{"All test sentences",
+  section.add(Table{"All test sentences, after " + epochs_of(dot),
                     {"attention", "exact match", "symbol error", "parameters", "time"},
                     {{"none", percent(none.test.get("exact_match")), percent(none.test.get("symbol_error"), 2),
                       grouped(none.parameters), duration(none.seconds)},

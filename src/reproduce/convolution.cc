@@ -12,17 +12,17 @@
 namespace rapt::reproduce {
 namespace {
 
-using layers::Pair;
+using layers::PerAxis;
 
 struct Problem {
-  Pair kernel{3, 3};
-  Pair image{12, 12};
+  PerAxis kernel{3, 3};
+  PerAxis image{12, 12};
   std::int64_t in = 3, out = 4;
   layers::ConvolutionOptions options = {};
 };
 
 struct Outcome {
-  Pair output{};
+  PerAxis output{};
   std::vector<layers::AlphaStep> steps;
   double rounding = 0;
   double difference = 0;  // the least of the steps
@@ -72,7 +72,7 @@ std::string text_of(const Outcome& outcome) {
                                                    : ", rounding " + significant(outcome.rounding, 2));
 }
 
-std::string size_text(const Pair& pair) { return std::to_string(pair[0]) + " × " + std::to_string(pair[1]); }
+std::string size_text(const PerAxis& n) { return std::to_string(n[0]) + " × " + std::to_string(n[1]); }
 
 void add_cases(const Context& context, Section& section) {
   struct Named {
@@ -86,7 +86,7 @@ void add_cases(const Context& context, Section& section) {
       {"2 × 4, even sizes", "", {.kernel = {2, 4}}},
       {"3 × 3, dilation 2", "Assignment 6, e.2", {.options = {.dilation = {2, 2}}}},
       {"3 × 3, stride 2", "Assignment 6, e.3", {.options = {.stride = {2, 2}}}},
-      {"3 × 3, no padding", "", {.options = {.padding = Pair{0, 0}}}},
+      {"3 × 3, no padding", "", {.options = {.padding = PerAxis{0, 0}}}},
       {"3 × 3, dilation 2, stride 3", "", {.options = {.dilation = {2, 2}, .stride = {3, 3}}}}};
   Table table{"One attention layer for each convolution, 12 × 12 images with 3 channels, 4 output channels",
               {"kernel", "numbers", "output", "α within rounding", "largest difference", "rounding"},
@@ -139,7 +139,7 @@ void add_padding(Section& section) {
   bool kept = true;
   for (const std::int64_t k : {1, 3, 5, 7, 9}) {
     const Array image(ElementType::f32, {12, 12, 1}), kernel(ElementType::f32, {k, k, 1, 1});
-    const layers::ConvolutionSizes s = layers::convolution_sizes(image, kernel, {.padding = Pair{k / 2, k / 2}});
+    const layers::ConvolutionSizes s = layers::convolution_sizes(image, kernel, {.padding = PerAxis{k / 2, k / 2}});
     kept = kept && s.output() == s.image;
     sizes += (sizes.empty() ? "K = " : ", ") + std::to_string(k);
   }
@@ -152,7 +152,7 @@ void add_padding(Section& section) {
 void add_limit(Section& section) {
   const Array kernel(ElementType::f64, {3, 3, 1, 1});
   layers::QuadraticLayer layer = layers::layer_of_kernel(kernel, Array(), {1, 1}, {});
-  std::vector<Pair> shifts;
+  std::vector<PerAxis> shifts;
   for (std::int64_t h = 0; h < layer.heads(); ++h) shifts.push_back({h / 3 - 1, h % 3 - 1});
   pictures::Series weight{"least of the nine heads", {}, {}};
   Table table{"d.1: the weight of the pixel at Δ, mean over a 12 × 12 image, smallest of nine heads",

@@ -126,8 +126,8 @@ void add_cost(Section& section) {
   const auto near = [](double x, double y) { return std::abs(x - y) < 0.05; };
   const auto text = [](const std::array<double, 2>& s) { return "N^" + fixed(s[0], 2) + ", D_x^" + fixed(s[1], 2); };
   section.claims.push_back({"Assignment 6, b.2", "Scores as written, pair by pair",
-                            "O(N²D_x²); O(D_x³) a term is a slip", text(slopes[0]), "exponents 2 and 2",
-                            near(slopes[0][0], 2) && near(slopes[0][1], 2)});
+                            "O(N²D_x²); the document's O(D_x³) per term is an error", text(slopes[0]),
+                            "exponents 2 and 2", near(slopes[0][0], 2) && near(slopes[0][1], 2)});
   section.claims.push_back({"Assignment 6, b.2", "Quadratic encoding", "O(N²D_x + ND_x²)", text(slopes[2]),
                             "exponents 2 and 2", near(slopes[2][0], 2) && near(slopes[2][1], 2)});
   section.claims.push_back({"Assignment 6, b.2", "Quadratic encoding, factorised over rows and columns",

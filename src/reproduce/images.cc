@@ -117,7 +117,9 @@ Section run_images(const Context& context) {
   if (context.quick)
     section.say("This quick run trains for " + epochs +
                 " with one seed; without --quick, for 80 epochs with three seeds.");
-  Table table{"Handwritten digits", {"model", "test accuracy", "validation", "parameters", "epochs", "time"}, {}};
+  Table table{"Handwritten digits, after " + epochs,
+              {"model", "test accuracy", "validation", "parameters", "epochs", "time"},
+              {}};
   Commands commands;
   for (const Trained& run : runs) {
     table.rows.push_back({run.name, percent(run.test.get("accuracy"), 2), percent(run.valid.get("accuracy"), 2),

@@ -74,7 +74,9 @@ Section run_multitask(const Context& context) {
       context.stop);
   if (networks.empty()) throw Interrupted{};
   const tasks::ComparedNetwork &none = networks.at(1), &shared = networks.at(2);
-  Table table{grouped(comparison.run.data.test) + " test scenes; gain: the mean over the tasks against single networks",
+  Table table{grouped(comparison.run.data.test) + " test scenes, after " +
+                  counted(comparison.run.training.epochs, "epoch") +
+                  "; gain: the mean over the tasks against single networks",
               {"network"},
               {}};
   for (const tasks::ComparedScore& score : shared.scores) table.head.push_back(title_of(score.name));

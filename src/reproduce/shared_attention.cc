@@ -69,7 +69,7 @@ struct Sums {
 Sums sums_off_one(const solve::Solution& solution) {
   Sums off;
   for (const solve::AttentionMap& map : solution.maps) {
-    const solve::Matrix turned = solve::transpose(map.weights);
+    const solve::Matrix transposed = solve::transpose(map.weights);
     const auto worst = [](const solve::Matrix& m, double& target) {
       for (std::int64_t i = 0; i < m.rows; ++i) {
         double sum = 0;
@@ -78,7 +78,7 @@ Sums sums_off_one(const solve::Solution& solution) {
       }
     };
     worst(map.weights, off.rows);
-    worst(turned, off.columns);
+    worst(transposed, off.columns);
   }
   return off;
 }

@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "attend/either.h"
 #include "rapt/dtype.h"
 #include "rapt/error.h"
 
@@ -22,12 +24,12 @@ using Choices = std::initializer_list<std::pair<std::string_view, T>>;
 // The choice of that name; the error lists all names.
 template <class T>
 T parse_choice(std::string_view argument, std::string_view text, Choices<T> choices) {
-  std::string names;
+  std::vector<std::string_view> names;
   for (const auto& [name, value] : choices) {
     if (name == text) return value;
-    names += (names.empty() ? "" : ", ") + std::string(name);
+    names.push_back(name);
   }
-  refuse(argument, text, names);
+  refuse(argument, text, either(names));
 }
 
 inline Dtype parse_dtype(std::string_view argument, std::string_view text) {

@@ -347,15 +347,15 @@ void solve_limit(const WorkedProblem& problem, Solution& solution) {
       solution.maps.push_back({"head_" + std::to_string(h) + "_" + limit.parameter + "_" + shortest(value), setting,
                                take_rows(result.weights, rows), rows});
     }
-    solution.steps.push_back({"limit" + head_suffix(h, heads),
-                              heads > 1 ? "Limit, head " + std::to_string(h) : "Limit",
-                              {"how near to one-hot", "\\text{distance to one-hot}"},
-                              {"distance: the sum of all weights but the largest; the farthest row counts",
-                               "\\max_i \\sum_{j \\neq j^*} P_{ij}"},
-                              table,
-                              StepKind::table,
-                              {},
-                              {limit.parameter, "largest weight", "distance"}});
+    solution.steps.push_back(
+        {"limit" + head_suffix(h, heads),
+         heads > 1 ? "Limit, head " + std::to_string(h) : "Limit",
+         {"distance from one-hot", "\\text{distance from one-hot}"},
+         {"distance from one-hot (1 − largest weight), worst row", "\\max_i \\sum_{j \\neq j^*} P_{ij}"},
+         table,
+         StepKind::table,
+         {},
+         {limit.parameter, "largest weight", "distance"}});
   }
 }
 

@@ -25,7 +25,7 @@ std::string checksum_of(const json& whole) {
 
 std::filesystem::path run_config_path(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory))
-    throw Error("expected the directory of a run, got '" + directory.string() + "', which is not there");
+    throw Error("expected the directory of a run, got '" + directory.string() + "', which does not exist");
   std::filesystem::path path = directory / "config.json";
   if (!std::filesystem::exists(path))
     throw Error(directory.string() + ": expected the directory of a run, got one without config.json");
@@ -64,9 +64,10 @@ void require_same_settings(const std::string& run, const nlohmann::ordered_json&
     for (const auto& [name, value] : asked.at(section).items()) {
       const auto old = has.at(section).find(name);
       if (name == "epochs" || name == "patience" || (old != has.at(section).end() && *old == value)) continue;
+      const auto shown = [](const nlohmann::ordered_json& one) { return one == "" ? "none" : one.dump(); };
       throw Error("setting " + (name == "kind" ? "model" : name) + ": expected " +
-                  (old == has.at(section).end() ? "none" : old->dump()) + " as in " + run + ", got " + value.dump() +
-                  "; a run keeps its settings when it is resumed, but for --epochs and --patience");
+                  (old == has.at(section).end() || *old == "" ? "none," : old->dump()) + " as in " + run + ", got " +
+                  shown(value) + "; a resumed run keeps its settings, except --epochs and --patience");
     }
 }
 
@@ -115,7 +116,7 @@ void require_nothing_left(const std::string& file, const json& whole, const std:
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner) {
   if (options.empty()) return;
   const std::string& name = options.begin()->first;
-  throw Error("setting " + name + ": expected a setting of " + owner + ", got '" + name + "'");
+  throw Error("setting " + name + ": expected an option that " + owner + " take");
 }
 
 }  // namespace rapt::inline v1::tasks

@@ -15,21 +15,24 @@ bool same_subwords(const LearnedSubwords& a, const LearnedSubwords& b) {
 }
 
 // How one side of two runs differs; empty where a token of one is the same token of the other.
-std::string difference(const char* side, const std::vector<std::string>& first, const std::vector<std::string>& other) {
+std::string difference(const char* side, const std::vector<std::string>& first, const std::vector<std::string>& other,
+                       const std::string& ending) {
   if (first == other) return "";
   const std::string got = first.size() == other.size() ? "others" : std::to_string(other.size());
-  return "its " + counted(first.size(), std::string(side) + " symbol") + ", got " + got;
+  return "with the same " + counted(first.size(), std::string(side) + " symbol") + ending + got;
 }
 
-std::string difference(const SequenceRunConfig& first, const SequenceRunConfig& other) {
+std::string difference(const std::string& name, const SequenceRunConfig& first, const SequenceRunConfig& other) {
+  const std::string ending = " as " + name + ", got ";
   const DataConfig& a = first.data;
   const DataConfig& b = other.data;
-  if (a.source != b.source) return "its task, got another";
-  if (a.source_units != b.source_units || a.target_units != b.target_units) return "its kinds of tokens, got others";
+  if (a.source != b.source) return "on the same task" + ending + "another";
+  if (a.source_units != b.source_units || a.target_units != b.target_units)
+    return "with the same kinds of tokens" + ending + "others";
   if (!same_subwords(a.source_subwords, b.source_subwords) || !same_subwords(a.target_subwords, b.target_subwords))
-    return "its models of subwords, got others";
-  const std::string sources = difference("source", first.source_symbols, other.source_symbols);
-  return sources.empty() ? difference("target", first.target_symbols, other.target_symbols) : sources;
+    return "with the same models of subwords" + ending + "others";
+  const std::string sources = difference("source", first.source_symbols, other.source_symbols, ending);
+  return sources.empty() ? difference("target", first.target_symbols, other.target_symbols, ending) : sources;
 }
 
 }  // namespace
@@ -46,9 +49,10 @@ EnsembleRun load_ensemble(std::span<const std::filesystem::path> directories) {
   for (const std::filesystem::path& directory : directories) {
     SequenceRun run = load_sequence_run(directory);
     if (!ensemble.runs.empty())
-      if (const std::string what = difference(ensemble.config(), run.config); !what.empty())
-        throw Error(directory.string() + ": expected a run that can answer with " + directories.front().string() +
-                    " and has " + what + "; train both on the same examples with the same --tokens and --vocabulary");
+      if (const std::string what = difference(directories.front().string(), ensemble.config(), run.config);
+          !what.empty())
+        throw Error(directory.string() + ": expected a run " + what +
+                    "; train both on the same examples with the same --tokens and --vocabulary");
     ensemble.runs.push_back(std::move(run));
   }
   return ensemble;

@@ -5,10 +5,13 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "attend/either.h"
 #include "rapt/error.h"
 #include "tasks/fields.h"
 #include "tensor/json_text.h"
@@ -18,9 +21,9 @@ namespace rapt::inline v1::tasks {
 
 template <class E>
 std::string known_names() {
-  std::string names;
-  for (const auto& entry : Names<E>::list) names += (names.empty() ? "" : ", ") + std::string(entry.first);
-  return names;
+  std::vector<std::string_view> names;
+  for (const auto& entry : Names<E>::list) names.push_back(entry.first);
+  return either(names);
 }
 
 template <class E>

@@ -16,7 +16,10 @@ void check(const Amount& amount) {
     if (count < 0 || count > kMostExamples)
       throw Error(std::string(amount.task) + ": expected a count from 0 to " + std::to_string(kMostExamples) +
                   ", got " + std::to_string(count));
-  if (amount.min_length < 1 || amount.max_length < amount.min_length || amount.max_length > kLongest)
+  if (amount.min_length > amount.max_length)
+    throw Error("setting min_length: expected at most --max-length, " + std::to_string(amount.max_length) + ", got " +
+                std::to_string(amount.min_length));
+  if (amount.min_length < 1 || amount.max_length > kLongest)
     throw Error(std::string(amount.task) + ": expected lengths within 1 to " + std::to_string(kLongest) + ", got " +
                 std::to_string(amount.min_length) + " to " + std::to_string(amount.max_length));
 }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<TaskInfo, 5> kImageTasks{{
     {"digits", "1,797 handwritten digits of 8 × 8 pixels → which digit"},
-    {"shapes", "made images of 32 × 32 colour pixels → figure and texture, ten classes"},
+    {"shapes", "synthetic images of 32 × 32 colour pixels → figure and texture, ten classes"},
     {"cifar10", "the ten classes of CIFAR-10; data: the directory of its binary files"},
     {"cifar100", "the hundred fine classes of CIFAR-100; data: the directory of its binary files"},
     {"mnist", "the handwritten digits of MNIST; data: the directory of its IDX files"},

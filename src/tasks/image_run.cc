@@ -132,7 +132,7 @@ ImageRunConfig image_config(std::string_view task, const std::filesystem::path& 
   fields(setter, config.model);
   fields(setter, config.training);
   fields(setter, config.data);
-  require_no_option_left(options, "the model " + std::string(name_of(kind)) + " on the task " + std::string(task));
+  require_no_option_left(options, std::string(name_of(kind)) + " models on task " + std::string(task));
   return config;
 }
 
@@ -152,8 +152,8 @@ void go_on(ImageRunConfig& config, const std::string& run, const Settings& setti
   fields(setter, asked.model);
   fields(setter, asked.training);
   fields(setter, asked.data);
-  require_no_option_left(options, "the model " + std::string(name_of(asked.model.kind)) + " on the task " +
-                                      std::string(name_of(config.data.source)));
+  require_no_option_left(
+      options, std::string(name_of(asked.model.kind)) + " models on task " + std::string(name_of(config.data.source)));
   go_on(config, run, asked);
 }
 

@@ -63,7 +63,7 @@ void apply_options(SceneRunConfig& config, std::map<std::string, std::string> op
   fields(setter, config.model);
   fields(setter, config.training);
   fields(setter, config.data);
-  require_no_option_left(options, "the task scenes");
+  require_no_option_left(options, "models on task scenes");
 }
 
 void go_on(SceneRunConfig& config, const std::string& run, const Settings& settings) {

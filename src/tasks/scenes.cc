@@ -12,7 +12,7 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-constexpr double kTurn = 2 * std::numbers::pi;
+constexpr double kFullCircle = 2 * std::numbers::pi;
 constexpr double kDegree = std::numbers::pi / 180;
 
 double between(Random& random, double low, double high) { return low + (high - low) * random.uniform(); }
@@ -30,13 +30,13 @@ SurfaceTexture random_texture(Random& random) {
   texture.first = random_color(random);
   texture.second = random_color(random);
   texture.period = between(random, 0.25, 0.7);
-  const double turn = between(random, 0, kTurn), tilt = between(random, -0.6, 0.6);
-  texture.direction = unit({std::cos(turn), tilt, std::sin(turn)});
+  const double angle = between(random, 0, kFullCircle), tilt = between(random, -0.6, 0.6);
+  texture.direction = unit({std::cos(angle), tilt, std::sin(angle)});
   texture.seed = random.next_u64();
   return texture;
 }
 
-std::array<Vec3, 3> turned(double yaw) {
+std::array<Vec3, 3> rotated(double yaw) {
   const double c = std::cos(yaw), s = std::sin(yaw);
   return {Vec3{c, 0, -s}, Vec3{0, 1, 0}, Vec3{s, 0, c}};
 }
@@ -45,7 +45,7 @@ std::array<Vec3, 3> turned(double yaw) {
 SceneObject random_object(Random& random) {
   SceneObject object;
   object.texture = random_texture(random);
-  object.solid.axes = turned(between(random, 0, kTurn));
+  object.solid.axes = rotated(between(random, 0, kFullCircle));
   Solid& solid = object.solid;
   switch (random.below(3)) {
     case 0:
@@ -74,7 +74,7 @@ SceneObject random_object(Random& random) {
   return object;
 }
 
-// The radius of the circle on the ground that a solid needs, whatever its turn.
+// The radius of the circle on the ground that a solid needs, whatever its rotation.
 double room_of(const Solid& solid) {
   switch (solid.kind) {
     case SolidKind::box: return std::hypot(solid.size.x, solid.size.z);
@@ -91,9 +91,9 @@ void place_objects(Random& random, Scene& scene) {
   for (int tries = 0; tries < 200 && placed < wanted; ++tries) {
     SceneObject object = random_object(random);
     Vec3& center = object.solid.center;
-    const double turn = between(random, 0, kTurn), away = 2.6 * std::sqrt(random.uniform());
-    center.x = away * std::cos(turn);
-    center.z = away * std::sin(turn);
+    const double angle = between(random, 0, kFullCircle), away = 2.6 * std::sqrt(random.uniform());
+    center.x = away * std::cos(angle);
+    center.z = away * std::sin(angle);
     const Vec3 to_camera = scene.camera.position - center;
     if (std::hypot(to_camera.x, to_camera.z) < room_of(object.solid) + 1) continue;
     const bool free = std::all_of(scene.objects.begin(), scene.objects.end(), [&](const SceneObject& other) {
@@ -115,7 +115,7 @@ void place_wall(Random& random, double azimuth, Scene& scene) {
   const double away = azimuth + std::numbers::pi + between(random, -0.4, 0.4), distance = between(random, 4.2, 6);
   wall.solid.center = {distance * std::cos(away), wall.solid.size.y, distance * std::sin(away)};
   // Its thin side towards the middle, more or less.
-  wall.solid.axes = turned(std::numbers::pi / 2 - away + between(random, -0.5, 0.5));
+  wall.solid.axes = rotated(std::numbers::pi / 2 - away + between(random, -0.5, 0.5));
   scene.objects.push_back(wall);
 }
 
@@ -127,11 +127,11 @@ void place_lights(Random& random, Scene& scene) {
   for (std::uint64_t n = 0; n < count; ++n) sum += shares.emplace_back(between(random, 0.4, 1));
   const double total = between(random, 0.65, 0.95);
   for (const double share : shares) {
-    const double turn = between(random, 0, kTurn), height = between(random, 35, 75) * kDegree;
+    const double angle = between(random, 0, kFullCircle), height = between(random, 35, 75) * kDegree;
     const double distance = between(random, 8, 16), strength = total * share / sum;
     SceneLight light;
     light.position =
-        Vec3{std::cos(turn) * std::cos(height), std::sin(height), std::sin(turn) * std::cos(height)} * distance;
+        Vec3{std::cos(angle) * std::cos(height), std::sin(height), std::sin(angle) * std::cos(height)} * distance;
     for (double& part : light.color) part = strength * between(random, 0.9, 1.1);
     scene.lights.push_back(light);
   }
@@ -167,7 +167,7 @@ Scene random_scene(std::uint64_t seed, int part, std::int64_t n) {
       .solid = {.kind = SolidKind::ground}, .label = SceneClass::ground, .texture = random_texture(random)};
   ground.texture.period *= 2;
   scene.objects.push_back(ground);
-  const double azimuth = between(random, 0, kTurn), elevation = between(random, 9, 35) * kDegree;
+  const double azimuth = between(random, 0, kFullCircle), elevation = between(random, 9, 35) * kDegree;
   const Vec3 target{between(random, -0.5, 0.5), between(random, 0.3, 0.9), between(random, -0.5, 0.5)};
   const Vec3 towards{std::cos(azimuth) * std::cos(elevation), std::sin(elevation),
                      std::sin(azimuth) * std::cos(elevation)};

@@ -155,8 +155,8 @@ void apply_options(SequenceRunConfig& config, std::map<std::string, std::string>
   fields(setter, config.model);
   fields(setter, config.training);
   fields(setter, config.data);
-  require_no_option_left(options, "a " + std::string(name_of(config.model.kind)) + " on the task " +
-                                      std::string(name_of(config.data.source)));
+  require_no_option_left(
+      options, std::string(name_of(config.model.kind)) + " models on task " + std::string(name_of(config.data.source)));
   if (subwords && config.data.source_units != Units::subwords && config.data.target_units != Units::subwords)
     throw Error("setting subwords: expected --tokens subwords with it, got " +
                 std::string(name_of(config.data.source_units)));

@@ -61,9 +61,9 @@ Color random_shade_unlike(Random& random, std::initializer_list<Color> others, d
   }
 }
 
-// Turned and moved: where a pixel lies in a figure's own frame.
+// Rotated and moved: where a pixel lies in a figure's own frame.
 struct Frame {
-  Frame(Point middle, double turn) : center(middle), cosine(std::cos(turn)), sine(std::sin(turn)) {}
+  Frame(Point middle, double angle) : center(middle), cosine(std::cos(angle)), sine(std::sin(angle)) {}
   Point to_own(Point p) const {
     const double x = p.x - center.x, y = p.y - center.y;
     return {cosine * x + sine * y, cosine * y - sine * x};

@@ -12,7 +12,7 @@ struct ShapesOptions {
 };
 
 // Made images of 32×32 colour pixels: one figure of five (circle, square, triangle, cross, star), striped or dotted,
-// anywhere, in any size, turn and colours, before a background that may itself be striped or dotted, with clutter and
+// anywhere, in any size, rotation and colours, before a background that may itself be striped or dotted, with clutter and
 // noise. The ten classes are figure × texture: neither alone tells the class.
 ImageTask shapes_task(const ShapesOptions& options);
 

@@ -78,7 +78,7 @@ LearnedSubwords learn_subwords(std::span<const std::string> lines, const SymbolO
   std::int64_t characters = 0;
   const std::vector<std::string> texts = without_rare(lines, options.min_count, characters);
   if (texts.empty())
-    throw Error("setting min_count: expected one that leaves a character of the " + side + "s, got " +
+    throw Error("setting min_count: expected a count that keeps at least one " + side + " character, got " +
                 std::to_string(options.min_count));
   const std::int64_t most = options.vocabulary > 0 ? options.vocabulary : kUsualSubwords;
   // Each character is a part, and so is the beginning of a word.

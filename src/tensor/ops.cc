@@ -295,7 +295,8 @@ Tensor<T> rotate(Tape<T>& tape, const Tensor<T>& x, std::int64_t heads, std::int
   const Matrix<T> xm = as_matrix(x);
   const std::int64_t batch = x.size(1);
   // The backward pass rotates by the opposite angle.
-  const auto turn = [=](const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, T sign, bool sum) {
+  const auto rotate_rows = [=](const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, T sign,
+                               bool sum) {
     for (std::int64_t r = 0; r < steps * batch; ++r) {
       const T* c = cosine + r / batch * half;
       const T* s = sine + r / batch * half;
@@ -311,9 +312,9 @@ Tensor<T> rotate(Tape<T>& tape, const Tensor<T>& x, std::int64_t heads, std::int
       }
     }
   };
-  turn(xm.data, xm.stride, y.data, xm.cols, T(1), false);
+  rotate_rows(xm.data, xm.stride, y.data, xm.cols, T(1), false);
   tape.record([=] {
-    if (xm.grad) turn(y.grad, xm.cols, xm.grad, xm.stride, T(-1), true);
+    if (xm.grad) rotate_rows(y.grad, xm.cols, xm.grad, xm.stride, T(-1), true);
   });
   return y;
 }

@@ -127,7 +127,7 @@ Wishes Trainer::train_batch(std::int64_t n, const Wishes& own) {
     Part& part = *parts_[static_cast<std::size_t>(p)];
     part.sums = {};
     if (part.units == 0 || !processes_.computes(p)) return;
-    // Parts of one thread share its memory, which is still near.
+    // Parts of one thread share its memory, which is still in the cache.
     Tape<float>& tape = *tapes_[static_cast<std::size_t>(worker)];
     tape.reset();
     layers::Graph<float> graph(tape, objective_->parameters(), values_.data(), part.gradients.data());

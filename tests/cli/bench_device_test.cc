@@ -33,7 +33,7 @@ void refuses(const Words& words, const std::string& part) {
 }
 
 TEST(CliBenchDevice, RefusesWhatItCannotMeasure) {
-  refuses({"bench", "--device", "tpu"}, "cpu, cuda");
+  refuses({"bench", "--device", "tpu"}, "expected cpu or cuda");
   refuses({"bench", "--device", "cuda", "cubic"}, "expected a row (dot, scaled_dot, causal");
   refuses({"bench", "memory", "--device", "cuda"}, "got 'memory'");
   refuses({"bench", "--device", "cuda", "--dtype", "f64"}, "expected f32, bf16 or f16, got f64");

@@ -121,7 +121,7 @@ TEST(CliBench, RefusesBadArguments) {
   refuses({"bench", "--shape", "16777216,16777216,16777216,64"}, "memory");
   refuses({"bench", "--shape", "--json"}, "--shape");
   refuses({"bench", "--threads", "0"}, "--threads");
-  refuses({"bench", "--direction", "sideways"}, "forward, backward, both");
+  refuses({"bench", "--direction", "sideways"}, "expected forward, backward or both");
   refuses({"bench", "--dtype", "f8"}, "bf16");
   refuses({"bench", "--repeat", "0"}, "--repeat");
   refuses({"bench", "--fast"}, "bench");

@@ -66,6 +66,12 @@ TEST(Counts, InErrorsOfTheLibrary) {
 
 TEST(Counts, InErrorsOfTheTool) {
   const TemporaryDirectory dir;
+  const CliResult conv = [&] {
+    save_f4(dir / "one.npy", {1, 1, 1, 1}, {1});
+    save_f4(dir / "grey.npy", {2, 2, 1}, Numbers(4, 1));
+    return run_cli({"conv", "--kernel", dir / "one.npy", "--image", dir / "grey.npy", "--out", dir / "layer"});
+  }();
+  EXPECT_NE(conv.out.find("1 to 1 channel,"), std::string::npos) << conv.out << conv.err;
   const auto refused = [](const std::vector<std::string>& command, const std::string& part) {
     const CliResult result = run_cli(command);
     EXPECT_EQ(result.status, 2) << result.out;
@@ -75,6 +81,19 @@ TEST(Counts, InErrorsOfTheTool) {
   save_f4(dir / "image.npy", {2, 2, 2}, Numbers(8, 1));
   refused({"conv", "--kernel", dir / "kernel.npy", "--image", dir / "image.npy", "--out", dir / "out"},
           "expected 1 channel in the last dimension");
+  // attend: --key-lengths for one batch, and rows of one number.
+  save_f4(dir / "one_wide.npy", {3, 1}, {1, 2, 3});
+  save_f4(dir / "wide.npy", {3, 2}, {1, 2, 3, 4, 5, 6});
+  const auto attend = [&](const std::string& q, const std::string& k, std::vector<std::string> more,
+                          const std::string& part) {
+    std::vector<std::string> command{"attend", "--q", dir / q, "--k", dir / k, "--v", dir / k, "--out", dir / "out"};
+    command.insert(command.end(), more.begin(), more.end());
+    refused(command, part);
+  };
+  attend("one_wide.npy", "one_wide.npy", {"--key-lengths", "1,2"}, "key-lengths: expected one number, got 2");
+  attend("wide.npy", "one_wide.npy", {}, "expected rows of 1 number to score as the keys have, got 2");
+  attend("one_wide.npy", "one_wide.npy", {"--score", "additive", "--param", "w=1,2"}, "expected 1 number");
+  attend("one_wide.npy", "one_wide.npy", {"--bias", dir / "wide.npy"}, "expected shape [1, 1, 1 or 3, 3], got ");
   save_f4(dir / "line.npy", {3}, {1, 2, 3});
   refused({"plot", "curves", dir / "line.npy", "--y", "a,b", "--out", dir / "x.svg"}, "1 name for [3]");
   const auto solve = [&](const std::string& text, const std::string& part) {

@@ -86,11 +86,11 @@ TEST_F(EnsembleRuns, RefuseWhatCannotAnswerTogether) {
   pairs(dir / "fewer", {"--vocabulary", "5"});
   pairs(dir / "words", {"--tokens", "words"});
   expect_refused(run_cli({"decode", dir / "1", "--ensemble", dir / "pairs", "a"}),
-                 {dir / "pairs", "can answer with " + (dir / "1"), "its task, got another"});
+                 {dir / "pairs", "expected a run on the same task as " + (dir / "1") + ", got another"});
   expect_refused(run_cli({"evaluate", dir / "pairs", "--ensemble", dir / "fewer"}),
-                 {dir / "fewer", "source symbols, got 5", "--vocabulary"});
+                 {dir / "fewer", "with the same 17 source symbols as " + (dir / "pairs") + ", got 5", "--vocabulary"});
   expect_refused(run_cli({"evaluate", dir / "pairs", "--ensemble", dir / "words"}),
-                 {"its kinds of tokens, got others"});
+                 {"with the same kinds of tokens as " + (dir / "pairs") + ", got others"});
   expect_refused(run_cli({"decode", dir / "1", "--ensemble", dir / "nowhere", "a"}), {dir / "nowhere"});
 }
 

@@ -215,7 +215,7 @@ TEST_F(CliErrors, Options) {
   for (const char* value : {"7", "-1", "1,2,3", "1,x", "9223372036854775807"})
     expect_refused(with({"--key-lengths", value}), "--key-lengths");
   for (const char* value : {"left", "none", "topleft"})
-    expect_refused(with({"--causal", value}), "top_left, bottom_right");
+    expect_refused(with({"--causal", value}), "expected top_left or bottom_right");
   expect_refused(with({"--normalize", "softsign"}),
                  "attend: --normalize: expected one of softmax, argmax, sparsemax, entmax15, sigmoid, got 'softsign'");
   expect_refused(with({"--normalize", "sparsemax", "--param", "b=1"}), "--param b: ");
@@ -226,12 +226,12 @@ TEST_F(CliErrors, Options) {
   for (const char* value : {"3", "4", "-2", "x", "2,0", "2,x", "1.5", "2,3,4"})
     expect_refused(with({"--rotary", value}), "attend: --rotary: ");
   expect_refused(with({"--rotary-interleaved"}), "--rotary");
-  expect_refused(with({"--device", "tpu"}), "cpu, cuda");
+  expect_refused(with({"--device", "tpu"}), "expected cpu or cuda");
   expect_refused(
       with({"--device", "cuda"}),
       "expected a call that a backend takes, got one that none does: cpu: expected arrays on cpu, got arrays on cuda");
-  expect_refused(with({"--dtype", "int8"}), "f32, f64, bf16, f16");
-  expect_refused(with({"--path", "fast"}), "auto, generic");
+  expect_refused(with({"--dtype", "int8"}), "expected f32, f64, bf16 or f16");
+  expect_refused(with({"--path", "fast"}), "expected auto or generic");
   expect_refused(with({"--reference", "--path", "generic"}), "expected --reference or --path generic, got both");
   expect_refused(with({"--mask", file("bias.npy")}), "--bias");
   expect_refused(with({"--mask", file("mask2.npy")}), "0 and 1");

@@ -4,6 +4,7 @@
 #include <regex>
 #include <sstream>
 
+#include "cli/help.h"
 #include "cli/options.h"
 #include "models/search.h"
 #include "tasks/fields.h"
@@ -17,12 +18,17 @@
 namespace rapt::test {
 namespace {
 
-// The line of an option, and what stands in its last [].
+// The text of an option on one line, whatever it was wrapped to; and what stands in its last [].
 std::string line_of(const std::string& help, const std::string& option) {
   std::istringstream lines(help);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with("  " + option + " ")) return line;
-  return "";
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find_first_not_of(' ');
+    if (!found.empty() && (first == std::string::npos || first < 20)) break;
+    if (!found.empty()) found += " " + line.substr(first);
+    else if (line.starts_with("  " + option + " ")) found = line;
+  }
+  return found;
 }
 std::string default_of(const std::string& help, const std::string& option) {
   const std::string line = line_of(help, option);
@@ -148,6 +154,46 @@ TEST(Help, OptionsSayWhatTheyTakeAndBeginAlike) {
     }
     EXPECT_GE(count, 5) << verb;
   }
+}
+
+// The program, its verbs, and the kinds of plot.
+TEST(Help, IsNoWiderThanAHundredColumns) {
+  int count = 0;
+  std::vector<Words> commands{{}, {"plot"}};
+  for (std::size_t n = 0; n < commands.size(); ++n) {
+    Words command = commands[n];
+    command.emplace_back("--help");
+    const CliResult help = run_cli(command);
+    ASSERT_EQ(help.status, 0) << help.err;
+    bool lists = false;
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(cli::character_count(line), 100U) << line;
+      ++count;
+      if (n < 2 && lists && line.starts_with("  ") && line[2] != ' ') {
+        Words verb = commands[n];
+        verb.push_back(line.substr(2, line.find(' ', 2) - 2));
+        if (verb != Words{"plot"}) commands.push_back(verb);
+      }
+      if (line == "Verbs:" || line == "Kinds:") lists = true;
+      else if (line.empty()) lists = false;
+    }
+  }
+  EXPECT_GE(commands.size(), 20U);
+  EXPECT_GE(count, 500);
+}
+
+// A description goes on where it began; and a line of prose keeps its words.
+TEST(Help, IsWrappedUnderItsDescriptions) {
+  CLI::App app("About", "rapt");
+  app.formatter(cli::help_formatter());
+  std::string target, words;
+  for (int n = 0; n < 30; ++n) words += (n > 0 ? " " : "") + std::string("word");
+  app.add_option("--option", target, words + " ÷÷÷ [none]");
+  app.footer(words);
+  const std::string help = app.help();
+  EXPECT_TRUE(has(help, "\n" + std::string(30, ' ') + "word word")) << help;
+  EXPECT_TRUE(has(help, "word\nword")) << help;
 }
 
 }  // namespace

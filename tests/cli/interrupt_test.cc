@@ -43,7 +43,7 @@ TEST(Interrupts, AComparisonOfImagesGoesOn) {
   wait_for(first + "/config.json");
   bench.signal(SIGINT);
   EXPECT_EQ(bench.wait(), 130);
-  EXPECT_TRUE(has(bench.messages(), "the same command goes on")) << bench.messages();
+  EXPECT_TRUE(has(bench.messages(), "; run the same command to continue")) << bench.messages();
   EXPECT_FALSE(fs::exists(first + "/.lock"));
   wait_for(first + "/state.safetensors");
   // One that is stopped and goes on learns what an undisturbed one does.
@@ -66,7 +66,7 @@ TEST(Interrupts, AReportSavesWhatIsTrained) {
   for (int n = 0; n < 600 && !trains(); ++n) ::usleep(100'000);
   report.signal(SIGINT);
   EXPECT_EQ(report.wait(), 128 + SIGINT);
-  EXPECT_TRUE(has(report.messages(), "report.unfinished, and the same command goes on")) << report.messages();
+  EXPECT_TRUE(has(report.messages(), "report.unfinished; run the same command to continue")) << report.messages();
   EXPECT_TRUE(fs::exists(dir / "report.unfinished/runs/reversal/none/state.safetensors"));
   EXPECT_FALSE(fs::exists(dir / "report"));
 }

@@ -1,17 +1,22 @@
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "support/sanitized.h"
 #include "tests/cli/live_cli.h"
@@ -246,8 +251,15 @@ TEST_F(Decoding, EvaluateShowsTheMistakes) {
   EXPECT_NEAR(static_cast<double>(right) / static_cast<double>(count), json["exact_match"].get<double>(), 1e-12);
   ASSERT_EQ(json["worst"].size(), 3U);
   EXPECT_GE(json["worst"][0]["edits"], json["worst"][2]["edits"]);
-  EXPECT_TRUE(json.contains("BLEU") && json.contains("chrF"));
   const CliResult text = run_cli({"evaluate", run(), "--by-length"});
+  // Fractions there, percentages here.
+  for (const char* name : {"BLEU", "chrF"}) {
+    std::array<char, 32> shown{};
+    std::snprintf(shown.data(), shown.size(), "%s %.2f %%", name, 100 * json[name].get<double>());
+    EXPECT_TRUE(has(text.out, shown.data())) << shown.data() << " in " << text.out;
+  }
+  EXPECT_GT(json["chrF"].get<double>(), 0);
+  EXPECT_LE(json["chrF"].get<double>(), 1);
   EXPECT_TRUE(has(text.out, " %")) << text.out;
 
   ASSERT_EQ(run_cli({"evaluate", run(), "--write-split", dir / "split"}).status, 0);
@@ -255,6 +267,61 @@ TEST_F(Decoding, EvaluateShowsTheMistakes) {
   EXPECT_EQ(lines_in(text_of(dir / "split/test.tsv")), 20);
   const CliResult same = run_cli({"evaluate", run(), "--data", dir / "split/test.tsv", "--json"});
   EXPECT_EQ(Json::parse(same.out)["exact_match"], json["exact_match"]);
+}
+
+// All that the program writes to a terminal of so many columns, which is its standard error.
+std::string on_narrow_terminal(Words words, unsigned short columns) {
+  const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0) return {};
+  words.insert(words.begin(), RAPT_CLI);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int terminal = ::open(::ptsname(master), O_RDWR | O_NOCTTY);
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ::ioctl(terminal, TIOCSWINSZ, &size);
+    ::dup2(terminal, STDERR_FILENO);
+    ::dup2(::open("/dev/null", O_WRONLY), STDOUT_FILENO);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  std::string text;
+  std::array<char, 4096> buffer{};
+  // Reading fails once the other side is closed.
+  for (ssize_t got = 0; (got = ::read(master, buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  ::close(master);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << text;
+  return text;
+}
+
+// A line that wraps would not be erased.
+TEST(ProgressLine, StaysOnOneLineOfTheTerminal) {
+  const TemporaryDirectory dir;
+  const std::string erase = "\x1b[K";
+  const auto lines_of = [&](unsigned short columns) {
+    std::istringstream text(on_narrow_terminal(small_run(dir / std::to_string(columns)), columns));
+    Words lines;
+    for (std::string line; std::getline(text, line, '\r');) {
+      EXPECT_FALSE(has(line, "\n")) << line;
+      if (line.empty()) continue;
+      EXPECT_TRUE(line.ends_with(erase)) << line;
+      lines.push_back(line.substr(0, line.size() - std::min(line.size(), erase.size())));
+    }
+    return lines;
+  };
+  for (const unsigned short columns : {40, 200}) {
+    const Words lines = lines_of(columns);
+    ASSERT_GE(lines.size(), 2U);
+    EXPECT_TRUE(lines.front().starts_with("training [")) << lines.front();
+    EXPECT_EQ(lines.back(), "");
+    for (const std::string& line : lines) EXPECT_LT(cli::character_count(line), columns) << line;
+    EXPECT_EQ(has(lines.front(), "symbols/s") || has(lines.front(), "tokens/s"), columns == 200) << lines.front();
+  }
 }
 
 TEST(ProgressLine, IsClippedToTheTerminal) {

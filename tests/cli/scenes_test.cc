@@ -110,12 +110,12 @@ TEST(Scenes, RefusesBadInput) {
   };
   refused({"--tasks", "depth,colour"}, {"colour", "segmentation"});
   refused({"--tasks", "depth,depth"}, {"depth", "twice"});
-  refused({"--sharing", "some"}, {"--sharing", "none, shared"});
+  refused({"--sharing", "some"}, {"--sharing", "expected none or shared"});
   refused({"--reference", "nothing"}, {"reference", "nothing", "skip"});
   refused({"--tasks", "depth", "--reference", "edges"}, {"reference", "edges"});
   refused({"--patch", "5"}, {"16 pixels", "multiple of 10"});
   refused({"--heads", "3"}, {"heads", "divide"});
-  refused({"--hidden", "9"}, {"train: --hidden: expected a setting of the task scenes, got 'hidden'"});
+  refused({"--hidden", "9"}, {"train: --hidden: expected an option that models on task scenes take"});
   expect_refused(run_cli({"plot", "scenes", dir / "nothing", "0", "--out", dir / "a.svg"}), {"nothing"});
 }
 

@@ -135,7 +135,7 @@ TEST(TrainVerb, RefusesBadInput) {
   expect_refused(run_cli(small_reverse(dir / "x", {"--hidden", "0"})), {"--hidden", "1 to"});
   expect_refused(run_cli(small_reverse(dir / "x", {"--hidden", "7", "--bidirectional"})), {"even"});
   expect_refused(run_cli(small_reverse(dir / "x", {"--rate", "fast"})), {"--rate", "number"});
-  expect_refused(run_cli(small_reverse(dir / "x", {"--cell", "lstn"})), {"--cell", "rnn, gru, lstm"});
+  expect_refused(run_cli(small_reverse(dir / "x", {"--cell", "lstn"})), {"--cell", "expected rnn, gru or lstm"});
   expect_refused(run_cli(small_reverse(dir / "x", {"--heads", "4"})), {"--heads", "seq2seq"});
   expect_refused(run_cli({"train", "reverse", "--max-length", "3", "--train-size", "100000", "--out", dir / "x"}),
                  {"reverse"});

@@ -180,9 +180,9 @@ TEST(VocabularyOptions, BadValues) {
   expect_no(with({"--vocabulary", "-1"}), {"--vocabulary: expected 0 to", "got -1"});
   expect_no(with({"--vocabulary", "many"}), {"--vocabulary: expected a whole number, got 'many'"});
   expect_no(with({"--unknown-dropout", "-1"}), {"--unknown-dropout: expected 0 to", "got -1"});
-  expect_no(with({"--tokens", "syllables"}), {"expected characters, words, subwords, got 'syllables'"});
+  expect_no(with({"--tokens", "syllables"}), {"expected characters, words or subwords, got 'syllables'"});
   expect_no(with({"--tokens", "subwords", "--subwords", "wordpiece"}),
-            {"--subwords: expected bpe, unigram, got 'wordpiece'"});
+            {"--subwords: expected bpe or unigram, got 'wordpiece'"});
   expect_no(with({"--subwords", "bpe"}), {"--subwords: expected --tokens subwords", "got characters"});
   expect_no(run_cli({"train", "reverse", "--min-count", "2", "--out", dir / "x"}), {"--min-count", "reverse"});
   EXPECT_FALSE(std::filesystem::exists(dir / "x"));

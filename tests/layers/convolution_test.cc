@@ -31,7 +31,7 @@ Numbers numbers(const Array& array) {
 struct Problem {
   Array image, kernel, bias;
   ConvolutionOptions options;
-  Pair padding{};
+  PerAxis padding{};
 };
 
 int draw(std::mt19937_64& random, int low, int high) {
@@ -208,8 +208,8 @@ TEST(NearestConvolution, GivesTheKernelBack) {
     const NearestConvolution nearest = nearest_convolution(layer_of_kernel(kernel, Array(), {down, right}, {}));
     EXPECT_EQ(nearest.kernel.shape(), kernel.shape());
     EXPECT_EQ(numbers(nearest.kernel), numbers(kernel));
-    EXPECT_EQ(nearest.dilation, (Pair{rows > 1 ? down : 1, cols > 1 ? right : 1}));
-    EXPECT_EQ(nearest.padding, (Pair{rows / 2 * down, cols / 2 * right}));
+    EXPECT_EQ(nearest.dilation, (PerAxis{rows > 1 ? down : 1, cols > 1 ? right : 1}));
+    EXPECT_EQ(nearest.padding, (PerAxis{rows / 2 * down, cols / 2 * right}));
   }
   // An even kernel becomes an odd one with zeros after it.
   const Array even = random_array({2, 2, 1, 1}, random);
@@ -226,7 +226,7 @@ TEST(NearestConvolution, RoundsCentersAndAddsHeads) {
   layer.value = Array::of<double>({3, 1, 2}, Numbers{1, 2, 3, 4, 5, 6});
   layer.output = Array::of<double>({3, 2, 1}, Numbers{1, 1, 1, 2, 2, 1});
   const NearestConvolution nearest = nearest_convolution(layer);
-  EXPECT_EQ(nearest.shifts, (std::vector<Pair>{{1, 0}, {1, 0}, {0, -1}}));
+  EXPECT_EQ(nearest.shifts, (std::vector<PerAxis>{{1, 0}, {1, 0}, {0, -1}}));
   EXPECT_EQ(numbers(nearest.kernel), (Numbers{0, 0, 0, 16, 0, 0, 0, 3 + 11, 0}));
   const Array image = random_array({9, 8, 1}, random);
   const Queries queries{.padding = nearest.padding, .first = nearest.padding, .count = {9, 8}};
@@ -245,7 +245,7 @@ TEST(NearestConvolution, WeightsAreThoseOfTheSoftmax) {
   layer.value = Array::of<double>({2, 1, 1}, Numbers{1, 1});
   layer.output = layer.value;
   const Queries queries{.padding = {1, 0}, .first = {1, 0}, .count = {4, 5}};
-  const std::vector<Pair> shifts = nearest_convolution(layer).shifts;
+  const std::vector<PerAxis> shifts = nearest_convolution(layer).shifts;
   const std::vector<double> weights = weights_at(layer, shifts, {4, 5}, queries);
   for (std::size_t h = 0; h < 2; ++h) {
     const double alpha = numbers(layer.alpha)[h];
@@ -282,8 +282,8 @@ TEST(ConvolutionErrors, BadInputIsRefused) {
   EXPECT_THROW(sizes(random_array({5, 5, 3}, random), kernel), Error);
   EXPECT_THROW(sizes(image, kernel, {.dilation = {0, 1}}), Error);
   EXPECT_THROW(sizes(image, kernel, {.stride = {1, -1}}), Error);
-  EXPECT_THROW(sizes(image, kernel, {.padding = Pair{-1, 0}}), Error);
-  EXPECT_THROW(sizes(image, kernel, {.dilation = {3, 1}, .padding = Pair{0, 0}}), Error);
+  EXPECT_THROW(sizes(image, kernel, {.padding = PerAxis{-1, 0}}), Error);
+  EXPECT_THROW(sizes(image, kernel, {.dilation = {3, 1}, .padding = PerAxis{0, 0}}), Error);
   EXPECT_THROW(sizes(image, kernel, {.dilation = {std::int64_t{1} << 62, 1}}), Error);
   EXPECT_THROW(convolve(image, kernel, random_array({3}, random)), Error);
   EXPECT_THROW(convolve(image, kernel.to(ElementType::f32), Array()), Error);

@@ -22,6 +22,7 @@ class ReportOnPaperTest(unittest.TestCase):
             # Claims about a busy machine's speed may fail; what is printed is the same.
             done = subprocess.run([RAPT, "reproduce", "--quick", "--out", str(report)], capture_output=True, text=True)
             self.assertIn(done.returncode, (0, 1), done.stderr)
+            self.check_epochs(report)
             parts = subprocess.run([RAPT, "reproduce", "--list"], check=True, capture_output=True, text=True).stdout
             page = Browser()
             try:
@@ -36,6 +37,18 @@ class ReportOnPaperTest(unittest.TestCase):
             print(f"{sheets} sheets")
             self.assertGreater(sheets, SHEETS // 2)
             self.assertLessEqual(sheets, SHEETS)
+
+    def check_epochs(self, report):
+        """What a part says of its training is what its runs have."""
+        sections = re.split(r'<section id="part-', (report / "index.html").read_text())[1:]
+        said = {section[:section.index('"')]: section for section in sections}
+        for part in ("reversal", "case", "positions", "images", "multitask"):
+            lines = {len(path.read_text().splitlines()) for path in (report / "runs" / part).glob("**/metrics.jsonl")}
+            self.assertEqual(len(lines), 1, f"{part}: {lines}")
+            titles = re.findall(r"<(?:caption|summary)>[^<]*after (\d+) epochs?", said[part])
+            here = re.findall(r"This quick run train(?:s|ed)(?: a small model)?(?: for)? (\d+) epochs?", said[part])
+            self.assertGreater(len(titles), 0, part)
+            self.assertEqual({int(number) for number in titles + here}, lines, part)
 
 
 if __name__ == "__main__":

@@ -132,11 +132,11 @@ TEST_F(Plot, HeatMapRefusesBadInput) {
   expect_refused({"heatmap", a, "--out", out_, "--rows", "a \xff"}, {"--rows", "UTF-8"});
   expect_refused({"heatmap", a, "--out", out_, "--rows", "a b", "--row-labels", a},
                  {"expected words or a file, got both"});
-  expect_refused({"heatmap", a, "--out", out_, "--head", "0"}, {"--head", "no heads"});
+  expect_refused({"heatmap", a, "--out", out_, "--head", "0"}, {"--head", "expected an array with heads, got [2, 3]"});
   expect_refused({"heatmap", ramp("h", {2, 2, 2}), "--out", out_, "--head", "2"}, {"--head", "[2, 2, 2]"});
   expect_refused({"heatmap", ramp("b", {2, 2, 2, 2}), "--out", out_, "--head", "1"}, {"--head", "B,H"});
   expect_refused({"heatmap", a, "--out", out_, "--range", "1,0"}, {"--range"});
-  expect_refused({"heatmap", a, "--out", out_, "--theme", "blue"}, {"--theme", "light, dark, auto"});
+  expect_refused({"heatmap", a, "--out", out_, "--theme", "blue"}, {"--theme", "expected light, dark or auto"});
   expect_refused({"heatmap", a, "--out", out_, "--scale", "nan"}, {"--scale"});
   expect_refused({"heatmap", ramp("l", {41, 2}), "--out", out_, "--values"}, {"41", "40"});
   expect_refused({"heatmap", directory_ / "missing.npy", "--out", out_}, {"missing.npy"});

@@ -22,3 +22,8 @@ tests=$(plan test)
 [[ $tests == 'echo "Building '*" minutes"* ]] || fail "make test does not begin with what it builds: $tests"
 [[ $tests == *'echo "Running the tests; about '*" minutes"*scripts/run_tests* ]] ||
   fail "make test does not say that it runs the tests: $tests"
+
+# Without a target make shows its list, which builds nothing.
+if bare=$(cd "$(dirname "$makefile")" && grep -nE '(^ +|&& )make *(#.*)?$' README.md CONTRIBUTING.md docs/*.md examples/*/README.md); then
+  fail "expected make with a target in the documentation, got $bare"
+fi
