@@ -27,9 +27,9 @@ class BackwardChunk {
         head_(*task.head),
         columns_(columns_for<T>(head_.queries)),
         threshold_(head_.normalizer->threshold),
-        scores_(arena, head_, columns_, chunk_keys(head_)),
+        scores_(arena, head_, columns_, task.most_keys),
         table_(arena, head_, columns_) {
-    const std::int64_t keys = chunk_keys(head_);
+    const std::int64_t keys = task.most_keys;
     dim_pad_ = scores_.dim_pad();
     keys_ = arena.take<T>(keys * dim_pad_);
     dk_ = arena.take<T>(keys * dim_pad_);
