@@ -79,8 +79,13 @@ class Backward {
         dq_(gradients.q, p.q.group, kernels_, p.threads),
         dk_(gradients.k, p.k.group, kernels_, p.threads),
         dbias_(gradients.bias, p.bias.group, kernels_, p.threads) {
+    // Corrections leave dv alone: where each head has its own, one item alone writes a row.
+    const auto own = [&](const Operand& v) {
+      return v.group == 1 && v.batches == p.batch && heads_.wave_size() >= p.batch * p.heads;
+    };
     for (std::size_t s = 0; s < p.v.size(); ++s)
-      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, kernels_, p.threads);
+      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, kernels_, p.threads,
+                       own(p.v[s]));
     for (const ParameterValue& value : p.parameters)
       parameters_.emplace_back(value, find(gradients, value), p.heads, p.threads);
     for (const ParameterValue& value : p.normalizer_parameters) {
@@ -372,6 +377,10 @@ class Backward {
     for (std::size_t s = 0; s < dv_.size(); ++s) {
       if (!dv_[s].wanted() || correct_) continue;
       const std::int64_t place = v_sharing_[s].place[n] * chunks_ + item.chunk;
+      if (dv_[s].converts()) {
+        for (std::int64_t r = 0; r < count; ++r) dv_[s].store(head.b, head.h, first + r, dv[s] + r * dv_stride[s]);
+        continue;
+      }
       value_tickets_[s]->wait(place, v_sharing_[s].rank[n]);
       leave_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(head.b, head.h) + first * dv_[s].row_stride(),
                  dv_[s].row_stride(), v_sharing_[s].rank[n]);
@@ -396,7 +405,7 @@ class Backward {
     if (!writes_ || correct_ || blocks_ > 1 || prototype_.bf16) return;
     const std::int64_t first = item.chunk * chunk_;
     const auto place = [&](const Sink<T>& sink, const Sharing& sharing, std::int64_t dim) -> T* {
-      const bool fits = sink.wanted() && sharing.count[item.head] == 1 && dim % kernels_.pad == 0;
+      const bool fits = sink.wanted() && !sink.converts() && sharing.count[item.head] == 1 && dim % kernels_.pad == 0;
       return fits ? sink.at(head.b, head.h) + first * sink.row_stride() : nullptr;
     };
     if (p_.uses_content && !heads_.maps_k()) task.dk = place(dk_, *k_sharing_, p_.key_dim);
