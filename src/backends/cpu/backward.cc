@@ -25,15 +25,14 @@ namespace rapt::inline v1 {
 namespace {
 
 // How long sixteen workers take for the chunks of some heads, each task by whoever is free first, in keys for each block of
-// queries. kChunkCost: of a chunk itself.
-constexpr std::int64_t kChunkCost = 12;
-std::int64_t longest_worker(std::int64_t heads, std::int64_t keys, std::int64_t each) {
+// queries. `cost`: of a chunk itself.
+std::int64_t longest_worker(std::int64_t heads, std::int64_t keys, std::int64_t each, std::int64_t cost) {
   constexpr std::int64_t kWorkers = 16;
   std::array<std::int64_t, kWorkers> until{};
   const std::int64_t whole = heads * (keys / each), rest = keys % each;
   for (std::int64_t n = 0; n < kWorkers; ++n)
-    until[static_cast<std::size_t>(n)] = (each + kChunkCost) * ((whole + kWorkers - 1 - n) / kWorkers);
-  for (std::int64_t n = 0; n < heads && rest > 0; ++n) *std::ranges::min_element(until) += rest + kChunkCost;
+    until[static_cast<std::size_t>(n)] = (each + cost) * ((whole + kWorkers - 1 - n) / kWorkers);
+  for (std::int64_t n = 0; n < heads && rest > 0; ++n) *std::ranges::min_element(until) += rest + cost;
   return *std::ranges::max_element(until);
 }
 
@@ -48,14 +47,20 @@ std::int64_t task_keys(const Problem& p, std::int64_t fit, bool sees_all, bool i
   while (keys > kTileKeys && heads * chunks(keys) < kTasks) keys = (keys / 2 + kTileKeys - 1) / kTileKeys * kTileKeys;
   keys = std::min(keys, std::max<std::int64_t>(tiles, 1) * kTileKeys);
   if (!sees_all || heads * tiles > kManyTasks) return keys;
-  // Sixteen threads end soonest with this many, and one or two do not take two hundredths longer. Of wide rows half as many again
+  // Sixteen threads end soonest with this many, and one takes hardly longer. Of wide rows half as many again
   // still fit a larger cache.
   const std::int64_t most = std::min(fit > 2 * kTileKeys ? fit : fit * 3 / 2, tiles * kTileKeys);
-  const auto alone = [&](std::int64_t each) { return p.keys + chunks(each) * kChunkCost; };
+  // Of a chunk in keys, as measured: 9 at D 256, 14 at D 64, and what a task costs whose queries are few.
+  std::int64_t width = p.inner;
+  for (const Operand& v : p.v) width += v.dim;
+  const std::int64_t rows = 1 + static_cast<std::int64_t>(p.v.size());
+  const std::int64_t cost = 8 + 400 * rows / std::max<std::int64_t>(1, width) + 4096 / std::max(kShort, p.queries);
+  const auto alone = [&](std::int64_t each) { return p.keys + chunks(each) * cost; };
   std::int64_t best = keys;
   for (std::int64_t each = most / kTileKeys * kTileKeys; each >= kTileKeys; each -= kTileKeys) {
-    if (50 * alone(each) > 51 * alone(keys)) continue;
-    const std::int64_t now = longest_worker(heads, p.keys, each), before = longest_worker(heads, p.keys, best);
+    if (100 * alone(each) > 101 * alone(keys)) continue;
+    const std::int64_t now = longest_worker(heads, p.keys, each, cost),
+                       before = longest_worker(heads, p.keys, best, cost);
     if (now < before || (now == before && each > best)) best = each;
   }
   return best;
