@@ -3,6 +3,7 @@
 #include "backends/cpu/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "rapt/error.h"
 #include "rapt/threads.h"
+#include "support/sanitized.h"
 
 namespace {
 
@@ -156,6 +159,36 @@ TEST(ParallelThreads, AHostLendsItsThreads) {
   EXPECT_EQ(lent.load(), 3);
 }
 
+// One call of a host that lends its threads so.
+std::string error_of(rapt::HostThreads host, int threads) {
+  rapt::use_host_threads(host);
+  std::string error;
+  try {
+    expect_each_once(40, threads);
+  } catch (const rapt::Error& e) {
+    error = e.what();
+  }
+  rapt::use_host_threads(nullptr);
+  return error;
+}
+
+// A worker's number is an index of its memory.
+TEST(ParallelThreads, AHostsWrongWorkerIsAnError) {
+  EXPECT_EQ(error_of([](int, void (*work)(void*, int), void* job) { work(job, -1); }, 3),
+            "use_host_threads: expected a call of work(job, worker) for each worker in [0, 3), got worker -1");
+  EXPECT_EQ(error_of(
+                [](int workers, void (*work)(void*, int), void* job) {
+                  work(job, workers);
+                  work(job, 0);
+                },
+                4),
+            "use_host_threads: expected a call of work(job, worker) for each worker in [0, 4), got worker 4");
+}
+
+TEST(ParallelThreads, WhatAHostLeavesIsDone) {
+  EXPECT_EQ(error_of([](int, void (*)(void*, int), void*) {}, 3), "");
+}
+
 // A hook that throws ends the call: tasks that wait for tickets of those before them must all have been started.
 TEST(ParallelThreads, AHookEndsACall) {
   static std::atomic<int> calls{0};
@@ -202,5 +235,33 @@ TEST(ParallelFork, AChildHasAPoolOfItsOwn) {
   }
   expect_each_once(100, 3);
 }
+
+#ifdef __linux__
+// A limit on processes or on memory: those threads that there are do the work.
+TEST(ParallelFork, WithoutMoreThreadsFewerDoTheWork) {
+  if (support::kSanitized) GTEST_SKIP() << "sanitizers reserve more memory than the limit";
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::ifstream file("/proc/self/statm");
+    rlim_t pages = 0;
+    file >> pages;
+    const rlim_t limit = pages * static_cast<rlim_t>(getpagesize()) + (rlim_t{40} << 20U);
+    const rlimit memory{limit, limit};
+    if (setrlimit(RLIMIT_AS, &memory) != 0) std::_Exit(2);
+    std::atomic<int> runs{0};
+    try {
+      for (int repeat = 0; repeat < 3; ++repeat) rapt::parallel_for(1000, 200, [&](std::int64_t, int) { ++runs; });
+    } catch (const std::exception&) {
+      std::_Exit(3);
+    }
+    std::_Exit(runs.load() == 3000 ? 7 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+#endif
 
 }  // namespace

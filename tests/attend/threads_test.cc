@@ -131,6 +131,40 @@ TEST_P(ThreadsNormalizers, SameBits) {
 INSTANTIATE_TEST_SUITE_P(All, ThreadsNormalizers, testing::ValuesIn(support::all_normalizers()),
                          support::normalizer_name);
 
+// Parts of the keys, which threads share where there are few heads: rows are merged as one thread merges its own.
+TEST(Threads, ManyQueriesManyKeys) {
+  for (const char* mechanism : {"scaled_dot", "t5"})
+    for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16})
+      for (Int queries : {33, 150}) {
+        CaseSpec s;
+        s.mechanism = mechanism;
+        s.dtype = dtype;
+        s.batch = 1;
+        s.heads = 2;
+        s.queries = queries;
+        s.keys = 2100;
+        s.key_dim = 24;
+        s.value_dims = {20, 7};
+        s.mask = support::MaskKind::bottom_right;
+        check_bits(s);
+      }
+}
+
+// Wide rows leave room for few keys of a task.
+TEST(Threads, WideRows) {
+  for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16})
+    for (Int keys : {500, 901}) {
+      CaseSpec s;
+      s.dtype = dtype;
+      s.batch = s.heads = s.key_heads = 1;
+      s.queries = 270;
+      s.keys = keys;
+      s.key_dim = 256;
+      s.value_dims = {256};
+      check_bits(s);
+    }
+}
+
 TEST(Threads, RepeatedCallsGiveTheSameBits) {
   CaseSpec s;
   s.dtype = rapt::Dtype::f32;

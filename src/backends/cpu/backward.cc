@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -23,16 +24,46 @@
 namespace rapt::inline v1 {
 namespace {
 
+// How long sixteen workers take for the chunks of some heads, each task by whoever is free first, in keys for each block of
+// queries. `cost`: of a chunk itself.
+std::int64_t longest_worker(std::int64_t heads, std::int64_t keys, std::int64_t each, std::int64_t cost) {
+  constexpr std::int64_t kWorkers = 16;
+  std::array<std::int64_t, kWorkers> until{};
+  const std::int64_t whole = heads * (keys / each), rest = keys % each;
+  for (std::int64_t n = 0; n < kWorkers; ++n)
+    until[static_cast<std::size_t>(n)] = (each + cost) * ((whole + kWorkers - 1 - n) / kWorkers);
+  for (std::int64_t n = 0; n < heads && rest > 0; ++n) *std::ranges::min_element(until) += rest + cost;
+  return *std::ranges::max_element(until);
+}
+
 // Keys of one task: as many as the caches hold, fewer where there are few heads, so that many threads find work. What is
 // added in which order follows from it, so it depends on the shapes alone. Parts of a call run beside each other.
-std::int64_t task_keys(const Problem& p, std::int64_t fit, bool is_part) {
-  constexpr std::int64_t kTasks = 16;
+std::int64_t task_keys(const Problem& p, std::int64_t fit, bool sees_all, bool is_part) {
+  constexpr std::int64_t kTasks = 16, kManyTasks = 64 * kTasks;
+  const std::int64_t heads = p.batch * p.heads, tiles = (p.keys + kTileKeys - 1) / kTileKeys;
+  const auto chunks = [&](std::int64_t each) { return (p.keys + each - 1) / each; };
   std::int64_t keys = fit;
   if (is_part) return keys;
-  while (keys > kTileKeys && p.batch * p.heads * ((p.keys + keys - 1) / keys) < kTasks)
-    keys = (keys / 2 + kTileKeys - 1) / kTileKeys * kTileKeys;
-
-  return keys;
+  while (keys > kTileKeys && heads * chunks(keys) < kTasks) keys = (keys / 2 + kTileKeys - 1) / kTileKeys * kTileKeys;
+  keys = std::min(keys, std::max<std::int64_t>(tiles, 1) * kTileKeys);
+  if (!sees_all || heads * tiles > kManyTasks) return keys;
+  // Sixteen threads end soonest with this many, and one takes hardly longer. Of wide rows half as many again
+  // still fit a larger cache.
+  const std::int64_t most = std::min(fit > 2 * kTileKeys ? fit : fit * 3 / 2, tiles * kTileKeys);
+  // Of a chunk in keys, as measured: 9 at D 256, 14 at D 64, and what a task costs whose queries are few.
+  std::int64_t width = p.inner;
+  for (const Operand& v : p.v) width += v.dim;
+  const std::int64_t rows = 1 + static_cast<std::int64_t>(p.v.size());
+  const std::int64_t cost = 8 + 400 * rows / std::max<std::int64_t>(1, width) + 4096 / std::max(kShort, p.queries);
+  const auto alone = [&](std::int64_t each) { return p.keys + chunks(each) * cost; };
+  std::int64_t best = keys;
+  for (std::int64_t each = most / kTileKeys * kTileKeys; each >= kTileKeys; each -= kTileKeys) {
+    if (100 * alone(each) > 101 * alone(keys)) continue;
+    const std::int64_t now = longest_worker(heads, p.keys, each, cost),
+                       before = longest_worker(heads, p.keys, best, cost);
+    if (now < before || (now == before && each > best)) best = each;
+  }
+  return best;
 }
 
 template <class T>
@@ -53,8 +84,13 @@ class Backward {
         dq_(gradients.q, p.q.group, kernels_, p.threads),
         dk_(gradients.k, p.k.group, kernels_, p.threads),
         dbias_(gradients.bias, p.bias.group, kernels_, p.threads) {
+    // Corrections leave dv alone: where each head has its own, one item alone writes a row.
+    const auto own = [&](const Operand& v) {
+      return v.group == 1 && v.batches == p.batch && heads_.wave_size() >= p.batch * p.heads;
+    };
     for (std::size_t s = 0; s < p.v.size(); ++s)
-      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, kernels_, p.threads);
+      dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, kernels_, p.threads,
+                       own(p.v[s]));
     for (const ParameterValue& value : p.parameters)
       parameters_.emplace_back(value, find(gradients, value), p.heads, p.threads);
     for (const ParameterValue& value : p.normalizer_parameters) {
@@ -71,7 +107,7 @@ class Backward {
                   p.normalizer->threshold != Threshold::first_largest;
     adds_bias_rows_ = dbias_.wanted() && (p.bias.rows > 1 || p.queries == 1);
     prototype_ = heads_.prototype();
-    chunk_ = task_keys(p, kernels_.backward_keys(prototype_), rows.of_more_keys);
+    chunk_ = task_keys(p, kernels_.backward_keys(prototype_), heads_.visibility().is_whole(), rows.of_more_keys);
     chunks_ = (p.keys + chunk_ - 1) / chunk_;
     blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
   }
@@ -185,7 +221,8 @@ class Backward {
     const Item item_;
   };
 
-  // Sums by offset are added to in the order of all blocks, so there every chunk meets every block.
+  // Sums by offset are added to in the order of all blocks, so there every chunk meets every block. Chunks take their turns in
+  // ascending order: the one before is then a block ahead, where it has no offset in common with this one.
   void find_visits() {
     bool all = heads_.visibility().is_whole();
     for (const ParameterSink<T>& s : parameters_) all = all || s.adds_by_offset();
@@ -246,6 +283,7 @@ class Backward {
     for (ParameterSink<T>& s : parameters_) s.begin_wave(wave_, prototype_, workers);
     BackwardTask<T> sample;
     sample.head = &prototype_;
+    sample.most_keys = chunk_;
     while (static_cast<int>(workspaces_.size()) < workers)
       workspaces_.emplace_back(kernels_.backward_workspace(sample));
     parallel_for(tasks, workers, [&](std::int64_t n, int worker) {
@@ -277,6 +315,7 @@ class Backward {
     task.head = &head_task;
     task.first_key = item.chunk * chunk_;
     task.count = std::min(chunk_, p_.keys - task.first_key);
+    task.most_keys = chunk_;
     std::vector<MatrixRef> grad_out;
     for (const Operand& g : grad_out_) grad_out.push_back(g.at(head.b, head.h));
     task.grad_out = grad_out.data();
@@ -343,6 +382,10 @@ class Backward {
     for (std::size_t s = 0; s < dv_.size(); ++s) {
       if (!dv_[s].wanted() || correct_) continue;
       const std::int64_t place = v_sharing_[s].place[n] * chunks_ + item.chunk;
+      if (dv_[s].converts()) {
+        for (std::int64_t r = 0; r < count; ++r) dv_[s].store(head.b, head.h, first + r, dv[s] + r * dv_stride[s]);
+        continue;
+      }
       value_tickets_[s]->wait(place, v_sharing_[s].rank[n]);
       leave_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(head.b, head.h) + first * dv_[s].row_stride(),
                  dv_[s].row_stride(), v_sharing_[s].rank[n]);
@@ -367,7 +410,7 @@ class Backward {
     if (!writes_ || correct_ || blocks_ > 1 || prototype_.bf16) return;
     const std::int64_t first = item.chunk * chunk_;
     const auto place = [&](const Sink<T>& sink, const Sharing& sharing, std::int64_t dim) -> T* {
-      const bool fits = sink.wanted() && sharing.count[item.head] == 1 && dim % kernels_.pad == 0;
+      const bool fits = sink.wanted() && !sink.converts() && sharing.count[item.head] == 1 && dim % kernels_.pad == 0;
       return fits ? sink.at(head.b, head.h) + first * sink.row_stride() : nullptr;
     };
     if (p_.uses_content && !heads_.maps_k()) task.dk = place(dk_, *k_sharing_, p_.key_dim);

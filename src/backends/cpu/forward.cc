@@ -88,11 +88,42 @@ std::int64_t task_blocks(const Problem& p, std::int64_t rows) {
   return std::clamp<std::int64_t>(all / (kTasksPerThread * p.threads), 1, kForwardBlocks);
 }
 
-// What the tasks of one part leave: averages, maxima and sums of every query of the wave.
+// How many queries a task takes where there are hardly more tasks than threads: as many as end the call soonest. A single
+// vector of queries is multiplied at less than full speed, two are not. No bit of the result depends on it.
+template <class T>
+std::int64_t split_rows(const Problem& p, const Kernels<T>& kernels, std::int64_t parts) {
+  constexpr std::int64_t kFewest = 16;
+  const auto longest = [&](std::int64_t each) {
+    const std::int64_t tasks = p.batch * p.heads * parts * ((p.queries + each - 1) / each);
+    const std::int64_t own_cost = each > kernels.pad ? 2 : 4;  // in rows
+    return (tasks + p.threads - 1) / p.threads * (std::min(each, p.queries) + own_cost);
+  };
+  std::int64_t best = kernels.forward_rows;
+  for (std::int64_t each = best / 2; each >= kFewest && p.threads > 1; each /= 2)
+    if (longest(each) < longest(best)) best = each;
+  return best;
+}
+
+// What the tasks of one part leave, every number of it written: averages, maxima and sums of every query of the wave.
 template <class T>
 struct Part {
-  std::vector<std::vector<T>> out;  // [sets]: [heads of the wave · queries][dim]
-  std::vector<T> row_max, row_sum;
+  Part(std::int64_t rows, const std::vector<std::int64_t>& dims, std::size_t sets) {
+    std::int64_t numbers = 2 * rows;
+    for (std::size_t s = 0; s < sets; ++s) numbers += rows * dims[s];
+    memory = Buffer(static_cast<std::size_t>(numbers) * sizeof(T));
+    row_max = memory.as<T>();
+    row_sum = row_max + rows;
+    T* next = row_sum + rows;
+    for (std::size_t s = 0; s < sets; ++s) {
+      out.push_back(next);
+      next += rows * dims[s];
+    }
+  }
+
+  Buffer memory;
+  std::vector<T*> out;  // [sets]: [heads of the wave · queries][dim]
+  T* row_max = nullptr;
+  T* row_sum = nullptr;
 };
 
 template <class T>
@@ -179,10 +210,11 @@ class Forward final : public ForwardPass {
     only_weights_ = outputs_.out.empty() && !outputs_.lse && !outputs_.saved && !outputs_.weights.empty() &&
                     !outputs_.row_max && !outputs_.row_sum && !asks_statistics(outputs_.statistics);
     task_rows_ = kernels_.forward_rows * (only_weights_ ? 1 : task_blocks(p_, kernels_.forward_rows));
-    blocks_ = (p_.queries + task_rows_ - 1) / task_rows_;
     saved_ = outputs_.saved ? outputs_.saved->rows() : nullptr;
     if (shares_keys(p_, outputs_, total * ((p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows)))
       parts_ = (p_.keys + kKeyPart - 1) / kKeyPart;
+    if (task_rows_ == kernels_.forward_rows && !only_weights_) task_rows_ = split_rows(p_, kernels_, parts_);
+    blocks_ = (p_.queries + task_rows_ - 1) / task_rows_;
     const HeadTask<T> prototype = heads_.prototype();
     HeadOutputs<T> first;
     arrays_.of_head(0, 0, first);
@@ -214,16 +246,11 @@ class Forward final : public ForwardPass {
     const std::size_t sets = outputs_.out.size();
     parts_sums_.clear();
     value_dims_.clear();
-    parts_sums_.resize(static_cast<std::size_t>(parts_));
-    for (Part<T>& part : parts_sums_) {
-      for (std::size_t s = 0; s < sets; ++s) part.out.emplace_back(static_cast<std::size_t>(rows * p_.v[s].dim));
-      part.row_max.resize(static_cast<std::size_t>(rows));
-      part.row_sum.resize(static_cast<std::size_t>(rows));
-    }
+    for (const Operand& v : p_.v) value_dims_.push_back(v.dim);
+    for (std::int64_t n = 0; n < parts_; ++n) parts_sums_.emplace_back(rows, value_dims_, sets);
     part_out_.resize(static_cast<std::size_t>(workers_), std::vector<MatrixRef>(sets));
     merge_to_.resize(static_cast<std::size_t>(workers_), std::vector<T*>(sets));
     merge_from_.resize(static_cast<std::size_t>(workers_), std::vector<const T*>(sets));
-    for (const Operand& v : p_.v) value_dims_.push_back(v.dim);
   }
 
   void run_parts(std::int64_t count) {
@@ -238,47 +265,53 @@ class Forward final : public ForwardPass {
       const std::int64_t first = static_cast<std::int64_t>(which) * p_.queries;
       std::vector<MatrixRef>& out = part_out_[static_cast<std::size_t>(worker)];
       for (std::size_t s = 0; s < part.out.size(); ++s)
-        out[s] = {part.out[s].data() + first * p_.v[s].dim, dtype_of<T>(), p_.v[s].dim};
+        out[s] = {part.out[s] + first * p_.v[s].dim, dtype_of<T>(), p_.v[s].dim};
       task.out = out.empty() ? nullptr : out.data();
-      task.row_max = part.row_max.data() + first;
-      task.row_sum = part.row_sum.data() + first;
+      task.row_max = part.row_max + first;
+      task.row_sum = part.row_sum + first;
       kernels_.forward(task);
     });
     merge(count);
   }
 
-  // The parts of every head in their order, then what a whole row writes.
+  // The parts of every row in their order, then what a whole row writes. Rows are independent, so blocks of them are tasks.
   void merge(std::int64_t count) {
-    parallel_for(count, workers_, [&](std::int64_t which, int worker) {
-      const std::int64_t first = which * p_.queries;
+    constexpr std::int64_t kNumbers = 1 << 15;  // of a task: a few microseconds
+    std::int64_t width = 1;
+    for (const std::int64_t dim : value_dims_) width += dim;
+    const std::int64_t rows = std::clamp<std::int64_t>(kNumbers / (width * parts_), 16, 128);
+    const std::int64_t blocks = (p_.queries + rows - 1) / rows;
+    parallel_for(count * blocks, workers_, [&](std::int64_t n, int worker) {
+      const std::int64_t which = n / blocks, begin = n % blocks * rows;
+      const std::int64_t end = std::min(begin + rows, p_.queries), first = which * p_.queries + begin;
       Part<T>& total = parts_sums_[0];
       std::vector<T*>& to = merge_to_[static_cast<std::size_t>(worker)];
       std::vector<const T*>& from = merge_from_[static_cast<std::size_t>(worker)];
-      for (std::size_t s = 0; s < to.size(); ++s) to[s] = total.out[s].data() + first * value_dims_[s];
+      for (std::size_t s = 0; s < to.size(); ++s) to[s] = total.out[s] + first * value_dims_[s];
       // As the first merge with nothing before it: times 1.
-      for (std::size_t n = 1; n < parts_sums_.size(); ++n) {
-        const Part<T>& part = parts_sums_[n];
-        for (std::size_t s = 0; s < to.size(); ++s) from[s] = part.out[s].data() + first * value_dims_[s];
-        kernels_.merge_rows({.rows = p_.queries,
+      for (std::size_t m = 1; m < parts_sums_.size(); ++m) {
+        const Part<T>& part = parts_sums_[m];
+        for (std::size_t s = 0; s < to.size(); ++s) from[s] = part.out[s] + first * value_dims_[s];
+        kernels_.merge_rows({.rows = end - begin,
                              .sets = static_cast<int>(to.size()),
                              .dim = value_dims_.data(),
                              .total = to.data(),
                              .part = from.data(),
-                             .total_max = total.row_max.data() + first,
-                             .total_sum = total.row_sum.data() + first,
-                             .part_max = part.row_max.data() + first,
-                             .part_sum = part.row_sum.data() + first});
+                             .total_max = total.row_max + first,
+                             .total_sum = total.row_sum + first,
+                             .part_max = part.row_max + first,
+                             .part_sum = part.row_sum + first});
       }
-      for (std::int64_t i = 0; i < p_.queries; ++i) write_row(total, static_cast<std::size_t>(which), i);
+      for (std::int64_t i = begin; i < end; ++i) write_row(total, static_cast<std::size_t>(which), i);
     });
   }
 
   void write_row(Part<T>& total, std::size_t which, std::int64_t i) const {
-    const auto at = static_cast<std::size_t>(static_cast<std::int64_t>(which) * p_.queries + i);
+    const std::int64_t at = static_cast<std::int64_t>(which) * p_.queries + i;
     const T max = total.row_max[at], sum = total.row_sum[at];
     const T factor = sum == T(0) ? T(0) : T(1) / sum;
     for (std::size_t s = 0; s < outputs_.out.size(); ++s) {
-      T* row = total.out[s].data() + static_cast<std::int64_t>(at) * p_.v[s].dim;
+      T* row = total.out[s] + at * p_.v[s].dim;
       for (std::int64_t d = 0; d < p_.v[s].dim; ++d) row[d] *= factor;
       kernels_.store_row(row, p_.v[s].dim, targets_[which].out[s], i);
     }

@@ -14,13 +14,15 @@ namespace rapt::inline v1 {
 template <class T>
 class Sink {
  public:
-  // `group`: how many of the problem's heads share one of this array's.
-  Sink(const View& view, std::int64_t group, const Kernels<T>& kernels, int threads)
+  // `group`: how many of the problem's heads share one of this array's. `written_once`: each row whole, so none is added up.
+  Sink(const View& view, std::int64_t group, const Kernels<T>& kernels, int threads, bool written_once = false)
       : view_(view), kernels_(&kernels), threads_(threads) {
     if (!view) return;
     operand_ = make_operand("attend_backward", "gradient", view);
     operand_.group = group;
-    if (view.dtype != dtype_of<T>()) {
+    if (view.dtype != dtype_of<T>() && written_once) {
+      converts_ = true;
+    } else if (view.dtype != dtype_of<T>()) {
       const Shape strides = contiguous_strides(view.shape);
       copy_ = Buffer(static_cast<std::size_t>(element_count(view.shape)) * sizeof(T));
       operand_.data = copy_.template as<T>();
@@ -39,11 +41,16 @@ class Sink {
   }
 
   bool wanted() const { return static_cast<bool>(view_); }
+  // Rows are converted as they are written, by store(); there is no array in the compute type.
+  bool converts() const { return converts_; }
+  void store(std::int64_t b, std::int64_t h, std::int64_t row, const T* from) const {
+    kernels_->store_row(from, operand_.dim, operand_.at(b, h), row);
+  }
   std::ptrdiff_t row_stride() const { return operand_.row_stride; }
   T* at(std::int64_t b, std::int64_t h) const { return start() + operand_.offset(b, h); }
 
   void finish() {
-    if (!wanted() || view_.dtype == dtype_of<T>()) return;
+    if (!wanted() || converts_ || view_.dtype == dtype_of<T>()) return;
     for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t r, T* row) {
       kernels_->store_row(row, operand_.dim, matrix_of(view_, b, h), r);
     });
@@ -69,6 +76,7 @@ class Sink {
   int threads_;
   Operand operand_;
   Buffer copy_;
+  bool converts_ = false;
 };
 
 }  // namespace rapt::inline v1

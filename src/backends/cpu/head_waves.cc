@@ -19,10 +19,10 @@ std::int64_t round_to(std::int64_t n, std::int64_t multiple) { return (n + multi
 
 // Rows are rearranged for bf16 products, which does not pay where each is multiplied a few times. A part of a sequence is
 // computed as its whole would be, however small it is.
-bool too_small_for_bf16(const Problem& p, bool backward) {
-  constexpr std::int64_t kFewest = 256;
+bool too_small_for_bf16(const Problem& p, const Bf16Kernels& kernels, bool backward) {
   if (p.is_part) return false;
-  return (p.queries <= kShort && p.keys <= kShort) || (backward && std::min(p.queries, p.keys) < kFewest);
+  return (p.queries <= kShort && p.keys <= kShort) ||
+         (backward && std::min(p.queries, p.keys) < kernels.fewest_backward);
 }
 
 }  // namespace
@@ -125,7 +125,8 @@ std::int64_t HeadWaves<T>::transposed_size(std::size_t set) const {
 template <class T>
 bool HeadWaves<T>::takes_bf16(bool backward) const {
   const Problem& p = problem_;
-  if (too_small_for_bf16(p, backward)) return false;
+  const Bf16Kernels* kernels = active_bf16(p.isa);
+  if (!kernels || too_small_for_bf16(p, *kernels, backward)) return false;
   if (!std::is_same_v<T, float> || !programs_ || programs_->template get<T>().raw || !p.uses_content) return false;
   if (maps_q_ || maps_k_ || p.queries <= 2 || p.one_position) return false;
   bool all = p.q.dtype == Dtype::bf16 && p.k.dtype == Dtype::bf16;
@@ -244,9 +245,9 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
     const MatrixRef v = p.v[n].at(head.b, head.h);
     const std::int64_t width = round_to(p.v[n].dim, 16);
     for (std::int64_t j = first; j < first + rows; j += kTileKeys)
-      transpose_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
-                     std::min<std::int64_t>(kTileKeys, first + rows - j), p.v[n].dim, width,
-                     const_cast<std::uint16_t*>(head.transposed_v[n]) + j * width);
+      bf16_->transpose_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
+                            std::min<std::int64_t>(kTileKeys, first + rows - j), p.v[n].dim, width,
+                            const_cast<std::uint16_t*>(head.transposed_v[n]) + j * width);
   }
   if (!(keys ? maps_k_ : maps_q_)) return;
   T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;

@@ -6,9 +6,12 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "backends/cpu/first_call.h"
+#include "rapt/error.h"
 #include "rapt/threads.h"
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -28,11 +31,23 @@ void call_task_hook() {
 // One call of parallel_for: workers take the next task until there is none.
 struct Job {
   std::int64_t count = 0;
+  int workers = 0;
   const TaskRef* task = nullptr;
   std::atomic<std::int64_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error;
   std::mutex error_mutex;
+
+  // A task has its worker's memory, so a host's number that is none of the job's must not reach it.
+  void work_for_host(int worker) {
+    if (worker >= 0 && worker < workers) return work(worker);
+    const std::lock_guard lock(error_mutex);
+    if (!failed.exchange(true) && !error)
+      error =
+          std::make_exception_ptr(Error("use_host_threads: expected a call of work(job, worker) for each worker in "
+                                        "[0, " +
+                                        std::to_string(workers) + "), got worker " + std::to_string(worker)));
+  }
 
   void work(int worker) {
     for (;;) {
@@ -76,7 +91,7 @@ class Pool {
       job.work(0);
       return;
     }
-    for (; threads_ < threads - 1; ++threads_) std::thread([this] { loop(); }).detach();
+    start_threads(threads - 1);
     wanted_ = threads - 1;
     joined_.store(0, std::memory_order_relaxed);
     job_.store(&job);
@@ -98,6 +113,15 @@ class Pool {
   }
 
  private:
+  // Where the system has no more threads to give, fewer do the work.
+  void start_threads(int wanted) {
+    try {
+      for (; threads_ < wanted; ++threads_) std::thread([this] { loop(); }).detach();
+    } catch (const std::system_error&) {
+      return;
+    }
+  }
+
   void loop() {
     std::uint64_t seen = 0;
     for (;;) {
@@ -167,11 +191,16 @@ void parallel_for(std::int64_t count, int threads, TaskRef task) {
   }
   Job job;
   job.count = count;
+  job.workers = useful;
   job.task = &task;
-  if (const HostThreads run = host_threads.load(std::memory_order_acquire))
+  if (const HostThreads run = host_threads.load(std::memory_order_acquire)) {
     run(
-        useful, [](void* own, int worker) { static_cast<Job*>(own)->work(worker); }, &job);
-  else pool().run(job, useful);
+        useful, [](void* own, int worker) { static_cast<Job*>(own)->work_for_host(worker); }, &job);
+    // What a host that did not call for every worker has left.
+    if (job.next.load(std::memory_order_relaxed) < count) job.work(0);
+  } else {
+    pool().run(job, useful);
+  }
   if (job.error) std::rethrow_exception(job.error);
 }
 

@@ -16,47 +16,49 @@ RowMeans<T>::RowMeans(const Problem& problem, const Kernels<T>& kernels, const B
 
 template <class T>
 void RowMeans<T>::prepare() {
-  const std::int64_t total = p_.batch * p_.heads;
-  delta_.assign(static_cast<std::size_t>(total * p_.queries), T(0));
-  if (p_.normalizer->threshold != Threshold::exponential) return;
-  add_products();
+  const std::int64_t rows = p_.batch * p_.heads * p_.queries;
+  delta_ = Buffer(static_cast<std::size_t>(rows) * sizeof(T));
+  has_products_ = p_.normalizer->threshold == Threshold::exponential;
   // Gradients of some of a row's keys have no sum that is known beforehand.
-  if (!rows_.of_more_keys) {
-    sums_.assign(delta_.size(), 0.0);
-    sizes_.assign(delta_.size(), 0.0);
-  }
-  if (!request_.grad_lse) return;
-  for (std::int64_t n = 0; n < total; ++n)
-    for (std::int64_t i = 0; i < p_.queries; ++i) {
-      T grad = 0;
-      load_row(request_.grad_lse.at(n / p_.heads, n % p_.heads), i, 1, &grad);
-      delta_[static_cast<std::size_t>(n * p_.queries + i)] -= grad;
-    }
-}
-
-// Σ out∘grad_out, over all value sets.
-template <class T>
-void RowMeans<T>::add_products() {
+  adds_sums_ = has_products_ && !rows_.of_more_keys;
+  if (adds_sums_) sums_ = Buffer(static_cast<std::size_t>(2 * rows) * sizeof(double));
   std::int64_t widest = 1;
   for (const Operand& v : p_.v) widest = std::max(widest, v.dim);
   constexpr std::int64_t kRows = 64;
   const std::int64_t blocks = (p_.queries + kRows - 1) / kRows;
   const std::int64_t buffer_size = 2 * (widest + kernels_.pad);
-  std::vector<T> buffers(static_cast<std::size_t>(buffer_size * p_.threads));
+  const Buffer buffers(static_cast<std::size_t>(buffer_size * p_.threads) * sizeof(T));
   parallel_for(p_.batch * p_.heads * blocks, p_.threads, [&](std::int64_t n, int worker) {
-    const std::int64_t b = n / blocks / p_.heads, h = n / blocks % p_.heads;
     const std::int64_t first = n % blocks * kRows;
-    const std::int64_t row = (b * p_.heads + h) * p_.queries + first;
-    for (std::size_t s = 0; s < p_.v.size(); ++s)
-      kernels_.row_products(request_.out[s].at(b, h), request_.grad_out[s].at(b, h), first,
-                            std::min(kRows, p_.queries - first), p_.v[s].dim, rows_.sum<T>() + row,
-                            buffers.data() + worker * buffer_size, delta_.data() + row);
+    prepare_rows(n / blocks, first, std::min(kRows, p_.queries - first),
+                 buffers.template as<T>() + worker * buffer_size);
   });
+}
+
+// Σ out∘grad_out, over all value sets, less ∂lse.
+template <class T>
+void RowMeans<T>::prepare_rows(std::int64_t n, std::int64_t first, std::int64_t rows, T* buffer) {
+  const std::int64_t b = n / p_.heads, h = n % p_.heads, row = n * p_.queries + first;
+  T* const delta = delta_.template as<T>() + row;
+  std::fill_n(delta, rows, T(0));
+  if (adds_sums_) {
+    std::fill_n(score_sums(n) + first, rows, 0.0);
+    std::fill_n(score_sizes(n) + first, rows, 0.0);
+  }
+  if (!has_products_) return;
+  for (std::size_t s = 0; s < p_.v.size(); ++s)
+    kernels_.row_products(request_.out[s].at(b, h), request_.grad_out[s].at(b, h), first, rows, p_.v[s].dim,
+                          rows_.sum<T>() + row, buffer, delta);
+  for (std::int64_t i = 0; i < rows && request_.grad_lse; ++i) {
+    T grad = 0;
+    load_row(request_.grad_lse.at(b, h), first + i, 1, &grad);
+    delta[i] -= grad;
+  }
 }
 
 template <class T>
 void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype) {
-  rest_.resize(delta_.size());
+  rest_.resize(static_cast<std::size_t>(p_.batch * p_.heads * p_.queries));
   const std::int64_t blocks = (p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
   const auto count = static_cast<std::int64_t>(wave.size());
   SlopeMeansTask<T> sample;
@@ -78,7 +80,7 @@ void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTa
     task.grad_out = grad_out.data();
     task.row_max = rows_.max<T>() + row;
     task.row_sum = rows_.sum<T>() + row;
-    task.delta = delta_.data() + row;
+    task.delta = delta_.template as<T>() + row;
     task.delta_rest = rest_.data() + row;
     task.workspace = workspaces[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.slope_means(task);
@@ -88,20 +90,20 @@ void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTa
 // With w the sink's weight and μ = δ − ∂lse: the gradients of a row's scores sum to w·μ + ∂lse.
 template <class T>
 double RowMeans<T>::missing(std::int64_t n, std::int64_t i) const {
-  const auto row = static_cast<std::size_t>(n * p_.queries + i);
+  const std::int64_t row = n * p_.queries + i;
   const T total = rows_.sum<T>()[row];
   if (total == T(0)) return 0;
   double expected = 0;
   if (const ParameterValue& sink = p_.normalizer_parameters[0]; sink.given)
     expected = std::exp(static_cast<double>(sink.template head<T>(n % p_.heads)[0]) -
                         static_cast<double>(rows_.max<T>()[row])) /
-               static_cast<double>(total) * static_cast<double>(delta_[row]);
+               static_cast<double>(total) * static_cast<double>(of_head(n)[i]);
   if (request_.grad_lse) {
     T grad = 0;
     load_row(request_.grad_lse.at(n / p_.heads, n % p_.heads), i, 1, &grad);
     expected += static_cast<double>(grad);
   }
-  const double x = sums_[row] - expected;
+  const double x = score_sums(n)[i] - expected;
   return std::isfinite(x) ? x : 0;
 }
 
@@ -130,33 +132,49 @@ double RowMeans<T>::common_part(const HeadTask<T>& head) const {
 }
 
 template <class T>
+auto RowMeans<T>::find_bound(const HeadTask<T>& head, std::int64_t n, double rounding, bool strict) const -> Bound {
+  // What rounding leaves of the row with the largest gradients; no other row needs to be better than that.
+  const double* const sizes = score_sizes(n);
+  double most = 0, largest = 0;
+  for (std::int64_t i = 0; i < p_.queries; ++i) {
+    if (std::isfinite(sizes[i])) most = std::max(most, sizes[i]);
+    largest = std::max(largest, std::abs(missing(n, i)));
+  }
+  double allowed = 0.5 * rounding * most;
+  if (!(largest > allowed)) return {};
+  // It takes a logarithm of every row, and only allows more.
+  if (!strict) allowed *= std::max(1.0, 8 / (1 + 2 * common_part(head)));
+  return {allowed, largest > allowed};
+}
+
+template <class T>
 bool RowMeans<T>::find_corrections(const std::vector<Head<T>>& wave, std::int64_t first, std::int64_t block_rows,
                                    double rounding, bool strict) {
-  if (sums_.empty()) return false;
+  if (!adds_sums_) return false;
+  const auto count = static_cast<std::int64_t>(wave.size());
+  std::vector<Bound> bounds(wave.size());
+  parallel_for(count, p_.threads, [&](std::int64_t n, int) {
+    const auto at = static_cast<std::size_t>(n);
+    bounds[at] = find_bound(wave[at].task, first + n, rounding, strict);
+  });
+  if (std::ranges::none_of(bounds, [](const Bound& bound) { return bound.exceeded; })) return false;
   const std::int64_t blocks = (p_.queries + block_rows - 1) / block_rows;
-  bool any = false;
-  for (std::int64_t n = first; n < first + static_cast<std::int64_t>(wave.size()); ++n) {
-    // What rounding leaves of the row with the largest gradients; no other row needs to be better than that.
-    double most = 0;
-    for (std::int64_t i = 0; i < p_.queries; ++i)
-      if (const double size = sizes_[static_cast<std::size_t>(n * p_.queries + i)]; std::isfinite(size))
-        most = std::max(most, size);
-    double allowed = 0.5 * rounding * most;
-    if (!strict) allowed *= std::max(1.0, 8 / (1 + 2 * common_part(wave[static_cast<std::size_t>(n - first)].task)));
-    for (std::int64_t i = 0; i < p_.queries; ++i) {
+  if (corrections_.empty()) {
+    corrections_.assign(static_cast<std::size_t>(p_.batch * p_.heads * p_.queries), T(0));
+    marks_.assign(static_cast<std::size_t>(p_.batch * p_.heads * blocks), 0);
+  }
+  parallel_for(count, p_.threads, [&](std::int64_t at, int) {
+    const Bound& bound = bounds[static_cast<std::size_t>(at)];
+    const std::int64_t n = first + at;
+    for (std::int64_t i = 0; i < p_.queries && bound.exceeded; ++i) {
       const double x = missing(n, i);
-      if (!(std::abs(x) > allowed)) continue;
-      if (corrections_.empty()) {
-        corrections_.assign(delta_.size(), T(0));
-        marks_.assign(static_cast<std::size_t>(p_.batch * p_.heads * blocks), 0);
-      }
+      if (!(std::abs(x) > bound.allowed)) continue;
       marks_[static_cast<std::size_t>(n * blocks + i / block_rows)] = 1;
       corrections_[static_cast<std::size_t>(n * p_.queries + i)] = static_cast<T>(x);
-      delta_[static_cast<std::size_t>(n * p_.queries + i)] += static_cast<T>(x);
-      any = true;
+      delta_.template as<T>()[n * p_.queries + i] += static_cast<T>(x);
     }
-  }
-  return any;
+  });
+  return true;
 }
 
 template class RowMeans<float>;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "attend/backend.h"
+#include "backends/cpu/buffer.h"
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/simd/kernels.h"
 
@@ -24,13 +25,15 @@ class RowMeans {
   // Solved thresholds: from the slopes of the weights, head by head of the wave.
   void add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype);
 
-  bool is_prepared() const { return !delta_.empty(); }
+  bool is_prepared() const { return delta_.size() > 0; }
   // Head n counts b·heads + h. [queries] each.
-  const T* of_head(std::int64_t n) const { return delta_.data() + n * p_.queries; }
+  const T* of_head(std::int64_t n) const { return delta_.template as<T>() + n * p_.queries; }
   // Null but where thresholds are solved.
   const T* rest_of_head(std::int64_t n) const { return rest_.empty() ? nullptr : rest_.data() + n * p_.queries; }
-  double* score_sums(std::int64_t n) { return sums_.empty() ? nullptr : sums_.data() + n * p_.queries; }
-  double* score_sizes(std::int64_t n) { return sizes_.empty() ? nullptr : sizes_.data() + n * p_.queries; }
+  double* score_sums(std::int64_t n) const { return adds_sums_ ? sums_.as<double>() + n * p_.queries : nullptr; }
+  double* score_sizes(std::int64_t n) const {
+    return adds_sums_ ? sums_.as<double>() + (p_.batch * p_.heads + n) * p_.queries : nullptr;
+  }
 
   // Which blocks of queries of the wave, whose heads are first, first + 1, …, are to be corrected; false: none. `rounding`:
   // of the arithmetic that gradients of scores went through. `strict`: of every sum that is not as exact as it can be.
@@ -42,7 +45,15 @@ class RowMeans {
   }
 
  private:
-  void add_products();
+  // How the corrections of a head are found.
+  struct Bound {
+    double allowed = 0;
+    bool exceeded = false;  // by some row
+  };
+
+  // Of some rows of head n: everything zero, then what is known before a tile is computed.
+  void prepare_rows(std::int64_t n, std::int64_t first, std::int64_t rows, T* buffer);
+  Bound find_bound(const HeadTask<T>& head, std::int64_t n, double rounding, bool strict) const;
   double common_part(const HeadTask<T>& head) const;
   // What δ lacks, from the sum of the row's gradients.
   double missing(std::int64_t n, std::int64_t i) const;
@@ -51,9 +62,12 @@ class RowMeans {
   const Kernels<T>& kernels_;
   const BackwardRequest& request_;
   Saved::Rows& rows_;
-  std::vector<T> delta_, rest_, corrections_;  // [batch·heads][queries]
-  std::vector<double> sums_, sizes_;
-  std::vector<std::uint8_t> marks_;  // [batch·heads][blocks]
+  Buffer delta_;            // T [batch·heads][queries]
+  Buffer sums_;             // double [2][batch·heads][queries]: Σ ∂score of each row, and of their sizes
+  bool adds_sums_ = false;  // they are wanted
+  bool has_products_ = false;
+  std::vector<T> rest_, corrections_;  // [batch·heads][queries]
+  std::vector<std::uint8_t> marks_;    // [batch·heads][blocks]
 };
 
 }  // namespace rapt::inline v1

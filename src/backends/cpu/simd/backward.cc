@@ -27,9 +27,9 @@ class BackwardChunk {
         head_(*task.head),
         columns_(columns_for<T>(head_.queries)),
         threshold_(head_.normalizer->threshold),
-        scores_(arena, head_, columns_, chunk_keys(head_)),
+        scores_(arena, head_, columns_, task.most_keys),
         table_(arena, head_, columns_) {
-    const std::int64_t keys = chunk_keys(head_);
+    const std::int64_t keys = task.most_keys;
     dim_pad_ = scores_.dim_pad();
     keys_ = arena.take<T>(keys * dim_pad_);
     dk_ = arena.take<T>(keys * dim_pad_);
@@ -97,20 +97,30 @@ class BackwardChunk {
 
   void load_chunk() {
     finite_ = true;
-    if (head_.content) {
-      key_rows_ = padded_rows(head_.k, head_.dim, keys_, key_stride_);
-      finite_ = finite_rows(key_rows_, key_stride_, task_.count, head_.dim);
-    }
-    if (head_.bf16) bf16_.load_chunk(task_.first_key, task_.count);
-    for (int s = 0; s < head_.sets; ++s) {
-      Values& v = values_[s];
-      v.rows = padded_rows(head_.v[s], head_.value_dim[s], v.copy, v.stride);
-      finite_ = finite_ && finite_rows(v.rows, v.stride, task_.count, head_.value_dim[s]);
+    if (head_.bf16) {
+      bf16_.load_chunk(task_.first_key, task_.count);
+      finite_ = bf16_.is_chunk_finite(task_.first_key, task_.count);
+      key_rows_ = keys_;  // not filled before they are needed
+      key_stride_ = dim_pad_;
+    } else {
+      load_wide_chunk();
     }
     // A block that sees all keys and comes first writes what others add to.
     fresh_ = task_.want_score && threshold_ != Threshold::first_largest && head_.content && !head_.bf16 &&
              !head_.program->raw && !head_.program->visible_tile && scores_.sees_all(task_.first_key, task_.count);
     if (!fresh_) clear_gradients();
+  }
+
+  void load_wide_chunk() {
+    if (head_.content) {
+      key_rows_ = padded_rows(head_.k, head_.dim, keys_, key_stride_);
+      finite_ = finite_rows(key_rows_, key_stride_, task_.count, head_.dim);
+    }
+    for (int s = 0; s < head_.sets; ++s) {
+      Values& v = values_[s];
+      v.rows = padded_rows(head_.v[s], head_.value_dim[s], v.copy, v.stride);
+      finite_ = finite_ && finite_rows(v.rows, v.stride, task_.count, head_.value_dim[s]);
+    }
   }
 
   // The task's rows as they lie, or copied to where whole vectors may be read.
@@ -140,16 +150,14 @@ class BackwardChunk {
     if (!loaded) load_chunk();
     loaded = true;
     scores_.load_queries();
-    block_finite_ = finite_ && finite_rows(scores_.q_rows(), dim_pad_, count, dim_pad_);
-    for (int s = 0; s < head_.sets; ++s) {
-      const std::int64_t pad = value_stride_[s];
-      load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
-      for (std::int64_t n = count * pad; n < columns_ * pad; ++n) grad_rows_[s][n] = 0;
-      block_finite_ = block_finite_ && finite_rows(grad_rows_[s], pad, count, pad);
-      if (!head_.bf16 || table_.given())
-        transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
+    if (head_.bf16) {
+      bf16_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
+      block_finite_ = finite_ && bf16_.is_block_finite(scores_.q_rows16(), task_.grad_out, first, count);
+      if (!block_finite_) load_wide_rows();
+    } else {
+      block_finite_ = finite_ && finite_rows(scores_.q_rows(), dim_pad_, count, dim_pad_);
     }
-    if (head_.bf16) bf16_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
+    if (!head_.bf16 || !block_finite_ || table_.given()) load_gradients(first, count);
     table_.set_gradients(grad_columns_[0]);
     for (int c = 0; c < columns_; ++c) {
       const bool real = c < count;
@@ -169,6 +177,23 @@ class BackwardChunk {
     if (dr_)
       for (std::int64_t n = 0; n < columns_ * scores_.relative_pad(); ++n) dr_[n] = 0;
     return true;
+  }
+
+  // What is multiplied carefully, in place of bf16 numbers.
+  void load_wide_rows() {
+    scores_.fill_q_rows();
+    padded_rows(head_.k, head_.dim, keys_, key_stride_);
+  }
+
+  void load_gradients(std::int64_t first, int count) {
+    for (int s = 0; s < head_.sets; ++s) {
+      const std::int64_t pad = value_stride_[s];
+      load_rows(task_.grad_out[s], first, count, head_.value_dim[s], grad_rows_[s], pad);
+      for (std::int64_t n = count * pad; n < columns_ * pad; ++n) grad_rows_[s][n] = 0;
+      if (!head_.bf16) block_finite_ = block_finite_ && finite_rows(grad_rows_[s], pad, count, pad);
+      if (!head_.bf16 || table_.given())
+        transpose(grad_rows_[s], pad, columns_, head_.value_dim[s], grad_columns_[s], columns_);
+    }
   }
 
   bool run_block(std::int64_t block, bool& loaded) {
@@ -202,13 +227,13 @@ class BackwardChunk {
     if (!task_.correct) table_.add_weights(scores_.first_query(), scores_.count(), tile_, first, keys);
     // Where something is not finite, zeros must stay zeros: the careful product does that.
     const bool by_bf16 = head_.bf16 && block_finite_;
-    if (task_.want_dv && by_bf16) bf16_.value_gradient(tile_, keys, offset, dv_, dv_stride_);
+    if (task_.want_dv && by_bf16) bf16_.value_gradient(tile_, keys, scores_.live(), offset, dv_, dv_stride_);
     else if (task_.want_dv) value_gradient(offset);
     if (!task_.want_score || hard) return;
     if (task_.correct) {
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) grad_tile_[n] = 0;
     } else {
-      if (head_.bf16) bf16_.weight_gradient(keys, offset, grad_tile_);
+      if (head_.bf16) bf16_.weight_gradient(keys, scores_.live(), offset, grad_tile_);
       else weight_gradient(offset);
       table_.add_weight_gradients(scores_.first_query(), scores_.count(), first, keys, grad_tile_);
     }
@@ -363,8 +388,8 @@ class BackwardChunk {
       return;
     }
     if (head_.bf16 && block_finite_) {
-      if (task_.want_dk) bf16_.key_gradient(grad_tile_, keys, dk, dk_stride_);
-      if (task_.dq) bf16_.query_gradient(grad_tile_, keys, offset, dq_, dim_pad_);
+      if (task_.want_dk) bf16_.key_gradient(grad_tile_, keys, scores_.live(), dk, dk_stride_);
+      if (task_.dq) bf16_.query_gradient(grad_tile_, keys, scores_.live(), offset, dq_, dim_pad_);
       return;
     }
     for (int n = 0; n < strip_count_; ++n) {

@@ -36,23 +36,40 @@ class BackwardBf16 {
       for (std::int64_t n = count * wide; n < padded_keys * wide; ++n) to[n] = 0;
     };
     load(head_->k, head_->dim, bf16_dim_, keys16_);
-    interleave_rows(rows16(head_->k, first_key), head_->k.stride, count, head_->dim, padded_keys, key_bf16_, dim16_);
+    head_->bf16->interleave_rows(rows16(head_->k, first_key), head_->k.stride, count, head_->dim, padded_keys,
+                                 key_bf16_, dim16_);
     for (int s = 0; s < head_->sets; ++s)
       load(head_->v[s], head_->value_dim[s], round_up(head_->value_dim[s], 32), sets_[s].values);
   }
 
+  // Whether the keys and values of the chunk are finite.
+  bool is_chunk_finite(std::int64_t first_key, std::int64_t count) const {
+    bool finite = is_finite(head_->k, first_key, count, head_->dim);
+    for (int s = 0; s < head_->sets; ++s)
+      finite = finite && is_finite(head_->v[s], first_key, count, head_->value_dim[s]);
+    return finite;
+  }
+
+  // The same of a block's queries and gradients.
+  bool is_block_finite(const std::uint16_t* q_rows, const MatrixRef* grad_out, std::int64_t first, int count) const {
+    bool finite = head_->bf16->finite_rows(q_rows, bf16_dim_, count, head_->dim);
+    for (int s = 0; s < head_->sets; ++s) finite = finite && is_finite(grad_out[s], first, count, head_->value_dim[s]);
+    return finite;
+  }
+
   // q_rows [count][bf16_dim].
   void load_queries(const std::uint16_t* q_rows, const MatrixRef* grad_out, std::int64_t first, int count) {
-    interleave_rows(q_rows, bf16_dim_, count, head_->dim, kQueryPad, query_bf16_, dim16_);
+    head_->bf16->interleave_rows(q_rows, bf16_dim_, count, head_->dim, kQueryPad, query_bf16_, dim16_);
     for (int s = 0; s < head_->sets; ++s) {
       const std::int64_t dim = head_->value_dim[s];
       const std::int64_t wide = round_up(dim, 32);
       const MatrixRef& grad = grad_out[s];
       copy_rows(rows16(grad, first), grad.stride, count, dim, sets_[s].grad_rows, wide);
       for (std::int64_t n = count * wide; n < columns_ * wide; ++n) sets_[s].grad_rows[n] = 0;
-      transpose_words(reinterpret_cast<const std::uint32_t*>(sets_[s].grad_rows), wide / 2, columns_, wide / 2,
-                      sets_[s].grad_columns, columns_);
-      interleave_rows(rows16(grad, first), grad.stride, count, dim, kQueryPad, sets_[s].grad_bf16, round_up(dim, 16));
+      head_->bf16->transpose_words(reinterpret_cast<const std::uint32_t*>(sets_[s].grad_rows), wide / 2, columns_,
+                                   wide / 2, sets_[s].grad_columns, columns_);
+      head_->bf16->interleave_rows(rows16(grad, first), grad.stride, count, dim, kQueryPad, sets_[s].grad_bf16,
+                                   round_up(dim, 16));
     }
   }
 
@@ -62,15 +79,17 @@ class BackwardBf16 {
     return {keys16_ + offset * bf16_dim_, bf16_dim_ * 2};
   }
 
+  // `live`: the columns that there are queries for, and what pads them; what is in others is of no use.
   // dV += P·dO: rows of the weights, pairs of queries.
-  void value_gradient(const T* weights, int keys, std::int64_t offset, T* const* dv, const std::ptrdiff_t* stride) {
+  void value_gradient(const T* weights, int keys, int live, std::int64_t offset, T* const* dv,
+                      const std::ptrdiff_t* stride) {
     if constexpr (std::is_same_v<T, float>) {
-      round_tile(weights, keys);
+      round_tile(weights, keys, live);
       for (int s = 0; s < head_->sets; ++s) {
         const std::int64_t dim16 = round_up(head_->value_dim[s], 16);
         head_->bf16->product({.m = round_up(keys, 16),
                               .n = dim16,
-                              .k = round_up(columns_, 32) / 2,
+                              .k = round_up(live, 32) / 2,
                               .a = tile16_,
                               .a_row = kQueryPad * 2,
                               .b = sets_[s].grad_bf16,
@@ -83,12 +102,12 @@ class BackwardBf16 {
   }
 
   // dP = V·dOᵀ.
-  void weight_gradient(int keys, std::int64_t offset, T* grads) const {
+  void weight_gradient(int keys, int live, std::int64_t offset, T* grads) const {
     if constexpr (std::is_same_v<T, float>)
       for (int s = 0; s < head_->sets; ++s) {
         const std::int64_t wide = round_up(head_->value_dim[s], 32);
         head_->bf16->product({.m = round_up(keys, 16),
-                              .n = columns_,
+                              .n = live,
                               .k = wide / 2,
                               .a = sets_[s].values + offset * wide,
                               .a_row = wide * 2,
@@ -101,12 +120,12 @@ class BackwardBf16 {
   }
 
   // dK += dS·Q.
-  void key_gradient(const T* grads, int keys, T* dk, std::ptrdiff_t stride) {
+  void key_gradient(const T* grads, int keys, int live, T* dk, std::ptrdiff_t stride) {
     if constexpr (std::is_same_v<T, float>) {
-      round_tile(grads, keys);
+      round_tile(grads, keys, live);
       head_->bf16->product({.m = round_up(keys, 16),
                             .n = dim16_,
-                            .k = round_up(columns_, 32) / 2,
+                            .k = round_up(live, 32) / 2,
                             .a = tile16_,
                             .a_row = kQueryPad * 2,
                             .b = query_bf16_,
@@ -118,15 +137,17 @@ class BackwardBf16 {
   }
 
   // dQ += dSᵀ·K.
-  void query_gradient(const T* grads, int keys, std::int64_t offset, T* dq, std::ptrdiff_t stride) {
+  void query_gradient(const T* grads, int keys, int live, std::int64_t offset, T* dq, std::ptrdiff_t stride) {
     if constexpr (std::is_same_v<T, float>) {
-      head_->bf16->round_to_bf16(grads, keys, columns_, columns_, tile_bf16_);
-      transpose_words(tile_bf16_, columns_, kTileKeys / 2, columns_, transposed_, kTileKeys / 2);
-      head_->bf16->product({.m = columns_,
+      head_->bf16->round_to_bf16(grads, keys, live, columns_, tile_bf16_);
+      const bool as_it_lies = head_->bf16->reads_columns;
+      if (!as_it_lies) head_->bf16->transpose_words(tile_bf16_, live, kTileKeys / 2, live, transposed_, kTileKeys / 2);
+      head_->bf16->product({.m = live,
                             .n = dim16_,
                             .k = kTileKeys / 2,
-                            .a = transposed_,
-                            .a_row = kTileKeys * 2,
+                            .a = as_it_lies ? tile_bf16_ : transposed_,
+                            .a_row = as_it_lies ? 4 : kTileKeys * 2,
+                            .a_step = as_it_lies ? live * 4 : 4,
                             .b = key_bf16_ + offset / 2 * dim16_,
                             .b_row = dim16_,
                             .c = dq,
@@ -150,9 +171,13 @@ class BackwardBf16 {
     return static_cast<const std::uint16_t*>(matrix.data) + first * matrix.stride;
   }
 
-  void round_tile(const T* tile, int keys) {
+  bool is_finite(const MatrixRef& matrix, std::int64_t first, std::int64_t rows, std::int64_t dim) const {
+    return head_->bf16->finite_rows(rows16(matrix, first), matrix.stride, rows, dim);
+  }
+
+  void round_tile(const T* tile, int keys, int live) {
     if constexpr (std::is_same_v<T, float>) {
-      head_->bf16->round_rows(tile, keys, columns_, columns_, tile16_, kQueryPad);
+      head_->bf16->round_rows(tile, keys, live, columns_, tile16_, kQueryPad);
       for (std::int64_t n = keys * kQueryPad; n < round_up(keys, 16) * kQueryPad; ++n) tile16_[n] = 0;
     }
   }

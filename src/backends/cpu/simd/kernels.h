@@ -186,7 +186,8 @@ template <class T>
 struct BackwardTask {
   const HeadTask<T>* head = nullptr;
   std::int64_t first_key = 0;
-  std::int64_t count = 0;                        // at most Kernels::backward_keys
+  std::int64_t count = 0;                        // at most most_keys
+  std::int64_t most_keys = 0;                    // of a task of the pass, whole tiles: what the workspace is for
   std::int64_t first_block = 0, last_block = 0;  // blocks of queries that may see them
   const MatrixRef* grad_out = nullptr;           // [sets]
   const T* row_max = nullptr;                    // [queries]

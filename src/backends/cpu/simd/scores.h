@@ -88,8 +88,8 @@ class Scores {
   void set_visible(std::int64_t first, int count) {
     first_query_ = first;
     count_ = count;
-    // Hooks, tables and bf16 products take all columns of a tile; plain products leave out what would be padding alone.
-    const bool all = !folds_scale() || head_.bf16 || head_.slots > 0 || head_.output_table.table;
+    // Hooks and tables take all columns of a tile; plain products leave out what would be padding alone.
+    const bool all = !folds_scale() || head_.slots > 0 || head_.output_table.table;
     live_ = all ? columns_ : static_cast<int>(padded<T>(count));
     head_.visibility->ranges(head_.b, first, count, begin_, end_);
     first_key_ = head_.keys;
@@ -113,13 +113,13 @@ class Scores {
 
   // The rows of the block that set_visible() was called with.
   void load_queries() {
-    T factor = folds_scale() ? head_.scale : T(1);
-    if (head_.bf16) factor = set_query_bf16(factor);
-    load_rows(head_.q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
-    clear_rows(q_rows_, dim_pad_);
-    if (factor != T(1))
-      for (std::int64_t n = 0; n < count_ * dim_pad_; ++n) q_rows_[n] *= factor;
-    if (!head_.bf16) transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
+    query_factor_ = folds_scale() ? head_.scale : T(1);
+    if (head_.bf16) {
+      query_factor_ = set_query_bf16(query_factor_);
+    } else {
+      fill_q_rows();
+      transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
+    }
     if (r_rows_) {
       load_rows(head_.q_relative, first_query_, count_, head_.relative_dim, r_rows_, relative_pad_);
       clear_rows(r_rows_, relative_pad_);
@@ -135,6 +135,14 @@ class Scores {
     for (int s = 0; s < head_.slots; ++s)
       if (head_.relative[s].table)
         slots_[s].set_queries(first_query_ + head_.query_shift, r_rows_, r_columns_, query_row_, query_col_);
+  }
+
+  // load_queries() does it but for bf16 products, which do not read them.
+  void fill_q_rows() {
+    load_rows(head_.q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
+    clear_rows(q_rows_, dim_pad_);
+    if (query_factor_ != T(1))
+      for (std::int64_t n = 0; n < count_ * dim_pad_; ++n) q_rows_[n] *= query_factor_;
   }
 
   // The keys that any query of the block sees: [first_key, last_key).
@@ -338,8 +346,8 @@ class Scores {
           hn::StoreU(hn::DemoteTo(narrow, top), narrow, q_rows16_ + n);
         }
       }
-      transpose_words(reinterpret_cast<const std::uint32_t*>(q_rows16_), bf16_dim_ / 2, columns_, bf16_dim_ / 2,
-                      q_bf16_, columns_);
+      head_.bf16->transpose_words(reinterpret_cast<const std::uint32_t*>(q_rows16_), bf16_dim_ / 2, columns_,
+                                  bf16_dim_ / 2, q_bf16_, columns_);
       return exact ? factor : T(1);
     }
     return factor;
@@ -358,7 +366,7 @@ class Scores {
   void bf16_scores(int keys, const Bf16Rows& rows, T* scores) const {
     if constexpr (std::is_same_v<T, float>) {
       head_.bf16->product({.m = round_up(keys, 16),
-                           .n = columns_,
+                           .n = live_,
                            .k = bf16_dim_ / 2,
                            .a = rows.data,
                            .a_row = rows.row_bytes,
@@ -486,6 +494,7 @@ class Scores {
   int tile_keys_ = 0;
   Visible visible_ = Visible::some;
   std::int64_t grid_first_ = -1;
+  T query_factor_ = 1;      // what the queries are multiplied by
   T* q_rows_ = nullptr;     // [columns][dim_pad]
   T* q_columns_ = nullptr;  // [dim][columns]
   T* few_rows_ = nullptr;   // [kLanes][dim_pad]: fewer keys than lanes

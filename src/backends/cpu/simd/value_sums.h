@@ -197,8 +197,8 @@ class ValueSums {
       if (head_.bf16 && !careful) {
         const std::int64_t width = round_up(dim, 16);
         if (!head_.transposed_v)
-          transpose_rows(static_cast<const std::uint16_t*>(head_.v[set].data) + first * head_.v[set].stride,
-                         head_.v[set].stride, keys, dim, width, own_transposed_);
+          head_.bf16->transpose_rows(static_cast<const std::uint16_t*>(head_.v[set].data) + first * head_.v[set].stride,
+                                     head_.v[set].stride, keys, dim, width, own_transposed_);
         head_.bf16->product({.m = width,
                              .n = columns_,
                              .k = kTileKeys / 2,

@@ -16,6 +16,7 @@ struct Bf16Product {
   std::int64_t k = 0;                // words
   const void* a = nullptr;           // [m] rows of k words
   std::ptrdiff_t a_row = 0;          // bytes from one to the next
+  std::ptrdiff_t a_step = 4;         // bytes from one word of a row to the next: 4 but for kernels that read columns
   const std::uint32_t* b = nullptr;  // [k][b_row]
   std::ptrdiff_t b_row = 0;
   float* c = nullptr;  // [m][c_row]
@@ -25,6 +26,9 @@ struct Bf16Product {
 
 struct Bf16Kernels {
   const char* name;
+  bool reads_columns;  // of A: any a_step
+  // Backward passes with fewer queries or keys are faster without: rows are rearranged for each product.
+  std::int64_t fewest_backward;
   // Around the products of one task, on its thread.
   void (*begin)();
   void (*end)();
@@ -35,20 +39,22 @@ struct Bf16Kernels {
   // Rounds, and puts each two rows that follow each other side by side: [kTileKeys / 2][cols], zero past the last row.
   void (*round_to_bf16)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                         std::uint32_t* to);
+  // Each two rows side by side, as words: [padded_rows / 2][to_stride], zero where there are none. to_stride: a multiple of 16.
+  void (*interleave_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                          std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
+  // Columns become rows: [padded_cols][kTileKeys], from up to kTileKeys rows. padded_cols: a multiple of 16.
+  void (*transpose_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                         std::int64_t padded_cols, std::uint16_t* to);
+  // Pairs [rows][from_stride] transposed to [cols][to_stride]; rows and cols: multiples of 16.
+  void (*transpose_words)(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                          std::uint32_t* to, std::ptrdiff_t to_stride);
+  // No infinity and no NaN among [rows][cols].
+  bool (*finite_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols);
 };
 
 // Rows first … first+rows−1 as they lie, to [rows][to_stride]; the padding is zero.
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                std::uint16_t* to, std::ptrdiff_t to_stride);
-// Each two rows side by side, as words: [padded_rows / 2][to_stride].
-void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-                     std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
-// Columns become rows: [padded_cols][kTileKeys], from up to kTileKeys rows.
-void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-                    std::int64_t padded_cols, std::uint16_t* to);
-// Pairs [rows][from_stride] transposed to [cols][to_stride].
-void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-                     std::uint32_t* to, std::ptrdiff_t to_stride);
 
 // All that this processor runs, the fastest last; empty where there are none.
 struct Bf16Choices {

@@ -1,4 +1,13 @@
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 warns of its own header: a vector that is left undefined on purpose.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
+#else
+#include <immintrin.h>
+#endif
 
 #include "backends/cpu/x86/bf16.h"
 
@@ -6,7 +15,7 @@
 namespace rapt::inline v1::bf16_dot {
 namespace {
 
-template <int kRows, int kVectors>
+template <int kRows, int kVectors, bool kReadsColumns>
 inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
   const char* a = static_cast<const char*>(p.a) + m * p.a_row;
   const std::uint32_t* b = p.b + n;
@@ -16,7 +25,7 @@ inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
-  for (std::int64_t k = 0; k < p.k; ++k, b += p.b_row, a += 4) {
+  for (std::int64_t k = 0; k < p.k; ++k, b += p.b_row, a += kReadsColumns ? p.a_step : 4) {
     __m512i x[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) x[v] = _mm512_loadu_si512(b + 16 * v);
@@ -40,20 +49,108 @@ inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
     }
 }
 
-template <int kVectors>
+template <int kVectors, bool kReadsColumns>
 inline void columns(const Bf16Product& p, std::int64_t n) {
-  for (std::int64_t m = 0; m < p.m; m += 8) block<8, kVectors>(p, m, n);
+  for (std::int64_t m = 0; m < p.m; m += 8) block<8, kVectors, kReadsColumns>(p, m, n);
+}
+
+template <bool kReadsColumns>
+void all_columns(const Bf16Product& p) {
+  std::int64_t n = 0;
+  for (; n + 32 <= p.n; n += 32) columns<2, kReadsColumns>(p, n);
+  if (n < p.n) columns<1, kReadsColumns>(p, n);
 }
 
 void product(const Bf16Product& p) {
-  std::int64_t n = 0;
-  for (; n + 32 <= p.n; n += 32) columns<2>(p, n);
-  if (n < p.n) columns<1>(p, n);
+  if (p.a_step == 4) all_columns<false>(p);
+  else all_columns<true>(p);
 }
 
 void nothing() {}
 
+// As many of the 16 numbers from column c on as a row has.
+__mmask16 within(std::int64_t c, std::int64_t cols) {
+  if (c + 16 <= cols) return 0xFFFF;
+  return c < cols ? static_cast<__mmask16>((1U << (cols - c)) - 1) : __mmask16{0};
+}
+
+// 16 words of each of 16 rows, transposed.
+void transpose_block(const std::uint32_t* from, std::ptrdiff_t from_stride, std::uint32_t* to,
+                     std::ptrdiff_t to_stride) {
+  __m512i x[16];
+  __m512i y[16];
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; ++r) x[r] = _mm512_loadu_si512(from + r * from_stride);
+#pragma GCC unroll 8
+  for (int r = 0; r < 16; r += 2) {
+    y[r] = _mm512_unpacklo_epi32(x[r], x[r + 1]);
+    y[r + 1] = _mm512_unpackhi_epi32(x[r], x[r + 1]);
+  }
+  // Now x[4·g + c] has column c of each quarter, of the rows 4·g to 4·g + 3.
+#pragma GCC unroll 4
+  for (int r = 0; r < 16; r += 4) {
+    x[r] = _mm512_unpacklo_epi64(y[r], y[r + 2]);
+    x[r + 1] = _mm512_unpackhi_epi64(y[r], y[r + 2]);
+    x[r + 2] = _mm512_unpacklo_epi64(y[r + 1], y[r + 3]);
+    x[r + 3] = _mm512_unpackhi_epi64(y[r + 1], y[r + 3]);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i low02 = _mm512_shuffle_i32x4(x[c], x[c + 4], 0x88);
+    const __m512i low13 = _mm512_shuffle_i32x4(x[c], x[c + 4], 0xdd);
+    const __m512i high02 = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0x88);
+    const __m512i high13 = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0xdd);
+    _mm512_storeu_si512(to + c * to_stride, _mm512_shuffle_i32x4(low02, high02, 0x88));
+    _mm512_storeu_si512(to + (c + 4) * to_stride, _mm512_shuffle_i32x4(low13, high13, 0x88));
+    _mm512_storeu_si512(to + (c + 8) * to_stride, _mm512_shuffle_i32x4(low02, high02, 0xdd));
+    _mm512_storeu_si512(to + (c + 12) * to_stride, _mm512_shuffle_i32x4(low13, high13, 0xdd));
+  }
+}
+
 }  // namespace
+
+void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride) {
+  for (std::int64_t r = 0; r < padded_rows; r += 2, to += to_stride)
+    for (std::int64_t c = 0; c < to_stride; c += 16) {
+      const __mmask16 low = r < rows ? within(c, cols) : __mmask16{0};
+      const __mmask16 high = r + 1 < rows ? low : __mmask16{0};
+      const std::uint16_t* first = from + r * from_stride + c;
+      const __m512i x = _mm512_maskz_cvtepu16_epi32(low, _mm256_maskz_loadu_epi16(low, first));
+      const __m512i y = _mm512_maskz_cvtepu16_epi32(high, _mm256_maskz_loadu_epi16(high, first + from_stride));
+      _mm512_storeu_si512(to + c, _mm512_or_si512(x, _mm512_maskz_slli_epi32(high, y, 16)));
+    }
+}
+
+void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::uint32_t* to, std::ptrdiff_t to_stride) {
+  for (std::int64_t r = 0; r < rows; r += 16)
+    for (std::int64_t c = 0; c < cols; c += 16)
+      transpose_block(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+}
+
+void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                    std::int64_t padded_cols, std::uint16_t* to) {
+  constexpr std::int64_t kStrip = 16;
+  std::uint32_t pairs[kTileKeys / 2 * kStrip];
+  for (std::int64_t c = 0; c < padded_cols; c += kStrip) {
+    interleave_rows(from + c, from_stride, rows, cols - c, kTileKeys, pairs, kStrip);
+    transpose_words(pairs, kStrip, kTileKeys / 2, kStrip, reinterpret_cast<std::uint32_t*>(to + c * kTileKeys),
+                    kTileKeys / 2);
+  }
+}
+
+bool finite_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols) {
+  const __m512i exponent = _mm512_set1_epi16(0x7F80);
+  __mmask32 wrong = 0;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; c += 32) {
+      const __mmask32 some = c + 32 <= cols ? ~__mmask32{0} : (__mmask32{1} << (cols - c)) - 1;
+      const __m512i x = _mm512_maskz_loadu_epi16(some, from + r * from_stride + c);
+      wrong |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent);
+    }
+  return wrong == 0;
+}
 
 void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride, std::uint16_t* to,
                 std::ptrdiff_t to_stride) {
@@ -81,6 +178,17 @@ void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std:
 }
 
 extern const Bf16Kernels kernels;
-const Bf16Kernels kernels{"avx512_bf16", &nothing, &nothing, &product, &round_rows, &round_to_bf16};
+const Bf16Kernels kernels{"avx512_bf16",
+                          true,
+                          0,
+                          &nothing,
+                          &nothing,
+                          &product,
+                          &round_rows,
+                          &round_to_bf16,
+                          &interleave_rows,
+                          &transpose_rows,
+                          &transpose_words,
+                          &finite_rows};
 
 }  // namespace rapt::inline v1::bf16_dot

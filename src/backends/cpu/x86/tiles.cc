@@ -9,6 +9,13 @@ void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::pt
                 std::ptrdiff_t to_stride);
 void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                    std::uint32_t* to);
+void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
+void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                    std::int64_t padded_cols, std::uint16_t* to);
+void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::uint32_t* to, std::ptrdiff_t to_stride);
+bool finite_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols);
 }  // namespace bf16_dot
 
 namespace bf16_tiles {
@@ -85,7 +92,18 @@ void product(const Bf16Product& p) {
 }  // namespace
 
 extern const Bf16Kernels kernels;
-const Bf16Kernels kernels{"amx", &begin, &end, &product, &bf16_dot::round_rows, &bf16_dot::round_to_bf16};
+const Bf16Kernels kernels{"amx",
+                          false,
+                          256,
+                          &begin,
+                          &end,
+                          &product,
+                          &bf16_dot::round_rows,
+                          &bf16_dot::round_to_bf16,
+                          &bf16_dot::interleave_rows,
+                          &bf16_dot::transpose_rows,
+                          &bf16_dot::transpose_words,
+                          &bf16_dot::finite_rows};
 
 }  // namespace bf16_tiles
 }  // namespace rapt::inline v1
