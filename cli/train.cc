@@ -51,7 +51,8 @@ constexpr const char* kTrainFooter =
     "  rapt train cifar10 --data cifar-10-batches-bin --encoding learned_2d --out runs/cifar10\n"
     "  rapt train scenes --tasks depth,normals --sharing shared --out runs/scenes\n"
     "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
-    "  rapt train --data sentences.tsv --tokens subwords --vocabulary 4000 --skip-long --out runs/sentences\n"
+    "  rapt train --data sentences.tsv --tokens subwords --vocabulary 4000 --skip-long \\\n"
+    "    --out runs/sentences\n"
     "  rapt train --resume --out runs/mine\n";
 
 using TrainSettings = std::map<std::string, std::string>;
