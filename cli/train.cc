@@ -229,7 +229,7 @@ Trained train(const TrainArguments& a, const TrainSettings& settings) {
   const std::unique_ptr<tasks::Experiment> run = goes_on ? old_run(a, settings) : new_run(a, settings);
   const std::shared_ptr<training::Objective> objective = run->objective();
   const training::TrainOptions& options = run->training();
-  // Everybody has found that the run can start before the first file is there.
+  // Every process has found that the run can start before the first file is there.
   processes.meet();
   training::Trainer trainer(objective, options, a.out, threads, processes);
   if (goes_on) {

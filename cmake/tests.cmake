@@ -2,7 +2,7 @@
 # Labels, for ctest -L: `slow` for test names with Slow in them, `threads` for others with Threads in theirs, `plain` for
 # all the rest, `pages` for those in a browser. One label each: gtest_discover_tests keeps no lists.
 
-# A test that cannot run here is listed with the reason, so that nobody takes it for passed.
+# A test that cannot run here is listed with the reason, so that it is not taken for passed.
 function(rapt_skipped_test name reason)
   add_test(NAME ${name} COMMAND "${CMAKE_COMMAND}" -E echo "skipped: ${reason}")
   set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: ")
