@@ -19,7 +19,7 @@ class Cublas {
   // Empty: products can be measured. Else why not.
   const std::string& missing() const { return missing_; }
   int size() const { return size_; }
-  // TFLOP/s of products on end for at least so many seconds; f32, bf16 or f16.
+  // TFLOP/s of products back to back for at least so many seconds; f32, bf16 or f16.
   double rate(Dtype dtype, double seconds);
 
  private:

@@ -93,7 +93,7 @@ class Timed {
     single_ = calls(1);
   }
 
-  // Seconds of one call, of so many on end.
+  // Seconds of one call, of so many back to back.
   double calls(int count) {
     timer_.start();
     for (int n = 0; n < count; ++n) workload_.run(direction_);

@@ -18,9 +18,9 @@ std::vector<Spec> device_specs(const Plan& plan);
 struct DeviceMeasurement {
   Spec spec;
   Direction direction = Direction::forward;
-  double seconds = 0;        // of one call, calls on end
+  double seconds = 0;        // of one call, calls back to back
   double burst_seconds = 0;  // of one call among a few after a rest
-  int calls = 0;             // on end
+  int calls = 0;             // back to back
   double tflops = 0;
   std::optional<double> product_rate;      // TFLOP/s of cuBLAS in the same dtype, just before
   std::optional<double> scaled_dot_ratio;  // scaled_dot's time, same shape and dtype, in turn, ÷ this
@@ -28,7 +28,7 @@ struct DeviceMeasurement {
   std::optional<double> bandwidth;         // GB/s: inputs and outputs once, where there is one query
 };
 
-// How long what is timed runs on end.
+// How long what is timed runs back to back.
 struct DeviceEffort {
   double seconds = 0.5;
   std::optional<int> calls;  // exactly so many, whatever they take

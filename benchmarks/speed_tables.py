@@ -141,7 +141,7 @@ def cuda_bench_table(report):
             ratio = row["scaled_dot_ratio"]
             cells += [milliseconds(row["seconds"]), rate, f"{share:.2f}" if share else "", f"{ratio:.2f}" if ratio else ""]
         rows.append(cells)
-    about = (f"{report['device']}; copying memory {report['copy_bandwidth']:.0f} GB/s. TFLOP/s in a burst and on end; \"of\": on end, of cuBLAS "
+    about = (f"{report['device']}; copying memory {report['copy_bandwidth']:.0f} GB/s. TFLOP/s in a burst and back to back; \"of\": back to back, of cuBLAS "
              f"{report['cublas_size']}³ just before, or of copying memory for one query.")
     if report["cublas_missing"]:
         about += f" No ratio to cuBLAS: {report['cublas_missing']}."
@@ -152,7 +152,7 @@ def cuda_bench_table(report):
 
 
 def cuda_peers_table(report):
-    """One line for each case and direction: rates, and every peer's time ÷ Rapt's, in a burst and on end."""
+    """One line for each case and direction: rates, and every peer's time ÷ Rapt's, in a burst and back to back."""
     peers = []
     for row in report["rows"]:
         peers += [p for p in row["ratios"] if p not in peers]
@@ -170,7 +170,7 @@ def cuda_peers_table(report):
             cells.append(f"**{text}**" if ratios and min(ratios) < 1 else text)
         rows.append(cells)
     about = (f"{report['device']}, PyTorch {report['torch']}, cuDNN {report['cudnn']}; copying memory {report['copy_bandwidth']:.0f} GB/s. "
-             "Rates and ratios in a burst and on end; a ratio is the peer's time ÷ Rapt's.")
+             "Rates and ratios in a burst and back to back; a ratio is the peer's time ÷ Rapt's.")
     for failed in report["failures"]:
         about += f"\n\n**Disagrees:** {failed}."
     head = ["", "direction", "shape", "dtype", "Rapt ms", "Rapt TFLOP/s", "cuBLAS"] + peers

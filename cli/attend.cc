@@ -27,11 +27,15 @@ constexpr const char* kAttendFooter =
     "\n"
     "Examples:\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
-    "  rapt attend --q q.npy --k k.npy --v v.npy --score alibi --param m=0.5,0.25 --causal top_left --out result\n"
-    "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy --out result\n"
-    "  rapt attend --q q.npy --k k.npy --v v.npy --formula 'raw*scale - m*abs(j-i)' --param m=0.5,0.25 --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --score alibi --param m=0.5,0.25 \\\n"
+    "    --causal top_left --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --score additive --param w=w.npy --grad go.npy \\\n"
+    "    --out result\n"
+    "  rapt attend --q q.npy --k k.npy --v v.npy --formula 'raw*scale - m*abs(j-i)' \\\n"
+    "    --param m=0.5,0.25 --out result\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --normalize sparsemax --weights --out result\n"
-    "  rapt attend --q step.npy --k k.npy --v v.npy --score t5 --param table=t.npy --first-query 99 --out result\n"
+    "  rapt attend --q step.npy --k k.npy --v v.npy --score t5 --param table=t.npy \\\n"
+    "    --first-query 99 --out result\n"
     "  mpirun -n 4 rapt attend --q q.npy --k k.npy --v v.npy --causal top_left --explain --out result\n";
 
 // The type that the file has.

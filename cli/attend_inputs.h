@@ -16,7 +16,7 @@ namespace rapt::cli {
 Array read_input(const std::string& option, const std::string& path, int lowest_rank, int highest_rank);
 
 // The same with the rows of this process's share where several attend; `rows`, where not null, becomes those of all. One row
-// that stands for all is nobody's share where `may_be_one`.
+// that stands for all is no process's share where `may_be_one`.
 Array read_share(const std::string& option, const std::string& path, int lowest_rank, bool may_be_one,
                  std::int64_t* rows = nullptr);
 

@@ -8,7 +8,7 @@
 
 namespace rapt::cli {
 
-// A file of everybody's rows: process 0 writes them in order as they come, and holds no more than one piece of them.
+// A file of all processes' rows: process 0 writes them in order as they come, and holds no more than one piece of them.
 void stage_share(StagedFiles& files, const std::filesystem::path& path, const NamedArray& array, Communicator& world);
 
 }  // namespace rapt::cli

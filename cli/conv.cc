@@ -36,7 +36,8 @@ constexpr const char* kConvFooter =
     "\n"
     "Examples:\n"
     "  rapt conv --kernel k.npy --image x.npy --out layer\n"
-    "  rapt conv --kernel k.npy --image x.npy --dilation 2 --stride 2 --bias b.npy --do 8 --out layer --json\n"
+    "  rapt conv --kernel k.npy --image x.npy --dilation 2 --stride 2 --bias b.npy --do 8 \\\n"
+    "    --out layer --json\n"
     "  rapt conv --layer layer --out convolution\n";
 
 std::string number(double value) {

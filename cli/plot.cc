@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/plot_kinds.h"
 #include "cli/plot_scenes.h"
@@ -16,7 +17,8 @@ constexpr const char* kPlotFooter =
     "  rapt plot heatmap result/weights.npy --head 0,3 --out head.svg\n"
     "  rapt plot curves run/metrics.jsonl --y loss,accuracy --out curves.png\n"
     "  rapt plot curves run --out - --format svg | gzip > curves.svgz\n"
-    "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --font-size 8 --no-title --out loss.pdf\n";
+    "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --font-size 8 \\\n"
+    "    --no-title --out loss.pdf\n";
 
 // Adds the options of one kind; `arguments` lives as long as the callback that holds it.
 template <class Arguments>
@@ -91,7 +93,8 @@ void add_curves(CLI::App& verb) {
       "\n"
       "Examples:\n"
       "  rapt plot curves run/metrics.jsonl --x step --y loss,valid_loss --log --out loss.svg\n"
-      "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --no-title --out loss.pdf",
+      "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --no-title \\\n"
+      "    --out loss.pdf",
       plot_curves);
   CurvesArguments& a = *kind.arguments;
   kind.app->add_option("files", a.curves.files, "Metrics, runs, or arrays")
@@ -216,6 +219,7 @@ void add_scenes(CLI::App& verb) {
 void add_plot(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("plot", "Pictures of arrays, runs and measurements, as SVG, PNG or PDF");
   verb->require_subcommand(0, 1);
+  verb->formatter(help_formatter());
   verb->get_formatter()->label("SUBCOMMAND", "KIND");
   add_heat_map(*verb);
   add_curves(*verb);

@@ -33,7 +33,8 @@ constexpr const char* kRunFooter =
     "Examples:\n"
     "  rapt list\n"
     "  rapt attend --q q.npy --k k.npy --v v.npy --out result\n"
-    "  rapt attend --q q.npy --k k.npy --v v.npy --score cosine --param tau=8 --weights --stats --out result\n";
+    "  rapt attend --q q.npy --k k.npy --v v.npy --score cosine --param tau=8 --weights --stats \\\n"
+    "    --out result\n";
 
 std::string verb_names(const CLI::App& app) {
   std::string names;

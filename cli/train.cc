@@ -51,7 +51,8 @@ constexpr const char* kTrainFooter =
     "  rapt train cifar10 --data cifar-10-batches-bin --encoding learned_2d --out runs/cifar10\n"
     "  rapt train scenes --tasks depth,normals --sharing shared --out runs/scenes\n"
     "  rapt train --data pairs.tsv --tokens characters --epochs 20 --out runs/mine\n"
-    "  rapt train --data sentences.tsv --tokens subwords --vocabulary 4000 --skip-long --out runs/sentences\n"
+    "  rapt train --data sentences.tsv --tokens subwords --vocabulary 4000 --skip-long \\\n"
+    "    --out runs/sentences\n"
     "  rapt train --resume --out runs/mine\n";
 
 using TrainSettings = std::map<std::string, std::string>;
@@ -228,7 +229,7 @@ Trained train(const TrainArguments& a, const TrainSettings& settings) {
   const std::unique_ptr<tasks::Experiment> run = goes_on ? old_run(a, settings) : new_run(a, settings);
   const std::shared_ptr<training::Objective> objective = run->objective();
   const training::TrainOptions& options = run->training();
-  // Everybody has found that the run can start before the first file is there.
+  // Every process has found that the run can start before the first file is there.
   processes.meet();
   training::Trainer trainer(objective, options, a.out, threads, processes);
   if (goes_on) {

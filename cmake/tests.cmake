@@ -2,7 +2,7 @@
 # Labels, for ctest -L: `slow` for test names with Slow in them, `threads` for others with Threads in theirs, `plain` for
 # all the rest, `pages` for those in a browser. One label each: gtest_discover_tests keeps no lists.
 
-# A test that cannot run here is listed with the reason, so that nobody takes it for passed.
+# A test that cannot run here is listed with the reason, so that it is not taken for passed.
 function(rapt_skipped_test name reason)
   add_test(NAME ${name} COMMAND "${CMAKE_COMMAND}" -E echo "skipped: ${reason}")
   set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: ")
@@ -65,6 +65,11 @@ if(rapt_test_sources)
   endforeach()
   list(REMOVE_DUPLICATES folders)
 
+  # Folders whose tests are compiled together, and the files in them whose names others use too.
+  set(rapt_batched_tests cli layers models pictures reproduce tasks training)
+  set(rapt_apart_models padding_test.cc)
+  set(rapt_apart_pictures charts_test.cc heatmap_test.cc image_sheet_test.cc terminal_test.cc)
+
   # Those that the thread sanitizer runs something of.
   add_custom_target(rapt_threads_tests)
 
@@ -79,6 +84,10 @@ if(rapt_test_sources)
       endif()
     endforeach()
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    if(folder IN_LIST rapt_batched_tests)
+      list(TRANSFORM rapt_apart_${folder} PREPEND "${PROJECT_SOURCE_DIR}/tests/${folder}/" OUTPUT_VARIABLE apart)
+      rapt_batch(${target} 6 APART ${apart})
+    endif()
     target_link_libraries(${target} PRIVATE rapt_test_support GTest::gtest_main)
     if(folder MATCHES "^(attend|tensor)$")
       target_sources(${target} PRIVATE "${rapt_counting_allocator}")

@@ -1,7 +1,7 @@
 """Measures Rapt on a GPU beside PyTorch's cuDNN, flash-attention and FlexAttention: one process, turn by turn.
 
 Outputs and gradients are compared first. Each engine then has its turn in every round: a burst (a few calls after a rest)
-and calls on end for half a second, with a product of cuBLAS of 8192³ in each round. Ratios are the peer's time ÷ Rapt's:
+and calls back to back for half a second, with a product of cuBLAS of 8192³ in each round. Ratios are the peer's time ÷ Rapt's:
 above 1, Rapt is faster.
 """
 
@@ -285,7 +285,7 @@ def seconds_of(run, count):
 
 
 def timed(engines, options):
-    """{name: (burst, on end)}, medians of rounds in which every engine has its turn."""
+    """{name: (burst, back to back)}, medians of rounds in which every engine has its turn."""
     single = {}
     for name, run in engines.items():
         seconds_of(run, 2)
@@ -351,7 +351,7 @@ def arguments():
     parser.add_argument("--library", required=True, help="librapt_attend, the shared library, built with CUDA")
     parser.add_argument("--out", type=Path, required=True, help="the file of results, JSON")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=0.5, help="on end, for each engine and round")
+    parser.add_argument("--seconds", type=float, default=0.5, help="back to back, for each engine and round")
     parser.add_argument("--quick", action="store_true", help="S 2048 and less, one round: to see that it works")
     options = parser.parse_args()
     if options.quick:

@@ -135,7 +135,7 @@ class Clock:
         return max(1, min(1000, int(self.block / max(single, 1e-7))))
 
     def alone(self, engines, single):
-        """Medians over rounds of blocks: calls of one engine on end, then a rest."""
+        """Medians over rounds of blocks: calls of one engine back to back, then a rest."""
         times = {name: [] for name in engines}
         for turn in range(self.rounds):
             for name in list(engines) if turn % 2 == 0 else reversed(list(engines)):

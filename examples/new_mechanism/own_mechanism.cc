@@ -104,7 +104,7 @@ int main() {
   Problem p;
   check("struct, forward", attend(p, kerple(p)), naive(p), 1e-12);
 
-  // Nobody wrote a derivative; differences of the plain loops must agree with the derived ones.
+  // No derivative was written by hand; differences of the plain loops must agree with the derived ones.
   const ParameterGradients derived = backward(p);
   ParameterGradients numeric;
   const auto differentiate = [&](std::vector<double>& values, std::vector<double>& slopes) {

@@ -10,7 +10,7 @@ import numpy as np
 # What can be done to them, by the names that NumPy's and PyTorch's functions have; rapt.formulas fills it.
 FUNCTIONS: dict = {}
 
-# Whoever traces a function of PyTorch makes its captured tensors parameters: tracer_of[thread].symbol(tensor) is their symbol.
+# A tracer of a function of PyTorch makes its captured tensors parameters: tracer_of[thread].symbol(tensor) is their symbol.
 tracer_of: dict = {}
 
 
@@ -33,7 +33,7 @@ def _tensor_symbol(x):
 
 
 def name_of(function):
-    """The name that FUNCTIONS has for a function of PyTorch; an operator of somebody else keeps its namespace, which none there has."""
+    """The name that FUNCTIONS has for a function of PyTorch; an operator from elsewhere keeps its namespace, which none there has."""
     name = getattr(function, "__name__", str(function))
     if type(function).__module__ == "torch._ops":
         space, name = str(function).split(".")[:2]

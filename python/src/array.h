@@ -49,7 +49,7 @@ class ArrayReader {
 
   // Numbers: NumPy's, PyTorch's, or of anything with a buffer or DLPack; one to four dimensions.
   Array read(nb::handle object, const std::string& name) const;
-  // What is written to, of any rank: never a copy, which nobody would see.
+  // What is written to, of any rank: never a copy, which the caller would not see.
   Array read_in_place(nb::handle object, const std::string& name) const;
   // Numbers that may also be given as a Python number or a list of them.
   Array read_parameter(nb::handle object, const std::string& name) const;

@@ -40,7 +40,7 @@ void look_for_signals() {
   if (PyErr_CheckSignals() != 0) throw Interrupted{};
 }
 
-// Python has ended, and nobody can start a call any more: those that run are let end before the engine's own memory goes.
+// Python has ended, and no call can start any more: those that run are let end before the engine's own memory goes.
 void wait_for_calls() {
   ending.store(true);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -141,7 +141,7 @@ Call::Call(const ArrayReader& reader, nb::handle q, nb::handle k, nb::handle v, 
   } else if (has_values) {
     inputs.v.push_back(add(v, "v"));
   }
-  // A size of 1 is repeated; any other is everybody's, 0 included.
+  // A size of 1 is repeated; any other is that of all, 0 included.
   const auto widen = [](std::int64_t& size, std::int64_t own) { size = size == 1 ? own : size; };
   rank = 2;
   std::int64_t most_heads = inputs.q.shape[1];

@@ -14,7 +14,7 @@ namespace nb = nanobind;
 bool use_openmp(const std::string& folder, nb::object count);
 void use_own_threads();
 
-// What `count` says; 0: nobody was given. Asks Python, and needs its lock.
+// What `count` says; 0: none were given. Asks Python, and needs its lock.
 int lent_threads();
 
 }  // namespace rapt::python

@@ -9,7 +9,7 @@ namespace rapt::python {
 // and behind them, from a multiple of 16 bytes, what rounding took from an output of 16 bits, `columns` numbers a row.
 std::int64_t device_floats(std::int64_t count, std::int64_t columns);
 void lend_rows(const Saved& saved, void* memory, std::int64_t floats, std::int64_t count, const Device& device);
-// Throws where the engine took other memory than was lent: nobody but it would find the rows.
+// Throws where the engine took other memory than was lent: the rows would be found by it alone.
 void check_lent(const Saved& saved, const void* memory);
 void store_rows(const Saved& saved, void* to);
 void load_rows(const Saved& saved, const void* from, std::int64_t count, bool is_double);

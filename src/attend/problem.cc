@@ -58,7 +58,7 @@ class Builder {
       p_.v.push_back(make_operand(operation_, value_name(n).c_str(), inputs_.v[n]));
     p_.batch = p_.q.batches;
     std::int64_t most_heads = p_.q.heads;
-    // A size of 1 is repeated; any other is everybody's, 0 included.
+    // A size of 1 is repeated; any other is that of all, 0 included.
     const auto widen = [](std::int64_t& size, std::int64_t own) { size = size == 1 ? own : size; };
     widen(p_.batch, p_.k.batches);
     widen(most_heads, p_.k.heads);

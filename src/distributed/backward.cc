@@ -121,7 +121,7 @@ void BackwardWork<T>::add(const KeyPieces& keys, PieceSums<T>& sums, const Tasks
       const QueryPiece& queries = pieces_[static_cast<std::size_t>(n % pieces)];
       Worker& worker = *workers_[static_cast<std::size_t>(worker_number)];
       const bool any = compute_cell(slot, which, queries, keys, to, threads, worker);
-      // Whoever has nothing to add does not wait.
+      // A process with nothing to add does not wait.
       if (any || has_sink)
         for (std::int64_t before = n - n % pieces; before < n; ++before) added.wait(before, 1);
       if (any) add_cell(to, worker);

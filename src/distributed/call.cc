@@ -191,7 +191,7 @@ void check_arrays(const Call& call, const Given& given) {
                              std::to_string(given.saved->rows()->count));
 }
 
-// The whole call, made of this process's arrays and everybody's rows.
+// The whole call, made of this process's arrays and all processes' rows.
 void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t keys) {
   const char* op = call.operation;
   call.inputs = *given.inputs;

@@ -41,7 +41,7 @@ std::vector<std::byte> Communicator::all_gather(const void* data, std::size_t by
   return result;
 }
 
-// Along a binary tree: everybody sends to two others at most.
+// Along a binary tree: each process sends to two others at most.
 void Communicator::broadcast(void* data, std::size_t bytes, int root) {
   const int all = size();
   if (bytes == 0 || all == 1) return;

@@ -24,7 +24,7 @@ class SlotRows {
   // `n` counts all slots.
   View at(std::int64_t n) { return views_[static_cast<std::size_t>(n - slots_.begin)]; }
 
-  // Everybody's rows of this process's slots; `own` are this process's rows of all slots.
+  // All processes' rows of this process's slots; `own` are this process's rows of all slots.
   void collect(const ConstView& own);
   // The way back.
   void spread(const View& own);

@@ -97,7 +97,7 @@ void Feed::start(std::int64_t unit) {
   }
 }
 
-// Whoever waits for one message keeps the others moving.
+// A process that waits for one message keeps the others moving.
 void Feed::drain(Buffer& buffer) {
   while (buffer.receiving >= 0 || !buffer.sending.empty()) {
     progress();

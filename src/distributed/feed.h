@@ -19,7 +19,7 @@ class Feed {
   // Unit u, early and late piece, until the next call. Units are taken in order, each once.
   std::array<KeyPieces, 2> take(std::int64_t unit);
 
-  // Moves on what is on its way; blocks nobody.
+  // Moves on what is on its way; never blocks.
   void progress();
 
   std::int64_t units() const { return call_.keys.units(); }

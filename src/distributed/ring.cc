@@ -98,7 +98,7 @@ class Relay {
     }
   }
 
-  // All of this process's keys, and what belongs to everybody.
+  // All of this process's keys, and what belongs to all.
   template <class Progress>
   void finish(const Progress& progress) {
     while (!results_.empty() || !sending_.empty()) {
@@ -252,7 +252,7 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
   const Gradients& gradients = call.gradients;
   const Wanted wanted(call, gradients);
   const std::int64_t own_rows = call.inputs.q.shape[2];
-  store_zeros(gradients);  // of keys that nobody asks
+  store_zeros(gradients);  // of keys that no query sees
   auto& saved = const_cast<Saved::Rows&>(rows);
   const View max = rows_view(call, saved.max<T>(), own_rows), sum = rows_view(call, saved.sum<T>(), own_rows);
   Block<T> own_dq;

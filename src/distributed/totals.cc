@@ -55,7 +55,7 @@ void Totals<T>::store(const Gradients& gradients) const {
     }
     store_array(whole.numbers().data(), gradients.parameters[p].value);
   }
-  // Of a single query, whoever has no row may want no row of it either.
+  // Of a single query, a process without a row may want no row of it either.
   if (!wanted_.bias_row || gradients.bias.shape[2] == 0) return;
   if (bias_rows_.empty()) store_zeros(gradients.bias);
   for (std::size_t n = 0; n < bias_rows_.size(); ++n)

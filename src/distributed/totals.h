@@ -12,7 +12,7 @@ class Totals {
   Totals(const Call& call, const Wanted& wanted);
 
   void add(const PieceSums<T>& sums);
-  // Where slots were added in several processes: everybody gets those of `owner` of each.
+  // Where slots were added in several processes: all get those of `owner` of each.
   template <class Owner>
   void share_slots(const Owner& owner);
   // From the process that added everything to all.

@@ -22,7 +22,7 @@ struct TextPlace {
   std::int16_t at = 0;
 };
 
-// A formula is too large; whoever has its texts shows the place where it became so.
+// A formula is too large; the caller that has its texts shows the place where it became so.
 struct TooLarge : Error {
   TooLarge(const std::string& what_is_wrong, TextPlace where)
       : Error("formula: " + what_is_wrong), sentence(what_is_wrong), place(where) {}

@@ -117,7 +117,7 @@ class Compiler {
     std::array<NodeId, 3> parts{kNone, kNone, kNone};
   };
 
-  // Whoever uses a node comes after it: what is a part already begins nothing of its own.
+  // The users of a node come after it: what is a part already begins nothing of its own.
   void find_fused() {
     fusions_.resize(needed_.size());
     for (NodeId id = 0; id < graph_.size(); ++id)

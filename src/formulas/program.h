@@ -55,7 +55,7 @@ inline constexpr int kSpreadSize = kMostKeys * 16;  // vectors of at most 16 num
 inline constexpr int kWorkspace = 24576;            // numbers that a program may keep of a tile
 inline constexpr int kBlock = 4096;                 // and those of its blocks
 
-// A list in somebody else's memory. The interpreter is compiled for several instruction sets, so nothing here may be a
+// A list in memory that something else owns. The interpreter is compiled for several instruction sets, so nothing here may be a
 // function that others link too.
 template <class X>
 struct List {

@@ -67,7 +67,7 @@ NodeId unknown(Graph& graph, NodeId root) { return root == kNone ? kNone : Unkno
 
 NodeId known_where(Graph& graph, NodeId condition, NodeId a, NodeId b) {
   const NodeId chosen = graph.where(condition, a, b);
-  // Of two conditions: whoever reads the one that is chosen finds it open by itself.
+  // Of two conditions: a reader of the one that is chosen finds it open by itself.
   const NodeId open = graph[chosen].condition ? kNone : unknown(graph, condition);
   return open == kNone ? chosen : graph.where(open, graph.number(kNaN), chosen);
 }

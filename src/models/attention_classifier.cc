@@ -88,7 +88,7 @@ template <class T>
 Tensor<T> AttentionClassifier::patches(Tape<T>& tape, const T* images, std::int64_t count) const {
   const std::int64_t side = config_.patch, run = side * sizes_.channels, row = sizes_.cols * sizes_.channels;
   Tensor<T> result = tape.make({grid_[0] * grid_[1], count, side * run});
-  result.grad = nullptr;  // nobody asks for the image's own
+  result.grad = nullptr;  // the image's own is not needed
   T* to = result.data;
   for (std::int64_t r = 0; r < grid_[0]; ++r)
     for (std::int64_t c = 0; c < grid_[1]; ++c)

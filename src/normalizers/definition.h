@@ -9,7 +9,7 @@
 
 namespace rapt::inline v1 {
 
-// One number type of a normaliser as plain functions, for whoever does not compile it into vectors.
+// One number type of a normaliser as plain functions, for code that does not compile it into vectors.
 struct ScalarNormalizer {
   double (*weight)(double x, const double* p) = nullptr;
   double (*slope)(double x, const double* p) = nullptr;                   // ∂weight/∂x

@@ -7,7 +7,7 @@
 
 #include "pictures/drawing.h"
 
-// What one part of the report says: text, tables, pictures, commands, and claims. All of it is plain text; whoever writes a
+// What one part of the report says: text, tables, pictures, commands, and claims. All of it is plain text; the writer of a
 // file escapes it.
 namespace rapt::reproduce {
 

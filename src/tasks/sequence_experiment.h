@@ -4,7 +4,7 @@
 
 namespace rapt::inline v1::tasks {
 
-// reverse, case and anybody's pairs: sequences from sequences.
+// reverse, case and a user's own data: sequences from sequences.
 Family sequence_family();
 
 }  // namespace rapt::inline v1::tasks

@@ -52,7 +52,7 @@ struct SequenceRunConfig {
   std::vector<std::string> source_symbols, target_symbols;
 };
 
-// The settings that suit a task; "pairs" is anybody's data. Throws for other names.
+// The settings that suit a task; "pairs" is a user's own data. Throws for other names.
 SequenceRunConfig task_defaults(std::string_view name);
 
 // Changes a configuration by a file of settings, or by options as text. Both throw for what they do not know.

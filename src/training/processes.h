@@ -48,19 +48,19 @@ class Processes {
 
   // This process's chunks of parts[0] become their sum over all parts; all else becomes 0. Each has `size` numbers.
   void add_gradients(const std::vector<float*>& parts, std::int64_t size) const;
-  // Everybody gets the chunks of all; of lists with one number for each chunk, those numbers.
+  // All processes get the chunks of all; of lists with one number for each chunk, those numbers.
   void share_chunks(std::vector<float>& numbers) const;
   void share_chunks(float* numbers, std::int64_t size) const;
   void share_by_chunk(std::vector<double>& numbers) const;
 
-  // Of whole tasks that are dealt out as parts are, everybody gets all results.
+  // Of whole tasks that are dealt out as parts are, all processes get all results.
   template <class T>
   void share_results(std::span<T> results) const {
     static_assert(std::is_trivially_copyable_v<T>);
     share_dealt(reinterpret_cast<std::byte*>(results.data()), results.size(), sizeof(T));
   }
 
-  // One for each part: everybody gets those of the process that computed it. What one process wants all do.
+  // One for each part: all processes get those of the process that computed it. What one process wants all do.
   Wishes share_sums(std::span<LossSums> sums, const Wishes& own) const;
 
   // What process 0 has, in all.

@@ -86,7 +86,7 @@ std::shared_ptr<RunLock> RunLock::acquire(const std::filesystem::path& directory
   return held;
 }
 
-// Removed while it is still locked: whoever opened it meanwhile sees that it is gone and opens the next one.
+// Removed while it is still locked: a process that opened it meanwhile sees that it is gone and opens the next one.
 RunLock::~RunLock() {
   ::unlink(path_.c_str());
   ::close(file_);

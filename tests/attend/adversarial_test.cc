@@ -145,7 +145,7 @@ TEST_P(Containment, NaNAndInfinityInOneValue) {
         Case c = make_case(spec(mask));
         const Results before = run(c, path);
         Int key = 20;
-        // Under the dense mask a key that nobody sees.
+        // Under the dense mask a key that no query sees.
         while (mask == support::MaskKind::dense_shared && oracle::visible(c.problem, 0, 0, 0, key)) ++key;
         for (Int h = 0; h < 2; ++h) c.problem.v[0].at(0, h, key, 3) = bad;
         const Results after = run(c, path);

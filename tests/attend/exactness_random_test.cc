@@ -1,4 +1,4 @@
-// The bound of exactness_test.cc on problems that nobody chose: every mechanism and type, head dims from 1 to 1,024, with
+// The bound of exactness_test.cc on random problems: every mechanism and type, head dims from 1 to 1,024, with
 // offsets, scales, masks, rotary positions, biases, softcaps, shared keys and all normalisers; and with pair products of bf16.
 
 #include <gtest/gtest.h>

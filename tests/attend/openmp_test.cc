@@ -37,7 +37,7 @@ TEST(OpenMp, ALoadedRuntimeLendsItsThreads) {
   if (library == nullptr) GTEST_SKIP() << "there is no libgomp.so.1 here";
   const auto in_parallel = reinterpret_cast<Ask>(dlsym(library, "omp_in_parallel"));
   ASSERT_NE(in_parallel, nullptr);
-  EXPECT_EQ(tasks_in_a_region(in_parallel), 0) << "nobody asked for it";
+  EXPECT_EQ(tasks_in_a_region(in_parallel), 0) << "none was asked for";
 
   ASSERT_TRUE(rapt::use_openmp_threads());
   EXPECT_EQ(tasks_in_a_region(in_parallel), 64);

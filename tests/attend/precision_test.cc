@@ -69,7 +69,7 @@ TEST_P(Precision, DistancesOfLargeVectors) {
   check(c);
 }
 
-// Scores that grow with distance are largest for positions past the ends, which nobody may see.
+// Scores that grow with distance are largest for positions past the ends, which no query may see.
 TEST_P(Precision, SlopesThatGrowWithDistance) {
   for (double slope : {-0.5, -1.875, -2.0, -2.125, -3.0, -50.0}) {
     SCOPED_TRACE(slope);

@@ -1,4 +1,4 @@
-// Combinations that nobody thought of: random problems from a fixed seed, forward and backward against the oracle.
+// Unforeseen combinations: random problems from a fixed seed, forward and backward against the oracle.
 
 #include <gtest/gtest.h>
 

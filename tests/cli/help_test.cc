@@ -165,11 +165,16 @@ TEST(Help, IsNoWiderThanAHundredColumns) {
     command.emplace_back("--help");
     const CliResult help = run_cli(command);
     ASSERT_EQ(help.status, 0) << help.err;
-    bool lists = false;
+    bool lists = false, examples = false, continues = false;
     std::istringstream lines(help.out);
     for (std::string line; std::getline(lines, line);) {
       EXPECT_LE(cli::character_count(line), 100U) << line;
       ++count;
+      // Commands that can be copied: none is broken but by a backslash.
+      const bool starts = line.starts_with("  rapt ") || line.starts_with("  mpirun ");
+      EXPECT_TRUE(!examples || line.empty() || starts || (continues && line.starts_with("    "))) << line;
+      continues = line.ends_with(" \\");
+      examples = examples || line.starts_with("Example");
       if (n < 2 && lists && line.starts_with("  ") && line[2] != ' ') {
         Words verb = commands[n];
         verb.push_back(line.substr(2, line.find(' ', 2) - 2));
@@ -179,6 +184,7 @@ TEST(Help, IsNoWiderThanAHundredColumns) {
       else if (line.empty()) lists = false;
     }
   }
+  EXPECT_TRUE(has(run_cli({"plot", "--help"}).out, "rapt plot [OPTIONS] [KIND]"));
   EXPECT_GE(commands.size(), 20U);
   EXPECT_GE(count, 500);
 }

@@ -27,6 +27,12 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 std::ptrdiff_t lines_in(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
+void expect_refused(const CliResult& result, const Words& parts) {
+  EXPECT_EQ(result.status, 2) << result.out;
+  EXPECT_EQ(lines_in(result.err), 1) << result.err;
+  for (const std::string& part : parts) EXPECT_TRUE(has(result.err, part)) << result.err;
+}
+
 Words small_run(const std::string& out, const Words& more) {
   const Words usual{"--train-size", "200", "--valid-size", "20", "--test-size", "20", "--min-length", "2",
                     "--max-length", "6",   "--hidden",     "8",  "--embedding", "8",  "--epochs",     "2",

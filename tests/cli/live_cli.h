@@ -16,6 +16,9 @@ std::string text_of(const std::string& path);
 bool has(const std::string& text, const std::string& part);
 std::ptrdiff_t lines_in(const std::string& text);
 
+// Bad input: status 2 and one line that has these parts.
+void expect_refused(const CliResult& result, const Words& parts);
+
 // Training that takes no time: `rapt train reverse` on short strings; options of `more` come in place of the usual ones.
 Words small_run(const std::string& out, const Words& more = {});
 

@@ -64,7 +64,7 @@ TEST_F(OutputFiles, LinksAreWrittenThroughAndRegularFilesReplaced) {
   const std::string drawn = text_of(dir_ / "old.svg");
   EXPECT_NE(drawn, "old");
   EXPECT_EQ(text_of(dir_ / "second.svg"), drawn);
-  // Whoever has the old file open keeps it.
+  // A program that has the old file open keeps it.
   ASSERT_EQ(plot({"--out", dir_ / "old.svg", "--title", "new"}).status, 0);
   EXPECT_EQ(text_of(dir_ / "second.svg"), drawn);
   EXPECT_NE(text_of(dir_ / "old.svg"), drawn);

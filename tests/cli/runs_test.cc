@@ -28,11 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-void expect_refused(const CliResult& result, const Words& parts) {
-  EXPECT_EQ(result.status, 2) << result.out;
-  for (const std::string& part : parts) EXPECT_TRUE(has(result.err, part)) << result.err;
-}
-
 TEST(Runs, OneCommandStartsARunAndGoesOnWithIt) {
   const TemporaryDirectory dir;
   ASSERT_EQ(run_cli(small_run(dir / "whole", {"--epochs", "4"})).status, 0);

@@ -9,13 +9,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/run_cli.h"
+#include "tests/cli/live_cli.h"
 
 namespace rapt::test {
 namespace {
 
 using Json = nlohmann::json;
-using Words = std::vector<std::string>;
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -30,12 +29,6 @@ Words small_scenes(const std::string& out, const Words& more = {}) {
             "--inner",     "16",     "--stages", "2",  "--out",        out};
   all.insert(all.end(), more.begin(), more.end());
   return all;
-}
-
-void expect_refused(const CliResult& result, const Words& parts) {
-  EXPECT_EQ(result.status, 2) << result.out;
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
 }
 
 TEST(Scenes, LeavesARunThatIsEvaluatedAndShown) {

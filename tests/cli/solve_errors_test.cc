@@ -13,10 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string example(const std::string& name) { return std::string(RAPT_SOURCE_DIR) + "/examples/" + name + ".json"; }
+std::string example_file(const std::string& name) {
+  return std::string(RAPT_SOURCE_DIR) + "/examples/" + name + ".json";
+}
 
 Json load_example(const std::string& name) {
-  std::ifstream stream(example(name));
+  std::ifstream stream(example_file(name));
   return Json::parse(stream);
 }
 
@@ -174,12 +176,12 @@ TEST_F(SolveErrors, Options) {
 
 TEST_F(SolveErrors, PerVectorFormNeedsVectors) {
   for (const char* name : {"000_shared_attention", "003_a_1_parameters", "003_d_1_large_alpha"})
-    expect_refused(run_cli({"solve", example(name), "--vectors"}), {"per-vector"}, name);
+    expect_refused(run_cli({"solve", example_file(name), "--vectors"}), {"per-vector"}, name);
 }
 
 // Every cut and every exchanged value ends in a result or in one line, never in a crash.
 TEST_F(SolveErrors, TornFilesNeverCrash) {
-  std::ifstream stream(example("001_1_1_one_query"));
+  std::ifstream stream(example_file("001_1_1_one_query"));
   const std::string text(std::istreambuf_iterator<char>(stream), {});
   for (std::size_t end = 0; end + 3 < text.size(); end += 9) {
     const CliResult result = run_text(text.substr(0, end));

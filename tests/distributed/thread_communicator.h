@@ -63,7 +63,7 @@ class ThreadNetwork {
     const std::lock_guard lock(mutex_);
     failed_ = true;
   }
-  // Messages that nobody received.
+  // Messages that were not received.
   std::size_t left() {
     const std::lock_guard lock(mutex_);
     std::size_t count = 0;

@@ -87,7 +87,7 @@ class ExplorerLimits : public testing::Test {
 };
 
 constexpr std::size_t kFlood = std::size_t{256} << 20;
-constexpr std::size_t kBuffers = std::size_t{32} << 20;  // what the system takes before anybody reads
+constexpr std::size_t kBuffers = std::size_t{32} << 20;  // what the system takes before anything is read
 
 TEST_F(ExplorerLimits, BodiesInChunksHaveAnEnd) {
   const Connection one(server_.port());
@@ -98,7 +98,7 @@ TEST_F(ExplorerLimits, BodiesInChunksHaveAnEnd) {
   EXPECT_EQ(status(), 200);
 }
 
-// The library would unpack 200 KB to a gigabyte before anybody counts.
+// The library would unpack 200 KB to a gigabyte before the bytes are counted.
 TEST_F(ExplorerLimits, BodiesAreNotUnpacked) {
   httplib::Client one("127.0.0.1", server_.port());
   for (const char* encoding : {"gzip", "br", "deflate", "unknown"}) {

@@ -1,5 +1,5 @@
 // The arena of the kernels, of every SIMD target: what lies between its pieces may not be touched. Overruns there reach
-// nobody else's memory, so without the address sanitizer nothing tells of them.
+// no other memory, so without the address sanitizer nothing tells of them.
 #include <gtest/gtest.h>
 
 #include <string_view>
@@ -30,7 +30,7 @@ void expect_checked(const char* name, void (*write)(char*, int, int)) {
   for (const int piece : {0, 1, 2}) EXPECT_DEATH(write(block, piece, kPiece), "use-after-poison");
   for (const int piece : {1, 2}) EXPECT_DEATH(write(block, piece, -1), "use-after-poison");
   EXPECT_DEATH(write(block, 0, kPiece + 63), "use-after-poison");
-  // Whoever has the memory next may use all of it.
+  // The next owner of the memory may use all of it.
   for (int n = 0; n < 1024; ++n) write(block, -1, n);
 }
 

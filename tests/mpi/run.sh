@@ -181,7 +181,7 @@ mkdir -p long
 python3 "$arrays" make long 3000 rows
 for ((n = 0; n < 3; ++n)); do
   if die $((RANDOM % 3)) "$(moment)" attend --q long/q.npy --k long/k.npy --v long/v.npy --grad long/grad.npy --distribution ring --out "died$n"; then
-    # Whole files or none: what is there has the bits of a run that nobody disturbed.
+    # Whole files or none: what is there has the bits of a run that was not disturbed.
     [[ -d undisturbed ]] || mpi 3 "$rapt" attend --q long/q.npy --k long/k.npy --v long/v.npy --grad long/grad.npy --distribution ring --out undisturbed >/dev/null
     for file in "died$n"/*.npy; do
       [[ ! -e $file ]] || cmp -s "$file" "undisturbed/${file##*/}" || fail "$file is not whole"

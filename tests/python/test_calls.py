@@ -315,7 +315,7 @@ def test_threads_by_default():
 
 
 def test_a_host_lends_its_threads():
-    """A function of C, here one that ctypes makes from Python; in a process of its own, as the threads are everybody's."""
+    """A function of C, here one that ctypes makes from Python; in a process of its own, as the threads are the whole process's."""
     result = run_python(
         """
         import ctypes, threading, numpy as np, rapt

@@ -70,7 +70,7 @@ def on_z_order(n):
 
 
 def sliding_tiles(columns, rows, tile, kernel, text):
-    """Tiles of an image that see the tiles around their own, with text behind the image that everybody sees."""
+    """Tiles of an image that see the tiles around their own, with text behind the image that all queries see."""
     image, across, down = columns * rows, columns // tile, rows // tile
     left, right = kernel // 2, kernel // 2 + kernel % 2 - 1
 

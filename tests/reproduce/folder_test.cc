@@ -115,7 +115,7 @@ TEST(ReproduceFolder, WhatIsNoReportIsRefusedAndKept) {
   EXPECT_EQ(names_in(directory.path()).size(), 4u);
 }
 
-// Somebody else puts something there while the parts run.
+// Another program puts something there while the parts run.
 TEST(ReproduceFolder, WhatAppearsMeanwhileIsKept) {
   const TemporaryDirectory directory;
   ReportFolder folder(directory.path() / "report");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bootstrap_test.sh BOOTSTRAP FOLDER: a machine of stand-ins where everything is installed but the browser. apt-cache writes so
-# much after the line that decides that whoever stops reading breaks its pipe.
+# much after the line that decides that a reader that stops breaks its pipe.
 set -euo pipefail
 
 bootstrap=$1 folder=$2

@@ -35,7 +35,7 @@ struct Reach {
     const Int after = p.keys() - 1 - std::min<Int>(lowest, 0);
     rows = before + after + 1;
     if (settings == Settings::defaults && lowest >= 0) return;
-    // Rows that nobody reads on both sides.
+    // Rows that are not read on both sides.
     origin = before + 2;
     rows += 3;
   }

@@ -64,7 +64,7 @@ TEST(Pairs, LongLinesAreSkippedAndCounted) {
   // Other mistakes stay mistakes, and a file of long lines alone has nothing to learn from.
   EXPECT_THROW(skip("abcd\tX\nno tab\n"), Error);
   EXPECT_THROW(skip("abcd\tX\n"), Error);
-  // How many subwords a text has, nobody knows here.
+  // How many subwords a text has is not known here.
   EXPECT_EQ(parse_pairs("a b c d\tx y", "x", Units::subwords, Units::subwords, 1).examples.size(), 1U);
 }
 

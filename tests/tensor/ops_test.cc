@@ -208,7 +208,7 @@ TEST(Operations, LayerNorm) {
   }
 }
 
-// A gradient that nobody wants is left out, whichever it is.
+// A gradient that is not wanted is left out, whichever it is.
 TEST(Operations, LayerNormWithoutSomeGradients) {
   Random random(10);
   for (int wanted = 0; wanted < 8; ++wanted) {

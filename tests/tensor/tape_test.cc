@@ -48,7 +48,7 @@ TEST(TapeMemory, GrowsNoMoreAfterTheFirstRound) {
 }
 
 #if defined(RAPT_ARENA_CHECKS)
-// Overruns inside an arena reach nobody else's memory, so only this tells of them.
+// Overruns inside an arena reach no other memory, so only this tells of them.
 class TapeMemoryDeathTest : public testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

@@ -22,7 +22,7 @@ std::vector<Bits> train(const std::function<TinyRun()>& make, int size, const fs
   const auto errors = support::run_processes(size, [&](Communicator& communicator) {
     const TinyRun run = make();
     const auto trainer = run.trainer(directory, Processes(&communicator));
-    // Files may be there for process 0 alone: nobody else is asked.
+    // Files may be there for process 0 alone: no other is asked.
     bool resumes = communicator.rank() == 0 && fs::exists(directory / "state.safetensors");
     communicator.broadcast(&resumes, sizeof resumes, 0);
     if (resumes) trainer->resume();

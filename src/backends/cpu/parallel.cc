@@ -82,7 +82,7 @@ constexpr std::chrono::microseconds kAwake{100};  // a thread looks for the next
 
 // Threads that live as long as the process and sleep between jobs. One job at a time: a second caller, or a task that
 // itself calls parallel_for, works alone, which is correct and cannot deadlock. Never destroyed: main may return while
-// another thread computes, and a forked child has nobody to wait for.
+// another thread computes, and a forked child has no thread to wait for.
 class Pool {
  public:
   void run(Job& job, int threads) {
@@ -97,7 +97,7 @@ class Pool {
     job_.store(&job);
     generation_.fetch_add(1);
     if (sleepers_.load() > 0) {
-      { const std::lock_guard lock(mutex_); }  // nobody is between looking and sleeping
+      { const std::lock_guard lock(mutex_); }  // no thread is between looking and sleeping
       wake_.notify_all();
     }
     job.work(0);

@@ -36,7 +36,7 @@ class Tickets {
   explicit Tickets(std::int64_t places) : next_(static_cast<std::size_t>(places)) {}
 
   void wait(std::int64_t place, std::int64_t ordinal) const;
-  // After an error nobody waits any more: what is added then is thrown away with the call.
+  // After an error no thread waits any more: what is added then is thrown away with the call.
   void abandon() { abandoned_.store(true, std::memory_order_release); }
   void done(std::int64_t place) { next_[static_cast<std::size_t>(place)].fetch_add(1, std::memory_order_release); }
 

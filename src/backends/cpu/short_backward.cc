@@ -4,7 +4,7 @@
 #include "backends/cpu/head_waves.h"
 #include "backends/cpu/short_heads.h"
 
-// Gradients of short sequences: a task takes whole heads, with all that share their keys and values, so nobody waits and
+// Gradients of short sequences: a task takes whole heads, with all that share their keys and values, so no task waits and
 // nothing is added up between tasks.
 namespace rapt::inline v1 {
 namespace {

@@ -11,7 +11,7 @@ inline constexpr int kTileKeys = 64;
 constexpr int most_columns(int lanes) { return 4 * lanes < 16 ? 16 : 4 * lanes; }
 
 // Softmax over more keys than this is done in parts of so many, which are merged in their order: by the keys' places alone, so that
-// a row has the same bits whoever computes its parts.
+// a row has the same bits whichever thread computes its parts.
 inline constexpr std::int64_t kKeyPart = 16 * kTileKeys;
 
 // The most queries and keys of a short head: what one tile holds.

@@ -70,7 +70,7 @@ class LinesView {
     const { queries, keys } = this.layer();
     const longest = Math.max(queries, keys);
     const row = Math.max(15, Math.min(26, (height - 30) / longest));
-    // Lines that are too long to follow help nobody.
+    // Lines that are too long to follow are of no help.
     const half = Math.min(width * 0.2, 260);
     return { row, top: 24, left: width / 2 - half, right: width / 2 + half, w: width, h: height,
       most: Math.max(0, longest * row - (height - 30)) };

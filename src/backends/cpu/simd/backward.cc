@@ -292,7 +292,7 @@ class BackwardChunk {
             .values = head_.normalizer_values};
   }
 
-  // The parts of the tile that anybody sees: at the edge of a mask strips of columns, each with its own rows.
+  // The parts of the tile that any query sees: at the edge of a mask strips of columns, each with its own rows.
   void find_strips(bool whole, int keys) {
     strip_count_ = 0;
     if (whole) strips_[strip_count_++] = {0, scores_.live(), 0, keys};

@@ -11,7 +11,7 @@
 #include "rapt/tiles.h"
 
 // The functions that are compiled once for each SIMD target, and the plain structs they take. No standard containers here:
-// their inline functions, compiled for a newer processor, could be linked in place of everybody's.
+// their inline functions, compiled for a newer processor, could be linked in place of all others.
 namespace rapt::inline v1 {
 
 // C (+)= A·B. A[m,k] = a[m·a_row + k·a_col] is read one number at a time; B and C rows lie in vectors, so their

@@ -157,7 +157,7 @@ class RelativeSlot {
     clear_grads(true);
   }
 
-  // After the block: what its offsets have goes to the table. Where that is by offset, nobody else adds to these meanwhile.
+  // After the block: what its offsets have goes to the table. Where that is by offset, no other thread adds to these meanwhile.
   void add_to_table() const {
     for (std::int64_t r = 0; r < block_offsets_; ++r) {
       const std::int64_t offset = block_lowest_ + r;

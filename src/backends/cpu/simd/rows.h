@@ -318,7 +318,7 @@ bool finite_rows(const T* rows, std::ptrdiff_t stride, std::int64_t count, std::
   return hn::AllTrue(tag, hn::Eq(sum, hn::Zero(tag))) && rest == T(0);
 }
 
-// As std::swap, whose inline copy for this target could be linked in place of everybody's.
+// As std::swap, whose inline copy for this target could be linked in place of all others.
 template <class P>
 RAPT_FN void exchange(P*& a, P*& b) {
   P* const before = a;

@@ -127,7 +127,7 @@ RAPT_DEVICE void accumulate(Shared& s, float (&acc)[4][8], const float (&w)[kTil
   }
 }
 
-// tile[row][column] or tile[column][row] = x; whoever read the tile before has finished.
+// tile[row][column] or tile[column][row] = x; the threads that read the tile before have finished.
 RAPT_DEVICE void store_by_row(float (&tile)[kTile][kPitch], const float (&x)[4][4]) {
 #pragma unroll
   for (int r = 0; r < 4; ++r)

@@ -45,7 +45,7 @@ struct KeySide {
     const int tiles = (call.queries + kQueries - 1) / kQueries;
     w.tiles.begin = ::min(seen.some.begin / kQueries, tiles - 1);
     w.tiles.end =
-        ::max(w.tiles.begin + 1, (seen.some.end + kQueries - 1) / kQueries);  // keys that nobody sees: the zeros
+        ::max(w.tiles.begin + 1, (seen.some.end + kQueries - 1) / kQueries);  // keys that no query sees: the zeros
     w.tiles.full = (seen.all.begin + kQueries - 1) / kQueries;
     // Queries past the end have no weight.
     w.tiles.cut = seen.all.end == call.queries ? tiles : seen.all.end / kQueries;

@@ -110,7 +110,7 @@ struct Forward {
     w.batch = own.batch;
     const TileKeys seen = tile_keys(call, w.batch, w.first_query, kQueries);
     w.first = seen.some.begin / kKeys;
-    w.end = ::max(w.first + 1, (seen.some.end + kKeys - 1) / kKeys);  // a tile that nobody sees writes the zeros
+    w.end = ::max(w.first + 1, (seen.some.end + kKeys - 1) / kKeys);  // a tile that no query sees writes the zeros
     w.full = (seen.all.begin + kKeys - 1) / kKeys;
     w.cut = seen.all.end / kKeys;
     w.band = band_of(call, own.batch);
