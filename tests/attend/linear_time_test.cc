@@ -9,6 +9,7 @@
 #include "backends/cpu/block_visits.h"
 #include "rapt/attend.h"
 #include "rapt/registry.h"
+#include "support/call.h"
 #include "support/device.h"
 
 namespace {
@@ -97,6 +98,37 @@ INSTANTIATE_TEST_SUITE_P(
                                         Int length) { o.mask.query_starts = o.mask.key_starts = starts_of(length); }},
                     Masked{"key_lengths", [](rapt::AttendOptions& o, Int) { o.mask.key_lengths = {128}; }}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Every mechanism, whatever path its backward pass takes: the parameters of some are tables as long as the sequence.
+class LinearTimeOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(LinearTimeOf, VisitsGrowAsTheLength) {
+  if (!support::on_cpu()) GTEST_SKIP() << "of the cpu backend";
+  const auto count = [](Int length) {
+    support::CaseSpec spec;
+    spec.mechanism = GetParam();
+    spec.batch = spec.heads = spec.key_heads = 1;
+    spec.queries = spec.keys = length;
+    spec.key_dim = 4;
+    spec.value_dims = {4};
+    support::Call call(support::make_case(spec));
+    call.options.threads = 2;
+    call.options.mask.window = {64, 63};
+    const Int before = rapt::visited_blocks;
+    const support::BackwardResult result = call.backward();
+    EXPECT_EQ(result.damage, "");
+    return rapt::visited_blocks - before;
+  };
+  // A second pass, which corrects the first, may come or not: each block meets a few tasks, not all.
+  for (const Int length : {Int{1} << 15, Int{1} << 16}) {
+    const Int visits = count(length);
+    EXPECT_GT(visits, 0);
+    EXPECT_LE(visits, 3 * length / 16) << length;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, LinearTimeOf, testing::ValuesIn(support::registered_names()),
+                         [](const auto& test) { return test.param; });
 
 // The count itself: where nothing is hidden every task comes to every block, of at most 128 queries.
 TEST(LinearTimeCount, SeesAllOfAMatrix) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "support/checks.h"
+#include "support/sanitized.h"
 
 namespace {
 
@@ -101,6 +102,34 @@ INSTANTIATE_TEST_SUITE_P(Registry, ThreadsSameBits,
                          testing::Combine(testing::ValuesIn(support::registered_names()),
                                           testing::Values(rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16)),
                          support::mechanism_and_type);
+
+// Gradients by offset, to which several tasks add: in one order, whichever blocks their masks let them pass over.
+class ThreadsOffsets : public testing::TestWithParam<support::MaskKind> {};
+
+TEST_P(ThreadsOffsets, SameBits) {
+  CaseSpec s;
+  s.mechanism = "transformer_xl";
+  s.heads = 2;
+  s.key_heads = 1;
+  s.queries = support::unless_sanitized(4100, 2100);
+  s.keys = s.queries - 40;
+  s.key_dim = 4;
+  s.value_dims = {3};
+  s.mask = GetParam();
+  Call call(make_case(s));
+  call.options.threads = 1;
+  const auto alone = call.backward().bits;
+  for (const int threads : kThreadCounts) {
+    call.options.threads = threads;
+    EXPECT_EQ(call.backward().bits, alone) << threads;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Masks, ThreadsOffsets,
+                         testing::Values(support::MaskKind::none, support::MaskKind::top_left,
+                                         support::MaskKind::window, support::MaskKind::window_left,
+                                         support::MaskKind::key_lengths, support::MaskKind::packed,
+                                         support::MaskKind::packed_bottom_right));
 
 class ThreadsNormalizers : public testing::TestWithParam<support::NormalizerKind> {};
 

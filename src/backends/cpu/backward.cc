@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backends/cpu/block_visits.h"
+#include "backends/cpu/chunk_progress.h"
 #include "backends/cpu/engine.h"
 #include "backends/cpu/gradient_sink.h"
 #include "backends/cpu/grouped_heads.h"
@@ -189,6 +190,7 @@ class Backward {
 
     bool enter_block(std::int64_t block) override {
       ++visits;
+      if (self_.adds_by_offset_) self_.progress_->pass(place(), block);
       if (!self_.visits_of(head_).meet(block, item_.chunk)) return false;
       if (self_.adds_bias_rows_)
         self_.bias_tickets_->wait(bias_place(block), self_.bias_sharing_->before(item_.head, [&](std::size_t n) {
@@ -197,6 +199,9 @@ class Backward {
       return true;
     }
     void begin_block(std::int64_t block) override {
+      if (const std::int64_t before = self_.visits_of(head_).previous(item_.chunk);
+          self_.adds_by_offset_ && before >= 0)
+        self_.progress_->wait(place() - item_.chunk + before, block);
       self_.query_tickets_->wait(query_place(block), self_.query_ordinal(item_, block));
     }
     void end_block(std::int64_t block) override {
@@ -211,6 +216,7 @@ class Backward {
     std::vector<T> bias_strip;  // the gradient of a bias that all queries share, of the item's keys
 
    private:
+    std::int64_t place() const { return static_cast<std::int64_t>(item_.head) * self_.chunks_ + item_.chunk; }
     std::int64_t query_place(std::int64_t block) const {
       return self_.q_sharing_->place[item_.head] * self_.blocks_ + block;
     }
@@ -221,14 +227,15 @@ class Backward {
     const Item item_;
   };
 
-  // Sums by offset are added to in the order of all blocks, so there every chunk meets every block. Chunks take their turns in
-  // ascending order: the one before is then a block ahead, where it has no offset in common with this one.
+  // Sums by offset are added to by one chunk after the other: of two that add to the same offset the later one does so in a
+  // later block, once the earlier one is past that block: chunks take their turns in ascending order.
   void find_visits() {
-    bool all = heads_.visibility().is_whole();
-    for (const ParameterSink<T>& s : parameters_) all = all || s.adds_by_offset();
+    const bool all = heads_.visibility().is_whole();
+    for (const ParameterSink<T>& s : parameters_) adds_by_offset_ = adds_by_offset_ || s.adds_by_offset();
     const std::int64_t batches = all ? 1 : p_.batch;
     for (std::int64_t b = 0; b < batches; ++b)
-      visits_.emplace_back(heads_.visibility(), b, p_.queries, p_.keys, kernels_.backward_rows, chunk_, all);
+      visits_.emplace_back(heads_.visibility(), b, p_.queries, p_.keys, kernels_.backward_rows, chunk_, all,
+                           adds_by_offset_);
   }
   const BlockVisits& visits_of(const Head<T>& head) const {
     return visits_[visits_.size() == 1 ? 0 : static_cast<std::size_t>(head.b)];
@@ -275,6 +282,7 @@ class Backward {
     for (const Sharing& s : v_sharing_) value_tickets_.push_back(std::make_unique<Tickets>(s.places * chunks_));
     if (bias_sharing_)
       bias_tickets_ = std::make_unique<Tickets>(bias_sharing_->places * chunks_ * (adds_bias_rows_ ? blocks_ : 1));
+    if (adds_by_offset_) progress_ = std::make_unique<ChunkProgress>(chunks_ * count);
     map_gradients_ =
         std::make_unique<MapGradients<T>>(p_, kernels_, heads_, wave_, dq_.wanted(), dk_.wanted(), parameters_);
 
@@ -303,6 +311,7 @@ class Backward {
     key_tickets_->abandon();
     for (const auto& tickets : value_tickets_) tickets->abandon();
     if (bias_tickets_) bias_tickets_->abandon();
+    if (progress_) progress_->abandon();
     for (ParameterSink<T>& s : parameters_) s.abandon();
   }
 
@@ -357,6 +366,7 @@ class Backward {
     for (ParameterSink<T>& s : parameters_) s.bind(item.head, item.chunk, worker, head_task, task);
     task.workspace = workspaces_[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.backward(task);
+    if (adds_by_offset_) progress_->pass(static_cast<std::int64_t>(item.head) * chunks_ + item.chunk, blocks_);
     visited_blocks.fetch_add(order.visits, std::memory_order_relaxed);
     for (ParameterSink<T>& s : parameters_) s.finish_task(item.head, item.chunk, worker, value_grads);
   }
@@ -447,7 +457,7 @@ class Backward {
   Sink<T> dq_, dk_, dbias_;
   std::vector<Sink<T>> dv_;
   std::vector<ParameterSink<T>> parameters_;
-  bool want_dv_ = false, want_score_ = false;
+  bool want_dv_ = false, want_score_ = false, adds_by_offset_ = false;
   bool writes_ = false;          // dk and dv are written before anything is added
   bool adds_bias_rows_ = false;  // to a gradient with a row for every query
   HeadTask<T> prototype_;
@@ -464,6 +474,7 @@ class Backward {
   std::optional<Sharing> q_sharing_, k_sharing_, bias_sharing_;
   std::vector<Sharing> v_sharing_;
   std::unique_ptr<Tickets> query_tickets_, key_tickets_, bias_tickets_;
+  std::unique_ptr<ChunkProgress> progress_;  // of sums by offset
   std::vector<std::unique_ptr<Tickets>> value_tickets_;
   std::unique_ptr<MapGradients<T>> map_gradients_;
 };

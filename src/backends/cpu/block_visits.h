@@ -18,9 +18,10 @@ inline std::atomic<std::int64_t> visited_blocks{0};
 class BlockVisits {
  public:
   BlockVisits() = default;
-  // `all`: every block meets every chunk.
+  // `all`: every block meets every chunk. `in_order`: no chunk's last block comes before that of a chunk before it, though
+  // some blocks are then visited in vain.
   BlockVisits(const Visibility& visibility, std::int64_t batch, std::int64_t queries, std::int64_t keys,
-              std::int64_t block_rows, std::int64_t chunk_keys, bool all)
+              std::int64_t block_rows, std::int64_t chunk_keys, bool all, bool in_order = false)
       : blocks_((queries + block_rows - 1) / block_rows), chunks_((keys + chunk_keys - 1) / chunk_keys) {
     if (all) return;
     begin_.resize(static_cast<std::size_t>(blocks_));
@@ -43,11 +44,22 @@ class BlockVisits {
         last_block_[c] = n + 1;
       }
     }
+    previous_.resize(static_cast<std::size_t>(chunks_));
+    std::int64_t before = -1;
+    for (std::size_t c = 0; c < previous_.size(); ++c) {
+      previous_[c] = before;
+      if (first_block_[c] >= last_block_[c]) continue;
+      if (in_order && before >= 0) last_block_[c] = std::max(last_block_[c], last_block_[index(before)]);
+      before = static_cast<std::int64_t>(c);
+    }
   }
 
   // The blocks of a chunk are among these.
   std::int64_t first_block(std::int64_t chunk) const { return is_all() ? 0 : first_block_[index(chunk)]; }
   std::int64_t last_block(std::int64_t chunk) const { return is_all() ? blocks_ : last_block_[index(chunk)]; }
+
+  // The chunk before this one that meets any block; −1: none.
+  std::int64_t previous(std::int64_t chunk) const { return is_all() ? chunk - 1 : previous_[index(chunk)]; }
 
   bool meet(std::int64_t block, std::int64_t chunk) const {
     return is_all() || (begin_[index(block)] <= chunk && chunk < end_[index(block)]);
@@ -65,6 +77,7 @@ class BlockVisits {
   std::int64_t blocks_ = 0, chunks_ = 0;
   std::vector<std::int64_t> begin_, end_;               // of each block: its chunks
   std::vector<std::int64_t> first_block_, last_block_;  // of each chunk
+  std::vector<std::int64_t> previous_;                  // of each chunk
 };
 
 }  // namespace rapt::inline v1
