@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -132,7 +133,8 @@ def attend(
     if type(q) is _ndarray:
         if type(k) is not _ndarray or type(v) is not _ndarray or params is not None or bias is not None:
             _arrays.refuse_learning("attend", v, k=k, bias=bias, params=params)
-            k, v, packed = _plain(k), _plain_sets(v), _plain_packed(packed)
+            if "torch" in sys.modules:
+                k, v, packed = _plain(k), _plain_sets(v), _plain_packed(packed)
         if not return_lse:
             return _core.attend(q, k, v, _numpy_empty, packed)
         return _core.forward("attend", q, k, v, _numpy_empty, _LSE, packed)[:2]
@@ -182,8 +184,9 @@ def _plain_packed(packed):
 
 def _detached(options):
     result = {name: _plain(value) for name, value in options.items()}
-    if options.get("params"):
-        result["params"] = {name: _plain(value) for name, value in options["params"].items()}
+    params = options.get("params")
+    if params and hasattr(params, "keys"):  # another kind is refused with the engine's sentence
+        result["params"] = {name: _plain(params[name]) for name in params.keys()}
     return result
 
 

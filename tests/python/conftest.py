@@ -14,6 +14,7 @@ NEEDS = {
     "test_flex.py": "torch",
     "test_flex_mods.py": "torch",
     "test_flex_blocks.py": "torch",
+    "test_flex_kinds.py": "torch",
     "test_transformers.py": "transformers",
     "test_jax.py": "jax",
     "test_onnx.py": "onnx",

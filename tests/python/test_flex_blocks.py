@@ -114,6 +114,11 @@ def test_what_create_block_mask_makes_is_its_mask_mod(monkeypatch):
                 flex_attention(q, k, v, None, block_mask)
             flex_attention(q, k, v, None, mask_mod)
             assert len(set(seen)) == 1 and len(compares) == 1
+    block_mask = create_block_mask(lambda b, h, i, j: (i & 24) >= (j & 24), None, None, S, S, device="cpu", BLOCK_SIZE=SIZE)
+    compares.clear()
+    for _ in range(2):  # bits become a table, anew in every call
+        compared(block_mask, block_mask.mask_mod)
+    assert len(compares) == 1
     documents[:] = torch.arange(S) // 9  # the lists are those of before
     block_mask = create_block_mask(lambda b, h, i, j: documents[i] == documents[j], None, None, S, S, device="cpu", BLOCK_SIZE=SIZE)
     flex_attention(q, k, v, None, block_mask)

@@ -9,7 +9,7 @@ from torch import Tensor
 _HIDDEN, _PARTIAL, _FULL = 0, 1, 2  # of a block: not listed; where the mask_mod says; listed as full
 _CHUNK = 2**24  # pairs that are compared at a time
 
-# Block mask → (the text of its mask_mod, [tensor, version] of what both read), where they were found to say the same.
+# Block mask → the _state in which it was found to show what its mask_mod does.
 _same = weakref.WeakKeyDictionary()
 
 
@@ -48,12 +48,19 @@ def mask_mod_of(block_mask, sizes, trace):
     compared once for each mask, pair by pair. trace(mask_mod): its text and the tensors that it reads.
     """
     mask_mod, (rows, columns) = block_mask.mask_mod, block_mask.BLOCK_SIZE
+    state = None
+    if is_known(block_mask.kv_indices) and mask_mod is not None:
+        state, text = _state(block_mask, sizes, trace)
+        if _is_remembered(block_mask, state):
+            return mask_mod
     kinds = _kinds(block_mask, sizes[3])
     _check(block_mask, kinds, sizes)
-    is_noop = getattr(mask_mod, "__name__", "") == "noop_mask"
+    is_noop = mask_mod is None or getattr(mask_mod, "__name__", "") == "noop_mask"
     if is_known(kinds):
         kinds = kinds[:, :, : -(-sizes[2] // rows), : -(-sizes[3] // columns)]
-        if bool((kinds == _PARTIAL).all()) or (not is_noop and _is_same(block_mask, kinds, sizes, trace)):
+        if bool((kinds == _PARTIAL).all()) or (not is_noop and _shows_what_its_mod_does(block_mask, kinds, sizes, text)):
+            if state is not None and not is_noop:
+                _same[block_mask] = state
             return None if is_noop else mask_mod
         if is_noop and bool((kinds != _HIDDEN).all()):
             return None
@@ -79,20 +86,23 @@ def is_known(tensor):
     )
 
 
-def _is_same(block_mask, kinds, sizes, trace):
+def _state(block_mask, sizes, trace):
+    """(what the comparison depends on, the text of the mask_mod). None: tensors of it do not say whether they were changed."""
     text, tensors = trace(block_mask.mask_mod)
     lists = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
     read = [x for x in (*(getattr(block_mask, name) for name in lists), *tensors) if x is not None]
-    if any(x.is_inference() for x in read):  # they do not say whether they were changed
-        return _shows_what_its_mod_does(block_mask, kinds, sizes, text)
-    state = text, sizes[2:], [(x, x._version) for x in read]
-    known = _same.get(block_mask)
-    if known is not None and known[:2] == state[:2] and len(known[2]) == len(read):
-        if all(a is b and n == m for (a, n), (b, m) in zip(known[2], state[2])):
-            return known[3]
-    found = _shows_what_its_mod_does(block_mask, kinds, sizes, text)
-    _same[block_mask] = (*state, found)
-    return found
+    if any(x.is_inference() for x in read):
+        return None, text
+    return (text, tuple(sizes), block_mask.BLOCK_SIZE, [(x, x._version) for x in read]), text
+
+
+def _is_remembered(block_mask, state):
+    """Whether that was compared before, and is the same."""
+    known = _same.get(block_mask) if state is not None else None
+    if known is None or known[:3] != state[:3] or len(known[3]) != len(state[3]):
+        return False
+    equal = lambda a, b: a is b or (a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and torch.equal(a, b))
+    return all(a._version == n and equal(a, b) for (a, n), (b, _) in zip(known[3], state[3]))
 
 
 def _limits(shown, rows, columns):
