@@ -29,7 +29,7 @@ constexpr double kOverflow = 1e38;  // f32 has no larger ones, and infinity time
 double digits_of(bool is_double) { return is_double ? 0x1p53 : 0x1p24; }
 
 // Numbers of that step are rounded where they need more digits.
-Reach rounded(Reach x, double most) {
+Reach in_digits(Reach x, double most) {
   // Bounds may have room for rounding; no multiple of the step is below this one.
   if (x.step > 0 && std::isfinite(x.bounds.low)) x.bounds.low = std::ceil(x.bounds.low / x.step) * x.step;
   if (x.step > 0 && x.largest() >= most * x.step) x.trust = std::min(x.trust, most * x.step);
@@ -39,7 +39,7 @@ Reach rounded(Reach x, double most) {
 }
 
 Reach whole(double low, double high, double most) {
-  return rounded({Interval::of(low, high), 1, false, HUGE_VAL}, most);
+  return in_digits({Interval::of(low, high), 1, false, HUGE_VAL}, most);
 }
 
 // A multiple of 2^-20 that the type holds is as good as a whole number.
@@ -49,7 +49,7 @@ Reach constant(double value, double most) {
   for (double step = 1; step >= 0x1p-20 && x.step == 0; step /= 2)
     if (std::floor(value / step) == value / step) x.step = step;
   const bool held = most > 0x1p24 || static_cast<double>(static_cast<float>(value)) == value;
-  return held ? x : rounded(x, most);
+  return held ? x : in_digits(x, most);
 }
 
 Reach approximate(const Interval& bounds, bool lost) { return {bounds, 0, false, lost ? 0 : HUGE_VAL}; }
@@ -71,7 +71,7 @@ Reach sum(Op op, const Interval& bounds, const Reach& a, const Reach& b, double 
   const bool rise = a.bounds.low >= 0 && (adds ? b.bounds.low >= 0 : b.bounds.high <= 0);
   const bool fall = a.bounds.high <= 0 && (adds ? b.bounds.high <= 0 : b.bounds.low >= 0);
   x.trust = trust_of_sum(a, b, rise || fall);
-  return rounded(x, most);
+  return in_digits(x, most);
 }
 
 Reach product(const Interval& bounds, const Reach& a, const Reach& b, double most) {
@@ -83,7 +83,7 @@ Reach product(const Interval& bounds, const Reach& a, const Reach& b, double mos
     x.bounds.low = std::max(bounds.low, *std::ranges::min_element(corners));
     x.bounds.high = std::min(bounds.high, *std::ranges::max_element(corners));
   }
-  return rounded(x, most);
+  return in_digits(x, most);
 }
 
 Reach quotient(const Interval& bounds, const Reach& a, const Reach& b) {
@@ -107,7 +107,7 @@ Reach operation(const Node& node, const Reach& a, const Reach& b, const Reach& c
     case Op::absolute: return {bounds, a.step, a.quotient, a.trust};
     case Op::sign: return {bounds, 1, false, lost ? 0 : HUGE_VAL};
     case Op::floor:
-      if (a.is_exactable()) return rounded({bounds, 1, false, a.trust - 1}, most);
+      if (a.is_exactable()) return in_digits({bounds, 1, false, a.trust - 1}, most);
       // Whole, but only as exact as what was rounded down.
       return bounds.whole ? Reach{bounds, 1, false, lost ? 0 : HUGE_VAL} : approximate(bounds, lost);
     case Op::add:
