@@ -14,6 +14,7 @@
 #include "attend/counted.h"
 #include "benchmarks/process_memory.h"
 #include "benchmarks/timing.h"
+#include "cli/all_processors.h"
 #include "cli/options.h"
 #include "rapt/distributed.h"
 
@@ -105,6 +106,15 @@ PassTime over_all(Communicator& world, const PassTime& own) {
   return {most(world, own.wall), std::accumulate(cpu.begin(), cpu.end(), 0.0)};
 }
 
+// What the engine does alone, on the processors that all processes have together.
+template <class Work>
+auto on_all(AllProcessors& processors, const Work& work) {
+  processors.widen();
+  const auto result = work();
+  processors.narrow();
+  return result;
+}
+
 // A call and its gradients: over all processes, or in this one alone.
 class MeasuredCall {
  public:
@@ -151,7 +161,7 @@ std::string two_digits(double one, double other) {
 // Steps of training.
 class TrainingRows {
  public:
-  TrainingRows(Communicator& world, const ProcessesBench& what) : world_(world), what_(what) {
+  TrainingRows(Communicator& world, const ProcessesBench& what) : world_(world), what_(what), processors_(world) {
     table_.push_back({"model", "step", "of CPU time", "engine", "of CPU time", "ratio", "of CPU time"});
   }
 
@@ -164,7 +174,7 @@ class TrainingRows {
       PassTimes one;
       most(world_, 0);
       one.forward = over_all(world_, pass_time(over));
-      if (alone) one.backward = pass_time(alone);
+      if (alone) one.backward = on_all(processors_, [&] { return pass_time(alone); });
       most(world_, 0);
       if (n > 0) times.push_back(one);  // the first one fills caches and pages
     }
@@ -175,6 +185,7 @@ class TrainingRows {
                      {"runs", times.size()},
                      {"seconds", step.wall},
                      {"cpu_seconds", step.cpu},
+                     {"engine_processors", processors_.all()},
                      {"engine_seconds", own.wall},
                      {"engine_cpu_seconds", own.cpu}});
     table_.push_back({spec.name, format_seconds(step.wall), format_seconds(step.cpu), format_seconds(own.wall),
@@ -187,6 +198,7 @@ class TrainingRows {
  private:
   Communicator& world_;
   const ProcessesBench& what_;
+  AllProcessors processors_;
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
   std::vector<std::vector<std::string>> table_;
 };
@@ -200,7 +212,7 @@ bool is_short(const Shape& shape) {
 
 class ProcessRows {
  public:
-  ProcessRows(Communicator& world, const ProcessesBench& what) : world_(world), what_(what) {
+  ProcessRows(Communicator& world, const ProcessesBench& what) : world_(world), what_(what), processors_(world) {
     if (what.only_memory) table_.push_back({"shape", "mask", "arrays a process", "peak a process"});
     else
       table_.push_back({"shape", "mask", "forward", "backward", "engine forward", "backward", "ratio", "backward",
@@ -232,14 +244,15 @@ class ProcessRows {
       if (is_short(shape) && world_.rank() == 0)
         whole = std::make_unique<MeasuredCall>(shape, share_of(shape[2], 0, 1), options);
       // In turn, so that what disturbs the machine meets both alike. The first ones fill caches and pages.
-      if (whole) whole->alone();
+      if (whole) on_all(processors_, [&] { return whole->alone(); });
       most(world_, 0);
       over.clear();
       for (int n = 0; n < what_.repeat; ++n) {
         over.push_back(calls.over(world_));
-        if (whole) engine.push_back(whole->alone());
+        if (whole) engine.push_back(on_all(processors_, [&] { return whole->alone(); }));
         most(world_, 0);  // the others wait
       }
+      row["engine_processors"] = processors_.all();
       add_times(over, engine, row, cells);
     }
     row["array_bytes"] = most(world_, bytes);
@@ -281,6 +294,7 @@ class ProcessRows {
 
   Communicator& world_;
   const ProcessesBench& what_;
+  AllProcessors processors_;
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
   std::vector<std::vector<std::string>> table_;
 };

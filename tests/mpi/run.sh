@@ -76,6 +76,14 @@ done
 # srun without an MPI starts plain programs.
 env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$rapt" attend --q q.npy --k k.npy --v v.npy --out plain >/dev/null
 
+echo "== bench: the engine alone has the processors of all processes"
+if (($(nproc) > 1)); then
+  OMPI_MCA_hwloc_base_binding_policy=core mpi 2 "$rapt" bench processes --shape 1,1,256,16 --threads 1 --repeat 1 --json >bench.json
+  grep -qE '"engine_processors": ([2-9]|[1-9][0-9])' bench.json || fail "the engine beside two bound processes: $(cat bench.json)"
+else
+  echo "skipped: two processes cannot be bound to two processors: there is one"
+fi
+
 echo "== train: the weights of one process"
 python3 "$arrays" lines pairs.tsv
 train=(train --data pairs.tsv --attention dot --hidden 32 --embedding 16 --schedule constant)
