@@ -179,19 +179,20 @@ TEST(Threads, ManyQueriesManyKeys) {
       }
 }
 
-// Wide rows leave room for few keys of a task.
+// Wide rows leave room for few keys of a task: here 192, and 179 of the last.
 TEST(Threads, WideRows) {
-  for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16})
-    for (Int keys : {500, 901}) {
-      CaseSpec s;
-      s.dtype = dtype;
-      s.batch = s.heads = s.key_heads = 1;
-      s.queries = 270;
-      s.keys = keys;
-      s.key_dim = 256;
-      s.value_dims = {256};
-      check_bits(s);
-    }
+  for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16}) {
+    CaseSpec s;
+    s.dtype = dtype;
+    s.batch = 1;
+    s.heads = s.key_heads = 8;
+    s.queries = 17;
+    s.keys = 371;
+    s.key_dim = 256;
+    s.value_dims = {256};
+    check_bits(s);
+    if (dtype == rapt::Dtype::f32) support::check_backward(s);
+  }
 }
 
 TEST(Threads, RepeatedCallsGiveTheSameBits) {
