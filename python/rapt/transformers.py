@@ -54,7 +54,7 @@ def register(name: str = "rapt") -> None:
     """Registers attn_implementation="rapt": masks are those of "sdpa", and nothing of size queries × keys is stored for
     the weights. Softcaps, attention sinks and position biases work too; attention dropout must be 0.
 
-    model(..., output_attentions=True) gives the weights of all layers; `record` those of chosen ones.
+    model(..., output_attentions=True) gives the weights of all layers, without gradients; `record` those of chosen ones.
 
     >>> import torch, transformers, rapt.transformers
     >>> rapt.transformers.register()

@@ -29,7 +29,8 @@ def value_of(variable):
         defaults = None if variable.defaults is None else tuple(value_of(variable.defaults))
         return types.FunctionType(variable.get_code(), variable.f_globals, "mod", defaults, closure)
     if isinstance(variable, (variables.ListVariable, variables.TupleVariable)):
-        return [value_of(item) for item in variable.items]
+        items = [value_of(item) for item in variable.items]
+        return tuple(items) if isinstance(variable, variables.TupleVariable) else items
     if isinstance(variable, variables.UserDefinedObjectVariable):
         return variable.value
     if hasattr(variable, "fn_cls"):  # an autograd.Function

@@ -149,7 +149,7 @@ class MultiHeadAttention(_Scored):
         self.out_proj = nn.Linear(heads * dim, embed_dim, bias)
 
     def forward(self, query, key=None, value=None, *, need_weights=False, **options):
-        """out, or (out, weights [batch, heads, queries, keys]). Options are those of `rapt.attend`: mask, key_lengths, …"""
+        """out, or (out, weights [batch, heads, queries, keys], without a gradient). Options are those of `rapt.attend`: mask, …"""
         key = query if key is None else key
         value = key if value is None else value
         turned = not self.batch_first and query.dim() == 3
