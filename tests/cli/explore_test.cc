@@ -10,7 +10,9 @@
 namespace rapt::test {
 namespace {
 
-void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+void write_text_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -56,8 +58,8 @@ TEST(Explore, ScoresQueriesAndKeys) {
   const Numbers q = pseudo_random(2 * 2 * 9 * 4, 1), k = pseudo_random(2 * 2 * 9 * 4, 2);
   save_f4(dir / "q.npy", {2, 2, 9, 4}, q);
   save_f4(dir / "k.npy", {2, 2, 9, 4}, k);
-  write(dir / "mechanism.json", R"({"score": "alibi", "param": {"m": [0.5, 0.25]}, "causal": "top_left"})");
-  write(dir / "tokens.txt", "a\nb\n</script>\n\nd\r\ne\nf\ng\nh");
+  write_text_file(dir / "mechanism.json", R"({"score": "alibi", "param": {"m": [0.5, 0.25]}, "causal": "top_left"})");
+  write_text_file(dir / "tokens.txt", "a\nb\n</script>\n\nd\r\ne\nf\ng\nh");
   const CliResult result = run_cli({"explore", dir.path().string(), "--out", dir / "page.html"});
   ASSERT_EQ(result.status, 0) << result.err;
   const nlohmann::json data = data_of(read(dir / "page.html"));
@@ -101,7 +103,7 @@ TEST(Explore, RefusesBadInput) {
   save_f4(folder + "/weights.npy", {1, 2}, {NAN, 1});
   expect_refused({"explore", folder, "--out", page}, "expected weights from 0 to 1");
   save_f4(folder + "/weights.npy", {2, 2}, {1, 0, 0, 1});
-  write(folder + "/tokens.txt", "one\n");
+  write_text_file(folder + "/tokens.txt", "one\n");
   expect_refused({"explore", folder, "--out", page}, "expected 2 lines, got 1");
   std::filesystem::remove(folder + "/tokens.txt");
   expect_refused({"explore", folder, "--grid", "1,3", "--out", page}, "--grid");
@@ -112,7 +114,7 @@ TEST(Explore, RefusesBadInput) {
   expect_refused({"explore", folder, "--serve", "--port", "70000"}, "0 to 65535");
   expect_refused({"explore", folder, "--out", dir / "no/such/place.html"}, "place.html");
   for (const char* broken : {"{", "[]", "{\"scroe\": \"dot\"}", "{\"param\": 3}", "{\"scale\": [true]}"}) {
-    write(folder + "/mechanism.json", broken);
+    write_text_file(folder + "/mechanism.json", broken);
     expect_refused({"explore", folder, "--out", page}, "mechanism.json");
   }
   EXPECT_FALSE(std::filesystem::exists(page));

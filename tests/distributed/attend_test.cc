@@ -225,7 +225,7 @@ TEST(Distributed, ThreadsChangeNoBit) {
     EXPECT_TRUE(run(c, 2, {.distribution = Distribution::ring, .threads = threads}).bits() == one) << threads;
 }
 
-// Cells of one head on several threads: sums of a piece of keys are added in turn, whoever is done first.
+// Cells of one head on several threads: sums of a piece of keys are added in turn, whichever thread is done first.
 TEST(Distributed, ThreadsOfOneHeadChangeNoBit) {
   CaseSpec s = long_spec();
   s.mechanism = "alibi";
@@ -275,7 +275,7 @@ TEST(Distributed, RefusesInEveryProcess) {
   refuses(make_case(s), 2, "distribution heads: expected neither bias", {Distribution::heads});
 }
 
-// One process alone has the mistake; everybody hears of it.
+// One process alone has the mistake; all hear of it.
 TEST(Distributed, OneBadProcessStopsAll) {
   const auto errors = support::run_processes(3, [](rapt::Communicator& communicator) {
     const rapt::Share share = rapt::share_of(100, communicator.rank(), 3);

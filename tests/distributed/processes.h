@@ -213,7 +213,7 @@ class Processes {
     first_ = false;
   }
 
-  // What everybody gets must be the same for all.
+  // What all get must be the same.
   static void same(Array& to, const Array& got, bool first) {
     if (!first) {
       EXPECT_EQ(to.data, got.data);
