@@ -27,15 +27,14 @@ bool lives(rapt::mpi::Pulse& pulse) {
   return beats == 3;
 }
 
-// None in ten looks, once it has come to rest.
+// None in ten looks one after the other, once it has come to rest.
 bool hangs(rapt::mpi::Pulse& pulse) {
-  for (int look = 0; look < 500 && pulse.beats(); ++look) look_later();
-  int beats = 0;
-  for (int look = 0; look < 10; ++look) {
+  int silent = 0;
+  for (int look = 0; look < 500 && silent < 10; ++look) {
     look_later();
-    beats += pulse.beats() ? 1 : 0;
+    silent = pulse.beats() ? 0 : silent + 1;
   }
-  return beats == 0;
+  return silent == 10;
 }
 
 // Whether `is_so` of a thread that does `work`; `end` makes it return.

@@ -98,10 +98,12 @@ class ThreadCommunicator final : public rapt::Communicator {
   int size() const override { return network_.size(); }
 
   int start_send(const void* data, std::size_t bytes, int to, int tag) override {
+    progress_ = ThreadNetwork::Clock::now();
     pending_.push_back({false, nullptr, 0, 0, 0, network_.send(rank_, to, tag, data, bytes)});
     return static_cast<int>(pending_.size()) - 1;
   }
   int start_receive(void* data, std::size_t bytes, int from, int tag) override {
+    progress_ = ThreadNetwork::Clock::now();
     pending_.push_back({false, data, bytes, from, tag, nullptr});
     return static_cast<int>(pending_.size()) - 1;
   }
