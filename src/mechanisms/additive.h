@@ -71,7 +71,8 @@ struct Additive {
     }
   }
 
-  // With r = 1/(1+x): tanh = 1 − 2r and its slope is 4r(1−r), the same for the query and the key.
+  // With r = 1/(1+x): tanh = 1 − 2r and its slope is 4xr², the same for the query and the key; 4r(1−r) has no digits where x
+  // is small.
   template <class V>
   static void fast_raw_backward(const PairTile<typename Lanes<V>::Scalar>& tile) {
     ExactSum<V> grad_sum;
@@ -118,7 +119,8 @@ struct Additive {
     return small && Lanes<V>::sum(where(most <= limit, V(0), V(1))) == 0;  // NaN is not small
   }
 
-  // Dimensions d … d+kDims−1 of the columns from c on. What all pairs share, 4·w, is multiplied in at the end.
+  // Dimensions d … d+kDims−1 of the columns from c on. What all pairs share, 4·w, is multiplied in at the end, and so is the
+  // factor of x that all pairs of a sum have.
   template <class V, int kCount, int kDims>
   static void backward_columns(const PairTile<typename Lanes<V>::Scalar>& tile, int d, int c, double* weight_sums) {
     using T = typename Lanes<V>::Scalar;
@@ -156,22 +158,22 @@ struct Additive {
         }
         for (int n = 0; n < kDims; ++n) {
           const V gr = g * r[n];
-          const V part = gr - gr * r[n];
+          const V part = gr * r[n];
           row_sum[n] = row_sum[n] + gr;
-          dq[n][v] = dq[n][v] + part;
-          key_sum[n] = key_sum[n] + part;
+          dq[n][v] = mul_add(part, k[n], dq[n][v]);
+          key_sum[n] = mul_add(part, q[n][v], key_sum[n]);
         }
       }
       for (int n = 0; n < kDims; ++n) {
         weight_sum[n].add(row_sum[n]);
-        tile.grad_keys[j * tile.grad_key_stride + d + n] += slope[n] * Lanes<V>::sum(key_sum[n]);
+        tile.grad_keys[j * tile.grad_key_stride + d + n] += slope[n] * key[n] * Lanes<V>::sum(key_sum[n]);
       }
     }
     for (int n = 0; n < kDims; ++n) {
       weight_sums[n] += weight_sum[n].total();
       for (int v = 0; v < kCount; ++v) {
         T* to = tile.grad_queries + static_cast<std::ptrdiff_t>(d + n) * tile.stride + c + v * kLanes;
-        Lanes<V>::store(mul_add(V(slope[n]), dq[n][v], Lanes<V>::load(to)), to);
+        Lanes<V>::store(mul_add(V(slope[n]) * q[n][v], dq[n][v], Lanes<V>::load(to)), to);
       }
     }
   }
