@@ -116,7 +116,7 @@ def _of_namespace(namespace, array):
 
 
 def refuse_learning(operation, v, **arrays):
-    """Where q is no tensor, the result is none either: a tensor that learns would silently get no gradient."""
+    """Where q is no tensor, the result is none either: a tensor that requires a gradient would silently get no gradient."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.is_grad_enabled():
         return
@@ -125,7 +125,7 @@ def refuse_learning(operation, v, **arrays):
     arrays.update({f"v[{n}]": one for n, one in enumerate(v)} if isinstance(v, (list, tuple)) else {"v": v})
     for name, array in arrays.items():
         if isinstance(array, torch.Tensor) and array.requires_grad:
-            raise TypeError(f"{operation}: q: expected a tensor of PyTorch where {name} is one that learns, got another kind of array")
+            raise TypeError(f"{operation}: q: expected a tensor of PyTorch where {name} requires a gradient, got another kind of array")
 
 
 def refuse_learned(operation, **numbers):
@@ -136,7 +136,7 @@ def refuse_learned(operation, **numbers):
 
             if torch.is_grad_enabled():
                 way = "multiply q by it" if name == "scale" else "detach it"
-                raise TypeError(f"{operation}: {name}: expected a number, got a tensor that learns, which would get no gradient; {way}")
+                raise TypeError(f"{operation}: {name}: expected a number, got a tensor that requires a gradient, which would get none; {way}")
 
 
 def warn_of_gradients(operation, *arrays):

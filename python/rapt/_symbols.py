@@ -28,7 +28,7 @@ def _tensor_symbol(x):
     if tracer is not None:
         return tracer.symbol(x)
     if x.requires_grad:
-        raise TypeError("formula: expected an argument of the function for a tensor that learns, got a captured one")
+        raise TypeError("formula: expected an argument of the function for a tensor that requires a gradient, got a captured one")
     return None
 
 

@@ -64,10 +64,13 @@ void require_same_settings(const std::string& run, const nlohmann::ordered_json&
     for (const auto& [name, value] : asked.at(section).items()) {
       const auto old = has.at(section).find(name);
       if (name == "epochs" || name == "patience" || (old != has.at(section).end() && *old == value)) continue;
-      const auto shown = [](const nlohmann::ordered_json& one) { return one == "" ? "none" : one.dump(); };
+      const auto is_none = [](const nlohmann::ordered_json& one) {
+        return one.is_string() && one.get<std::string>().empty();
+      };
       throw Error("setting " + (name == "kind" ? "model" : name) + ": expected " +
-                  (old == has.at(section).end() || *old == "" ? "none," : old->dump()) + " as in " + run + ", got " +
-                  shown(value) + "; a resumed run keeps its settings, except --epochs and --patience");
+                  (old == has.at(section).end() || is_none(*old) ? "none," : old->dump()) + " as in " + run + ", got " +
+                  (is_none(value) ? "none" : value.dump()) +
+                  "; a resumed run keeps its settings, except --epochs and --patience");
     }
 }
 

@@ -78,10 +78,10 @@ def test_tensors_that_learn_beside_an_array_of_numpy():
     q, k, v = tensors(grad=True)
     array = q.detach().numpy()
     for given in ((k, v), (k.detach(), v), (k.detach(), [v.detach(), v])):
-        with pytest.raises(TypeError, match="attend: q: expected a tensor of PyTorch where .* is one that learns"):
+        with pytest.raises(TypeError, match="attend: q: expected a tensor of PyTorch where .* requires a gradient"):
             rapt.attend(array, *given)
     slopes = torch.rand(4, requires_grad=True)
-    with pytest.raises(TypeError, match="where m is one that learns"):
+    with pytest.raises(TypeError, match="where m requires a gradient"):
         rapt.attend(array, array, array, score="alibi", params={"m": slopes})
     with torch.no_grad():
         np.testing.assert_array_equal(rapt.attend(array, k, v), rapt.attend(q, k, v).numpy())
@@ -147,7 +147,7 @@ def test_numbers_that_learn_are_refused():
         torch.compile(lambda scale: rapt.attend(q, k, v, scale=scale), backend="aot_eager"),
     ]
     for call in calls:
-        with pytest.raises(TypeError, match="(scale|softcap): expected a number, got a tensor that learns"):
+        with pytest.raises(TypeError, match="(scale|softcap): expected a number, got a tensor that requires a gradient"):
             call(half)
     for call in calls[:-1]:
         expected = call(0.5)

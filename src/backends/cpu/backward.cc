@@ -25,7 +25,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-// How long sixteen workers take for the chunks of some heads, each task by whoever is free first, in keys for each block of
+// How long sixteen workers take for the chunks of some heads, each task by the first that is free, in keys for each block of
 // queries. `cost`: of a chunk itself.
 std::int64_t longest_worker(std::int64_t heads, std::int64_t keys, std::int64_t each, std::int64_t cost) {
   constexpr std::int64_t kWorkers = 16;
