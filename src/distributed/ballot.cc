@@ -35,7 +35,7 @@ std::int64_t elements_of_pairs(const V& view, std::int64_t queries) {
 
 std::int64_t row_count(const Given& given) {
   const Shape& q = given.inputs->q.shape;
-  return q[0] * q[1] * q[2];
+  return element_count(Shape{q[0], q[1], q[2], 1});
 }
 
 std::string name_of(unsigned place) {

@@ -309,7 +309,13 @@ Call agree(const char* operation, const Given& given, Communicator& communicator
   Call call;
   call.operation = operation;
   call.communicator = &communicator;
-  const Ballot own = ballot_of(given);
+  Ballot own;
+  try {
+    own = ballot_of(given);
+  } catch (const Error& error) {
+    refuse(error.what(), communicator);
+    throw;
+  }
   const std::vector<std::byte> bytes = communicator.all_gather(&own, sizeof own);
   std::vector<Ballot> ballots(static_cast<std::size_t>(communicator.size()));
   std::memcpy(ballots.data(), bytes.data(), bytes.size());

@@ -121,6 +121,16 @@ TEST(DistributedAgree, GradientsAreWantedInAllOrInNone) {
         "attend_backward: grad_lse: expected in every process or in none, got one in process 0 and none in process 1");
 }
 
+TEST(DistributedAgree, ASizeBelowZeroInOneProcess) {
+  all_throw(
+      [](OneCall& call, int rank) {
+        call.forward();
+        if (rank == 1) call.inputs.q.shape[2] = -4;
+        call.backward();
+      },
+      "-4");
+}
+
 TEST(DistributedAgree, OptionsAreTheSameInAll) {
   const std::string sentence =
       "expected the same options, parameters and sizes in every process, got others in process 1";

@@ -314,6 +314,21 @@ def test_threads_by_default():
     assert result.stdout.splitlines() == ["3", "set_default_threads: expected 1 or more, got 0"], result
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not bind processes to processors")
+def test_a_forked_child_counts_its_own_processors():
+    result = run_python(
+        """
+        import os, rapt
+        child = os.fork()
+        if child == 0:
+            os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+            os._exit(rapt.threads())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        """
+    )
+    assert result.returncode == 0, result
+
+
 def test_a_host_lends_its_threads():
     """A function of C, here one that ctypes makes from Python; in a process of its own, as the threads are the whole process's."""
     result = run_python(

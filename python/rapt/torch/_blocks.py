@@ -48,7 +48,7 @@ def mask_mod_of(block_mask, sizes, trace):
     compared once for each mask, pair by pair. trace(mask_mod): its text and the tensors that it reads.
     """
     mask_mod, (rows, columns) = block_mask.mask_mod, block_mask.BLOCK_SIZE
-    state = None
+    state = text = None
     if is_known(block_mask.kv_indices) and mask_mod is not None:
         state, text = _state(block_mask, sizes, trace)
         if _is_remembered(block_mask, state):
@@ -58,7 +58,7 @@ def mask_mod_of(block_mask, sizes, trace):
     is_noop = mask_mod is None or getattr(mask_mod, "__name__", "") == "noop_mask"
     if is_known(kinds):
         kinds = kinds[:, :, : -(-sizes[2] // rows), : -(-sizes[3] // columns)]
-        if bool((kinds == _PARTIAL).all()) or (not is_noop and _shows_what_its_mod_does(block_mask, kinds, sizes, text)):
+        if bool((kinds == _PARTIAL).all()) or (text is not None and not is_noop and _shows_what_its_mod_does(block_mask, kinds, sizes, text)):
             if state is not None and not is_noop:
                 _same[block_mask] = state
             return None if is_noop else mask_mod

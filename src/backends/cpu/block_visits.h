@@ -19,7 +19,7 @@ class BlockVisits {
  public:
   BlockVisits() = default;
   // `all`: every block meets every chunk. `in_order`: no chunk's last block comes before that of a chunk before it, though
-  // some blocks are then visited in vain.
+  // some blocks are then visited in vain. It counts on rows whose keys begin and end no earlier than those of the row before.
   BlockVisits(const Visibility& visibility, std::int64_t batch, std::int64_t queries, std::int64_t keys,
               std::int64_t block_rows, std::int64_t chunk_keys, bool all, bool in_order = false)
       : blocks_((queries + block_rows - 1) / block_rows), chunks_((keys + chunk_keys - 1) / chunk_keys) {

@@ -81,10 +81,8 @@ std::atomic<int>& chosen_isa() {
   return isa;
 }
 
-std::atomic<int>& chosen_threads() {
-  static std::atomic<int> threads{usable_processors()};
-  return threads;
-}
+// 0: not counted yet. Counted by the first call, so that a forked child that has made none counts what it may use itself.
+constinit std::atomic<int> chosen_threads{0};
 
 }  // namespace
 
@@ -113,11 +111,16 @@ void set_isa(Isa isa) {
   chosen_isa().store(static_cast<int>(isa), std::memory_order_relaxed);
 }
 
-int default_threads() { return chosen_threads().load(std::memory_order_relaxed); }
+int default_threads() {
+  int threads = chosen_threads.load(std::memory_order_relaxed);
+  if (threads != 0) return threads;
+  const int counted = usable_processors();
+  return chosen_threads.compare_exchange_strong(threads, counted, std::memory_order_relaxed) ? counted : threads;
+}
 
 void set_default_threads(int threads) {
   if (threads < 1) throw Error("set_default_threads: expected 1 or more, got " + std::to_string(threads));
-  chosen_threads().store(threads, std::memory_order_relaxed);
+  chosen_threads.store(threads, std::memory_order_relaxed);
 }
 
 template <class T>
@@ -170,7 +173,6 @@ template const NormalizerProgram<double>& normalizer_program(Isa, const Normaliz
 
 void make_what_calls_share() noexcept {
   try {
-    default_threads();
     all_mechanisms();
     all_normalizers();
     const Isa isa = active_isa();

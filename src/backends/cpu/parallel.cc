@@ -41,8 +41,10 @@ struct Job {
   // A task has its worker's memory, so a host's number that is none of the job's must not reach it.
   void work_for_host(int worker) {
     if (worker >= 0 && worker < workers) return work(worker);
+    // As below: what was started may be waited for.
+    next.store(count, std::memory_order_relaxed);
     const std::lock_guard lock(error_mutex);
-    if (!failed.exchange(true) && !error)
+    if (!error)
       error =
           std::make_exception_ptr(Error("use_host_threads: expected a call of work(job, worker) for each worker in "
                                         "[0, " +
