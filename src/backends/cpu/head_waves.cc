@@ -21,8 +21,10 @@ std::int64_t round_to(std::int64_t n, std::int64_t multiple) { return (n + multi
 // computed as its whole would be, however small it is.
 bool too_small_for_bf16(const Problem& p, const Bf16Kernels& kernels, bool backward) {
   if (p.is_part) return false;
-  return (p.queries <= kShort && p.keys <= kShort) ||
-         (backward && std::min(p.queries, p.keys) < kernels.fewest_backward);
+  // Gradients of parameters are numbers of f32, summed from what bf16 products round: over short sequences it would show.
+  constexpr std::int64_t kFewestOfSums = 256;
+  const std::int64_t fewest = p.parameters.empty() ? kernels.fewest_backward : kFewestOfSums;
+  return (p.queries <= kShort && p.keys <= kShort) || (backward && std::min(p.queries, p.keys) < fewest);
 }
 
 }  // namespace
