@@ -96,6 +96,8 @@ Reach quotient(const Interval& bounds, const Reach& a, const Reach& b) {
   return x;
 }
 
+bool is_infinite(const Reach& x) { return x.bounds.low == x.bounds.high && std::isinf(x.bounds.low); }
+
 Reach operation(const Node& node, const Reach& a, const Reach& b, const Reach& c, double most) {
   const Interval bounds = apply(node, a.bounds, b.bounds, c.bounds);
   const bool binary = node.children[1] != kNone;
@@ -122,6 +124,12 @@ Reach operation(const Node& node, const Reach& a, const Reach& b, const Reach& c
       return x;
     }
     case Op::where: {
+      // Whatever is made of infinity is never rounded: an index that is to be outside.
+      if (is_infinite(b) || is_infinite(c)) {
+        Reach x = is_infinite(b) ? c : b;
+        if (lost) x.trust = 0;
+        return x;
+      }
       Reach x{bounds, std::min(b.step, c.step), false, lost ? 0 : std::min(b.trust, c.trust)};
       x.quotient = x.step == 0 && b.is_exactable() && c.is_exactable();
       if (x.largest() < x.trust) x.trust = HUGE_VAL;

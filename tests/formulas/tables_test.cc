@@ -164,6 +164,10 @@ TEST(FormulaTables, AreRefusedWhereIndicesAreNotExact) {
             "attend: score formula: expected comparisons of whole numbers within ±16777216, which are exact outside "
             "f64, got them of numbers up to 20499098");
   EXPECT_NEAR(one_row<double>("raw", "i*4099 + j != 20495001", 5000, 4099, {}).lse, std::log(4098.0), 1e-12);
+  // Infinity is outside of every table, whatever is added to it.
+  EXPECT_NEAR(one_row<float>("0*raw + t[(i - 5000)*4099 + where(j < 4099, j, inf)]", "", 5000, 4099, {4099}).lse,
+              std::log(expected), 1e-5);
+  EXPECT_TRUE(std::isnan(one_row<float>("0*raw + t[where(j < 7, j, inf) + 1]", "", 5000, 9, {9}).lse));
   // What is too large to be exact is too large for the choice, too.
   for (const char* text : {"t[min(j*j, 100)]", "t[clip(j*j - 7, 0, 100)]", "t[clip(floor(j*j/4099) - 2, 0, 100)]",
                            "t[clip(8*log(1 + 0.5*j*j), 0, 100)]", "where((i-j)^2/18 < 8, t[min(j, 100)], 1)"}) {
@@ -189,7 +193,7 @@ std::string whole_text(std::mt19937& random, int depth) {
     case 1: return "max(" + part() + ", " + part() + ")";
     case 2: return "abs(" + part() + ")";
     case 3: return "floor(" + part() + "/" + (below(2) == 0 ? "8" : "4099") + ")";
-    case 4: return "where(" + part() + " < " + part() + ", " + part() + ", " + part() + ")";
+    case 4: return "where(" + part() + " < " + part() + ", " + part() + ", " + (below(3) == 0 ? "inf" : part()) + ")";
     case 5: return "(" + part() + ")*(" + part() + ")";
     case 6: return "(" + part() + " + " + part() + ")";
     default: return "(" + part() + " - " + part() + ")";
