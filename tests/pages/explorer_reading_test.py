@@ -333,13 +333,18 @@ class Long(PageTest):
         self.page.pointer("pointermove", 300, 300)
         self.assertIn("the largest near it", self.page.text("#tip"))
         blank = self.pixels()
-        # Closer, until the values themselves are there.
+        # Closer, until the values themselves are there, also under a pointer that never rests.
+        self.page.run("""
+            const c = document.querySelector("#canvas"), b = c.getBoundingClientRect();
+            window.restless = setInterval(() =>
+                c.dispatchEvent(new PointerEvent("pointermove", {clientX: b.left + 300, clientY: b.top + 300})), 10);""")
         for _ in range(14):
             self.page.pointer("wheel", 300, 300, deltaY=-400)
         self.page.wait("""(() => {
             const c = document.querySelector("#canvas"), b = c.getBoundingClientRect();
             c.dispatchEvent(new PointerEvent("pointermove", {clientX: b.left + 300, clientY: b.top + 300}));
             return /: [0-9.e-]+$/.test(document.querySelector("#tip").textContent); })()""", seconds=60)
+        self.page.run("clearInterval(window.restless);")
         self.assertNotEqual(self.pixels(), blank)
         # "query 17 → key 25: 0.001", where tokens have no names.
         words = self.page.text("#tip").replace(":", "").split()

@@ -84,6 +84,7 @@ class MapView {
     if (store !== app.store || layer !== app.layer || head !== app.head) return;
     this.base = { ...tile, part, key, store };
     this.detail = null;
+    this.wanted = null;
     this.base.peaks = rowPeaks(tile.rows, tile.cols, tile.cells);
     this.base.peak = this.base.peaks.reduce((a, b) => Math.max(a, b), 0);
     this.paint();
@@ -127,19 +128,23 @@ class MapView {
     const covers = have && have.top <= view.y && have.bottom >= Math.min(queries, view.y + high) &&
       have.left <= view.x && have.right >= Math.min(keys, view.x + wide) &&
       (have.right - have.left) / this.detail.cols < 1.6 * Math.max(1, wide / plot.w);
-    if (covers) return;
+    // A pointer that moves draws again and again: the wait is for the window to rest, not for the pointer.
+    const wanted = [part.top, part.bottom, part.left, part.right].join();
+    if (covers || wanted === this.wanted) return;
+    this.wanted = wanted;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.fetchDetail(part), 60);
+    this.timer = setTimeout(() => this.fetchDetail(part, wanted), 60);
   }
 
-  async fetchDetail(part) {
+  async fetchDetail(part, wanted) {
     const { store, layer, head } = this.app;
     try {
       const tile = await store.map(layer, head, part, 1024, 1024);
-      if (!this.base || this.base.store !== store || this.base.key !== `${layer}-${head}`) return;
+      if (this.wanted !== wanted || !this.base || this.base.store !== store || this.base.key !== `${layer}-${head}`) return;
       this.detail = { ...tile, part };
       this.paint();
     } catch (error) {
+      if (this.wanted === wanted) this.wanted = null;
       this.app.fail(error);
     }
   }
@@ -328,6 +333,7 @@ class MapView {
   reset() {
     this.window = null;
     this.detail = null;
+    this.wanted = null;
     this.app.invalidate();
   }
 
