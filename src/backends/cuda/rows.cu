@@ -199,21 +199,41 @@ struct Sets {
   Array out[kMaxValueSets], grad_out[kMaxValueSets], grad_lse;
 };
 
+constexpr int kDeltaThreads = 128;
+
+// As multiply() adds up one dP, number after number: the same roundings, so that dP − δ is exactly 0 where out is a row of
+// values. A warp has 32 rows, which it passes through shared memory 32 numbers at a time.
 __global__ void row_deltas_kernel(int batches, int heads, int queries, int sets, const __grid_constant__ Sets arrays,
                                   float* delta) {
-  const WarpRow w(batches, heads, queries);
-  if (!w.inside) return;
-  double sum = 0;
+  __shared__ float tiles[kDeltaThreads / 32][2][32][33];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  auto& tile = tiles[threadIdx.x / 32];
+  const std::int64_t count = static_cast<std::int64_t>(batches) * heads * queries, row = thread_index(),
+                     first = row - lane;
+  const auto line = static_cast<int>(row / queries);
+  const auto place = [&](const Array& array) {
+    return row < count ? array.offset(line / heads, line % heads) + row % queries * array.row_stride : 0;
+  };
+  float sum = 0;
   for (int n = 0; n < sets; ++n) {
     const Array &out = arrays.out[n], &grad = arrays.grad_out[n];
-    for (int d = w.lane; d < out.dim; d += 32)
-      sum += static_cast<double>(load(out, out.offset(w.b, w.h) + w.row * out.row_stride + d)) *
-             load(grad, grad.offset(w.b, w.h) + w.row * grad.row_stride + d);
+    const std::int64_t own_out = place(out), own_grad = place(grad);
+    for (int d = 0; d < out.dim; d += 32) {
+      __syncwarp();
+      for (int r = 0; r < 32; ++r) {
+        const std::int64_t of_out = __shfl_sync(~0u, own_out, r), of_grad = __shfl_sync(~0u, own_grad, r);
+        if (first + r >= count || d + lane >= out.dim) continue;
+        tile[0][r][lane] = load(out, of_out + d + lane);
+        tile[1][r][lane] = load(grad, of_grad + d + lane);
+      }
+      __syncwarp();
+      const int numbers = ::min(32, out.dim - d);
+      for (int e = 0; e < numbers; ++e) sum = fmaf(tile[1][lane][e], tile[0][lane][e], sum);
+    }
   }
-  sum = sum_warp(sum);
+  if (row >= count) return;
   const Array& lse = arrays.grad_lse;
-  if (lse.data) sum -= load(lse, lse.offset(w.b, w.h) + w.row * lse.row_stride);
-  if (w.lane == 0) delta[w.index(heads, queries)] = static_cast<float>(sum);
+  delta[row] = lse.data ? sum - load(lse, place(lse)) : sum;
 }
 
 // Eight numbers of 16 bits at a time, and kLanes lanes a row.
@@ -441,8 +461,8 @@ void row_deltas(const Call& call, const Array* out, const Array* grad_out, const
   }
   sets.grad_lse = grad_lse;
   const std::int64_t rows = static_cast<std::int64_t>(call.batch) * call.heads * call.queries;
-  row_deltas_kernel<<<warps_for(rows), kSmall, 0, stream>>>(call.batch, call.heads, call.queries, call.sets, sets,
-                                                            delta);
+  const auto blocks = static_cast<unsigned>((rows + kDeltaThreads - 1) / kDeltaThreads);
+  row_deltas_kernel<<<blocks, kDeltaThreads, 0, stream>>>(call.batch, call.heads, call.queries, call.sets, sets, delta);
   check(cudaGetLastError(), "row sums");
 }
 
