@@ -96,9 +96,9 @@ def _run(target, static, arguments, results):
     return call(*(array for _, array in arguments), **attributes)
 
 
-def _statistics(rows, out):
-    """Softmax statistics of every row; where out has 16 bits, with room for what rounding removes, which GPUs keep too."""
-    columns = out.shape[-1] if out.dtype.itemsize == 2 else 0
+def _statistics(rows, outs):
+    """Softmax statistics of every row; where one output has 16 bits, with room for what rounding removes, which GPUs keep too."""
+    columns = outs[0].shape[-1] if outs[0].dtype.itemsize == 2 and len(outs) == 1 else 0
     return jax.ShapeDtypeStruct((_core.device_floats(int(np.prod(rows.shape)), columns),), rows.dtype)
 
 
@@ -106,7 +106,7 @@ def _forward_call(static, inputs, with_rows):
     outs, rows = _shapes(inputs)
     results = [("out", out) for out in outs]
     results += [("lse", rows)] if static.with_lse else []
-    results += [("rows", _statistics(rows, outs[0]))] if with_rows else []
+    results += [("rows", _statistics(rows, outs))] if with_rows else []
     found = _run("rapt_attend", static, inputs.arrays(static.names), results)
     out, found = tuple(found[: len(outs)]), found[len(outs) :]
     return (out, found[0] if static.with_lse else None), found[-1] if with_rows else None

@@ -59,8 +59,9 @@ nb::tuple forward(const char* operation, nb::handle q, nb::handle k, nb::handle 
     if (call.inputs.q.device != Device{})  // in the library's own memory, which waits for no other work of the device
     {
       const std::int64_t rows = call.batch * call.heads * call.queries;
-      const std::int64_t columns = size_of(call.output_type) == 2 ? call.inputs.v[0].shape[3] : 0;
-      own.lend(reader, allocate({1, 1, 1, device_floats(rows, columns)}, 1, "float32"), rows, call.inputs.q.device);
+      const bool rounds = size_of(call.output_type) == 2 && call.inputs.v.size() == 1;
+      const std::int64_t columns = rounds ? call.inputs.v[0].shape[3] : 0;
+      own.lend(reader, allocate({1, 1, 1, device_floats(rows, columns)}, 1, "float32"), rows, 0, call.inputs.q.device);
     }
     outputs.saved = &own.rows;
   }
@@ -337,7 +338,8 @@ void bind_module(nb::module_& m) {
       .def(nb::init<>())
       .def("__len__", &SavedRows::count)
       .def("store", [](const SavedRows& self, nb::handle rows) { self.store(ArrayReader("Saved"), rows); })
-      .def("load", [](SavedRows& self, nb::object rows) { self.load(ArrayReader("Saved"), std::move(rows)); })
+      .def("load", [](SavedRows& self, nb::object rows, std::int64_t count,
+                      std::int64_t columns) { self.load(ArrayReader("Saved"), std::move(rows), count, columns); })
       .def_prop_ro("memory", &SavedRows::lent);
   bind_plan(m);
   bind_jax(m);

@@ -25,11 +25,13 @@ std::int64_t device_floats(std::int64_t count, std::int64_t columns) {
   return columns == 0 ? 2 * count : (2 * count + 3) / 4 * 4 + (count * columns + 1) / 2;
 }
 
-void lend_rows(const Saved& saved, void* memory, std::int64_t floats, std::int64_t count, const Device& device) {
+void lend_rows(const Saved& saved, void* memory, std::int64_t floats, std::int64_t count, std::int64_t columns,
+               const Device& device) {
   Saved::Rows& own = *saved.rows();
   own.resize(count, false, device);
   own.device_memory = std::shared_ptr<void>(memory, [](void*) {});
   own.device_bytes = sizeof(float) * static_cast<std::size_t>(floats);
+  own.remainder_dim = columns;
 }
 
 void check_lent(const Saved& saved, const void* memory) {
@@ -60,13 +62,14 @@ void load_rows(const Saved& saved, const void* from, std::int64_t count, bool is
 
 std::int64_t SavedRows::count() const { return rows.rows()->count; }
 
-void SavedRows::lend(const ArrayReader& reader, nb::object array, std::int64_t row_count, const Device& device) {
+void SavedRows::lend(const ArrayReader& reader, nb::object array, std::int64_t row_count, std::int64_t columns,
+                     const Device& device) {
   const Array read = read_rows(reader, array);
   const ConstView& view = read.view();
   if (view.device != device || view.dtype != Dtype::f32)
     reader.fail("rows: expected float32 on " + to_string(device) + ", got " + numpy_name(view.dtype) + " on " +
                 to_string(view.device));
-  lend_rows(rows, const_cast<void*>(view.data), element_count(view.shape), row_count, device);
+  lend_rows(rows, const_cast<void*>(view.data), element_count(view.shape), row_count, columns, device);
   memory = std::move(array);
 }
 
@@ -89,11 +92,16 @@ void SavedRows::store(const ArrayReader& reader, nb::handle array) const {
   store_rows(rows, const_cast<void*>(view.data));
 }
 
-void SavedRows::load(const ArrayReader& reader, nb::object array) {
+void SavedRows::load(const ArrayReader& reader, nb::object array, std::int64_t row_count, std::int64_t columns) {
   const Array read = read_rows(reader, array);
   const ConstView& view = read.view();
-  if (view.device != Device{}) return lend(reader, std::move(array), element_count(view.shape) / 2, view.device);
-  load_rows(rows, view.data, element_count(view.shape) / 2, view.dtype == Dtype::f64);
+  const bool on_device = view.device != Device{};
+  const std::int64_t size = element_count(view.shape), expected = device_floats(row_count, on_device ? columns : 0);
+  if (size != expected)
+    reader.fail("rows: expected " + std::to_string(expected) + " numbers, got " + std::to_string(size));
+  if (on_device && reinterpret_cast<std::uintptr_t>(view.data) % 16 != 0) columns = 0;  // as the kernels do not read it
+  if (on_device) lend(reader, std::move(array), row_count, columns, view.device);
+  else load_rows(rows, view.data, row_count, view.dtype == Dtype::f64);
 }
 
 }  // namespace rapt::python

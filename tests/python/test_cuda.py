@@ -162,6 +162,35 @@ def test_devices_are_not_mixed():
         rapt.Plan(q, k, v).run(out=torch.empty(2, 4, 70, 24))
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+def test_several_devices():
+    q, k, v = tensors()
+    with pytest.raises(ValueError, match="k: expected an array on cuda:0 as q is, got one on cuda:1"):
+        rapt.attend(q, k.to("cuda:1"), v)
+    other = [x.to("cuda:1") for x in (q, k, v)]
+    torch.testing.assert_close(rapt.attend(*other).cpu(), rapt.attend(q, k, v).cpu(), atol=0, rtol=0)
+
+
+def test_streams_side_by_side():
+    """Calls on several streams at once have their own workspaces and their own bits."""
+    q, k, v = (x.detach() for x in tensors(False, torch.bfloat16, key_heads=4, queries=1100, keys=1100, dim=128, value_dim=128))
+    seed = torch.randn_like(q)
+    run = lambda x: rapt.gradients(x, k, v, seed, causal="top_left")[:3]
+    inputs = [q * (1 + n / 4) for n in range(4)]
+    expected = [run(x) for x in inputs]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in inputs]
+    for _ in range(5):
+        found = []
+        for x, stream in zip(inputs, streams):
+            with torch.cuda.stream(stream):
+                found.append(run(x))
+        torch.cuda.synchronize()
+        for mine, theirs in zip(found, expected):
+            for a, b in zip(mine, theirs):
+                assert torch.equal(a, b)
+
+
 def test_what_a_gpu_does_not_compute_is_refused():
     q, k, v = tensors()
     with pytest.raises(ValueError, match="expected f32, bf16 or f16, got f64"):
@@ -222,7 +251,7 @@ def test_compile(backend):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_in_graphs(dtype):
-    """The fast kernels keep more than two numbers a row, which graphs do not carry."""
+    """The fast kernels keep more than two numbers a row, which graphs carry too."""
     q, k, v = tensors(True, dtype, key_heads=4, queries=128, keys=128, dim=64, value_dim=64)
     call = lambda q, k, v: rapt.attend(q, k, v, causal="top_left")
     seed = torch.randn(2, 4, 128, 64, device="cuda", dtype=dtype)
@@ -233,6 +262,67 @@ def test_half_precision_in_graphs(dtype):
     for found in (eager, compiled, functional):
         for mine, theirs in zip(found, expected):
             torch.testing.assert_close(mine, theirs, atol=3e-2, rtol=3e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_graphs_carry_what_rounding_removed(dtype):
+    """Without it the backward pass would repeat the forward pass: it is read, and gives an eager call's bits."""
+    q, k, v = tensors(True, dtype, key_heads=4, queries=128, keys=128, dim=64, value_dim=64)
+    seed = torch.randn(2, 4, 128, 64, device="cuda", dtype=dtype)
+    given = rapt.torch._options.to_arguments(q, packed(causal="top_left"))
+    out, _, rows = torch.ops.rapt.attend(q, k, [v], *given)
+    gradient = lambda rows: torch.ops.rapt.attend_backward([seed], None, [out], rows, q, k, [v], *given)[0]
+    statistics = 2 * 2 * 4 * 128
+    assert rows.numel() == statistics + 2 * 4 * 128 * 64 // 2
+    eager = torch.autograd.grad(rapt.attend(q, k, v, causal="top_left"), q, seed)[0]
+    torch.testing.assert_close(gradient(rows), eager, atol=0, rtol=0)
+    others = rows.detach().clone()
+    others[statistics:] = 0
+    assert not torch.equal(gradient(others), eager)
+
+
+def test_graphs_of_calls_without_a_remainder():
+    """Where the kernels of every call ran, what a later call could take for a remainder is NaN, so that it is not believed."""
+    q, k, v = (x.detach() for x in tensors(False, torch.bfloat16, key_heads=4, queries=128, keys=128, dim=64, value_dim=64))
+    seed = torch.randn(2, 4, 128, 64, device="cuda", dtype=torch.bfloat16)
+    slow = rapt.torch._options.to_arguments(q, packed(path="generic"))
+    out, _, rows = torch.ops.rapt.attend(q, k, [v], *slow)
+    assert rows[2 * 2 * 4 * 128 :].isnan().all()
+    fast = rapt.torch._options.to_arguments(q, packed())
+    expected = torch.ops.rapt.attend_backward([seed], None, [out], rows, q, k, [v], *slow)
+    for mine, theirs in zip(torch.ops.rapt.attend_backward([seed], None, [out], rows, q, k, [v], *fast), expected):
+        torch.testing.assert_close(mine, theirs, atol=2e-2, rtol=2e-2)
+
+
+def test_vmap_of_gradients_in_half_precision():
+    q, k, v = (x.detach() for x in tensors(False, torch.bfloat16, key_heads=4, queries=70, keys=70, dim=64, value_dim=64))
+    gradient = torch.func.grad(lambda x: rapt.attend(x, k, v).float().sin().sum())
+    many = torch.stack([q, -q, 2 * q])
+    for mine, x in zip(torch.func.vmap(gradient)(many), many):
+        torch.testing.assert_close(mine, gradient(x), atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax", "sigmoid"])
+def test_compiled_gradients_do_not_wait(normalizer):
+    q, k, v = tensors(True)
+    call = lambda q, k, v: rapt.attend(q, k, v, normalizer=normalizer, return_lse=True)
+    expected = torch.autograd.grad(call(q, k, v)[0].sum(), (q, k, v))
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    torch.autograd.grad(compiled(q, k, v)[0].sum(), (q, k, v))
+    out, lse = compiled(q, k, v)
+    seed = torch.ones_like(out)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = torch.autograd.grad(out, (q, k, v), seed)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for mine, theirs in zip(found, expected):
+        torch.testing.assert_close(mine, theirs)
+    if normalizer == "softmax":
+        return
+    with pytest.raises(ValueError, match="grad_lse"):
+        torch.autograd.grad(call(q, k, v)[1].sum(), q)
+    assert torch.autograd.grad(compiled(q, k, v)[1].sum(), q)[0].isnan().any()
 
 
 def test_opcheck():

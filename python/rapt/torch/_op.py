@@ -1,6 +1,7 @@
 """PyTorch's side of a call: the operators rapt::attend and rapt::attend_backward for graphs, and a short way for eager calls."""
 
 import copy
+import math
 import os
 import re
 from typing import Tuple
@@ -99,13 +100,29 @@ def _out_shapes(q, k, v) -> Tuple[list, list, torch.dtype, torch.dtype]:
     return [rows + [x.shape[-1]] for x in v], rows, q.dtype if same else compute, compute
 
 
+def _remainder_columns(device, outs):
+    """Of what rounding takes from an output of 16 bits, which GPUs keep."""
+    return outs[0].shape[-1] if device.type == "cuda" and len(outs) == 1 and outs[0].element_size() == 2 else 0
+
+
+def _rows_shape(device, outs):
+    """Two numbers a row, [2, …]; one dimension where a remainder is behind them."""
+    rows, columns = outs[0].shape[:-1], _remainder_columns(device, outs)
+    return [_device_floats(math.prod(rows), columns)] if columns else [2, *rows]
+
+
+def _device_floats(count, columns):
+    """As rapt._core.device_floats, of sizes that may be symbolic."""
+    return (2 * count + 3) // 4 * 4 + (count * columns + 1) // 2
+
+
 @torch.library.custom_op("rapt::attend", mutates_args=(), schema=f"(Tensor q, Tensor k, Tensor[] v, {SCHEMA}) -> Tensor[]")
 def attend_op(q, k, v, *arguments):
-    """[out of each value set, lse, and two numbers a row for the backward pass, [2, …]]."""
+    """[out of each value set, lse, and what `_rows_shape` says of every row for the backward pass]."""
     packed = _with_stream(q, _options.to_packed(arguments))
     outs, lse, _, _, saved = _core.forward("attend", q, k, list(v), _allocator(q), _LSE | _SAVED, packed)
     if q.is_cuda:
-        return [*outs, lse, saved.memory[: 2 * lse.numel()].clone().view(2, *lse.shape)]
+        return [*outs, lse, saved.memory.view(_rows_shape(q.device, outs))]
     rows = torch.empty((2, *lse.shape), dtype=lse.dtype, device="cpu")
     saved.store(rows.view(2, lse.numel()))
     return [*outs, lse, rows]
@@ -116,7 +133,15 @@ def _(q, k, v, *arguments):
     shapes, rows, dtype, compute = _out_shapes(q, k, v)
     joins = _joins_heads(q)
     outs = [_joined_empty(s, dtype, q.device) if joins and len(s) == 4 else q.new_empty(s, dtype=dtype) for s in shapes]
-    return outs + [q.new_empty(shape, dtype=compute) for shape in (rows, [2, *rows])]
+    return outs + [q.new_empty(rows, dtype=compute), q.new_empty(_rows_shape(q.device, outs), dtype=compute)]
+
+
+def _without_lse(grad_out, grad_lse):
+    """Graphs give zeros for what nobody used. Another gradient of this lse is refused; on a GPU, where asking would wait for
+    it, the rows that have one get NaN."""
+    if grad_lse.is_cuda:
+        return [grad_out[0].masked_fill((grad_lse != 0).unsqueeze(-1), torch.nan), *grad_out[1:]], None
+    return grad_out, grad_lse if grad_lse.any() else None
 
 
 @torch.library.custom_op(
@@ -128,12 +153,12 @@ def _(q, k, v, *arguments):
 def backward_op(grad_out, grad_lse, out, rows, q, k, v, *arguments):
     """[dq, dk, dv…, dbias where there is one, gradient of each parameter]."""
     saved = _core.Saved()
-    saved.load(rows.contiguous().view(2, rows.numel() // 2))
+    saved.load(rows.contiguous(), math.prod(out[0].shape[:-1]), _remainder_columns(q.device, out))
     packed = _with_stream(q, _options.to_packed(arguments))
     want = (True, True, True, True, None)
-    if grad_lse is not None and arguments[NORMALIZER] != "softmax" and not grad_lse.any():
-        grad_lse = None  # graphs give zeros for what nobody used; another gradient of lse is refused
     grad_out, grad_lse = _readable(grad_out, grad_lse)
+    if grad_lse is not None and arguments[NORMALIZER] != "softmax":
+        grad_out, grad_lse = _without_lse(grad_out, grad_lse)
     dq, dk, dv, dbias, found = _core.backward(
         q, k, list(v), list(out), grad_out, saved, grad_lse, want, _allocator(q, 2 + len(v)), packed
     )
@@ -211,6 +236,18 @@ def _fold(x, mapped, count, batch):
     return x.reshape(count * x.shape[1], *x.shape[2:])
 
 
+def _rows_of_each(rows, out, count):
+    """Statistics of rows with a remainder behind them: [count, …], as `count` calls would have made them."""
+    size, columns = math.prod(out.shape[:-1]), out.shape[-1]
+    first = (2 * size + 3) // 4 * 4
+    remainder = rows[first:].view(torch.int16)[: size * columns].view(count, -1)
+    each = rows.new_zeros(count, _device_floats(size // count, columns))
+    each[:, : 2 * size // count] = rows[: 2 * size].view(2, count, -1).transpose(0, 1).reshape(count, -1)
+    first = each.shape[1] - (remainder.shape[1] + 1) // 2
+    each[:, first:].view(torch.int16)[:, : remainder.shape[1]] = remainder
+    return each
+
+
 def _is_mapped(dims) -> bool:
     return any(_is_mapped(d) for d in dims) if isinstance(dims, (list, tuple)) else dims is not None
 
@@ -254,6 +291,10 @@ def _(info, in_dims, *args):
     unfolded, places = [], []
     for result in results:
         at = 1 if result is results[-1] else 0  # rows have their two numbers first
+        if result.dim() == 1:
+            unfolded.append(_rows_of_each(result, results[0], count))
+            places.append(0)
+            continue
         result = result.reshape(*result.shape[:at], count, batch, *result.shape[at + 1 :])
         for _ in range(4 - rank):
             result = result.squeeze(at + 1)

@@ -65,7 +65,10 @@ class Pass final : public ForwardPass {
     if (outputs_.row_max) to.row_max = array_of(outputs_.row_max);
     if (outputs_.row_sum) to.row_sum = array_of(outputs_.row_sum);
     if (factorized::takes(problem_, outputs_)) {
-      if (outputs_.saved) to.rows = device_rows(*outputs_.saved->rows(), 0);
+      if (outputs_.saved) {
+        to.rows = device_rows(*outputs_.saved->rows(), 0);
+        forget_remainder(*outputs_.saved->rows(), workspace.stream());
+      }
       factorized::forward(problem_, prepared.call, to, workspace);
       return;
     }
@@ -80,7 +83,7 @@ class Pass final : public ForwardPass {
     if (!fast ||
         !programs.fast->forward(prepared.call, to, workspace.take<std::byte>(programs.fast->memory(prepared.call)),
                                 workspace.stream())) {
-      if (outputs_.saved) outputs_.saved->rows()->remainder_dim = 0;
+      if (outputs_.saved) forget_remainder(*outputs_.saved->rows(), workspace.stream());
       programs.forward(prepared.call, to, workspace.stream());
     }
     check(cudaGetLastError(), "forward");

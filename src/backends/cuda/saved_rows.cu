@@ -23,6 +23,14 @@ void* device_remainder(const Saved::Rows& rows) {
   return rows.remainder_dim == 0 ? nullptr : static_cast<std::byte*>(rows.device_memory.get()) + statistics_bytes(rows);
 }
 
+void forget_remainder(Saved::Rows& rows, cudaStream_t stream) {
+  rows.remainder_dim = 0;
+  const std::size_t first = statistics_bytes(rows);
+  if (rows.device_bytes <= first) return;
+  auto* data = static_cast<std::byte*>(rows.device_memory.get());
+  check(cudaMemsetAsync(data + first, 0xff, rows.device_bytes - first, stream), "softmax statistics");
+}
+
 RowStatistics device_rows(Saved::Rows& rows, std::int64_t remainder_dim) {
   rows.remainder_dim = remainder_dim;
   const std::size_t bytes = statistics_bytes(rows) + 2 * static_cast<std::size_t>(rows.count * remainder_dim);

@@ -10,6 +10,8 @@ namespace rapt::inline v1::cuda {
 RowStatistics device_rows(Saved::Rows& rows, std::int64_t remainder_dim);
 // Null: not kept.
 void* device_remainder(const Saved::Rows& rows);
+// The remainder is not kept after all. In memory that has room for one, where a reader may not know, it becomes NaN.
+void forget_remainder(Saved::Rows& rows, cudaStream_t stream);
 RowStatistics device_rows(const Saved::Rows& rows);
 
 }  // namespace rapt::inline v1::cuda
