@@ -38,6 +38,10 @@ struct Kernel {
   std::vector<Parameter> tables{};           // parameters of other shapes
   Int packed = 0;                            // queries, and keys, of each packed sequence
   bool bias = false;
+  rapt::Normalizer normalizer = rapt::Normalizer::softmax;
+  std::string normalizer_parameter{};  // one number for each head
+  Int rotary_dims = 0;
+  bool lse_gradient = false;
 };
 
 constexpr Int kBatch = 2;
@@ -84,6 +88,14 @@ class Repeated {
       options.score.parameters = {{kernel.parameter, given(Dtype::f32, heads, 5)}};
       gradients_.parameters = {{kernel.parameter, written(Dtype::f32, heads)}};
     }
+    options.normalizer = kernel.normalizer;
+    if (!kernel.normalizer_parameter.empty()) {
+      const rapt::Shape heads{1, 1, 1, kernel.heads};
+      options.normalizer_parameters = {{kernel.normalizer_parameter, given(Dtype::f32, heads, 13)}};
+      gradients_.parameters.push_back({kernel.normalizer_parameter, written(Dtype::f32, heads)});
+    }
+    options.rotary.dims = kernel.rotary_dims;
+    if (kernel.lse_gradient) grad_lse_ = given(Dtype::f32, outputs_.lse.shape, 14);
     if (places > 0) options.score.grid = {kernel.grid_rows, kernel.grid_cols};
     for (const Parameter& table : kernel.tables) {
       options.score.parameters.push_back(
@@ -109,7 +121,7 @@ class Repeated {
       memory->upload(other.data(), other.size());
     }
     rapt::attend(inputs_, outputs_, options);
-    rapt::attend_backward(inputs_, {outputs_.out[0]}, grad_out_, &saved_, gradients_, options);
+    rapt::attend_backward(inputs_, {outputs_.out[0]}, grad_out_, &saved_, gradients_, options, grad_lse_);
     rapt::synchronize(support::test_device());
     for (const rapt::DeviceMemory* memory : results_) {
       const std::size_t end = all.size();
@@ -143,6 +155,7 @@ class Repeated {
   rapt::Outputs outputs_;
   rapt::Gradients gradients_;
   std::vector<rapt::ConstView> grad_out_;
+  rapt::ConstView grad_lse_;
   rapt::Saved saved_;
 };
 
@@ -211,10 +224,25 @@ std::vector<Kernel> kernels() {
       {.name = "Bf16Packed", .causal = Causal::top_left, .dim = 64, .queries = 400, .keys = 400, .packed = 100},
       {.name = "Bf16OneQuery", .key_heads = 1, .queries = 1, .keys = 9000},
       {.name = "Bf16FewQueries", .causal = Causal::bottom_right, .key_heads = 2, .queries = 5, .keys = 5000},
+      {.name = "Bf16SinkAndLse",
+       .causal = Causal::top_left,
+       .dim = 64,
+       .normalizer_parameter = "sink",
+       .lse_gradient = true},
+      {.name = "GeneralSparsemax", .dim = 40, .normalizer = rapt::Normalizer::sparsemax},
+      {.name = "GeneralEntmaxF32", .dtype = Dtype::f32, .dim = 40, .normalizer = rapt::Normalizer::entmax15},
+      {.name = "GeneralSigmoid", .dim = 40, .normalizer = rapt::Normalizer::sigmoid, .normalizer_parameter = "b"},
+      {.name = "GeneralArgmax", .dim = 40, .normalizer = rapt::Normalizer::argmax},
+      {.name = "GeneralRotary", .key_heads = 2, .dim = 64, .rotary_dims = 32},
+      {.name = "GeneralCosine", .mechanism = "cosine", .parameter = "tau", .dim = 40},
+      {.name = "GeneralBilinear", .mechanism = "bilinear", .dim = 40, .tables = {{"W", {1, 4, 40, 40}}}},
       {.name = "GeneralBias", .dim = 64, .bias = true},
       {.name = "GeneralDistance", .mechanism = "distance", .parameter = "gamma", .dim = 40},
       {.name = "GeneralAdditive", .mechanism = "additive", .dim = 40, .tables = {{"w", {1, 1, 1, 40}}}},
-      {.name = "GeneralShaw", .mechanism = "shaw", .dim = 64, .tables = {{"a", {1, 1, 33, 64}}}},
+      {.name = "GeneralShaw",
+       .mechanism = "shaw",
+       .dim = 64,
+       .tables = {{"a", {1, 1, 33, 64}}, {"values", {1, 1, 33, 64}}}},
       {.name = "GeneralTransformerXl",
        .mechanism = "transformer_xl",
        .dim = 64,

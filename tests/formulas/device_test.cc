@@ -174,6 +174,17 @@ TEST(DeviceFormula, ThatCannotBeAnsweredAreNaN) {
     EXPECT_EQ(std::isnan(got[0].second[static_cast<std::size_t>(i * s.dim)]), i + 20 >= s.keys) << i;
 }
 
+// On the tensor cores, where its numbers are added up over blocks: the same bits in every run.
+TEST(DeviceFormula, HasTheSameBitsInEveryRun) {
+  const Sizes s{.batch = 1, .queries = 130, .keys = 130, .dim = 64};
+  const auto once = [&] {
+    return run({"raw*scale - m*abs(i-j)", {.pair = "", .visible = "j <= i"}}, s, rapt::Dtype::bf16, rapt::Dtype::bf16,
+               support::test_device(), rapt::Path::automatic, true);
+  };
+  const Results first = once();
+  for (int n = 0; n < (support::on_cpu() ? 2 : 1000); ++n) ASSERT_EQ(once(), first) << n;
+}
+
 // Many pairs for each number of a table, and many numbers that few pairs read: the same bits in every run.
 TEST(DeviceFormula, GradientsOfTablesHaveTheSameBitsInEveryRun) {
   const Sizes s{.batch = 2, .queries = 200, .keys = 200};
