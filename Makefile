@@ -4,14 +4,11 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run announce-test test test-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize sanitize-memory sanitize-threads sanitize-part fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi bootstrap-fuzz build \
+.PHONY: help run announce-test test test-cuda sanitize-cuda test-mpi bench bench-cuda bench-peers speed-docs format format-check lint sanitize sanitize-memory sanitize-threads sanitize-part fuzz clean bootstrap bootstrap-lint bootstrap-pages bootstrap-python bootstrap-mpi bootstrap-fuzz build \
         python-module test-python wheel test-wheel bench-python
 
 FOLDERS = $(wildcard include src cli python/src tests benchmarks examples)
 SOURCES = $(shell find $(FOLDERS) -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
-
-# Tests of the cpu's own memory, threads, processes (CUDA does not survive a fork) and plans, and those that compare a call of their own with one of the device.
-NOT_ON_A_DEVICE = 'Memory*:*Threads*:Plan*:*PlanOf*:OptionErrors*:*Properties.WeightsOfSomeRows*:FewQueries*:Processes*:Outputs.SeveralWeight*:Outputs.PlainCall*:GroupedHeads*'
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -54,11 +51,20 @@ test: announce-test bootstrap-pages python-module build  ## Build, then run all 
 	@echo "Running the tests; about 10 minutes on two cores."
 	@scripts/run_tests build/release -j $(JOBS)
 
-test-cuda: bootstrap  ## Run the tests of attention on a GPU
+# OFF replaces an ON of the cache.
+test-cuda: bootstrap bootstrap-python  ## Run the tests of everything that computes on a GPU, Python's with PyTorch, CuPy and JAX too
+	@scripts/python_env
+	@if [[ -f build/python/ready ]]; then cmake --preset cuda --log-level=WARNING -DRAPT_BUILD_PYTHON=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV) -Dnanobind_DIR=$$(cat build/python/ready); \
+	else cmake --preset cuda --log-level=WARNING -DRAPT_BUILD_PYTHON=OFF; fi
+	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test rapt_formulas_test rapt_c_test rapt_cli_test rapt_cuda_mechanism \
+	  $$(if [[ -f build/python/ready ]]; then echo rapt_python; fi)
+	@scripts/test_cuda build/cuda
+
+sanitize-cuda: bootstrap  ## Run a part of them under compute-sanitizer: memory errors and races of kernels, in minutes
 	@cmake --preset cuda --log-level=WARNING
-	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test rapt_formulas_test
-	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_attend_test --gtest_brief=1 --gtest_filter=-$(NOT_ON_A_DEVICE)
-	@RAPT_TEST_DEVICE=cuda build/cuda/rapt_formulas_test --gtest_brief=1 --gtest_filter=*DeviceFormula*
+	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test
+	@scripts/sanitize_cuda build/cuda
 
 test-mpi: bootstrap-mpi build  ## Test calls and training over several processes
 	@tests/mpi/run.sh $(CURDIR)/build/release/rapt $(CURDIR)/build/mpi_test

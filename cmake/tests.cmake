@@ -246,6 +246,13 @@ elseif(NOT RAPT_SANITIZE)
   rapt_skipped_test(cuda_kernels "nvcc was not found")
 endif()
 
+# The example as a part of this build, for `make test-cuda`; example_cuda_mechanism builds it against the installed package.
+if(rapt_cuda)
+  set(example "${PROJECT_SOURCE_DIR}/examples/cuda_mechanism")
+  add_executable(rapt_cuda_mechanism EXCLUDE_FROM_ALL "${example}/main.cc" "${example}/kernels.cu")
+  target_link_libraries(rapt_cuda_mechanism PRIVATE rapt::cuda)
+endif()
+
 if(NOT RAPT_SANITIZE)
   # The kernels of formulas, by the compiler that is found when the test runs.
   add_executable(rapt_formula_kernels "${PROJECT_SOURCE_DIR}/tests/cuda/formula_kernels.cc")
