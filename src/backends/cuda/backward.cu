@@ -169,26 +169,16 @@ class Backward {
     check(cudaGetLastError(), "forward");
   }
 
+  // δ from the ∂weights that the gradients are computed from, not from the output, which is rounded: what they all have in
+  // common then cancels, and a row of one key has a gradient of exactly 0.
   void find_delta() {
-    const Threshold threshold = problem_.normalizer->threshold;
-    if (threshold == Threshold::none) return;
+    if (problem_.normalizer->threshold == Threshold::none) return;
     float* delta = delta_ ? delta_ : workspace_.take<float>(row_count());
-    Array grad_lse;
-    if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
-    // An output of 16 bits was rounded too much to take δ from.
-    bool exact = threshold == Threshold::exponential && !arguments_.gate;
-    for (const Operand& out : request_.out) exact = exact && out.dtype == Dtype::f32;
-    if (exact) {
-      Array out[kMaxValueSets];
-      for (std::size_t n = 0; n < problem_.v.size(); ++n) out[n] = array_of(request_.out[n]);
-      row_deltas(call_, out, arguments_.grad_out, grad_lse, delta, stream_);
-    } else {
-      BackwardArguments means = arguments_;
-      means.mean = delta;
-      means.grad_lse = grad_lse;
-      programs_.backward_queries(call_, means, stream_);
-      check(cudaGetLastError(), "row sums");
-    }
+    BackwardArguments means = arguments_;
+    means.mean = delta;
+    if (request_.grad_lse) means.grad_lse = array_of(request_.grad_lse);
+    programs_.backward_queries(call_, means, stream_);
+    check(cudaGetLastError(), "row sums");
     arguments_.delta = delta;
     if (wants_sink()) sink(delta);
   }
