@@ -391,6 +391,7 @@ def merge(parts: Sequence[Partial]) -> Partial:
     True
     """
     try:
+        parts = list(parts)
         _arrays.warn_of_gradients("merge", *(array for part in parts for array in part))
         parts = [tuple(_plain(array) for array in part) for part in parts]
     except TypeError:
@@ -492,7 +493,10 @@ def set_threads(threads: int) -> None:
     """
     if not hasattr(threads, "__index__"):
         raise TypeError(f"set_threads: expected an integer, got {threads!r}")
-    _core.set_default_threads(threads.__index__())
+    count = threads.__index__()
+    if not 1 <= count < 2**31:
+        raise ValueError(f"set_threads: expected 1 to 2147483647, got {count}")
+    _core.set_default_threads(count)
 
 
 def use_host_threads(run: int | None) -> None:
@@ -529,6 +533,8 @@ def use_openmp_threads(folder: str = "") -> bool:
     >>> if not rapt.use_openmp_threads():
     ...     rapt.use_host_threads(None)  # Rapt's own
     """
+    if not isinstance(folder, str):
+        raise TypeError(f"use_openmp_threads: expected the path of a folder, got {folder!r}")
     return _core.use_openmp_threads(folder)
 
 
