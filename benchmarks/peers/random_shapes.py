@@ -21,7 +21,7 @@ import rapt_c
 from compare import disagreement, failure, to_list, write
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
-REST = 0.01  # between blocks: a pool waits busily for a while after its last call
+REST = 0.05  # between blocks: a pool waits busily after its last call, libgomp for up to 20 ms
 BEHIND = 0.97
 
 

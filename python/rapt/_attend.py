@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
@@ -190,6 +191,17 @@ def _detached(options):
     return result
 
 
+def _place(value, name):
+    """An integer that the library's indices hold, and one more does too."""
+    try:
+        place = operator.index(value)
+    except TypeError:
+        raise TypeError(f"weights: {name}: expected an integer, a slice of integers, or None, got {value!r}") from None
+    if not -(2**63) < place < 2**63 - 1:
+        raise ValueError(f"weights: {name}: expected an integer of 64 bits, got {place}")
+    return place
+
+
 def _range(index, name):
     """(begin, end, dropped) of an index, a slice or None; an end of −1 is everything."""
     if index is None:
@@ -197,11 +209,11 @@ def _range(index, name):
     if isinstance(index, slice):
         if index.step not in (None, 1):
             raise ValueError(f"weights: {name}: expected a slice with a step of 1, got {index.step}")
-        begin, end = index.start or 0, -1 if index.stop is None else index.stop
+        begin, end = _place(index.start or 0, name), -1 if index.stop is None else _place(index.stop, name)
         if begin < 0 or (index.stop is not None and end < 0):
             raise ValueError(f"weights: {name}: expected a slice from 0, got {index}")
         return begin, end, False
-    index = index.__index__()
+    index = _place(index, name)
     if index < 0:
         raise ValueError(f"weights: {name}: expected 0 or more, got {index}")
     return index, index + 1, True
@@ -379,6 +391,7 @@ def merge(parts: Sequence[Partial]) -> Partial:
     True
     """
     try:
+        parts = list(parts)
         _arrays.warn_of_gradients("merge", *(array for part in parts for array in part))
         parts = [tuple(_plain(array) for array in part) for part in parts]
     except TypeError:
@@ -480,7 +493,10 @@ def set_threads(threads: int) -> None:
     """
     if not hasattr(threads, "__index__"):
         raise TypeError(f"set_threads: expected an integer, got {threads!r}")
-    _core.set_default_threads(threads.__index__())
+    count = threads.__index__()
+    if not 1 <= count < 2**31:
+        raise ValueError(f"set_threads: expected 1 to 2147483647, got {count}")
+    _core.set_default_threads(count)
 
 
 def use_host_threads(run: int | None) -> None:
@@ -517,6 +533,8 @@ def use_openmp_threads(folder: str = "") -> bool:
     >>> if not rapt.use_openmp_threads():
     ...     rapt.use_host_threads(None)  # Rapt's own
     """
+    if not isinstance(folder, str):
+        raise TypeError(f"use_openmp_threads: expected the path of a folder, got {folder!r}")
     return _core.use_openmp_threads(folder)
 
 

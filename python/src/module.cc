@@ -164,8 +164,17 @@ nb::object weights(nb::handle q, nb::handle k, nb::handle v, nb::handle allocate
   const auto end = [&](std::size_t n, std::int64_t all) { return range[n] < 0 ? all : range[n]; };
   const std::int64_t b1 = end(1, call.batch), h1 = end(3, call.heads), r1 = end(5, call.queries);
   const Shape shape = {b1 - range[0], h1 - range[2], r1 - range[4], call.keys};
-  for (std::size_t n = 0; n < 3; ++n)
-    if (shape[n] < 0) reader.fail("rows: expected a range that does not end before it begins");
+  // Before anything of that size is made.
+  const auto within = [&](const char* argument, const char* one, std::int64_t begin, std::int64_t last,
+                          std::int64_t all) {
+    if (last < begin) reader.fail(std::string(argument) + ": expected a range that does not end before it begins");
+    if (last > all)
+      reader.fail(std::string(argument) + ": expected a " + one + " from 0 to " + std::to_string(all - 1) + ", got " +
+                  std::to_string(last - 1));
+  };
+  within("batch", "batch", range[0], b1, call.batch);
+  within("head", "head", range[2], h1, call.heads);
+  within("rows", "row", range[4], r1, call.queries);
   nb::object result = Allocator(allocate_with)(shape, 4, numpy_name(call.compute_type()));
   std::vector<Array> keep;
   const View view = read_output(reader, result, "weights", keep);
@@ -184,10 +193,13 @@ nb::object weights(nb::handle q, nb::handle k, nb::handle v, nb::handle allocate
 
 // A dict of what was computed for every row.
 nb::dict statistics(nb::handle q, nb::handle k, nb::handle v, nb::handle allocate_with, nb::handle allocate_integers,
-                    int top_k, const std::vector<std::int64_t>& grid, nb::handle packed) {
+                    nb::handle most, const std::vector<std::int64_t>& grid, nb::handle packed) {
   const ArrayReader reader("statistics");
   const Allocator allocate(allocate_with);
   const Call call(reader, q, k, v, packed);
+  const std::int64_t top_k = integer(reader, most, "top_k");
+  if (top_k < 0 || top_k > call.keys)
+    reader.fail("top_k: expected 0 to " + std::to_string(call.keys) + ", got " + std::to_string(top_k));
   const bool on_grid = grid.size() == 2;
   std::vector<Array> keep;
   nb::dict result;
@@ -208,7 +220,7 @@ nb::dict statistics(nb::handle q, nb::handle k, nb::handle v, nb::handle allocat
   s.argmax = integers("argmax", 0);
   rows("position", s.position, on_grid ? 2 : 0);
   rows("covariance", s.covariance, on_grid ? 4 : 0);
-  s.top_k = top_k;
+  s.top_k = static_cast<int>(top_k);
   if (top_k > 0) {
     s.top_indices = integers("top_indices", top_k);
     rows("top_weights", s.top_weights, top_k);

@@ -10,6 +10,21 @@
 #include "rapt/registry.h"
 
 namespace rapt::python {
+
+std::int64_t integer(const ArrayReader& reader, nb::handle object, const std::string& name) {
+  const nb::object index = nb::steal(PyNumber_Index(object.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    reader.fail_type(name + ": expected an integer, got " + nb::repr(object).c_str());
+  }
+  const long long value = PyLong_AsLongLong(index.ptr());
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    reader.fail(name + ": expected an integer of 64 bits, got " + nb::repr(object).c_str());
+  }
+  return value;
+}
+
 namespace {
 
 const std::string kCausal = "causal: expected None, \"top_left\" or \"bottom_right\", got ";
@@ -32,20 +47,6 @@ double number(const ArrayReader& reader, nb::handle object, const std::string& n
   if (value == -1.0 && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
     reader.fail_type(name + ": expected a number, got " + nb::repr(object).c_str());
-  }
-  return value;
-}
-
-std::int64_t integer(const ArrayReader& reader, nb::handle object, const std::string& name) {
-  const nb::object index = nb::steal(PyNumber_Index(object.ptr()));
-  if (!index.is_valid()) {
-    PyErr_Clear();
-    reader.fail_type(name + ": expected an integer, got " + nb::repr(object).c_str());
-  }
-  const long long value = PyLong_AsLongLong(index.ptr());
-  if (value == -1 && PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    reader.fail(name + ": expected an integer of 64 bits, got " + nb::repr(object).c_str());
   }
   return value;
 }

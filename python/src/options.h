@@ -49,6 +49,7 @@ Path path_of(const char* operation, const std::string& given);
 // A parameter of the mechanism or of the normaliser, which are set before.
 void add_parameter(AttendOptions& options, const std::string& name, const ConstView& view);
 
+std::int64_t integer(const ArrayReader& reader, nb::handle object, const std::string& name);
 std::vector<std::int64_t> read_numbers(const ArrayReader& reader, nb::handle object, const std::string& name);
 
 }  // namespace rapt::python

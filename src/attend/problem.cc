@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "attend/counted.h"
@@ -269,6 +270,17 @@ class Builder {
     p_.inner = q;
   }
 
+  // score/c must be a normal number wherever it counts: a c that rounds to 0 would cap nothing, a huge one everything.
+  void softcap() {
+    p_.softcap = options_.softcap;
+    if (!(p_.softcap >= 0) || !std::isfinite(p_.softcap))
+      fail(operation_, "softcap: expected a positive number, or 0 for none, got " + number(p_.softcap));
+    const double least = p_.is_double ? 1e-300 : 1e-30, most = 1 / least;
+    if (p_.softcap != 0 && (p_.softcap < least || p_.softcap > most))
+      fail(operation_, "softcap: expected " + number(least) + " to " + number(most) +
+                           (p_.is_double ? "" : " outside f64") + ", or 0 for none, got " + number(p_.softcap));
+  }
+
   void scores() {
     p_.scale =
         options_.scale
@@ -281,10 +293,12 @@ class Builder {
       fail(operation_, score_name() +
                            ": expected none that names keys with first_key, as a part does not know how many there "
                            "are; give their number as a parameter");
+    constexpr double kMostSingle = std::numeric_limits<float>::max();
     if (!std::isfinite(p_.scale)) fail(operation_, "scale: expected a finite number, got " + number(p_.scale));
-    if (!(options_.softcap >= 0) || !std::isfinite(options_.softcap))
-      fail(operation_, "softcap: expected a positive number, or 0 for none, got " + number(options_.softcap));
-    p_.softcap = options_.softcap;
+    if (!p_.is_double && std::abs(p_.scale) > kMostSingle)
+      fail(operation_,
+           "scale: expected at most " + number(kMostSingle) + " outside f64, either sign, got " + number(p_.scale));
+    softcap();
     p_.rotary = options_.rotary;
     const Rotary& rotary = p_.rotary;
     if (rotary.dims < 0 || rotary.dims % 2 != 0 || rotary.dims > std::min(p_.query_dim, p_.key_dim))

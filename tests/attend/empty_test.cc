@@ -151,4 +151,24 @@ TEST(Empty, AGridWithoutKeys) {
   }
 }
 
+// Neither rows of queries and keys nor those of values have a number: weights and statistics are there nonetheless.
+TEST(Empty, ValuesWithoutNumbersToo) {
+  // Parameters that are as long as a key have at least one number.
+  for (const char* mechanism : {"dot", "scaled_dot", "cosine", "distance", "alibi", "t5", "quadratic", "gaussian"})
+    for (const rapt::Dtype dtype : {rapt::Dtype::f32, rapt::Dtype::bf16})
+      for (const auto& [key_dim, value_dims] :
+           {std::pair<Int, std::vector<Int>>{0, {0}}, {0, {3}}, {4, {0}}, {4, {0, 2}}})
+        for (const Int queries : {1, 70}) {
+          support::CaseSpec s;
+          if (key_dim == 0) s.scale = 0.5;  // the oracle's usual one is 1/√0
+          s.mechanism = mechanism;
+          s.dtype = dtype;
+          s.key_dim = key_dim;
+          s.value_dims = value_dims;
+          s.queries = s.keys = queries;
+          SCOPED_TRACE(testing::Message() << describe(s));
+          check_case(make_case(s));
+        }
+}
+
 }  // namespace

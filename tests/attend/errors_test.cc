@@ -155,6 +155,10 @@ const Bad kBadCalls[] = {
     {"ScaleNaN", {"scale", "nan"}, [](Good& g) { g.options.scale = kNaN; }},
     {"SoftcapNegative", {"softcap", "-1"}, [](Good& g) { g.options.softcap = -1; }},
     {"SoftcapNaN", {"softcap", "nan"}, [](Good& g) { g.options.softcap = kNaN; }},
+    // In f32 these are infinite, or 0.
+    {"ScaleBeyondF32", {"scale", "outside f64", "-1e+39"}, [](Good& g) { g.options.scale = -1e39; }},
+    {"SoftcapBeyondF32", {"softcap", "outside f64", "1e+38"}, [](Good& g) { g.options.softcap = 1e38; }},
+    {"SoftcapBelowF32", {"softcap", "outside f64", "1e-46"}, [](Good& g) { g.options.softcap = 1e-46; }},
     {"ThreadsNegative", {"threads", "-2"}, [](Good& g) { g.options.threads = -2; }},
     {"BiasOfOtherShape", {"bias", "[1, 4, 3, 7]", "5"}, [](Good& g) { g.options.bias = g.small.view(); }},
     {"MaskOfOtherShape",

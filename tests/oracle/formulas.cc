@@ -25,11 +25,7 @@ template <class T>
 Matrix<T> product(const Matrix<T>& x, const Matrix<T>& w) {
   Matrix<T> y(x.rows, w.cols);
   for (Int r = 0; r < x.rows; ++r)
-    for (Int c = 0; c < w.cols; ++c) {
-      T sum(0);
-      for (Int d = 0; d < x.cols; ++d) sum += x.at(r, d) * w.at(d, c);
-      y.at(r, c) = sum;
-    }
+    for (Int d = 0; d < x.cols; ++d) add(y.row(r), x.at(r, d), w.row(d), w.cols);  // each sum in the order of d
   return y;
 }
 

@@ -28,6 +28,8 @@ ERRORS = [
     (lambda q, k, v: rapt.gradients(q, k, v, None), TypeError, "gradients: grad_out: expected an array .* got NoneType"),
     (lambda q, k, v: rapt.merge([1]), TypeError, "merge: parts: expected a list of what rapt.partial gave"),
     (lambda q, k, v: rapt.set_threads("two"), TypeError, "set_threads: expected an integer, got 'two'"),
+    (lambda q, k, v: rapt.set_threads(2**70), ValueError, "set_threads: expected 1 to 2147483647, got 1180591620717411303424"),
+    (lambda q, k, v: rapt.use_openmp_threads(5), TypeError, "use_openmp_threads: expected the path of a folder, got 5"),
     (lambda q, k, v: rapt.show("a"), TypeError, "show: weights: expected an array of numbers, got str"),
     (lambda q, k, v: rapt.attend([1.0], k, v), TypeError, "attend: q: expected an array .* got list"),
     (lambda q, k, v: rapt.attend(q[0, 0, 0], k, v), ValueError, "attend: q: expected two to four dimensions, got 1"),
@@ -73,7 +75,7 @@ def test_parts_are_the_whole():
     options = dict(score="alibi", params={"m": random.random(4)}, first_query=20, causal="top_left")
     parts = [rapt.partial(q, k[:, :, a:b], v[:, :, a:b], first_key=a, **options) for a, b in ((0, 7), (7, 20), (20, 30))]
     out, _, lse = oracle.attend(q, k, v, **options)
-    whole = rapt.merge(parts)
+    whole = rapt.merge(part for part in parts)  # read once
     np.testing.assert_allclose(whole.out, out, atol=1e-12)
     np.testing.assert_allclose(whole.lse, lse, atol=1e-12)
     again = pickle.loads(pickle.dumps(whole))
@@ -311,7 +313,7 @@ def test_threads_by_default():
             print(error)
         """
     )
-    assert result.stdout.splitlines() == ["3", "set_default_threads: expected 1 or more, got 0"], result
+    assert result.stdout.splitlines() == ["3", "set_threads: expected 1 to 2147483647, got 0"], result
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not bind processes to processors")

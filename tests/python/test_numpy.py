@@ -211,6 +211,31 @@ def test_weights_by_index():
         rapt.weights(q, k, head=4)
 
 
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        (dict(rows=[1, 2]), "rows: expected an integer, a slice of integers, or None, got \\[1, 2\\]"),
+        (dict(rows=slice("a", 3)), "rows: expected an integer, a slice of integers, or None, got 'a'"),
+        (dict(batch=2**63), "batch: expected an integer of 64 bits, got 9223372036854775808"),
+        (dict(rows=slice(0, 2**62)), "rows: expected a row from 0 to 6, got 4611686018427387903"),
+        (dict(head=slice(0, 2**40), rows=slice(3, 3)), "head: expected a head from 0 to 3, got 1099511627775"),
+        (dict(rows=slice(5, 2)), "rows: expected a range that does not end before it begins"),
+    ],
+)
+def test_hostile_ranges_of_weights(options, error):
+    q, k, _ = arrays()
+    for keys in (k, k[:, :, :0]):  # with no keys nothing large would be allocated first
+        with pytest.raises((TypeError, ValueError), match="weights: " + error):
+            rapt.weights(q, keys, **options)
+
+
+@pytest.mark.parametrize("top_k, got", [(-1, "-1"), (10, "10"), (2**40, "1099511627776"), (2**70, "1180591620717411303424"), (1.5, "1.5")])
+def test_hostile_counts_of_top_keys(top_k, got):
+    q, k, _ = arrays()
+    with pytest.raises((TypeError, ValueError), match=f"statistics: top_k: expected .*, got {got}$"):
+        rapt.statistics(q, k, top_k=top_k)
+
+
 def test_statistics():
     q, k, v = arrays()
     options = dict(causal="top_left", key_lengths=[3, 9])

@@ -4,9 +4,9 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
-wheels=$(cd "$1" && pwd) work=$2
-rm -rf "$work"
-mkdir -p "$work"
+rm -rf "$2"
+mkdir -p "$2"
+wheels=$(cd "$1" && pwd) work=$(cd "$2" && pwd)
 
 skip() { echo "skipped: wheel: $1"; exit 0; }
 fail() { echo "FAILED: wheel: $1" >&2; exit 1; }

@@ -25,18 +25,26 @@ std::atomic<Region> region{nullptr};
 struct Work {
   void (*work)(void*, int);
   void* job;
-  std::atomic<int> joined{0};
+  std::atomic<int> joined{0}, left{0};
 };
+
+// The thread sanitizer does not see the barriers of a runtime that was compiled without it: work is handed over by this
+// number, which lies where no stack of another call was, and back by `left`.
+std::atomic<unsigned> begun{0};
 
 // GOMP_parallel is the entry of GCC's runtime, and LLVM's and Intel's have it too. A team may be smaller than asked for.
 void run_in_region(int workers, void (*work)(void*, int), void* job) {
   Work shared{work, job};
+  begun.fetch_add(1, std::memory_order_release);
   region.load(std::memory_order_relaxed)(
       [](void* data) {
+        static_cast<void>(begun.load(std::memory_order_acquire));
         auto& own = *static_cast<Work*>(data);
         own.work(own.job, own.joined.fetch_add(1));
+        own.left.fetch_add(1, std::memory_order_release);
       },
       &shared, static_cast<unsigned>(workers), 0);
+  static_cast<void>(shared.left.load(std::memory_order_acquire));
 }
 
 // Opened again, and left open: a runtime that is unloaded while its threads are used would end the process.

@@ -28,13 +28,15 @@ void call_task_hook() {
   if (auto* hook = task_hook.load(std::memory_order_relaxed)) hook();
 }
 
+constexpr std::size_t kLine = 64;  // of a cache: what all threads read stays apart from what each writes
+
 // One call of parallel_for: workers take the next task until there is none.
 struct Job {
   std::int64_t count = 0;
   int workers = 0;
   const TaskRef* task = nullptr;
-  std::atomic<std::int64_t> next{0};
-  std::atomic<bool> failed{false};
+  alignas(kLine) std::atomic<std::int64_t> next{0};
+  alignas(kLine) std::atomic<bool> failed{false};
   std::exception_ptr error;
   std::mutex error_mutex;
 
@@ -154,10 +156,12 @@ class Pool {
   std::mutex mutex_;  // of sleeping
   std::condition_variable wake_;
   int threads_ = 0;  // under busy_
-  std::atomic<std::uint64_t> generation_{0};
+  alignas(kLine) std::atomic<std::uint64_t> generation_{0};
   std::atomic<Job*> job_{nullptr};
-  std::atomic<int> inside_{0}, joined_{0}, sleepers_{0};
   int wanted_ = 0;
+  alignas(kLine) std::atomic<int> inside_{0};
+  std::atomic<int> joined_{0};
+  alignas(kLine) std::atomic<int> sleepers_{0};
 };
 
 // A forked child has none of its parent's threads, so it gets a pool of its own; the parent's is left as it is.

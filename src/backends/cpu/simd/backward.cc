@@ -12,6 +12,7 @@ template <class T>
 std::int64_t chunk_keys(const HeadTask<T>& head) {
   std::int64_t width = 2 * padded<T>(head.dim);
   for (int s = 0; s < head.sets; ++s) width += 2 * padded<T>(head.value_dim[s]);
+  width = width < 1 ? 1 : width;  // rows may have no numbers
   const std::int64_t fit = (std::int64_t{512} << 10) / (width * static_cast<std::int64_t>(sizeof(T)));
   const std::int64_t tiles = fit / kTileKeys;
   // One block of queries reads them once: what it leaves is written soonest from a smaller cache.

@@ -52,6 +52,7 @@ class ForwardBlocks {
   ForwardBlocks(Arena& arena, const ForwardTask<T>& task) {
     std::int64_t width = task.head->dim;
     for (int s = 0; s < task.head->sets; ++s) width += task.head->value_dim[s];
+    width = width < 1 ? 1 : width;  // rows may have no numbers
     const std::int64_t fit = (std::int64_t{256} << 10) / (width * static_cast<std::int64_t>(sizeof(T)));
     panel_ = fit < kTileKeys ? kTileKeys : fit / kTileKeys * kTileKeys;
     last_key_ = task.key_end < task.head->keys ? task.key_end : task.head->keys;
