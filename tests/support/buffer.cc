@@ -121,8 +121,6 @@ std::string Buffer::damage() const {
   return "byte " + std::to_string(static_cast<long>(n) - static_cast<long>(start_)) + " outside was written";
 }
 
-bool Buffer::untouched() const {
-  return is_filled(bytes_.data(), bytes_.size());
-}
+bool Buffer::untouched() const { return is_filled(bytes_.data(), bytes_.size()); }
 
 }  // namespace support
