@@ -16,7 +16,7 @@ struct AllProcessors::Set {
   cpu_set_t processors;
   std::array<char, 256> machine;
 
-  // New threads are as the one that makes them.
+  // Threads inherit the processors of the thread that starts them.
   void give_to_all_threads() const {
     std::error_code error;
     for (std::filesystem::directory_iterator at("/proc/self/task", error), end; !error && at != end;

@@ -6,11 +6,11 @@
 
 namespace rapt::cli {
 
-// A launcher may bind every process to processors of its own: one alone would then be measured on a part of what all have.
-// While an object lives, all threads of this process may run on the processors of all processes of its machine.
+// Launchers bind each process to processors of its own; one process measured alone would have only those.
+// While an object lives, threads of this process may run on those of all processes on its machine.
 class AllProcessors {
  public:
-  // All processes make it together; it does nothing until widen().
+  // A collective call: all processes make the object. It does nothing until widen().
   explicit AllProcessors(Communicator& world);
   ~AllProcessors();
   AllProcessors(const AllProcessors&) = delete;
@@ -18,7 +18,7 @@ class AllProcessors {
 
   void widen();
   void narrow();
-  // How many this process has of its own, and with those of the others.
+  // How many processors this process has alone, and together with the others.
   int own() const;
   int all() const;
 

@@ -38,7 +38,7 @@ constexpr const char* kAttendFooter =
     "    --first-query 99 --out result\n"
     "  mpirun -n 4 rapt attend --q q.npy --k k.npy --v v.npy --causal top_left --explain --out result\n";
 
-// The type that the file has.
+// The element type of the file.
 ElementType stored_type(const Array& array) {
   return array.type() == ElementType::bf16 ? ElementType::f32 : array.type();
 }
@@ -58,7 +58,7 @@ void print_json(const AttendArguments& arguments, const AttendResult& result) {
   for (const NamedArray& array : result.arrays)
     summary["files"].push_back(
         {{"name", array.name + ".npy"}, {"shape", array.shape}, {"dtype", name_of(stored_type(array.value))}});
-  // A directory's name need not be UTF-8.
+  // The name of a directory need not be UTF-8.
   std::cout << summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
 }
 
@@ -93,7 +93,7 @@ void run(const AttendArguments& arguments) {
 
 void add_attend(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("attend", "Attention over .npy arrays, forward and backward");
-  // Lives as long as the callback that holds it.
+  // Lives as long as the callback that captures it.
   auto arguments = std::make_shared<AttendArguments>();
   AttendArguments& a = *arguments;
   const auto option = [verb](const char* name, auto& target, const char* help, const std::string& takes) {

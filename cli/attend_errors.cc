@@ -8,7 +8,7 @@
 namespace rapt::cli {
 namespace {
 
-// Arguments whose options have another name than theirs.
+// Arguments whose options have other names.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOptions{{
     {"mechanism", "--score"},
     {"normalizer", "--normalize"},
@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 13> kSame{"q",           "k",       "v", 
                                                  "scale",       "softcap", "key_lengths", "query_starts", "key_starts",
                                                  "first_query", "rotary",  "threads"};
 
-// Takes the prefix off the text, if it has it.
+// Removes the prefix if the text starts with it.
 bool take(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
   text.remove_prefix(prefix.size());

@@ -37,7 +37,7 @@ void take_flags(const std::string& path, const Array& array, std::span<bool> fla
   }
 }
 
-// Booleans as they are; whole numbers where all are 0 or 1.
+// Booleans, or whole numbers that are all 0 or 1.
 Array to_boolean(const std::string& path, Array array) {
   if (array.type() == ElementType::boolean) return array;
   Array result(ElementType::boolean, array.shape());
@@ -120,7 +120,7 @@ AttendInputs::AttendInputs(const AttendArguments& arguments) {
   if (arguments.reference && options.path == Path::generic)
     throw Error("attend: expected --reference or --path generic, got both");
   if (arguments.reference) options.path = Path::reference;
-  // What needs no file is checked first: a wrong name should not wait for a large array.
+  // Cheap checks first: a misspelt name should not wait for a large array to be read.
   options.score = read_score("attend", arguments.score,
                              {.score = arguments.formula, .pair = arguments.pair, .visible = arguments.visible});
   options.normalizer = normalizer(arguments.normalize);
@@ -170,7 +170,7 @@ void AttendInputs::read_arrays(const AttendArguments& arguments) {
   bias = std::move(bias).to(number_type);
 }
 
-// As attend() finds them, where it does not refuse the arrays.
+// attend() computes them the same way, unless it refuses the arrays.
 void AttendInputs::find_sizes() {
   std::vector<const Array*> arrays{&q, &k};
   for (const Array& array : v) arrays.push_back(&array);
@@ -216,7 +216,7 @@ void AttendInputs::read_options(const AttendArguments& arguments) {
     throw Error("attend: expected --stats beside --top-k, got --top-k alone");
 }
 
-// Where queries stand, and on which device.
+// The positions of queries, and the device.
 void AttendInputs::read_positions(const AttendArguments& arguments) {
   if (!arguments.first_query.empty())
     options.first_query =

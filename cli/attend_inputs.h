@@ -12,26 +12,26 @@
 
 namespace rapt::cli {
 
-// A .npy file of an option: refuses other ranks than those given.
+// Reads the .npy file of an option; refuses other ranks than those given.
 Array read_input(const std::string& option, const std::string& path, int lowest_rank, int highest_rank);
 
-// The same with the rows of this process's share where several attend; `rows`, where not null, becomes those of all. One row
-// that stands for all is no process's share where `may_be_one`.
+// Reads only the rows of this process's share. `rows`, if not null, gets the number of rows of all processes.
+// With `may_be_one`, a single row that broadcasts is read whole.
 Array read_share(const std::string& option, const std::string& path, int lowest_rank, bool may_be_one,
                  std::int64_t* rows = nullptr);
 
-// The files and options of `rapt attend`, read. Options and views refer to the arrays of this object. Whether they go
-// together, attend() tells.
+// The files and options of `rapt attend`, read. Options and views refer to the arrays of this object.
+// attend() checks that they fit together.
 struct AttendInputs {
   explicit AttendInputs(const AttendArguments& arguments);
   AttendInputs(const AttendInputs&) = delete;
   AttendInputs& operator=(const AttendInputs&) = delete;
 
   Inputs views() const;
-  // Throws what attend() would, in the names of the options.
+  // Throws what attend() would throw, in terms of the options.
   void check() const;
 
-  // The shape of a file with one number a row: [B, H, Sq] less the dimensions that no input has.
+  // The shape of a file with one number a row: [B, H, Sq] without the dimensions that no input has.
   std::vector<std::int64_t> leading(std::int64_t queries) const;
 
   Dtype dtype = Dtype::f32;                    // q, k, v and out

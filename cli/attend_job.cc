@@ -39,7 +39,7 @@ class Job {
       : arguments_(arguments), inputs_(arguments), sizes_(inputs_.sizes), memory_(available_memory()) {}
 
   AttendResult run() {
-    // The naive path stores what the others do not.
+    // Only the naive path stores the score matrix.
     if (inputs_.options.path == Path::reference)
       reserve("the scores of --reference", ElementType::f64, {sizes_.queries, sizes_.keys});
     if (mpi::world()) refuse_over_processes();
@@ -107,10 +107,10 @@ class Job {
     if (inputs_.device.kind != Device::Kind::cpu) refuse_option("--device cuda");
   }
 
-  // Whether this process has a share of an array with these rows.
+  // Whether an array with these rows is split over the processes.
   static std::int64_t shared_rows(std::int64_t rows) { return mpi::world() ? rows : -1; }
 
-  // Refuses what this machine cannot hold before it is allocated.
+  // Refuses what does not fit into this machine's memory, before it is allocated.
   void reserve(const std::string& name, ElementType type, const std::vector<std::int64_t>& shape) {
     double bytes = static_cast<double>(size_of(type));
     for (const std::int64_t size : shape) bytes *= static_cast<double>(size);
@@ -121,7 +121,7 @@ class Job {
                   to_string(shape));
   }
 
-  // An array that becomes a file. `shape` is what the library sees, `file_shape` what the file gets.
+  // An array that will become a file: `shape` is the library's, `file_shape` the file's.
   Array& make(const std::string& name, ElementType type, std::vector<std::int64_t> shape,
               std::vector<std::int64_t> file_shape, std::int64_t rows = -1) {
     reserve(name + ".npy", type, shape);
@@ -129,7 +129,7 @@ class Job {
     return made_.back().value;
   }
 
-  // A result for every row: [B, H, Sq, tail…], in the file without the dimensions that no input had.
+  // A result for every row: [B, H, Sq, tail…]; the file leaves out dimensions that no input had.
   Array& make_rows(const std::string& name, ElementType type, const std::vector<std::int64_t>& tail) {
     std::int64_t width = 1;
     std::vector<std::int64_t> file_shape = inputs_.leading(sizes_.queries);
@@ -165,7 +165,7 @@ class Job {
       first_head = chosen[1];
       batches = heads = 1;
     }
-    // Of rows that are not there none are made; attend() refuses them.
+    // Allocates nothing for rows that do not exist; attend() refuses them.
     const std::int64_t count = std::max<std::int64_t>(
         std::min(rows.end, sizes_.queries) - std::clamp<std::int64_t>(rows.begin, 0, sizes_.queries), 0);
     const std::vector<std::int64_t> shape{batches, heads, count, sizes_.keys};
@@ -198,7 +198,7 @@ class Job {
     statistics.top_weights = make_rows("topk_weights", inputs_.number_type, {made}).view();
   }
 
-  // A gradient in the shape of what it belongs to.
+  // A gradient has the shape of its array.
   View make_gradient(const std::string& name, const Array& of, std::int64_t rows = -1) {
     std::vector<std::int64_t> file_shape = of.shape();
     if (rows >= 0) file_shape[file_shape.size() - 2] = rows;

@@ -9,7 +9,7 @@
 
 namespace rapt::cli {
 
-// The arguments of `rapt attend` as they were given; an empty text is one that was not.
+// The arguments of `rapt attend` as given; empty: not given.
 struct AttendArguments {
   std::string q;
   std::string k;
@@ -55,7 +55,7 @@ struct NamedArray {
   std::string name;
   Array value;
   std::vector<std::int64_t> shape;  // of the file
-  // Where several processes have rows of it: those of all; −1: this process has the whole.
+  // The number of rows of all processes, if several have some; −1: this process has the whole.
   std::int64_t rows = -1;
 };
 
@@ -69,7 +69,7 @@ struct AttendResult {
   std::string explanation;
 };
 
-// Reads the files, attends and, when asked, goes backward. Writes nothing.
+// Reads the files and computes, backward too when asked. Writes nothing.
 AttendResult run_attend(const AttendArguments& arguments);
 
 }  // namespace rapt::cli

@@ -10,13 +10,13 @@ namespace {
 
 constexpr int kTag = 7;
 
-// The rows of a process, within each matrix of its array.
+// The rows of one process, within each matrix of its array.
 struct Piece {
   int process;
   std::int64_t at, rows;  // in the array of the process
 };
 
-// In the order of the sequence: early pieces of all, then late ones from the last process on.
+// In sequence order: the early pieces of all processes, then the late ones from the last process on.
 std::vector<Piece> pieces_of(std::int64_t rows, int size) {
   std::vector<Piece> pieces;
   for (int n = 0; n < size; ++n) {
@@ -42,7 +42,7 @@ void stage_share(StagedFiles& files, const std::filesystem::path& path, const Na
   const Array& value = is_bf16 ? converted : array.value;
   std::int64_t elements = 1;
   for (const std::int64_t size : array.shape) elements *= size;
-  // An array [.., rows, width]: of a file without its last dimension the width is 1.
+  // An array [.., rows, width]; if the file has no last dimension, the width is 1.
   const std::int64_t width = value.shape().back();
   const std::size_t row = static_cast<std::size_t>(width) * size_of(value.type());
   const std::int64_t matrices = array.rows * width == 0 ? 0 : elements / (array.rows * width);

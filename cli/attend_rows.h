@@ -8,7 +8,7 @@
 
 namespace rapt::cli {
 
-// A file of all processes' rows: process 0 writes them in order as they come, and holds no more than one piece of them.
+// A file with the rows of all processes: process 0 writes them as they arrive, holding one piece at a time.
 void stage_share(StagedFiles& files, const std::filesystem::path& path, const NamedArray& array, Communicator& world);
 
 }  // namespace rapt::cli

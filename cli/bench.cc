@@ -109,7 +109,7 @@ bench::Sizes parse_shape(const std::string& text) {
   const auto sizes = parse_integers("bench: --shape", text, takes, 4);
   for (const std::int64_t size : sizes)
     if (size < 1 || size > (std::int64_t{1} << 24)) refuse("bench: --shape", text, takes);
-  // Inputs, outputs and gradients of f32; more than the machine has would only end by a signal.
+  // Inputs, outputs and gradients in f32; more than the machine has would end in a signal.
   double bytes = 9 * 4;
   for (const std::int64_t size : sizes) bytes *= static_cast<double>(size);
   if (const auto memory = static_cast<double>(available_memory()); bytes > memory)
@@ -182,7 +182,7 @@ void run_rows(const BenchArguments& arguments) {
   run.end();
 }
 
-// The mechanisms among the names that follow `memory` or `growth`; all without a name.
+// The mechanisms among the names that follow `memory` or `growth`; without a name, all.
 std::vector<bench::Spec> mechanism_specs(const BenchArguments& arguments, const bench::Plan& plan,
                                          const bench::Sizes& sizes) {
   std::vector<std::string> names(arguments.names.begin() + 1, arguments.names.end());
@@ -377,7 +377,7 @@ void require_no_training(const BenchArguments& arguments) {
                   " beside it, got neither");
 }
 
-// Under mpirun: `memory` is that of a process, and all else is process 0's.
+// Under mpirun: `memory` is per process; process 0 measures all else.
 bool run_over_processes(const BenchArguments& arguments, const std::string& first) {
   Communicator* const world = mpi::world();
   if (!world && first == "processes")
@@ -409,7 +409,7 @@ void run_on_device(const BenchArguments& arguments, Device::Kind kind) {
   bench_device(make_plan(arguments), kind, parse_repeat(arguments.repeat), arguments.json);
 }
 
-// Shapes, dtypes and numbers of threads are lists of their own; the rest of the plan is that of other rows.
+// Shapes, dtypes and numbers of threads have lists of their own; the rest of the plan is for other rows.
 void run_random(const BenchArguments& arguments) {
   if (!arguments.names.empty() || !arguments.shapes.empty() || arguments.formula.any())
     throw Error(
@@ -470,7 +470,7 @@ void add_bench(CLI::App& app) {
   verb->add_option(
       "NAME", a.names,
       "Mechanisms or variants; none: all. Or memory, growth, calls, train, processes, shared, multitask or images");
-  // One value each time it is given: what follows may be a NAME.
+  // One value per option, so that a NAME may follow.
   verb->add_option("--shape", a.shapes, "In place of each row's own; may be repeated")
       ->allow_extra_args(false)
       ->type_name("B,H,S,D")

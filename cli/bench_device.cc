@@ -60,7 +60,7 @@ std::vector<std::string> device_row_cells(const bench::DeviceMeasurement& m, dou
           rate};
 }
 
-// The device's own words, or the sentence that says why there is none.
+// The device's own description, or the sentence that says why there is none.
 std::string described(const Device& device) {
   try {
     return describe(device);
@@ -92,7 +92,7 @@ void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int>
         table.push_back(device_row_cells(m, copy_bandwidth));
       }
     } catch (const bench::WrongResult& result) {
-      // The other rows are not in doubt: they have checks of their own.
+      // The other rows have checks of their own.
       run.clear();
       std::cerr << "rapt: bench: wrong results: " << one_line(result.message) << " (shape " << shape_text(spec)
                 << ")\n";

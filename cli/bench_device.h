@@ -5,7 +5,7 @@
 
 namespace rapt::cli {
 
-// rapt bench --device cuda: attention on a device's own memory. `repeat`: the exact number of calls in a row.
+// rapt bench --device cuda: attention in device memory. `repeat`: the exact number of consecutive calls.
 void bench_device(const bench::Plan& plan, Device::Kind kind, std::optional<int> repeat, bool json);
 
 }  // namespace rapt::cli

@@ -21,7 +21,7 @@
 namespace rapt::cli {
 namespace {
 
-// ProcessRows of a sequence: each number follows from its place alone, so that every process has what one would have.
+// ProcessRows of a sequence. Each number depends only on its place, so that every process has what one would have.
 struct Arrays {
   Shape shape;
   std::vector<float> q, k, v, out, grad, dq, dk, dv;
@@ -63,7 +63,7 @@ struct Arrays {
   std::int64_t bytes() const { return 8 * element_count(shape) * 4; }
 };
 
-// Wall time of the slowest process, and the processor time of all.
+// Wall time of the slowest process, and processor time of all.
 struct PassTime {
   double wall = 0, cpu = 0;
 };
@@ -106,7 +106,7 @@ PassTime over_all(Communicator& world, const PassTime& own) {
   return {most(world, own.wall), std::accumulate(cpu.begin(), cpu.end(), 0.0)};
 }
 
-// What the engine does alone, on the processors that all processes have together.
+// The engine of one process, on as many processors as all have together.
 template <class Work>
 auto on_all(AllProcessors& processors, const Work& work) {
   processors.widen();
@@ -203,7 +203,7 @@ class TrainingRows {
   std::vector<std::vector<std::string>> table_;
 };
 
-// What finishes in reasonable time; the engine's arrays then fit in memory, too.
+// Larger ones take too long, or more memory than there is.
 bool is_short(const Shape& shape) {
   constexpr double kMostPairs = 2e10;
   return static_cast<double>(shape[0] * shape[1]) * static_cast<double>(shape[2]) * static_cast<double>(shape[2]) <=
@@ -223,7 +223,7 @@ class ProcessRows {
     AttendOptions options;
     options.threads = what_.threads;
     if (causal) options.mask.causal = Causal::top_left;
-    // Memory is the same whatever is hidden.
+    // The mask does not change the memory.
     const bool windowed = what_.only_memory && !is_short(shape);
     if (windowed) options.mask.window = Window{kWindow, kWindow};
     MeasuredCall calls(shape, share_of(shape[2], world_.rank(), world_.size()), options);
@@ -243,7 +243,7 @@ class ProcessRows {
       options.threads = what_.threads * world_.size();
       if (is_short(shape) && world_.rank() == 0)
         whole = std::make_unique<MeasuredCall>(shape, share_of(shape[2], 0, 1), options);
-      // In turn, so that what disturbs the machine meets both alike. The first ones fill caches and pages.
+      // Alternately, so that disturbances hit both alike. The first ones warm caches and pages.
       if (whole) on_all(processors_, [&] { return whole->alone(); });
       most(world_, 0);
       over.clear();

@@ -9,8 +9,8 @@
 
 namespace rapt::cli {
 
-// `mpirun -n N rapt bench processes` (or memory): one call, or one step of training, over all processes, in turn with the engine
-// of process 0 on as many threads as all have together, and the memory of a process. Medians of `repeat` times.
+// `mpirun -n N rapt bench processes` (or memory): one call or training step over all processes, alternating with the
+// engine of process 0 on as many threads as all have together. Medians of `repeat` runs.
 struct ProcessesBench {
   std::vector<Shape> shapes;
   std::vector<bench::TrainingCase> models;  // steps of these, in place of calls

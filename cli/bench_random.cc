@@ -104,7 +104,7 @@ void print_shapes(const std::vector<bench::Spec>& specs, const ThreadCounts& thr
             << "\n";
 }
 
-// What rows are summed up by; empty: over all.
+// What rows are grouped by; empty: one group.
 struct Group {
   std::string kind, direction, dtype;
   int threads = 0;
@@ -128,7 +128,7 @@ std::optional<double> median(const std::vector<double>& list) {
   return list.empty() ? std::nullopt : std::optional(bench::spread_of(list).median);
 }
 
-// In the order of the first row of each; a group over all kinds comes after those of its kinds.
+// In the order of each group's first row; a group over all kinds follows its kinds.
 class Summaries {
  public:
   void add(const bench::Measurement& m, int threads) {

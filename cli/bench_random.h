@@ -15,7 +15,7 @@ struct BenchRandomArguments {
   bool dry_run = false;  // the shapes alone
 };
 
-// rapt bench --random N: shapes drawn from ranges, for several dtypes and numbers of threads. The plan says how to measure.
+// rapt bench --random N: random shapes, for several dtypes and numbers of threads. The plan says how to measure.
 void bench_random(const BenchRandomArguments& arguments, const bench::Plan& plan);
 
 }  // namespace rapt::cli

@@ -57,7 +57,7 @@ void add_files(const ConvArguments& arguments, const std::vector<ConvFile>& file
 }
 
 void print_json(const Json& summary) {
-  // A directory's name need not be UTF-8.
+  // The name of a directory need not be UTF-8.
   std::cout << summary.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
@@ -175,7 +175,7 @@ void run(const ConvArguments& arguments) {
 
 void add_conv(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("conv", "A convolution as attention, and attention as a convolution");
-  // Lives as long as the callback that holds it.
+  // Lives as long as the callback that captures it.
   auto arguments = std::make_shared<ConvArguments>();
   ConvArguments& a = *arguments;
   const auto option = [verb](const char* name, auto& target, const char* help, const char* takes) {

@@ -22,7 +22,7 @@ Array read_array(const std::string& argument, const std::string& path) {
   }
 }
 
-// f64 where one of the arrays is, f32 otherwise, or what --dtype says.
+// f64 if one of the arrays is f64, otherwise f32, unless --dtype says.
 ElementType number_type(const std::string& dtype, std::initializer_list<const Array*> arrays) {
   if (!dtype.empty())
     return parse_choice<ElementType>("conv: --dtype", dtype, {{"f32", ElementType::f32}, {"f64", ElementType::f64}});
@@ -47,7 +47,7 @@ std::int64_t parse_size(const char* option, const std::string& text, std::int64_
   return value;
 }
 
-// Refuses what this machine cannot hold before it is allocated.
+// Refuses what does not fit into this machine's memory, before it is allocated.
 void reserve(double bytes, const std::string& what) {
   const double memory = static_cast<double>(available_memory());
   if (bytes > memory)

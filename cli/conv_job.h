@@ -26,18 +26,18 @@ struct ToAttention {
   double alpha = 0;
   layers::Difference difference;
   std::vector<layers::AlphaStep> steps;
-  double rounding = 0;  // what sums of the same products in another order may differ by
+  double rounding = 0;  // sums of the same products in another order may differ by this
   bool reaches_rounding = false;
   std::vector<ConvFile> files;
 };
 
-// --layer: the convolution that is nearest to an attention.
+// --layer: the convolution nearest to an attention.
 struct ToConvolution {
   layers::QuadraticLayer layer;
   layers::NearestConvolution nearest;
   layers::Queries queries;
   layers::Difference difference;
-  std::vector<double> weights;  // of each head at its nearest pixel
+  std::vector<double> weights;  // weights of each head at its nearest pixel
   std::vector<std::int64_t> image_shape;
   std::vector<ConvFile> files;
 };

@@ -63,7 +63,7 @@ solve::Layer layer_from_options(const CountArguments& arguments) {
   return layer;
 }
 
-// A layer, a list of layers, or {"layers": […]} whose other keys hold for every layer that does not say otherwise.
+// A layer, a list of layers, or {"layers": […]} whose other keys are defaults for every layer.
 Model read_model(const std::string& file) {
   const nlohmann::json json = solve::read_json_file("count", file);
   const solve::JsonNode root("count", file, json);

@@ -78,7 +78,7 @@ class Decoding {
     if (!a.length_penalty.empty())
       search_.length_penalty = parse_number("decode: --length-penalty", a.length_penalty, "a number");
     if (a.plot.empty() && !a.format.empty()) throw Error("decode: --format: expected --plot with it, got none");
-    // Before the answers, which may take hours.
+    // Checked before the answers, which may take hours.
     if (!a.plot.empty()) {
       format_ = format_of("decode: --plot", a.plot, a.format);
       check_output_file("decode: --plot", a.plot);
@@ -108,7 +108,7 @@ class Decoding {
     if (lines_.size() == kAtOnce) flush();
   }
 
-  // Answers what is waiting.
+  // Answers the lines that are waiting.
   void flush() {
     if (lines_.empty()) return;
     answer(lines_);
@@ -118,7 +118,7 @@ class Decoding {
 
   std::size_t answered() const { return answered_; }
 
-  // False where a line could not be decoded.
+  // False if a line could not be decoded.
   bool finish() {
     flush();
     if (!a_.align.empty()) write_file(a_.align, a_.align.ends_with(".json") ? matrices_.dump() + "\n" : links_);
@@ -147,7 +147,7 @@ class Decoding {
     return runs_.runs.size() == 1 ? first : "mean of " + std::to_string(runs_.runs.size()) + " models: " + first;
   }
 
-  // Together, or where that fails one by one: a line that the model cannot take is no reason to lose the others.
+  // All together; if that fails, one by one, so that a line the model cannot take does not lose the others.
   void answer(std::span<Line> lines) {
     if (stopped_) return;
     std::vector<std::vector<int>> sources;
@@ -166,7 +166,7 @@ class Decoding {
       if (lines[n].error.empty()) lines[n].error = complaint(answers[n]);
     for (std::size_t n = 0; n < lines.size(); ++n) {
       const bool refused = !lines[n].error.empty();
-      // Short lines are decoded first; what is printed has no gaps.
+      // Short lines are decoded first, but printed in order.
       stopped_ = !refused && answers[n].empty();
       if (stopped_) return;
       if (refused) refuse_line(lines[n]);
@@ -175,7 +175,7 @@ class Decoding {
     }
   }
 
-  // A model whose numbers overflow has no answer worth printing.
+  // If a model's numbers overflow, no answer is worth printing.
   static std::string complaint(const std::vector<training::Hypothesis>& answers) {
     for (const training::Hypothesis& one : answers)
       if (!std::isfinite(one.log_probability))
@@ -183,7 +183,7 @@ class Decoding {
     return "";
   }
 
-  // A message, and an empty answer in its place.
+  // A message, and an empty answer.
   void refuse_line(const Line& line) {
     failed_ = true;
     std::cerr << "rapt: decode: line " << line.number << ": " << one_line(line.error) << std::endl;
@@ -211,7 +211,7 @@ class Decoding {
     show(line, answers.front());
   }
 
-  // The map of the best answer, with its own tokens given: what search followed, whatever the beam was.
+  // The map of the best answer, computed with its own tokens, so that it does not depend on the beam.
   void show(const Line& line, const training::Hypothesis& best) {
     const bool picture = !a_.plot.empty() && !drawn_ && !line.ids.empty();
     if (a_.align.empty() && !picture) return;
@@ -259,10 +259,10 @@ class Decoding {
   Json results_ = Json::array();
 };
 
-// Lines of the standard input as they come: what has arrived is answered before the next line is waited for.
+// Lines of the standard input as they arrive: those that have arrived are answered before the next is waited for.
 class LineReader {
  public:
-  // False at the end.
+  // False at the end of the input.
   bool next(std::string& line) {
     while (!Interrupt::asked()) {
       if (const std::size_t end = buffer_.find('\n', begin_); end != std::string::npos) {
@@ -272,7 +272,7 @@ class LineReader {
       }
       buffer_.erase(0, begin_);
       begin_ = 0;
-      // read() is restarted after a signal, which would go unnoticed.
+      // A signal restarts read(), so Ctrl-C would go unnoticed.
       if (!ready(kLook)) continue;
       std::array<char, 1 << 16> part;
       const ssize_t got = ::read(STDIN_FILENO, part.data(), part.size());
@@ -288,7 +288,7 @@ class LineReader {
     return false;
   }
 
-  // Whether a line, or the end, is there within so many milliseconds.
+  // Whether a line, or the end, arrives within so many milliseconds.
   bool ready(int milliseconds = 0) const {
     if (buffer_.find('\n', begin_) != std::string::npos) return true;
     pollfd input{STDIN_FILENO, POLLIN, 0};
@@ -296,7 +296,7 @@ class LineReader {
   }
 
  private:
-  static constexpr int kLook = 100;  // for Ctrl-C, in milliseconds
+  static constexpr int kLook = 100;  // milliseconds between checks for Ctrl-C
 
   std::string buffer_;
   std::size_t begin_ = 0;

@@ -61,14 +61,14 @@ bool is_sequence_run(const std::string& run) {
   return false;
 }
 
-// A model whose numbers overflow has no score worth printing.
+// If a model's numbers overflow, no score is worth printing.
 void require_finite(const std::string& run, const training::Scores& scores) {
   if (!std::isfinite(scores.loss))
     throw training::NotFinite("evaluate: " + run + ": expected a loss that is a number, got " +
                               training::name_of_not_finite(scores.loss));
 }
 
-// Ends the command where Ctrl-C came before everything was scored; what is printed is of what was done.
+// Ends the command if Ctrl-C came before everything was scored; what was scored has been printed.
 void end_where_stopped(const std::string& what) {
   if (!Interrupt::asked()) return;
   std::cout.flush();
@@ -76,7 +76,7 @@ void end_where_stopped(const std::string& what) {
   throw ExitStatus{kInterrupted};
 }
 
-// Runs on images and scenes: their own held-out examples.
+// Runs on images and scenes are evaluated on their own held-out examples.
 void evaluate_other(const EvaluateArguments& a) {
   for (const auto& [option, given] : {std::pair{"--data", !a.data.empty()},
                                       {"--beam", !a.beam.empty()},
@@ -107,7 +107,7 @@ void evaluate_other(const EvaluateArguments& a) {
 std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::SequenceRunConfig& config) {
   if (!a.data.empty()) {
     if (config.data.source == tasks::Source::cases) {
-      // Its sources have a tag that is one token.
+      // Its sources begin with a tag that is one token.
       std::vector<tasks::Example> list;
       for (const tasks::Example& e :
            tasks::read_pairs(a.data, tasks::Units::characters, tasks::Units::characters, config.data.longest).examples)
@@ -127,7 +127,7 @@ std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::Seque
   return std::move(list);
 }
 
-// One question with its answer, as texts.
+// A question and its answer, as texts.
 struct Answer {
   std::string source, reference, text;  // the reference is the nearest one
   double score = 0;
@@ -159,7 +159,7 @@ std::vector<Answer> answers_of(const tasks::SequenceRunConfig& config, std::span
   return list;
 }
 
-// Those that were answered: all, unless Ctrl-C came before.
+// The answered ones: all, unless Ctrl-C came first.
 std::vector<tasks::References> answered(const std::vector<tasks::References>& all, const training::Validation& done) {
   std::vector<tasks::References> list;
   for (const std::size_t n : done.answered) list.push_back(all[n]);
@@ -185,7 +185,7 @@ void write_predictions(const std::string& path, std::span<const Answer> answers)
   write_file(path, text);
 }
 
-// Wrong answers, the farthest from their references first; among those, the surest.
+// Wrong answers by distance from their references, largest first; then by score.
 std::vector<Answer> worst_of(std::span<const Answer> answers, std::size_t count) {
   std::vector<Answer> wrong;
   std::copy_if(answers.begin(), answers.end(), std::back_inserter(wrong),
@@ -197,7 +197,7 @@ std::vector<Answer> worst_of(std::span<const Answer> answers, std::size_t count)
   return wrong;
 }
 
-// The examples of the run as files, so that other programs train and test on the same ones.
+// Writes the run's examples as files, so that other programs can train and test on them.
 void write_split(const std::string& directory, tasks::SequenceRunConfig& config) {
   const tasks::TaskData data = tasks::load_data(config.data);
   StagedFiles files;
@@ -285,7 +285,7 @@ void evaluate(const EvaluateArguments& a) {
   if (a.json) {
     std::cout << result.dump(2) << std::endl;
   } else {
-    // The table of predictions is for programs.
+    // The table of predictions is meant for programs.
     std::ostream& out = table_is_output ? std::cerr : std::cout;
     out << scores_line(total) << "\n";
     if (a.by_length) out << format_table(lengths);

@@ -52,7 +52,7 @@ struct ExploreArguments {
   AttendArguments attend;
 };
 
-// A subject that is asked for one of its test images.
+// A subject that explores one of its test images on request.
 template <class Subject>
 explorer::Served shown_by_number(const fs::path& directory, const std::string& image) {
   const auto subject = std::make_shared<Subject>(directory);
@@ -91,7 +91,7 @@ explorer::Served subject_of(const ExploreArguments& a) {
 
 std::atomic<bool> ended{false};
 
-// Answers until Ctrl-C or a polite kill; a second one ends the process as usual.
+// Serves until Ctrl-C or SIGTERM; a second one ends the process as usual.
 void serve(explorer::Served served, int port) {
   explorer::Server server(std::move(served), port);
   ended = false;
@@ -100,12 +100,12 @@ void serve(explorer::Served served, int port) {
       ended = true;
       std::signal(number, SIG_DFL);
     });
-  // What is being computed for a client is given up too.
+  // Stops what is being computed for a client, too.
   set_task_hook([] {
     if (ended) throw Error("explore: the server ends");
   });
   std::cout << server.address() << "  (Ctrl-C ends it)" << std::endl;
-  // A handler may not stop the server itself.
+  // Not async-signal-safe: a handler must not stop the server itself.
   std::thread watching([&] {
     while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     server.stop();
@@ -125,7 +125,7 @@ int port_of(const std::string& text) {
   return static_cast<int>(port);
 }
 
-// Messages of the library name arguments; here they are options.
+// Messages of the library name arguments; these become options.
 std::string in_explore_options(const std::string& message) {
   for (const std::string name : {"image", "port", "text"})
     if (message.starts_with("explore: " + name + ": ")) return "explore: --" + message.substr(9);

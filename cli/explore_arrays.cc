@@ -23,7 +23,7 @@ using explorer::Exhibit;
 using explorer::Layer;
 using nlohmann::json;
 
-// One token a line. The last line may end without a newline.
+// One token per line. The last line may lack its newline.
 std::vector<std::string> read_tokens(const fs::path& path, std::int64_t count) {
   std::vector<std::string> tokens;
   std::istringstream lines(read_file(path));
@@ -47,7 +47,7 @@ std::vector<std::string> tokens_of(const fs::path& directory, const char* own, s
   return numbers;
 }
 
-// A value of mechanism.json as the text that the option of that name takes.
+// A value of mechanism.json, as text for the option of that name.
 std::string option_text(const fs::path& file, const std::string& name, const json& value) {
   if (value.is_string()) return value.get<std::string>();
   const json list = value.is_array() ? value : json::array({value});
@@ -61,7 +61,7 @@ std::string option_text(const fs::path& file, const std::string& name, const jso
   return text;
 }
 
-// What the options leave open is taken from mechanism.json.
+// mechanism.json fills in what the options leave open.
 void read_mechanism(const fs::path& directory, AttendArguments& options) {
   const fs::path file = directory / "mechanism.json";
   if (!fs::exists(file)) return;
@@ -139,7 +139,7 @@ void scored(Exhibit& exhibit, const fs::path& directory, AttendArguments options
   options.v = {options.k};
   if (options.score.empty()) options.score = "scaled_dot";
   if (options.normalize.empty()) options.normalize = "softmax";
-  // The grid is the page's here, and the mechanism's where it has one.
+  // The grid of the page; of the mechanism too, if it takes one.
   options.stats = true;
   const auto inputs = std::make_shared<AttendInputs>(options);
   inputs->check();
@@ -200,7 +200,7 @@ Exhibit exhibit_of_arrays(const fs::path& directory, AttendArguments options) {
   else scored(exhibit, directory, options, grid);
   const explorer::Weights& weights = *exhibit.layers.front().weights;
   const std::array<std::int64_t, 2> places = exhibit.layers.front().grid;
-  // Division keeps absurd sizes from overflowing.
+  // Divides instead of multiplying: absurd sizes would overflow.
   if (places[0] > 0 && (weights.keys() / places[1] != places[0] || weights.keys() % places[1] != 0 ||
                         weights.queries() != weights.keys()))
     refuse("explore: --grid", std::to_string(places[0]) + "," + std::to_string(places[1]),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kHelpColumns = 100;
 
-// Where a description begins: after the first gap of at least two spaces behind a word, else at the line's first word.
+// The column where a description begins: after the first gap of two spaces, otherwise at the first word.
 std::size_t description_start(const std::string& line) {
   const std::size_t first = line.find_first_not_of(' ');
   const std::size_t gap = line.find("  ", first);

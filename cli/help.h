@@ -6,8 +6,8 @@
 
 namespace rapt::cli {
 
-// Help of which no line is wider than 100 columns; what continues a description is indented as it is. For the program, whose
-// verbs inherit it.
+// Help in lines of at most 100 columns; continuation lines are indented like the description. Set for the program,
+// whose verbs inherit it.
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 }  // namespace rapt::cli

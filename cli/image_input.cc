@@ -31,7 +31,7 @@ std::vector<double> read_png(const std::string& argument, const std::string& pat
     fail("expected " + sizes(rows, cols) + " pixels as the model does, got " + sizes(image.height, image.width));
   image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   std::vector<png_byte> pixels(PNG_IMAGE_SIZE(image));
-  const png_color black{0, 0, 0};  // behind what is transparent
+  const png_color black{0, 0, 0};  // background of transparent pixels
   if (png_image_finish_read(&image, &black, pixels.data(), 0, nullptr) == 0)
     fail(std::string("expected a whole PNG file, got a damaged one: ") + image.message);
   std::vector<double> result;

@@ -2,8 +2,8 @@
 
 namespace rapt::cli {
 
-// Ctrl-C, or the SIGTERM of a batch queue, while one of these lives: the first asks for a stop at the next good moment,
-// the second ends the process as usual. One at a time, for the whole of a command.
+// Handles Ctrl-C, and the SIGTERM of a batch queue, during its lifetime: the first asks the command to stop when it
+// can, the second ends the process as usual. At most one object at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -16,7 +16,7 @@ class Interrupt {
   static bool asked() { return signal() != 0; }
 };
 
-// The exit status of a command that saved and stopped.
+// The exit status of a command that saved its work and stopped.
 inline constexpr int kInterrupted = 130;
 
 }  // namespace rapt::cli

@@ -39,16 +39,16 @@ constexpr std::array kMasks{
     Item{"dense", "mask[i,j]; true = attend", "--mask M.npy"},
 };
 
-// Of any call of attend.
+// Positions that any call of attend can have.
 constexpr std::array kEncodings{
     Item{"rotary", "queries and keys rotated by the angles position · base^(−2n/dims)", "--rotary DIMS[,BASE]"},
 };
 
-// Mechanisms that know where a key lies from the query.
+// Mechanisms whose scores depend on positions.
 constexpr std::array<std::string_view, 7> kRelative{"alibi",     "t5",       "shaw",      "transformer_xl",
                                                     "quadratic", "gaussian", "learned_2d"};
 
-// What a Transformer may add to its tokens.
+// Encodings that a Transformer may add to its tokens.
 constexpr std::array<std::pair<const char*, const char*>, 4> kPositions{{
     {"one_hot", "1 at the index of the step"},
     {"sinusoidal", "sin ω₁t, cos ω₁t, sin ω₂t, …; ω_k = 10000^(−2k/d)"},
@@ -122,7 +122,7 @@ struct DeviceItem {
   std::string name, about, option;
 };
 
-// What `--device` can name here.
+// Names for `--device`.
 std::vector<DeviceItem> device_items() {
   std::vector<DeviceItem> items{{"cpu", "every call", "--device cpu"}};
   const int count = device_count(Device::Kind::cuda);

@@ -16,7 +16,7 @@
 namespace rapt::cli {
 namespace {
 
-// Calls parse(part) for each part between commas until one fails.
+// Calls parse(part) for each part between commas, until one fails.
 template <class F>
 bool each_part(std::string_view text, F&& parse) {
   while (true) {
@@ -104,7 +104,7 @@ std::string normalizer_names() {
 }
 
 CLI::Validator value_given() {
-  // A description would be printed with every option of the help; it stays empty.
+  // CLI11 would print a description with every option of the help; it stays empty.
   return CLI::Validator(
       [](std::string& text) -> std::string {
         if (text.empty()) return "expected a value, got an empty one";
@@ -186,7 +186,7 @@ std::uint64_t available_memory() {
     std::uint64_t kilobytes = 0;
     if (word == "MemAvailable:" && memory >> kilobytes) limit = std::min(limit, kilobytes * 1024);
   }
-  // "max" where there is no limit: the read fails and changes nothing.
+  // "max" means no limit: the read fails and changes nothing.
   std::ifstream group("/sys/fs/cgroup/memory.max");
   std::uint64_t bytes = 0;
   if (group >> bytes) limit = std::min(limit, bytes);

@@ -12,7 +12,7 @@
 #include "rapt/error.h"
 #include "solve/choice.h"
 
-// What the verbs share to read their arguments. `argument` names it in errors, as in "attend: --window".
+// Argument parsing that the verbs share. `argument` begins error messages: "attend: --window".
 namespace rapt::cli {
 
 // "1,2,3": whole numbers, at least one.
@@ -22,10 +22,10 @@ std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_
 std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text, std::string_view takes,
                                          std::size_t count);
 
-// One whole number from low to high.
+// One whole number within [low, high].
 std::int64_t parse_within(std::string_view argument, std::string_view text, std::int64_t low, std::int64_t high);
 
-// "0.5,-1e3": finite numbers; none where the text is something else.
+// "0.5,-1e3": finite numbers; empty if the text is anything else.
 std::optional<std::vector<double>> try_numbers(std::string_view text);
 
 // One finite number.
@@ -41,7 +41,7 @@ std::pair<std::string, std::string> parse_assignment(std::string_view argument, 
 // "softmax|argmax|…": every normaliser.
 std::string normalizer_names();
 
-// Refuses an empty value, and one that looks like the next option: "--out --stats" has lost its directory.
+// Refuses an empty value, and one that looks like an option: in "--out --stats" the directory is missing.
 CLI::Validator value_given();
 
 // The text on one line, without control characters, for messages.
@@ -54,16 +54,16 @@ std::string format_as(double value, const char* format);
 std::string format_bytes(double bytes);
 std::string format_seconds(double seconds);
 
-// Rows of cells, the columns aligned; the last cell of a row is not padded. Counts UTF-8 characters.
+// Rows of cells in aligned columns; the last cell of a row is not padded. Widths count UTF-8 characters.
 std::string format_table(const std::vector<std::vector<std::string>>& rows, std::string_view indent = "");
 
-// The words of a text on lines of so many characters; a longer word has a line of its own.
+// Wraps a text at so many characters; a longer word gets its own line.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 
-// Characters of UTF-8.
+// The number of UTF-8 characters.
 std::size_t character_count(std::string_view text);
 
-// What this process may use: the machine's available memory, or less where a control group says so.
+// Memory that this process may use: the machine's available memory, or less under a control group.
 std::uint64_t available_memory();
 
 }  // namespace rapt::cli

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
 
-// Permission alone says too little: root has it on file systems that take no files.
+// Permissions alone do not tell: root has them on file systems that refuse files.
 int cannot_create_in(const fs::path& directory) {
   std::string name = (directory / ".rapt-XXXXXX").string();
   const int file = ::mkstemp(name.data());
@@ -56,7 +56,7 @@ void check_output_file(const std::string& argument, const fs::path& path) {
   const fs::file_status status = fs::symlink_status(path, ignored);
   if (fs::is_directory(path, ignored)) throw Error(argument + ": expected a file, got the directory " + quoted(path));
   if (!fs::exists(status) || fs::is_regular_file(status)) return check_directory_of(argument, path);
-  // A device, a pipe or the target of a link is written to as it is.
+  // Devices, pipes and the targets of links are written to directly.
   if (fs::is_symlink(status) && !fs::exists(path, ignored)) {
     const fs::path target = fs::read_symlink(path, ignored);
     return check_directory_of(argument, target.is_absolute() ? target : path.parent_path() / target);
@@ -69,7 +69,7 @@ void check_output_directory(const std::string& argument, const fs::path& path) {
   if (path == "-") throw Error(argument + ": expected a directory, got '-', which is standard output");
   std::error_code ignored;
   fs::path there = path.lexically_normal();
-  // What exists of it, from the end.
+  // The deepest part of the path that exists.
   while (!fs::exists(fs::symlink_status(there, ignored)) && there.has_parent_path() && there != there.parent_path())
     there = there.parent_path();
   if (!fs::exists(fs::symlink_status(there, ignored))) there = ".";

@@ -6,26 +6,26 @@
 #include <string>
 #include <utility>
 
-// Outputs are checked before the work: hours of it should not end at a name that was wrong from the start.
+// Outputs are checked before the work, so that hours of it do not end at a wrong name.
 namespace rapt::cli {
 
-// Refuses a file that could not be written in the end. `argument` names the option, as in "decode: --align".
+// Refuses a file that could not be written later. `argument` names the option, as in "decode: --align".
 void check_output_file(const std::string& argument, const std::filesystem::path& path);
 
-// The same for a directory, which is made where it is missing; "-" is standard output and no directory.
+// The same for a directory, which is created if missing; "-" is standard output, not a directory.
 void check_output_directory(const std::string& argument, const std::filesystem::path& path);
 
-// Under mpirun files are process 0's: it alone makes the check, and all processes refuse what it refused. Every process
-// calls it.
+// Under mpirun process 0 writes the files: it alone checks, and all processes refuse what it refuses. Collective: every
+// process calls it.
 void checked_by_process_0(const std::function<void()>& check);
 
-// What a command writes to standard output: an option and whether it does so.
+// An option, and whether it writes to standard output.
 using StandardOutputs = std::initializer_list<std::pair<std::string, bool>>;
 
-// Refuses more than one: they would be mixed.
+// Refuses more than one, as they would be mixed.
 void check_standard_output(const std::string& verb, StandardOutputs outputs);
 
-// Whether the name is that of standard output.
+// Whether the name means standard output.
 bool is_standard_output(const std::string& name);
 
 }  // namespace rapt::cli

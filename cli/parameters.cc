@@ -15,12 +15,12 @@
 namespace rapt::cli {
 namespace {
 
-// One --param, before its shape is known.
+// One --param whose shape is not known yet.
 struct Given {
   std::string name;
-  const ParameterSpec* spec = nullptr;  // null: there is none of that name
+  const ParameterSpec* spec = nullptr;  // null: no parameter has that name
   std::vector<double> numbers;
-  std::optional<Array> array;  // in place of the numbers
+  std::optional<Array> array;  // instead of the numbers
 };
 
 std::string argument(std::string_view name) { return "attend: --param " + std::string(name); }
@@ -30,7 +30,7 @@ const ParameterSpec* find(std::span<const ParameterSpec> specs, std::string_view
   return found == specs.end() ? nullptr : &*found;
 }
 
-// Plain numbers have no shape of their own: it is found from the specification and the sizes of the call.
+// Plain numbers have no shape: it follows from the specification and the sizes of the call.
 class Shaper {
  public:
   Shaper(const MechanismInfo& mechanism, const std::vector<Given>& given, const CallSizes& sizes,
@@ -44,7 +44,7 @@ class Shaper {
     find_inner(mechanism, given);
   }
 
-  // The shape that these numbers fill, shared before per head; where none fits, a row of them.
+  // The shape that these numbers fill, shared preferred to per head; if none fits, a row of them.
   std::vector<std::int64_t> shape_for(const ParameterSpec* spec, std::size_t numbers) {
     const auto count = static_cast<std::int64_t>(numbers);
     for (const bool per_head : {false, true}) {
@@ -56,7 +56,7 @@ class Shaper {
       for (int n = 0; n < spec->rank(); ++n) {
         const std::optional<std::int64_t> size = resolve(spec->sizes[static_cast<std::size_t>(n)], known_);
         if (!size) ++unknown;
-        // More than there are numbers: it cannot fit, and must not overflow.
+        // Exceeds the count of numbers: cannot fit, and must not overflow.
         else if (product > count / std::max<std::int64_t>(*size, 1)) product = count + 1;
         else product *= *size;
         shape.push_back(size.value_or(0));
@@ -71,7 +71,7 @@ class Shaper {
   }
 
  private:
-  // The length that query_map and key_map lead to: of an array that has it, or of the rows that no map changes.
+  // The length of mapped rows: given by an array that has it, otherwise that of the unmapped rows.
   void find_inner(const MechanismInfo& mechanism, const std::vector<Given>& given) {
     for (const Given& one : given)
       if (one.spec && one.array) learn_inner(*one.spec, one.array->shape());
@@ -125,7 +125,7 @@ GivenParameters read_parameters(const MechanismInfo& mechanism, const Normalizer
   std::vector<Given> arrays;
   for (const std::string& assignment : assignments) {
     auto [name, value] = parse_assignment("attend: --param", assignment);
-    // The name that the formula gives the setting.
+    // The formula's name for the setting.
     if (mechanism.name() == "learned_2d" && name == "c") name = "content";
     if (!seen.insert(name).second) throw Error(argument(name) + ": expected once, got twice");
     const auto settings = mechanism.settings();
@@ -140,7 +140,7 @@ GivenParameters read_parameters(const MechanismInfo& mechanism, const Normalizer
     }
   }
   Shaper shaper(mechanism, arrays, sizes, result.grid);
-  // In the order of the specifications, so that A is learned before it is needed.
+  // In the order of the specifications: A is known before it is needed.
   const auto specs = mechanism.parameters();
   std::ranges::stable_sort(arrays, {}, [&](const Given& given) {
     return std::ranges::find(specs, given.name, &ParameterSpec::name) - specs.begin();

@@ -14,10 +14,10 @@ namespace rapt::cli {
 
 using layers::FormulaTexts;
 
-// The mechanism of --score or of a formula; scaled_dot where there is neither. `verb` is named in messages.
+// The mechanism of --score or of a formula; scaled_dot if neither is given. `verb` begins messages.
 Score read_score(const std::string& verb, const std::string& name, const FormulaTexts& texts);
 
-// The sizes of a call that those of parameters depend on.
+// The sizes of a call that parameter shapes depend on.
 struct CallSizes {
   std::int64_t heads = 1;
   std::int64_t queries = 1;
@@ -27,13 +27,13 @@ struct CallSizes {
   std::int64_t value_dim = 1;
 };
 
-// An array parameter, in the shape of its file or of its specification.
+// An array parameter, in the shape of its file or its specification.
 struct Parameter {
   std::string name;
   Array value;
 };
 
-// What --param gave: to a mechanism, and to a normaliser.
+// What --param gave to a mechanism and to a normaliser.
 struct GivenParameters {
   std::vector<Parameter> of_mechanism;
   std::vector<Parameter> of_normalizer;
@@ -41,8 +41,8 @@ struct GivenParameters {
   std::array<std::int64_t, 2> grid{};
 };
 
-// Reads --param arguments; `type` is that of the numbers. A name that the mechanism does not have, but the normaliser does,
-// is the normaliser's. Whether names, shapes and numbers are right, attend() tells.
+// Reads --param arguments into numbers of `type`. A name goes to the mechanism if it has it,
+// otherwise to the normaliser. attend() checks names, shapes and numbers.
 GivenParameters read_parameters(const MechanismInfo& mechanism, const NormalizerInfo& normalizer,
                                 const std::vector<std::string>& assignments, const CallSizes& sizes, ElementType type);
 

@@ -20,7 +20,7 @@ constexpr const char* kPlotFooter =
     "  rapt plot curves runs/dot runs/additive --y valid_loss --width 8.5cm --font-size 8 \\\n"
     "    --no-title --out loss.pdf\n";
 
-// Adds the options of one kind; `arguments` lives as long as the callback that holds it.
+// Adds the options of one kind; `arguments` must outlive the callback.
 template <class Arguments>
 struct Kind {
   CLI::App* app;
@@ -235,7 +235,7 @@ void add_plot(CLI::App& app) {
     names += (names.empty() ? "" : ", ") + kind->get_name();
   }
   verb->footer(kPlotFooter);
-  // CLI11 would say only that something is missing; say what there is.
+  // CLI11 would only say that something is missing; list the choices.
   verb->callback([verb, names] {
     if (verb->get_subcommands().empty()) throw Error("plot: expected a kind of plot (" + names + "), got none");
   });

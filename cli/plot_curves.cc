@@ -11,7 +11,7 @@
 #include "tensor/files.h"
 #include "tensor/json_text.h"
 
-// Lines over steps: metrics of runs, and arrays.
+// Curves over steps: metrics of runs, and arrays.
 namespace rapt::cli {
 namespace {
 
@@ -21,13 +21,13 @@ constexpr const char* kCurves = "plot curves";
 constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMaxSeries = 64;
 
-// The names of numbers in the order they first appear, and for each line what it says of them.
+// Metric names in order of first appearance, and each line's values.
 struct Metrics {
   std::vector<std::string> fields;
   std::vector<std::map<std::string, double>> lines;
 };
 
-// Numbers within numbers' objects are named "valid.loss"; null is a number that is missing.
+// Nested objects give names such as "valid.loss"; null is a missing number.
 void collect(const Json& value, const std::string& prefix, Metrics& metrics) {
   for (const auto& [key, item] : value.items()) {
     const std::string name = prefix.empty() ? key : prefix + "." + key;
@@ -82,7 +82,7 @@ void require_field(const Metrics& metrics, const std::string& option, const std:
     refuse(std::string(kCurves) + ": " + option, name, "a field of " + file + ": " + joined(metrics.fields));
 }
 
-// What counts, rather than is measured.
+// Counters, not measurements.
 bool is_counter(const std::string& name) { return name == "step" || name == "epoch"; }
 
 std::string usual_x(const Metrics& metrics) {
@@ -91,7 +91,7 @@ std::string usual_x(const Metrics& metrics) {
   return "";
 }
 
-// Losses where there are any, else every number.
+// Losses if there are any, otherwise every number.
 std::vector<std::string> usual_y(const Metrics& metrics, const std::string& x) {
   std::vector<std::string> losses, others;
   for (const std::string& field : metrics.fields) {
@@ -116,7 +116,7 @@ pictures::Curves metric_curves(const CurveArguments& arguments, const std::strin
     pictures::Series series{name, {}, {}};
     for (std::size_t n = 0; n < metrics.lines.size(); ++n) {
       const auto& line = metrics.lines[n];
-      // A line that does not mention it leaves no gap: not everything is measured at every step.
+      // Lines that lack it leave no gap, as not everything is measured at every step.
       const auto y = line.find(name), at = line.find(x);
       if (y == line.end() || (!x.empty() && at == line.end())) continue;
       series.x.push_back(x.empty() ? static_cast<double>(n + 1) : at->second);
@@ -166,7 +166,7 @@ pictures::Curves curves_of(const CurveArguments& arguments, const std::string& f
   return metric_curves(arguments, file);
 }
 
-// The parts of a path that may name a run: without "metrics.jsonl", and without the ending of another file.
+// Parts of a path that may name a run: without "metrics.jsonl", or the extension of another file.
 std::vector<std::string> path_parts(const std::string& file) {
   std::error_code ignored;
   std::filesystem::path path = std::filesystem::path(file).lexically_normal();
@@ -181,7 +181,7 @@ std::vector<std::string> path_parts(const std::string& file) {
   return parts;
 }
 
-// As many of the last parts as tell every file from the others: "dot" and "additive", or "a/seed1" and "b/seed1".
+// The fewest trailing parts that tell all files apart: "dot" and "additive", or "a/seed1" and "b/seed1".
 std::vector<std::string> short_names(const std::vector<std::string>& files) {
   std::vector<std::vector<std::string>> parts;
   std::size_t longest = 1;
@@ -220,7 +220,7 @@ pictures::Curves read_curves(const CurveArguments& arguments) {
     const std::vector<std::string> names = short_names(files);
     curves = {};
     curves.x_title = each[0].x_title;
-    // One measure of several runs names the axis, several name their lines too.
+    // A single metric of several runs labels the axis; several metrics label their lines too.
     bool same = true;
     for (const pictures::Curves& one : each)
       same = same && one.series.size() == 1 && one.series[0].name == each[0].series[0].name;

@@ -43,8 +43,8 @@ Json fit_json(const tasks::GridFit& fit) {
       {"side", fit.side}, {"distance", fit.distance}, {"random_distance", fit.random_distance}, {"pixels", fit.pixels}};
 }
 
-// What the centres did: their distance from the query and their spread over the epochs, and how near they came to the
-// pixels of a kernel.
+// What the centres did over the epochs: how far they are from the query and how widely they spread, and how near they
+// come to the pixels of a kernel.
 Json report_of(const std::string& run, const tasks::HeadHistory& history) {
   Json report{{"run", run},
               {"first_epoch", history.first_epoch},
@@ -67,7 +67,7 @@ std::string rounded(double x) { return solve::shortest(std::round(x * 1000) / 10
 
 // Where each head looks after the last epoch, as a table.
 std::string centers_view(const pictures::HeadCenters& centers) {
-  draw(centers);  // the same demands on the numbers
+  draw(centers);  // checks the numbers as a picture would
   std::vector<std::vector<std::string>> rows{{"layer", "head", "rows down", "columns right"}};
   const std::int64_t first = (centers.epochs - 1) * centers.layers * centers.heads;
   for (std::int64_t n = 0; n < centers.layers * centers.heads; ++n) {
@@ -78,7 +78,7 @@ std::string centers_view(const pictures::HeadCenters& centers) {
   return format_table(rows);
 }
 
-// One image as the model takes it, and what the picture says of it.
+// One image as the model sees it, and the caption of its picture.
 struct Shown {
   std::vector<float> pixels;
   std::string name;
@@ -109,7 +109,7 @@ Shown image_of(const tasks::ImageExperiment& run, const std::string& text) {
   return shown;
 }
 
-// The query's patch; without --pixel the middle of the image.
+// The query's patch; by default the middle of the image.
 std::array<std::int64_t, 2> query_of(const tasks::ImageExperiment& run, const std::string& pixel) {
   const models::ImageSizes& sizes = run.config().sizes;
   const std::int64_t patch = run.config().model.attention.patch;

@@ -18,7 +18,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
-    // Files that were written elsewhere end their lines with two characters.
+    // Files written on other systems end lines with CR LF.
     if (line.ends_with('\r')) line.pop_back();
     lines.push_back(std::move(line));
   }
@@ -32,7 +32,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// B,H of an array with four dimensions, H of one with three.
+// "B,H" for an array of four dimensions, "H" for one of three.
 std::int64_t head_index(const std::string& verb, const Array& array, const std::string& head) {
   const auto& shape = array.shape();
   const std::string argument = verb + ": --head";
@@ -47,7 +47,7 @@ std::int64_t head_index(const std::string& verb, const Array& array, const std::
   return batches ? at[0] * shape[1] + at[1] : at[0];
 }
 
-// The sizes before the last `last`.
+// The sizes except the last `last`.
 pictures::HeadCenters sizes_of(const std::string& file, const Array& array, std::size_t last) {
   std::vector<std::int64_t> sizes = array.shape();
   for (std::size_t n = 0; n < last && !sizes.empty(); ++n) {

@@ -13,25 +13,25 @@
 #include "pictures/scaling.h"
 #include "tensor/array.h"
 
-// What the sub-verbs of `rapt plot` read. Errors begin with "plot SUBVERB: ".
+// Input of the kinds of `rapt plot`. Errors begin with "plot KIND: ".
 namespace rapt::cli {
 
-// Labels given on the command line, or one on each line of a file.
+// Labels from the command line, or from a file with one per line.
 struct LabelArguments {
   std::string words;
   std::string file;
 };
 
-// Empty where neither is given. `option` names it in errors: "plot heatmap: --rows".
+// Empty if neither is given. `option` names it in errors: "plot heatmap: --rows".
 std::vector<std::string> read_labels(const std::string& option, const LabelArguments& arguments);
 
 // "a, b, c", for errors.
 std::string joined(const std::vector<std::string>& names);
 
-// An .npy file that fits into memory along with a copy.
+// A .npy file that fits into memory together with a copy.
 Array read_plot_array(const std::string& verb, const std::string& file);
 
-// Some of its numbers as doubles.
+// A range of its numbers as doubles.
 std::vector<double> numbers_of(const Array& array, std::int64_t first, std::int64_t count);
 
 // One attention map [R, C] out of [R, C], [H, R, C] or [B, H, R, C].
@@ -42,11 +42,11 @@ struct MapPlace {
   std::string title;  // "head 3"; empty where the array holds one map
 };
 
-// The map of --head, or all of them where `head` is empty.
+// The map of --head; all maps if `head` is empty.
 std::vector<MapPlace> map_places(const std::string& verb, const std::string& file, const Array& array,
                                  const std::string& head);
 
-// Throws where a number is not finite, and says where it is.
+// Throws, naming the place, if a number is not finite.
 void require_finite(const std::string& verb, const std::string& file, const std::vector<double>& values,
                     const MapPlace& place);
 

@@ -65,7 +65,7 @@ void plot_heat_map(const HeatMapArguments& a) {
     pictures::HeatMap map = map_at(verb, a.file, array, place);
     map.row_labels = row_labels;
     map.col_labels = col_labels;
-    // Many large heads need not be in memory at once.
+    // One head at a time: many large ones need not fit into memory.
     maps.push_back(places.size() == 1 ? std::move(map)
                                       : largest_of_blocks(map, pictures::kMaxGridCells, pictures::kMaxGridCells));
   }
@@ -123,7 +123,7 @@ void plot_alignment(const AlignmentArguments& a) {
   deliver(
       verb, a.output, [&](double width) { return draw_with(alignment, width); },
       [&](const TerminalStyle& s) {
-        draw(alignment);  // the same demands on the weights
+        draw(alignment);  // checks the weights as a picture would
         map.title = alignment.title;
         map.row_labels = alignment.target;
         map.col_labels = alignment.source;
@@ -163,7 +163,7 @@ void plot_scaling(const TableArguments& a) {
   deliver(
       "plot scaling", a.output, [&](double width) { return draw_with(scaling, width); },
       [&](const TerminalStyle& s) {
-        draw(scaling);  // the same demands on the data
+        draw(scaling);  // checks the data as a picture would
         return terminal_view(
             pictures::Curves{scaling.title, scaling.x_title, scaling.y_title, scaling.series, true, true}, s);
       });

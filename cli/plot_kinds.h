@@ -6,7 +6,7 @@
 #include "cli/plot_inputs.h"
 #include "cli/plot_output.h"
 
-// The kinds of pictures that `rapt plot` draws: each reads its input, then writes --out or shows the terminal's view.
+// The kinds of pictures that `rapt plot` draws: each reads its input, then writes --out or draws in the terminal.
 namespace rapt::cli {
 
 struct HeatMapArguments {
@@ -56,7 +56,7 @@ void plot_alignment(const AlignmentArguments& arguments);
 void plot_curves(const CurvesArguments& arguments);
 void plot_bars(const TableArguments& arguments);
 void plot_scaling(const TableArguments& arguments);
-// In plot_images.cc: of runs on images.
+// In plot_images.cc, for runs on images.
 void plot_centers(const CentersArguments& arguments);
 void plot_maps(const MapsArguments& arguments);
 

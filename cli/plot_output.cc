@@ -26,7 +26,7 @@ constexpr double kInch = 96;
   throw Error(option + ": expected " + what + ", got '" + got + "'");
 }
 
-// In 96ths of an inch; 0 where it is not given.
+// In 96ths of an inch; 0 if not given.
 double width_of(const std::string& verb, const std::string& text) {
   if (text.empty()) return 0;
   const std::string what = "a length from 2cm to 100cm with its unit, such as 8.5cm or 3.3in";
@@ -50,12 +50,12 @@ double points_of(const std::string& verb, const std::string& text) {
 
 std::string centimeters(double width) { return pictures::number(std::ceil(width / kInch * 25.4) / 10, 1) + "cm"; }
 
-// The drawing in the size that is asked for: labels are --font-size points high, and the whole is --width wide.
+// Scales the drawing: labels are --font-size points high, and the whole is --width wide.
 Drawing sized(const std::string& verb, const Output& output, const std::function<Drawing(double)>& drawing,
               pictures::PictureOptions& options) {
   if (output.width.empty() && output.font_size.empty()) return drawing(0);
   options.unit = points_of(verb, output.font_size) / kUsualPoints;
-  // Without --width as wide as it would be with the usual letters.
+  // Without --width, as wide as with the usual letters.
   const double asked = width_of(verb, output.width);
   const double width = (asked > 0 ? asked : drawing(0).width) / options.unit;
   Drawing result = drawing(width);
@@ -77,7 +77,7 @@ pictures::PictureOptions options_of(const std::string& verb, const Output& outpu
   return options;
 }
 
-// 24-bit colours have to be announced; without that, or where none are wanted, letters do.
+// Terminals announce 24-bit colours; without them, or if colours are off, letters stand for values.
 TerminalStyle terminal_style() {
   TerminalStyle style;
   winsize size{};

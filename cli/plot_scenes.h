@@ -13,7 +13,7 @@ struct ScenesArguments {
   std::vector<std::string> scenes;
 };
 
-// A run's pictures: what goes in, the truth and what the network says, task by task.
+// Pictures of a run: input, truth and prediction, task by task.
 void plot_scenes(const ScenesArguments& arguments);
 
 }  // namespace rapt::cli

@@ -11,13 +11,13 @@
 #include "solve/json_node.h"
 #include "tensor/files.h"
 
-// Files of named numbers: bars and scaling lines as JSON.
+// Named numbers from JSON files, for bars and scaling lines.
 namespace rapt::cli {
 namespace {
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
-// A list of numbers; null stands for one that is missing.
+// A list of numbers; null is a missing one.
 std::vector<double> numbers_or_null(const solve::JsonNode& node) {
   std::vector<double> values;
   for (const solve::JsonNode& item : node.items()) values.push_back(item.value().is_null() ? kMissing : item.number());
@@ -29,7 +29,7 @@ std::string text_at(const solve::JsonNode& node, const char* key) {
   return found ? found->text() : "";
 }
 
-// A row of `rapt bench --json`: what was measured, and one of its numbers.
+// A row of `rapt bench --json`: its label and one of its numbers.
 struct BenchRow {
   std::string name;
   std::string direction;

@@ -49,7 +49,7 @@ void Progress::update(std::int64_t done, const std::string& note) {
   if (done > 0 && done < total_)
     line += ", " + format_seconds(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) + " left";
   if (!note.empty()) line += "  " + note;
-  // Carriage return, then erase to the end of the line. A line that wraps would not be erased.
+  // Carriage return, then erase to the end of the line; a wrapped line would not be erased.
   std::fprintf(stderr, "\r%s\x1b[K", clipped(line, terminal_columns(STDERR_FILENO) - 1).c_str());
   std::fflush(stderr);
 }

@@ -6,13 +6,13 @@
 
 namespace rapt::cli {
 
-// Of the terminal behind a file; 80 where it does not say.
+// The width of the terminal behind a file; 80 if unknown.
 std::size_t terminal_columns(int file);
 
-// The first characters of a text, as many as there are columns; never a part of one.
+// As many characters of a text as fit into the columns; never half of one.
 std::string clipped(const std::string& text, std::size_t columns);
 
-// A bar on stderr, only where that is a terminal; elsewhere it writes nothing.
+// A progress bar on stderr if that is a terminal; otherwise it writes nothing.
 class Progress {
  public:
   Progress(std::string label, std::int64_t total);
@@ -20,10 +20,10 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `note` follows the bar: a loss, a name. Redraws at most ten times a second.
+  // `note` follows the bar, for example a loss or a name. Redraws at most ten times a second.
   void update(std::int64_t done, const std::string& note = "");
 
-  // Removes the bar, so that other lines may be written. The destructor does it too.
+  // Removes the bar, so that other lines can be written. The destructor does so too.
   void clear();
 
  private:

@@ -60,7 +60,7 @@ std::vector<reproduce::Part> chosen_parts(const std::vector<std::string>& names)
   return parts;
 }
 
-// Bars where stderr is a terminal, and a line for each part in any case.
+// Bars if stderr is a terminal, and a line for each part in any case.
 class Display {
  public:
   void start(std::size_t number, std::size_t count, const reproduce::Part& part) {
@@ -97,8 +97,7 @@ void print_parts() {
   std::cout << format_table(rows);
 }
 
-// For a terminal of so many columns: each claim on as many lines as it needs. Elsewhere a claim stays on one line, for
-// other programs.
+// In a terminal each claim wraps within its columns; elsewhere it stays on one line, for other programs.
 std::vector<std::vector<std::string>> wrapped_rows(const std::vector<std::vector<std::string>>& rows,
                                                    std::size_t columns) {
   constexpr std::array<std::size_t, 5> kWide{12, 36, 24, 30, 18}, kNarrow{10, 19, 13, 16, 13};  // 128 and 79 with gaps
@@ -137,7 +136,7 @@ void print_report(const ReproduceArguments& arguments, const reproduce::Report& 
   std::cout << report.summary() << "\nThe report is " << one_line(page) << "\n";
 }
 
-// Before the folder takes what an interrupted command left: a wrong option must not lose it.
+// Checked before the folder replaces what an interrupted command left, which a wrong option must not lose.
 reproduce::Context context_of(const ReproduceArguments& arguments) {
   reproduce::Context context;
   context.quick = arguments.quick;
@@ -153,7 +152,7 @@ reproduce::Context context_of(const ReproduceArguments& arguments) {
   return context;
 }
 
-// What models depend on; the parts train their own.
+// Settings that models depend on; the parts train their own.
 std::string settings_of(const reproduce::Context& context) {
   return std::string(context.quick ? "quick" : "full") + ", seed " + std::to_string(context.seed) + "\n";
 }
@@ -200,7 +199,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
                              "; run the same command to continue"
                        : "nothing was trained yet, and nothing written")
               << std::endl;
-    // As if it had not been caught, so that a shell's loop ends too.
+    // Re-raises the signal, so that a shell's loop ends too.
     std::raise(Interrupt::signal());
   }
   print_report(arguments, *report);

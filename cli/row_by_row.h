@@ -10,13 +10,13 @@
 
 namespace rapt::cli {
 
-// The rows of one `rapt bench`, measured in turn until all are done or Ctrl-C asks for an end: what is done is printed then
-// as usual, and end() says how far it came.
+// Measures the rows of one `rapt bench` until all are done or Ctrl-C asks to stop: finished rows are printed as usual,
+// and end() says how far it came.
 class RowByRow {
  public:
   RowByRow(std::string verb, std::size_t total);
 
-  // False where the command is to end; a row that it was asked in is left out. Where results are wrong the command ends
+  // False when the command should end; a row interrupted by the signal is left out. Wrong results end the command
   // with a message, which `where` completes.
   template <class Measure>
   bool measure(const std::string& label, const std::string& where, const Measure& one) {
@@ -33,9 +33,9 @@ class RowByRow {
   }
 
   bool stopped() const { return done_ < total_; }
-  // Removes the bar, so that other lines may be written.
+  // Removes the bar, so that other lines can be written.
   void clear() { progress_.clear(); }
-  // Ends the command where it was stopped.
+  // Ends the command if it was stopped.
   void end() const;
 
  private:

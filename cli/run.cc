@@ -43,7 +43,7 @@ std::string verb_names(const CLI::App& app) {
   return names;
 }
 
-// CLI11 says only that something was not expected; say what is.
+// CLI11 only says that something was not expected; name it.
 void check_verb(const CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2) throw Error("expected a verb, one of " + verb_names(app) + " (see rapt --help), got none");
   const std::string first = argv[1];
@@ -64,10 +64,10 @@ std::string path_of(const CLI::App* app) {
   return (app->get_parent()->get_parent() == nullptr ? "" : path_of(app->get_parent()) + " ") + app->get_name();
 }
 
-// "--q: 1 required Q.npy missing" → "--q". A space of its own follows the names that CLI11 puts first.
+// "--q: 1 required Q.npy missing" → "--q". CLI11 puts names first, followed by a space of its own.
 std::string option_of(const std::string& message) { return message.substr(0, message.find_first_of(": ")); }
 
-// CLI11's sentences in the form of our own; one that is not known stays as it is.
+// CLI11's sentences in our form; unknown ones stay as they are.
 std::string expectation(const CLI::App* verb, const CLI::ParseError& error) {
   std::string message = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
@@ -104,7 +104,7 @@ std::string parse_message(const CLI::App& app, const CLI::ParseError& error) {
   return path + ": " + expectation(verb, error) + " (see rapt " + path + " --help)";
 }
 
-// What is wrong in a formula is shown under its text.
+// Errors in formulas point below the text.
 bool has_caret(const std::string& message) { return message.starts_with("formula") && message.ends_with("^"); }
 
 int fail(const std::string& message, int status = kBadInput) {
@@ -116,7 +116,7 @@ int fail(const std::string& message, int status = kBadInput) {
   return status;
 }
 
-// What several processes share. Any other verb is process 0's alone.
+// Verbs that several processes share. Any other is process 0's alone.
 bool is_shared(const std::string& verb) { return verb == "attend" || verb == "train" || verb == "bench"; }
 
 int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
@@ -128,7 +128,7 @@ int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
   } catch (const ExitStatus& status) {
     return status.code;
   } catch (const CLI::ParseError& error) {
-    // Help and version come this way too.
+    // --help and --version arrive here too.
     if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
     return fail(parse_message(app, error));
   } catch (const std::bad_alloc&) {

@@ -6,7 +6,7 @@
 
 #include "training/objective.h"
 
-// How the verbs train, evaluate and decode speak of a run.
+// How train, evaluate and decode describe a run.
 namespace rapt::cli {
 
 // "exact match 99.80 %": a score with its name, and without.

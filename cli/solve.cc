@@ -38,7 +38,7 @@ int precision_of(const SolveArguments& arguments, const solve::WorkedProblem& pr
   return static_cast<int>(digits);
 }
 
-// All pictures appear, or none.
+// All pictures are written, or none.
 std::vector<std::string> write_plots(const std::string& directory, const solve::WorkedProblem& problem,
                                      const solve::Solution& solution) {
   if (solution.maps.empty())
@@ -72,7 +72,7 @@ void run_solve(const SolveArguments& arguments) {
   if (!arguments.plot.empty()) plots = write_plots(arguments.plot, problem, solution);
   if (arguments.json) {
     if (!plots.empty()) page["plots"] = plots;
-    // A file's name need not be UTF-8.
+    // The name of a file need not be UTF-8.
     text = page.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   }
   std::cout << text;

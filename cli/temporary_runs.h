@@ -11,7 +11,7 @@
 
 namespace rapt::cli {
 
-// A directory for runs that are not kept, removed with the object.
+// A directory for runs that are not kept; removed with the object.
 class TemporaryRuns {
  public:
   // `verb` begins the error's message.
@@ -33,7 +33,7 @@ class TemporaryRuns {
   std::filesystem::path path_;
 };
 
-// Ends a comparison that was interrupted: says what is kept and how to continue.
+// Ends an interrupted comparison: says what is kept and how to continue.
 [[noreturn]] inline void stop_comparison(const std::string& verb, const std::string& out) {
   std::cerr << "rapt: " << verb << ": stopped; "
             << (out.empty() ? "nothing is kept without --out DIR"
@@ -42,7 +42,7 @@ class TemporaryRuns {
   throw ExitStatus{kInterrupted};
 }
 
-// What the library says of a run, settings or files, with the verb before it.
+// Prefixes the library's messages about runs, settings and files with the verb.
 template <class Compare>
 auto compared(const std::string& verb, const Compare& compare) {
   try {

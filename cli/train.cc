@@ -69,7 +69,7 @@ std::map<std::string, std::string> data_options(const TrainArguments& a) {
   const auto put = [&](const char* name, const std::string& text) {
     if (!text.empty()) options[name] = text;
   };
-  // A run must find its files from wherever it is resumed.
+  // Absolute, so that a run finds its files wherever it is resumed from.
   const auto absolute = [](const std::string& path) {
     return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
   };
@@ -108,7 +108,7 @@ std::unique_ptr<tasks::Experiment> new_run(const TrainArguments& a, TrainSetting
   return tasks::start_experiment(task_of(a), {a.config, std::move(settings)});
 }
 
-// The command that began a run goes on with it, and so does a shorter one: what is given must be what the run has.
+// The command that began a run resumes it, and so does a shorter one: what is given must agree with the run.
 std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a, TrainSettings settings) {
   settings.merge(data_options(a));
   if (!a.task.empty() || !a.data.empty() || !a.config.empty()) {
@@ -120,7 +120,7 @@ std::unique_ptr<tasks::Experiment> old_run(const TrainArguments& a, TrainSetting
   return tasks::open_experiment(a.out, {a.config, std::move(settings)});
 }
 
-// With --resume a command starts the run that is not there yet: a batch queue repeats it as it is.
+// With --resume, a command starts the run if there is none: batch queues repeat it unchanged.
 std::unique_ptr<tasks::Experiment> open_run(const TrainArguments& a, const TrainSettings& settings) {
   return a.resume && holds_a_run(a.out) ? old_run(a, settings) : new_run(a, settings);
 }
@@ -157,7 +157,7 @@ training::Observer observer(const training::TrainOptions& options, const std::st
   return o;
 }
 
-// What is printed at the end of a run; the scores of its held-out data are kept for a table.
+// Printed at the end of a run; the scores on held-out data go into the comparison's table.
 struct Trained {
   Json json;
   std::vector<training::Score> scores;
@@ -174,7 +174,7 @@ std::string next_command(tasks::Look look, const std::string& run) {
   return "rapt evaluate " + run;
 }
 
-// The library does not say which attention has the name; and --attention takes two that are no mechanisms.
+// The library's message does not name the option, and --attention takes two names that are no mechanisms.
 std::string about_attention(std::string text, const TrainSettings& settings) {
   const auto cross = settings.find("cross_attention");
   if (cross != settings.end() && text.ends_with("got '" + cross->second + "'"))
@@ -183,7 +183,7 @@ std::string about_attention(std::string text, const TrainSettings& settings) {
   return "train: --attention: " + text;
 }
 
-// Messages of the library name settings; here they are options: "setting max_length: …" becomes "train: --max-length: …".
+// Messages of the library name settings; these become options: "setting max_length: …" → "train: --max-length: …".
 std::string in_train_options(std::string_view message, const TrainArguments& a, const TrainSettings& settings) {
   const auto after = [&](std::string_view prefix) { return std::string(message.substr(prefix.size())); };
   if (message.starts_with("normalizer: ")) return "train: --normalize: " + after("normalizer: ");
@@ -194,7 +194,7 @@ std::string in_train_options(std::string_view message, const TrainArguments& a, 
   if (!message.starts_with("setting ") || end == std::string_view::npos) return std::string(message);
   std::string name(message.substr(8, end - 8));
   if (name == "train") name = "data";
-  // One option gives both.
+  // One option sets both.
   if ((name == "source_tokens" && a.source_tokens.empty()) || (name == "target_tokens" && a.target_tokens.empty()))
     name = "tokens";
   std::replace(name.begin(), name.end(), '_', '-');
@@ -209,7 +209,7 @@ std::shared_ptr<training::RunLock> lock_run(const std::string& directory) {
   }
 }
 
-// Ends a command that was interrupted, with everything saved.
+// Ends an interrupted command; everything is saved.
 [[noreturn]] void stop(const TrainArguments& a, const std::string& where, const std::string& next) {
   std::cout << "Stopped " << where << "; everything is saved. ";
   if (a.compare.empty()) std::cout << "To resume:\n  " << next << std::endl;
@@ -219,17 +219,17 @@ std::shared_ptr<training::RunLock> lock_run(const std::string& directory) {
 
 Trained train(const TrainArguments& a, const TrainSettings& settings) {
   const int threads = threads_of(a);
-  // With --resume a command starts the run that is not there yet: a batch queue repeats it as it is.
+  // With --resume, a command starts the run if there is none: batch queues repeat it unchanged.
   const training::Processes processes(mpi::world());
   bool goes_on = a.resume && holds_a_run(a.out);
   processes.share(&goes_on, sizeof goes_on);
-  // Files are process 0's.
+  // Process 0 writes the files.
   std::shared_ptr<training::RunLock> lock;
   if (goes_on && processes.writes()) lock = lock_run(a.out);
   const std::unique_ptr<tasks::Experiment> run = goes_on ? old_run(a, settings) : new_run(a, settings);
   const std::shared_ptr<training::Objective> objective = run->objective();
   const training::TrainOptions& options = run->training();
-  // Every process has found that the run can start before the first file is there.
+  // No file is written before every process has found that the run can start.
   processes.meet();
   training::Trainer trainer(objective, options, a.out, threads, processes);
   if (goes_on) {
@@ -284,7 +284,7 @@ Trained train(const TrainArguments& a, const TrainSettings& settings) {
   return result;
 }
 
-// Of "attention=none,dot": the setting and its values.
+// From "attention=none,dot": the setting and its values.
 std::pair<std::string, std::vector<std::string>> compared_values(const std::string& text) {
   constexpr const char* kTakes = "NAME=VALUE,VALUE,… without empty values";
   const std::size_t equals = text.find('=');
@@ -309,7 +309,7 @@ struct ComparedRun {
   TrainSettings settings;
 };
 
-// One run for each value of a setting, in directories of their own below --out, and a table at the end.
+// One run per value of a setting, each in a directory below --out, and a table at the end.
 Json compare(const TrainArguments& a, const TrainSettings& settings) {
   const auto [name, values] = compared_values(a.compare);
   std::string key = name;
@@ -321,7 +321,7 @@ Json compare(const TrainArguments& a, const TrainSettings& settings) {
     if (key == "model") run.arguments.model = value;
     else run.settings[key] = value;
   }
-  // The first run may take hours; that the last one starts is known before.
+  // The first run may take hours: check now that the last one can start.
   checked_by_process_0([&] {
     for (const ComparedRun& run : runs) {
       check_output_directory("train: --out", run.arguments.out);

@@ -16,7 +16,7 @@
 namespace rapt::cli {
 namespace {
 
-// A kind of run that has defaults of its own.
+// A kind of run with its own defaults.
 struct RunKind {
   std::string family, model, task;
   bool operator==(const RunKind&) const = default;
@@ -35,7 +35,7 @@ std::string value_text(const T& value) {
   else return format_as(static_cast<double>(value), "%.10g");
 }
 
-// The default of each setting, for every kind of run that has it.
+// Each setting's default, for every kind of run that has it.
 class Defaults {
  public:
   Defaults() {
@@ -78,7 +78,7 @@ class Defaults {
     note(name, value_text(value));
   }
 
-  // "30; images, digits: 80": the value of most kinds of run, then those of the others.
+  // "30; images, digits: 80": the default of most kinds of run, then the exceptions.
   std::string text(const std::string& name) const {
     const auto found = values_.find(name);
     if (found == values_.end()) return "";
@@ -102,7 +102,7 @@ class Defaults {
     found->second.insert(kind_);
   }
 
-  // As short as possible: a family, a model or a task stands for all of its kinds that have the setting.
+  // Kept short: a family, a model or a task stands for all kinds of run that share the setting.
   static std::string kinds_text(std::set<RunKind> kinds, const std::set<RunKind>& all) {
     std::string text;
     const auto take = [&](auto part) {
@@ -126,7 +126,7 @@ class Defaults {
   std::map<std::string, std::vector<std::pair<std::string, std::set<RunKind>>>> values_;
 };
 
-// Adds an option for every field that does not have one yet: models share the names of some.
+// Adds an option for every new field: models share some names.
 class Adder {
  public:
   Adder(CLI::App& verb, std::map<std::string, std::string>& texts, const Defaults& defaults, std::string group)

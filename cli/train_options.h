@@ -8,7 +8,7 @@
 
 namespace rapt::cli {
 
-// The settings of a run as options, made from the lists of tasks/fields.h. What is given is kept as text.
+// The settings of a run as options, generated from tasks/fields.h. Values are kept as text.
 class SettingOptions {
  public:
   explicit SettingOptions(CLI::App& verb);

@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
-// The verbs of the command line. A new verb is one file cli/NAME.cc that defines `void rapt::cli::add_NAME(CLI::App& app)`
-// and one line here. add_NAME makes its subcommand with app.add_subcommand() and gives it a callback that does the work.
+// The verbs of the command line. A new verb is one file cli/NAME.cc that defines
+// `void rapt::cli::add_NAME(CLI::App& app)`, and one line here. It adds a subcommand whose callback does the work.
 #define RAPT_VERBS(VERB) \
   VERB(list)             \
   VERB(attend)           \

@@ -1,6 +1,6 @@
 # tests/<folder>/**/*.cc become the executable rapt_<folder>_test; tests/support and tests/oracle are shared by all.
 # Labels, for ctest -L: `slow` for test names with Slow in them, `threads` for others with Threads in theirs, `plain` for
-# all the rest, `pages` for those in a browser. One label each: gtest_discover_tests keeps no lists.
+# all the rest, `pages` for those in a browser. One label each.
 
 # A test that cannot run here is listed with the reason, so that it is not taken for passed.
 function(rapt_skipped_test name reason)
@@ -24,19 +24,27 @@ if(rapt_test_support_sources)
   list(REMOVE_ITEM rapt_test_sources ${rapt_test_support_sources})
 endif()
 
-function(rapt_discover target folder label filter)
-  gtest_discover_tests(${target}
-    TEST_PREFIX "${folder}/"
-    TEST_FILTER "${filter}"
-    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-    DISCOVERY_MODE PRE_TEST
-    DISCOVERY_TIMEOUT 120
-    PROPERTIES TIMEOUT 600 LABELS ${label})
+# Suites whose tests have a process each: they fork, end processes, lend threads, measure memory or count allocations.
+set(rapt_alone_attend "Processes|Processors|DeathTest|Fork|Memory|OpenMp|Plan")
+set(rapt_alone_cli ".")
+set(rapt_alone_distributed ".")
+set(rapt_alone_explorer ".")
+
+# An entry of CTest for each suite: a process for each of 6,000 tests would cost a minute of a processor.
+function(rapt_discover target folder)
+  set(alone "^$")
+  if(DEFINED rapt_alone_${folder})
+    set(alone "${rapt_alone_${folder}}")
+  endif()
+  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/suites/${target}.cmake" CONTENT
+    "include([==[${PROJECT_SOURCE_DIR}/cmake/discover_suites.cmake]==])
+rapt_add_suites([==[$<TARGET_FILE:${target}>]==] ${folder} [==[${PROJECT_SOURCE_DIR}]==] [==[${alone}]==])
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${PROJECT_BINARY_DIR}/suites/${target}.cmake")
 endfunction()
 
 if(rapt_test_sources)
   find_package(GTest REQUIRED)
-  include(GoogleTest)
 
   # An interface library when there is nothing to compile yet.
   if(rapt_test_support_sources)
@@ -65,10 +73,16 @@ if(rapt_test_sources)
   endforeach()
   list(REMOVE_DUPLICATES folders)
 
-  # Folders whose tests are compiled together, and the files in them whose names others use too.
-  set(rapt_batched_tests cli layers models pictures reproduce tasks training)
+  # Folders whose tests are compiled together, so many at a time, and the files in them whose names others use too.
+  set(rapt_batches_of_6 cli layers models pictures reproduce tasks training)
+  set(rapt_batches_of_8 attend distributed explorer formulas tensor)
+  set(rapt_apart_attend compare_test.cc decoding_test.cc empty_test.cc forward_test.cc gradient_check_test.cc grid_passes_test.cc
+    hidden_test.cc normalizers_test.cc)
+  set(rapt_apart_explorer server_test.cc)
+  set(rapt_apart_formulas device_test.cc plan_test.cc precision_test.cc random_test.cc tables_test.cc visible_test.cc)
   set(rapt_apart_models padding_test.cc)
   set(rapt_apart_pictures charts_test.cc heatmap_test.cc image_sheet_test.cc terminal_test.cc)
+  set(rapt_apart_tensor grid_test.cc image_ops_test.cc losses_test.cc npy_fuzz_test.cc)
 
   # Those that the thread sanitizer runs something of.
   add_custom_target(rapt_threads_tests)
@@ -83,11 +97,13 @@ if(rapt_test_sources)
         break()
       endif()
     endforeach()
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-    if(folder IN_LIST rapt_batched_tests)
-      list(TRANSFORM rapt_apart_${folder} PREPEND "${PROJECT_SOURCE_DIR}/tests/${folder}/" OUTPUT_VARIABLE apart)
-      rapt_batch(${target} 6 APART ${apart})
-    endif()
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+    foreach(size IN ITEMS 6 8)
+      if(folder IN_LIST rapt_batches_of_${size})
+        list(TRANSFORM rapt_apart_${folder} PREPEND "${PROJECT_SOURCE_DIR}/tests/${folder}/" OUTPUT_VARIABLE apart)
+        rapt_batch(${target} ${size} APART ${apart})
+      endif()
+    endforeach()
     target_link_libraries(${target} PRIVATE rapt_test_support GTest::gtest_main)
     if(folder MATCHES "^(attend|tensor)$")
       target_sources(${target} PRIVATE "${rapt_counting_allocator}")
@@ -136,16 +152,14 @@ if(rapt_test_sources)
         target_sources(${target} PRIVATE $<TARGET_OBJECTS:rapt_lanes_${simd}>)
       endforeach()
     endif()
-    rapt_discover(${target} ${folder} threads "*Threads*-*Slow*")
-    rapt_discover(${target} ${folder} plain "-*Threads*:*Slow*")
-    rapt_discover(${target} ${folder} slow "*Slow*")
+    rapt_discover(${target} ${folder})
   endforeach()
 endif()
 
 add_test(NAME registry_errors COMMAND "${CMAKE_COMMAND}" -DCMAKE_DIR=${PROJECT_SOURCE_DIR}/cmake
   -DWORK_DIR=${PROJECT_BINARY_DIR}/registry_test -P "${PROJECT_SOURCE_DIR}/tests/registry/run.cmake")
 
-# tests/scripts/NAME_test.sh is given scripts/NAME, or the Makefile, and a folder to work in.
+# tests/scripts/NAME_test.sh is given scripts/NAME, cmake/NAME.cmake or the Makefile, and a folder to work in.
 file(GLOB script_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/scripts/*_test.sh")
 foreach(test IN LISTS script_tests)
   cmake_path(GET test STEM stem)
@@ -153,6 +167,8 @@ foreach(test IN LISTS script_tests)
   set(script "${PROJECT_SOURCE_DIR}/scripts/${name}")
   if(name STREQUAL "makefile")
     set(script "${PROJECT_SOURCE_DIR}/Makefile")
+  elseif(EXISTS "${PROJECT_SOURCE_DIR}/cmake/${name}.cmake")
+    set(script "${PROJECT_SOURCE_DIR}/cmake/${name}.cmake")
   endif()
   add_test(NAME scripts/${name} COMMAND "${test}" "${script}" "${PROJECT_BINARY_DIR}/script_tests/${name}")
   set_tests_properties(scripts/${name} PROPERTIES TIMEOUT 120)

@@ -19,7 +19,7 @@ list(APPEND rapt_train_sources ${loops})
 file(GLOB rapt_train_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/tensor/simd/*.cc")
 rapt_objects(train SOURCES ${rapt_train_sources} LIGHT ${rapt_run_sources} ${rapt_data_sources} LEVEL -Og SMALL ${rapt_train_kernels})
 foreach(part IN ITEMS objects light)
-  rapt_batch(rapt_train_${part} 24)
+  rapt_batch(rapt_train_${part} 24 APART "${PROJECT_SOURCE_DIR}/src/tensor/dispatch.cc")
   target_link_libraries(rapt_train_${part} PRIVATE nlohmann_json::nlohmann_json)
 endforeach()
 

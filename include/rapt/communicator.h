@@ -29,7 +29,7 @@ class RAPT_API Communicator {
   std::vector<std::byte> all_gather(const void* data, std::size_t bytes);
   // From process `root` to all others.
   void broadcast(void* data, std::size_t bytes, int root);
-  // Bytes per second between two processes, measured at the first call. All make every call together. 0: a single process.
+  // Bytes per second between two processes, measured at the first call, which all make together. 0: a single process.
   double bandwidth();
 
  protected:

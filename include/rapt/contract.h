@@ -12,7 +12,7 @@
 // read, would otherwise be ignored silently.
 namespace rapt::inline v1::detail {
 
-// Whether M has a member of that name, of any kind and access: a class that inherits the name twice cannot tell which.
+// Whether M has a member of that name, of any kind and access: a class that inherits the name twice makes it ambiguous.
 #define RAPT_NAME(name)                            \
   struct Other_##name {                            \
     int name;                                      \
@@ -44,7 +44,7 @@ RAPT_NAME(fast_prepare)
 RAPT_NAME(fast_raw)
 RAPT_NAME(fast_raw_backward)
 
-// How each is used. A hook's result on dual numbers must be one too, or the derivative is lost.
+// How the engine uses each hook. On dual numbers a hook must return one too, or the derivative is lost.
 template <class M, class N> concept PairsOver = requires(const M& m, const N& x) {
   requires std::is_same_v<decltype(m.pair(x, x, x)), N>;
 };

@@ -241,8 +241,8 @@ RAPT_FN Number<T> where(bool condition, Number<T> a, Number<T> b) {
   return condition ? a : b;
 }
 
-// What stays constant beside a number X of hooks, which has a type Base that constants become: Number<T> is its own, a
-// dual number's is the number it is made of.
+// The type of constants beside a number X of hooks, X::Base: Number<T> itself; for a dual number, the number it is
+// made of.
 template <class X> concept HookNumber = requires { typename X::Base; };
 template <class A, class X>
 concept ConstantOf = HookNumber<X> &&(Constant<A> || (std::is_same_v<A, typename X::Base> && !std::is_same_v<A, X>));

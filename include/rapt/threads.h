@@ -19,8 +19,8 @@ using HostThreads = void (*)(int workers, void (*work)(void* job, int worker), v
 // starts with Rapt's own, as it has none of its parent's threads.
 RAPT_API void use_host_threads(HostThreads run);
 
-// Called between tasks by every working thread, so that a host can abort a long call: what it throws, the call throws,
-// and its outputs are then undefined. Null: nothing is called.
+// Every working thread calls it between tasks, so that a host can abort a long call: the call throws what it throws,
+// and leaves its outputs undefined. Null: nothing is called.
 RAPT_API void set_task_hook(void (*hook)());
 
 // Calls keep some workspace for the next one, at most 48 MiB in all. This returns it to the system.

@@ -38,8 +38,8 @@ class RAPT_API TrainedModel {
  public:
   // Throws rapt::Error if the directory does not hold a run with weights.
   explicit TrainedModel(const std::filesystem::path& run);
-  // Several models that answer together: the probability of a token is the mean of theirs. Throws also where they do
-  // not have the same symbols.
+  // Several models that answer together: the probability of a token is the mean of theirs. Throws, too, if their
+  // symbols differ.
   static TrainedModel ensemble(std::span<const std::filesystem::path> runs);
   ~TrainedModel();
   TrainedModel(TrainedModel&&) noexcept;

@@ -42,8 +42,8 @@ struct Backend {
   const char* name;
   // False: `why` says in a sentence what keeps it from taking the call.
   bool (*takes)(const Problem& problem, const Request& request, std::string& why);
-  // The problem is theirs to complete, by the numbers of parameters for one. Outputs and gradients are checked. A pass
-  // keeps both references.
+  // The problem is theirs to complete, for example by the numbers of parameters. Outputs and gradients are checked. A
+  // pass keeps both references.
   std::unique_ptr<ForwardPass> (*forward)(Problem& problem, const Outputs& outputs);
   void (*backward)(Problem& problem, const BackwardRequest& request);
 };
@@ -51,7 +51,8 @@ struct Backend {
 // In the order in which they are asked.
 std::span<const Backend* const> backends();
 
-// Sets problem.backend to the one that takes the call; throws rapt::Error with every backend's reason where there is none.
+// Sets problem.backend to the one that takes the call; if there is none, throws rapt::Error with every backend's
+// reason.
 void choose_backend(const char* operation, Problem& problem, const Request& request);
 
 }  // namespace rapt::inline v1

@@ -27,7 +27,7 @@ class Mirror {
     return static_cast<std::byte*>(pieces_.back().memory.data()) + off;
   }
 
-  // From the first element to the last, whatever lies between.
+  // The memory from the first element to the last, gaps included.
   template <class V>
   void move(V& view, bool written) {
     view.device = device_;

@@ -4,7 +4,8 @@
 
 #include "rapt/attend.h"
 
-// Calls over arrays of ordinary memory, computed on a device: they are copied there and back. On a cpu nothing is copied.
+// Calls over arrays in ordinary memory, computed on a device: arrays are copied there and back. On a cpu nothing is
+// copied.
 namespace rapt::inline v1 {
 
 void attend_copied(const Device& device, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options);

@@ -13,7 +13,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-// The numbers of one slot of a parameter, or of all (slot −1), of every head.
+// Of every head, the numbers of one slot of a parameter, or of all slots (−1).
 std::optional<NumberRange> numbers_of(const ParameterValue& value, std::int64_t slot) {
   const ConstView& view = value.view;
   if (!value.given || view.device.kind != Device::Kind::cpu) return std::nullopt;
@@ -21,7 +21,7 @@ std::optional<NumberRange> numbers_of(const ParameterValue& value, std::int64_t 
   const std::int64_t first = slot < 0 ? 0 : slot, last = slot < 0 ? value.size() : slot + 1;
   for (std::int64_t h = 0; h < (value.per_head ? view.shape[3 - static_cast<std::size_t>(value.spec->rank())] : 1); ++h)
     for (std::int64_t n = first; n < last; ++n) {
-      // Of a rank r the sizes end the shape: heads, rows, columns.
+      // A shape of rank r ends with these sizes: heads, rows, columns.
       std::int64_t at = 0;
       const std::array<std::int64_t, 3> place{h, n / value.cols, n % value.cols};
       const int rank = value.spec->rank();

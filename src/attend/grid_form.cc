@@ -8,7 +8,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-// The weights of an axis are stored: at most this many numbers for each place of the grid, or they outgrow q, k and v.
+// The weights of an axis are stored: more numbers than this per place of the grid would outgrow q, k and v.
 constexpr std::int64_t kWeightsPerPlace = 64;
 
 bool has_mask(const Problem& p) {
@@ -34,7 +34,7 @@ bool may_factorize(const Problem& problem) {
 
 bool has_separate_axes(const MechanismInfo& mechanism, const void* object) {
   if (!mechanism.has_form()) return false;
-  // What is computed from NaNs and is none has not read them.
+  // A result that is no NaN did not read the NaNs it was computed beside.
   double slots[kMaxSlots], coefficients[6], slopes[6][kMaxSlots] = {};
   std::fill_n(slots, kMaxSlots, std::numeric_limits<double>::quiet_NaN());
   mechanism.definition().form(object, slots, coefficients, slopes);

@@ -5,7 +5,7 @@
 // Scores that are a quadratic form of the grid offset, f(row) + g(col): their softmax factorises over rows and columns.
 namespace rapt::inline v1 {
 
-// Whether nothing but the form decides the weights, all but its numbers: softmax over a whole grid, no mask, no bias.
+// Whether the form alone decides the weights: softmax over a whole grid, no mask, no bias.
 bool may_factorize(const Problem& problem);
 
 // Whether the form has no term of row·col, whatever the parameters are.

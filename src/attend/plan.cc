@@ -9,7 +9,7 @@
 
 namespace rapt::inline v1 {
 
-// The addresses, lengths and positions that the plan was made with are `own`; those of a run are in the problem and the outputs.
+// The addresses, lengths and positions that the plan was made with are `own`; the problem and the outputs have a run's.
 struct Plan::Call {
   Call(const Inputs& inputs, const Outputs& wanted, const AttendOptions& options)
       : problem(make_problem("Plan", inputs, options)), outputs(wanted) {
@@ -68,7 +68,7 @@ struct Plan::Call {
 
   void run(const PlanArrays& given) {
     check(given);
-    // Another call may have used it since.
+    // Another call may have used it in between.
     if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double, problem.device);
     const auto lengths = given.key_lengths.empty() ? own.key_lengths : given.key_lengths;
     const auto first = given.first_query.empty() ? own.first_query : given.first_query;

@@ -29,7 +29,7 @@ std::string number(double x) {
   return text.data();
 }
 
-// What one call is checked with: the operation's name goes into every message.
+// The context of one check: the operation's name goes into every message.
 class Builder {
  public:
   Builder(const char* operation, const Inputs& inputs, const AttendOptions& options)
@@ -59,7 +59,7 @@ class Builder {
       p_.v.push_back(make_operand(operation_, value_name(n).c_str(), inputs_.v[n]));
     p_.batch = p_.q.batches;
     std::int64_t most_heads = p_.q.heads;
-    // A size of 1 is repeated; any other is that of all, 0 included.
+    // A size of 1 is repeated; any other, 0 included, must be the same for all.
     const auto widen = [](std::int64_t& size, std::int64_t own) { size = size == 1 ? own : size; };
     widen(p_.batch, p_.k.batches);
     widen(most_heads, p_.k.heads);
@@ -95,7 +95,7 @@ class Builder {
            name + ": expected an array on " + to_string(p_.device) + " as q is, got one on " + to_string(device));
   }
 
-  // What a global setting decides is read here, and nowhere after.
+  // Global settings are read here and nowhere later.
   void choices() {
     p_.stream = options_.stream;
     p_.path = options_.path;
@@ -162,7 +162,7 @@ class Builder {
     }
     p_.uses_content = p_.mechanism->definition().uses_content(p_.object, p_.settings);
     const auto& grid = options_.score.grid;
-    // Without keys no place is read, but coordinates are computed.
+    // Without keys no place is read, but its coordinates are computed.
     const bool none = p_.keys == 0 && (grid[0] < 1 || grid[1] < 1);
     if (p_.mechanism->grid()) p_.grid = none ? std::array<std::int64_t, 2>{1, 1} : grid;
     else if (grid[0] != 0 || grid[1] != 0)
@@ -204,7 +204,7 @@ class Builder {
     }
   }
 
-  // The size a dimension must have, or −1 where any will do.
+  // The size that a dimension must have, or −1 for any.
   std::int64_t expected(int size) const {
     ParameterSizes sizes{.query_dim = p_.query_dim, .key_dim = p_.key_dim, .value_dim = p_.v[0].dim};
     if (inner_ >= 0) sizes.inner = inner_;
@@ -253,7 +253,7 @@ class Builder {
     value.view = view;
   }
 
-  // The rows that meet in a score must have one length.
+  // Rows that meet in a score must have one length.
   void scored_rows() {
     std::int64_t q = p_.query_dim, k = p_.key_dim;
     if (const ParameterValue* map = p_.find(Role::query_map)) q = map->cols;
@@ -394,7 +394,7 @@ void check_position(const char* operation, const Problem& p, const char* name, s
                         (p.is_double ? "" : " outside f64") + ", got " + number(count) + " from " + number(first));
 }
 
-// Keys fill the grid, unless they are a part of more; queries may stand anywhere on it.
+// Keys fill the grid unless they are part of a longer sequence; queries may stand anywhere on it.
 void check_grid(const char* operation, const Problem& p) {
   if (p.keys == 0) return;
   const std::int64_t most = std::int64_t{1} << 24;
@@ -411,7 +411,7 @@ void check_grid(const char* operation, const Problem& p) {
                       counted(p.queries, "query") + " from position " + number(low));
 }
 
-// Of packed sequences each has a diagonal of its own, while the mechanism counts all positions together.
+// Each packed sequence has a diagonal of its own, but the mechanism counts positions through all of them.
 void find_visible_offsets(Problem& p) {
   p.offsets_seen = false;
   const auto find = p.mechanism->definition().visible_offsets;

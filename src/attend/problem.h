@@ -10,7 +10,7 @@
 #include "rapt/attend.h"
 #include "rapt/threads.h"
 
-// A call to attend() or attend_backward(), checked and put into one form that every path reads.
+// A call to attend() or attend_backward(), checked and put into the one form that every path reads.
 namespace rapt::inline v1 {
 
 // The matrix of one batch and head: rows of contiguous numbers. Strides count elements.
@@ -95,7 +95,7 @@ struct Problem {
   std::int64_t first_key = 0;
   bool is_part = false;       // of a longer sequence of keys
   bool one_position = false;  // all queries stand where query 0 does: they are one query of several heads
-  // The offsets, key − query, that the mechanism's own visible() leaves, where it says that of offsets alone.
+  // The offsets, key − query, that visible() of the mechanism leaves, if it depends on offsets alone.
   bool offsets_seen = false;
   std::int64_t first_offset = 0, last_offset = 0;
   Rotary rotary;
@@ -110,11 +110,11 @@ struct Problem {
 
   // The parameter of that role, or null.
   const ParameterValue* find(Role role) const;
-  // Where query 0 of batch b stands, counted from key 0.
+  // The position of query 0 of batch b, counted from key 0.
   std::int64_t query_shift(std::int64_t b) const {
     return first_query[first_query.size() == 1 ? 0 : static_cast<std::size_t>(b)] - first_key;
   }
-  // Position of query i of batch b on the grid. One before position 0 sees nothing, wherever it is put.
+  // The position of query i of batch b on the grid. One before position 0 sees nothing, so it may be put anywhere.
   std::int64_t query_place(std::int64_t b, std::int64_t i) const {
     const std::int64_t position = first_key + query_shift(b) + i;
     return position < 0 ? 0 : position;
@@ -123,11 +123,11 @@ struct Problem {
   std::int64_t highest_shift() const;
   std::int64_t row_count() const { return batch * heads * queries; }
   bool is_softmax() const { return normalizer->threshold == Threshold::exponential; }
-  // Nothing to compute: no row of queries at all.
+  // No row of queries: nothing to compute.
   bool is_empty() const { return batch == 0 || heads == 0 || queries == 0; }
 };
 
-// Key lengths and first_query as AttendOptions has them, checked, and all that follows from them.
+// Key lengths and first_query of AttendOptions, checked, and what follows from them.
 void set_positions(const char* operation, Problem& problem, std::span<const std::int64_t> key_lengths,
                    std::span<const std::int64_t> first_query);
 
@@ -149,12 +149,12 @@ struct Saved::Rows {
   Device device;
   std::shared_ptr<void> device_memory;  // a device's backend keeps both there
   std::size_t device_bytes = 0;
-  // Numbers a row of what rounding took from the first output, which a device keeps for δ; 0: not kept.
+  // Per row, what rounding took from the first output, which a device keeps for δ; 0: not kept.
   std::int64_t remainder_dim = 0;
   bool of_more_keys = false;  // than the call has: its weights of a row do not sum to one
   std::vector<double> max_f64, sum_f64;
   std::vector<float> max_f32, sum_f32;
-  // Outputs before they were rounded to 16 bits, [sets]: [rows][dim], empty where they were not; false: they are not kept.
+  // Outputs before they were rounded to 16 bits, [sets]: [rows][dim]; empty where they were not. False: not kept.
   std::vector<std::vector<float>> wide_out;
   bool has_wide_out = false;
 

@@ -11,7 +11,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-// Whether masks hide every pair at this offset, key − query. In packed sequences positions are of all of them together.
+// Whether masks hide every pair at this offset, key − query. With packed sequences positions run through all of them.
 bool is_hidden(const Problem& problem, std::int64_t offset) {
   if (problem.offsets_seen && (offset < problem.first_offset || offset > problem.last_offset)) return true;
   if (!problem.mask.query_starts.empty()) return false;
@@ -29,7 +29,7 @@ std::int64_t asked_row(const Problem& problem, const ParameterValue& value, std:
 
 constexpr std::int32_t kBelow = -1, kAbove = std::numeric_limits<std::int32_t>::max();
 
-// What index() says of the offsets from `lowest` to `highest`; those that are known already are not asked again.
+// What index() says of the offsets from `lowest` to `highest`; known ones are not asked again.
 void find_known_rows(const Problem& problem, ParameterValue& value, std::int64_t lowest, std::int64_t highest) {
   std::vector<std::int32_t>& rows = value.known_rows;
   const std::int64_t count = highest - lowest + 1, shift = lowest - value.known_first;

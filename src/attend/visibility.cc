@@ -34,7 +34,7 @@ void Visibility::ranges(std::int64_t b, std::int64_t first, int count, std::int6
       key_start = mask.key_starts[sequence];
       keys = mask.key_starts[sequence + 1] - key_start;
     }
-    // Where the query stands, counted from the sequence's first key. bottom_right is of packed sequences alone.
+    // The query's position, counted from the sequence's first key. bottom_right applies to packed sequences alone.
     const std::int64_t row = problem_.one_position ? 0 : i - query_start;
     const std::int64_t diagonal = row + (mask.causal == Causal::bottom_right ? keys - queries : shift);
     std::int64_t low = 0, high = keys;

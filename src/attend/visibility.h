@@ -6,10 +6,10 @@
 
 namespace rapt::inline v1 {
 
-// The masks other than the dense one leave each query one range of keys.
+// All masks but the dense one leave each query one range of keys.
 class Visibility {
  public:
-  // Reads the problem whenever it is asked.
+  // Reads the problem on every request.
   explicit Visibility(const Problem& problem) : problem_(problem) {}
 
   // Every query sees every key.

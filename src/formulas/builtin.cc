@@ -50,7 +50,7 @@ struct Parsed {
     pair = parse(Part::pair, known->text, pair_graph, none);
   }
 
-  // c of c·tanh(…); 0: it is not of that form.
+  // c of c·tanh(…); 0: not of that form.
   double cap() const {
     const Node& root = graph[score];
     if (root.op != Op::multiply) return 0;
@@ -70,7 +70,7 @@ struct Parsed {
 }  // namespace
 
 EqualMechanism equal_mechanism(std::string_view score, std::string_view pair) {
-  // With a pair the scale is 1 unless it is set.
+  // With a pair of its own, the scale is 1 unless it is set.
   const Parsed given(score.empty() ? (pair.empty() ? "raw*scale" : "raw") : score, pair);
   for (const BuiltinFormula& builtin : kFormulas)
     if (builtin.is_formula() && given == Parsed(builtin.score, builtin.pair)) return {builtin.mechanism, 0};

@@ -107,7 +107,7 @@ class Reverse {
         break;
       case Op::minimum:
       case Op::maximum: {
-        // The one that is returned; the first of two equal ones.
+        // The operand that was returned; of two equal ones the first.
         const NodeId second = node.op == Op::minimum ? graph_.binary(Op::less, b, a) : graph_.binary(Op::less, a, b);
         if (leads(a)) add(a, keep(opposite(second), g));
         if (leads(b)) add(b, keep(second, g));

@@ -8,7 +8,7 @@
 
 namespace rapt::inline v1::formulas {
 
-// A graph for one pair at a time, in double: what the other ways of computing it are held to.
+// Evaluates a graph for one pair at a time, in double: the yardstick for the other ways of computing it.
 class Evaluator {
  public:
   Evaluator() = default;

@@ -9,13 +9,13 @@
 namespace rapt::inline v1::formulas {
 namespace {
 
-// What is known of a node's numbers over a whole call.
+// What is known about a node's numbers over a whole call.
 struct Reach {
   Interval bounds;
-  // All numbers are multiples of it, computed without rounding while they have digits enough; 0: they are rounded anyway.
+  // All numbers are multiples of it, exact as long as they have digits enough; 0: they are rounded anyway.
   double step = 0;
   bool quotient = false;  // of such numbers, rounded once: its floor is exact
-  // Numbers below it are exact, and those that are not are computed as at least that large, of the right sign.
+  // Numbers below it are exact; larger ones are computed as at least that large, with the right sign.
   double trust = HUGE_VAL;
   double seen = 0;  // the largest whole number on the way there
 
@@ -28,9 +28,9 @@ constexpr double kOverflow = 1e38;  // f32 has no larger ones, and infinity time
 
 double digits_of(bool is_double) { return is_double ? 0x1p53 : 0x1p24; }
 
-// Numbers of that step are rounded where they need more digits.
+// Numbers of that step are rounded once they need more digits.
 Reach in_digits(Reach x, double most) {
-  // Bounds may have room for rounding; no multiple of the step is below this one.
+  // Bounds may include room for rounding; no multiple of the step is below this one.
   if (x.step > 0 && std::isfinite(x.bounds.low)) x.bounds.low = std::ceil(x.bounds.low / x.step) * x.step;
   if (x.step > 0 && x.largest() >= most * x.step) x.trust = std::min(x.trust, most * x.step);
   if (x.step > 0 && !(x.largest() < kOverflow)) x.trust = 0;
@@ -54,7 +54,7 @@ Reach constant(double value, double most) {
 
 Reach approximate(const Interval& bounds, bool lost) { return {bounds, 0, false, lost ? 0 : HUGE_VAL}; }
 
-// Of a sum: where the parts have one sign, it is at least as large as each of them.
+// Of a sum: if the parts have one sign, it is at least as large as each of them.
 double trust_of_sum(const Reach& a, const Reach& b, bool one_sign) {
   const double least = std::min(a.trust, b.trust);
   if (one_sign || std::isinf(least)) return least;
@@ -75,7 +75,7 @@ Reach sum(Op op, const Interval& bounds, const Reach& a, const Reach& b, double 
 }
 
 Reach product(const Interval& bounds, const Reach& a, const Reach& b, double most) {
-  // Factors that are not 0 are at least a step.
+  // Factors other than 0 are at least one step.
   Reach x{bounds, a.step * b.step, false, std::min(a.trust * b.step, b.trust * a.step)};
   const std::array corners{a.bounds.low * b.bounds.low, a.bounds.low * b.bounds.high, a.bounds.high * b.bounds.low,
                            a.bounds.high * b.bounds.high};
@@ -90,7 +90,7 @@ Reach quotient(const Interval& bounds, const Reach& a, const Reach& b) {
   Reach x{bounds, 0, true, HUGE_VAL};
   const bool over_zero = b.bounds.low <= 0 && b.bounds.high >= 0;
   if (std::isfinite(a.trust)) x.trust = over_zero || std::isfinite(b.trust) ? 0 : a.trust / b.largest();
-  // A fraction that is smaller than 1 and of the right sign, whatever is below.
+  // A fraction smaller than 1, with the right sign, whatever the divisor is.
   else if (std::isfinite(b.trust) && a.largest() >= b.trust) x.trust = 0;
   if (x.largest() < x.trust) x.trust = HUGE_VAL;
   return x;
@@ -110,7 +110,7 @@ Reach operation(const Node& node, const Reach& a, const Reach& b, const Reach& c
     case Op::sign: return {bounds, 1, false, lost ? 0 : HUGE_VAL};
     case Op::floor:
       if (a.is_exactable()) return in_digits({bounds, 1, false, a.trust - 1}, most);
-      // Whole, but only as exact as what was rounded down.
+      // Whole, but no more exact than what was rounded down.
       return bounds.whole ? Reach{bounds, 1, false, lost ? 0 : HUGE_VAL} : approximate(bounds, lost);
     case Op::add:
     case Op::subtract: return step > 0 && !lost ? sum(node.op, bounds, a, b, most) : approximate(bounds, lost);
@@ -124,7 +124,7 @@ Reach operation(const Node& node, const Reach& a, const Reach& b, const Reach& c
       return x;
     }
     case Op::where: {
-      // Whatever is made of infinity is never rounded: an index that is to be outside.
+      // Results made of infinity are never rounded: as an index they are meant to be outside.
       if (is_infinite(b) || is_infinite(c)) {
         Reach x = is_infinite(b) ? c : b;
         if (lost) x.trust = 0;

@@ -23,7 +23,7 @@ class Choices {
   explicit operator bool() const { return !steps_.empty(); }
   // What was expected and what is there instead; empty: every choice is exact.
   std::string inexact(const CallRanges& call) const;
-  // From where to where a table's two indices may go in such a call, in the least bounds that are known.
+  // How far a table's two indices may go in such a call, in the tightest bounds that are known.
   std::array<NumberRange, 2> reads(const CallRanges& call, int table) const;
 
  private:

@@ -93,7 +93,7 @@ std::optional<Form> Form::find(const Graph& graph, NodeId score) {
 }
 
 std::optional<Form> Form::find_terms(const Graph& graph, NodeId score) {
-  // Most scores read something else: they are recognised at once.
+  // Most scores read something else and are recognised at once.
   const NodeId roots[] = {score};
   const std::vector<bool> needed = graph.reachable(roots);
   bool grid = false;

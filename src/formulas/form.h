@@ -15,7 +15,7 @@ class Form {
  public:
   static constexpr std::size_t kTerms = 6;
 
-  // None where the score is not one, or where a coefficient depends on more than numbers.
+  // Nullopt if the score is not one, or if a coefficient depends on more than numbers.
   static std::optional<Form> find(const Graph& graph, NodeId score);
 
   // The coefficients as formulas.

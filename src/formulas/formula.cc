@@ -257,9 +257,8 @@ bool is_step(Op op) {
 
 }  // namespace
 
-// Factors that are the same for all pairs are multiplied with each other first, and divisors become factors; what is the same
-// for a key, a query or an offset is added up first. Only where raw
-// scores are in it: arithmetic of positions, which may choose an index of a table, stays as it is written.
+// Factors that are the same for all pairs are multiplied first, divisors becoming factors; what is the same for a key,
+// a query or an offset is added up first. Only sums of raw scores: indices of tables stay as they are written.
 NodeId Formula::for_tiles(NodeId root) {
   if (root == kNone) return kNone;
   // A raw score that chooses (an index of a table, a side of a comparison) stays as it is written too.

@@ -22,7 +22,7 @@ Section run_examples(const Context& context) {
   const auto files = example_files();
   for (const EmbeddedFile& file : files) {
     context.progress(done++, static_cast<std::int64_t>(files.size()), std::string(file.name));
-    // MulT has a part of its own.
+    // MulT has its own part.
     if (file.name.starts_with("000")) continue;
     const Worked worked = solve_example(file.name);
     commands.lines.push_back("rapt solve " + worked.file);
@@ -32,7 +32,7 @@ Section run_examples(const Context& context) {
                             : from.empty()             ? "the document"
                                                        : from,
                             std::to_string(worked.comparisons.size())});
-    // Some examples only show the method; their numbers are printed nowhere.
+    // Some examples only show the method; their numbers are not printed in any document.
     if (!worked.comparisons.empty()) {
       section.claims.push_back(comparison_claim(worked));
       section.add(comparison_table(worked));

@@ -60,7 +60,7 @@ void exchange(const fs::path& a, const fs::path& b) {
   fs::rename(aside, a);
 }
 
-// Of what an interrupted command left; nothing where the directory is something else.
+// Contents of what an interrupted command left; empty if the directory is something else.
 std::string settings_of(const fs::path& unfinished) {
   std::error_code error;
   return fs::is_regular_file(unfinished / kSettingsFile, error) ? read_file(unfinished / kSettingsFile) : "";
@@ -90,7 +90,7 @@ ReportFolder::ReportFolder(fs::path place, std::string settings)
   std::string name = (parent / ("." + place_.filename().string() + ".XXXXXX")).string();
   if (!::mkdtemp(name.data())) fail(parent, std::string("cannot be written to: ") + std::strerror(errno));
   work_ = name;
-  // Renamed onto the empty directory: of two commands one has it.
+  // Renames onto the empty directory: of two commands only one succeeds.
   if (!settings_.empty() && settings_of(unfinished()) == settings_) {
     fs::rename(unfinished(), work_, error);
     fs::remove(work_ / kSettingsFile, error);
@@ -108,7 +108,7 @@ ReportFolder::~ReportFolder() {
 std::optional<fs::path> ReportFolder::keep() {
   std::error_code error;
   if (settings_.empty() || !fs::is_directory(runs(), error) || fs::is_empty(runs(), error)) return std::nullopt;
-  // What an earlier command left is replaced, any other directory is not.
+  // Replaces what an earlier command left, never another directory.
   if (fs::exists(unfinished()) && settings_of(unfinished()).empty()) return std::nullopt;
   write_file(work_ / kSettingsFile, settings_);
   fs::remove_all(unfinished(), error);
@@ -120,7 +120,7 @@ std::optional<fs::path> ReportFolder::keep() {
 void ReportFolder::publish(const Report& report) {
   fs::create_directories(work_ / "pictures");
   write_pictures(report, work_ / "pictures");
-  // A token that is not UTF-8 must not lose the rest.
+  // A name that is not UTF-8 must not lose the rest.
   write_file(work_ / "results.json",
              to_json(report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   write_file(work_ / "index.html", to_page(report));
@@ -130,7 +130,7 @@ void ReportFolder::publish(const Report& report) {
     work_.clear();
     return;
   }
-  exchange(work_, place_);  // what was there is now under the temporary name, and goes with it
+  exchange(work_, place_);  // the older report now has the temporary name, and is removed with it
 }
 
 }  // namespace rapt::reproduce

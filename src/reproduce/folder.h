@@ -13,8 +13,8 @@ namespace rapt::reproduce {
 // PLACE.unfinished has the models of a command that was interrupted, until one with the same settings goes on with them.
 class ReportFolder {
  public:
-  // Throws rapt::Error where the place holds something that is not a report, or cannot be written beside.
-  // `settings` says which models are the same; with none nothing is kept or taken.
+  // Throws rapt::Error if the place holds something other than a report, or if its parent is not writable. `settings`
+  // tells which models may be reused; empty: nothing is kept or reused.
   explicit ReportFolder(std::filesystem::path place, std::string settings = "");
   ~ReportFolder();  // removes what has not taken its place
   ReportFolder(const ReportFolder&) = delete;
@@ -25,7 +25,7 @@ class ReportFolder {
 
   void publish(const Report& report);
 
-  // Keeps the runs, and says where; nothing where there are none.
+  // Keeps the runs and returns where; empty if there are none.
   std::optional<std::filesystem::path> keep();
 
  private:

@@ -17,12 +17,12 @@ struct Sizes {
   std::int64_t heads, in, hidden, value, out;
 };
 
-// The document's formula, as it stands.
+// The document's formula, as written.
 std::int64_t document_parameters(const Sizes& s) {
   return s.heads * s.in * (2 * s.hidden + s.value) + s.heads * s.value * s.out + s.out;
 }
 
-// What a layer of these sizes really holds.
+// What a layer of these sizes really contains.
 std::int64_t built_parameters(const Sizes& s) {
   layers::MultiHeadShape shape;
   shape.score = layers::choose_score("scaled_dot");

@@ -20,11 +20,11 @@ class Markup {
   Markup& element(std::string_view tag, std::string_view text, Attributes attributes = {});
   // One without content, as <meta/>.
   Markup& empty(std::string_view tag, Attributes attributes = {});
-  // As it is: a picture, a style sheet. Not for anything that a user gave.
+  // Written unescaped: pictures and style sheets, never user input.
   Markup& raw(std::string_view markup);
   Markup& line();
 
-  // Throws std::logic_error where something is still open.
+  // Throws std::logic_error if an element is still open.
   std::string finish() &&;
 
  private:

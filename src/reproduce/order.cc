@@ -23,7 +23,7 @@ struct Case {
   layers::Positions positions;
 };
 
-// A sentence for each column of the batch; all have the same length.
+// One sentence per column of the batch, all of the same length.
 models::Batch batch_of(const std::vector<Sentence>& sentences) {
   models::Batch batch;
   batch.size = static_cast<int>(sentences.size());
@@ -43,7 +43,7 @@ std::vector<Sentence> all_orders() {
   return orders;
 }
 
-// The sentence and its swap of the document: the two course numbers change places.
+// The document's sentence and its swap: the two course numbers change places.
 std::vector<Sentence> sentence_and_swap() {
   Sentence words(kWords.size());
   std::iota(words.begin(), words.end(), kFirstSymbol);
@@ -52,8 +52,8 @@ std::vector<Sentence> sentence_and_swap() {
   return {words, swapped};
 }
 
-// How differently an encoder with fresh weights sees a sentence: each word's own vector, compared with the vector of the
-// same word in the first sentence. The largest of all words, numbers and sentences.
+// How differently an encoder with fresh weights sees a sentence: each word's vector against the same word's in the
+// first sentence; the largest difference of all.
 double largest_difference(const Case& model, const std::vector<Sentence>& sentences, std::uint64_t seed) {
   models::TransformerConfig config;
   config.width = 64;

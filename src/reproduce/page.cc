@@ -7,7 +7,7 @@
 namespace rapt::reproduce {
 namespace {
 
-// What is folded on the screen is opened for paper.
+// Folded tables are opened in print.
 constexpr const char* kScript =
     "addEventListener('beforeprint', function () { document.querySelectorAll('details').forEach(function (d) { "
     "d.open = true; }); });";
@@ -175,7 +175,7 @@ class PageWriter {
 
   void write(const Table& table) {
     if (table.folded) html_.open("details").element("summary", table.caption).line();
-    // A table that is wider than the screen is moved by keys too.
+    // A table wider than the screen can be scrolled with the keyboard.
     html_.open("div", {{"class", "scroll"}, {"tabindex", "0"}, {"role", "region"}, {"aria-label", table.caption}});
     html_.open("table");
     if (!table.folded && !table.caption.empty()) html_.element("caption", table.caption);

@@ -33,7 +33,7 @@ struct Report {
   std::string summary() const;
 };
 
-// What is reported to the caller between the parts.
+// Progress callbacks between the parts.
 struct Listener {
   std::function<void(std::size_t number, std::size_t count, const Part& part)> on_start;
   std::function<void(const PartResult& result)> on_end;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rapt/error.h"
-#include "tasks/experiment.h"
+#include "tasks/config_file.h"
 #include "tasks/sequence_run.h"
 #include "tensor/files.h"
 #include "tensor/json_text.h"
@@ -40,14 +40,14 @@ training::Scores scores_of(const Context& context, const tasks::Experiment& expe
   return *scores;
 }
 
-// Makes the run's directory. True where an interrupted command left it, with these very settings.
-bool was_begun(const tasks::Experiment& experiment, const std::filesystem::path& run) {
-  const std::filesystem::path config = run / "config.json";
-  const bool has_state = std::filesystem::exists(config) && std::filesystem::exists(run / "state.safetensors");
-  const std::string before = has_state ? read_file(config) : "";
-  std::filesystem::create_directories(run);
-  experiment.write_config(run);
-  return has_state && before == read_file(config);
+// Null where there are none, or where they are damaged: the model is then trained anew.
+nlohmann::json settings_of(const std::filesystem::path& run) {
+  if (!std::filesystem::exists(run / "config.json")) return nullptr;
+  try {
+    return tasks::parse_run_config(run / "config.json");
+  } catch (const Error&) {
+    return nullptr;
+  }
 }
 
 Trained train(const Context& context, const std::string& group, Job job, std::int64_t done, std::int64_t total) {
@@ -84,6 +84,15 @@ Trained train(const Context& context, const std::string& group, Job job, std::in
 }
 
 }  // namespace
+
+bool was_begun(const tasks::Experiment& experiment, const std::filesystem::path& run) {
+  const bool has_state = std::filesystem::exists(run / "state.safetensors");
+  // Settings, not bytes: a run of an older version has no checksum.
+  const nlohmann::json before = settings_of(run);
+  std::filesystem::create_directories(run);
+  experiment.write_config(run);
+  return has_state && before == settings_of(run);
+}
 
 std::vector<training::EpochReport> epochs_before(const std::filesystem::path& run, std::int64_t count) {
   std::vector<training::EpochReport> epochs;

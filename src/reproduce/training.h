@@ -7,6 +7,7 @@
 
 #include "pictures/series.h"
 #include "reproduce/context.h"
+#include "tasks/experiment.h"
 #include "training/trainer.h"
 
 // Models that a part trains, through what `rapt train` runs.
@@ -28,6 +29,9 @@ struct Trained {
   training::Scores valid, test;  // of the best weights
   std::vector<training::EpochReport> epochs;
 };
+
+// Makes the run's directory. True where an interrupted command left it there with the same settings.
+bool was_begun(const tasks::Experiment& experiment, const std::filesystem::path& run);
 
 // The first epochs of a run that was interrupted, as its metrics.jsonl has them.
 std::vector<training::EpochReport> epochs_before(const std::filesystem::path& run, std::int64_t count);

@@ -73,7 +73,7 @@ Batches::Batches(std::vector<EncodedExample> examples, std::int64_t batch_size, 
     max_source_steps_ = std::max(max_source_steps_, static_cast<int>(one.source.size()));
     max_target_steps_ = std::max(max_target_steps_, static_cast<int>(one.target.size()) + 1);
   }
-  // A larger batch than all examples is the same as one of all, and cannot overflow what follows.
+  // A batch size beyond the number of examples is cut to it, so that nothing below overflows.
   batch_size_ = std::min(batch_size_, static_cast<std::int64_t>(examples_.size()));
   order_.resize(examples_.size());
   place_.resize(examples_.size());
@@ -127,7 +127,7 @@ void Batches::make_part(std::int64_t n, std::int64_t part, std::int64_t parts, B
     throw Error("batches: expected a batch from 0 to " + std::to_string(count() - 1) + ", got " + std::to_string(n));
   if (part < 0 || part >= parts)
     throw Error("batches: expected a part from 0 to " + std::to_string(parts - 1) + ", got " + std::to_string(part));
-  // Room for the longest examples at once, so that no later batch of this object allocates.
+  // Room for the longest examples, so that no later batch of this object allocates.
   const auto room = static_cast<std::size_t>((batch_size_ - 1) / parts + 1);
   const auto source_steps = static_cast<std::size_t>(max_source_steps_);
   const auto target_steps = static_cast<std::size_t>(max_target_steps_);
@@ -149,7 +149,7 @@ void Batches::make_part(std::int64_t n, std::int64_t part, std::int64_t parts, B
   if (!source_unknown_.empty()) put_unknown(batch);
 }
 
-// By seed, epoch and example alone: parts and threads change nothing.
+// A function of seed, epoch and example alone: parts and threads change nothing.
 void Batches::put_unknown(Batch& batch) const {
   const auto columns = static_cast<std::size_t>(batch.size);
   for (std::size_t p = 0; p < columns; ++p) {

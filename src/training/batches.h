@@ -25,17 +25,17 @@ class Batches {
   // Ready for epoch 0. Throws where there are no examples, an empty source or a batch size below 1.
   Batches(std::vector<EncodedExample> examples, std::int64_t batch_size, std::uint64_t seed);
 
-  // From now on what a model reads (sources, and the targets before each step) has the unknown symbol in places, others in
-  // every epoch: one seen n times gives way with probability weight/(weight + n), so about `weight` times an epoch.
+  // From now on sources, and the targets that a decoder reads, have the unknown symbol in places that change with
+  // the epoch: a symbol seen n times is replaced with probability weight/(weight + n), so about `weight` times an epoch.
   void read_as_unknown(double weight);
 
-  // Another order; nothing is allocated.
+  // Reorders the batches; allocates nothing.
   void start_epoch(std::int64_t epoch);
 
   // The number of batches, the same for every epoch. One of them may be smaller than the others.
   std::int64_t count() const { return static_cast<std::int64_t>(batch_order_.size()); }
 
-  // Nothing is allocated when `batch` comes from an earlier call.
+  // Allocates nothing if `batch` comes from an earlier call.
   void make(std::int64_t n, Batch& batch) const;
 
   // The examples of batch n at the positions p with p % parts == part; there may be none.

@@ -34,7 +34,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// What a file says about itself, with a checksum of each array and of the progress.
+// A file's metadata: a checksum of each array, and of the progress.
 Metadata metadata_of(const std::vector<NamedBytes>& list, const std::string& progress = "") {
   json sums = json::object();
   for (const NamedBytes& one : list) {
@@ -60,7 +60,7 @@ void require_finite(const std::filesystem::path& path, const Safetensors& file) 
   }
 }
 
-// Files of other programs have no format; all others are as they were written, bit for bit.
+// Files of other programs have no format and are taken as they are; ours must be as they were written, bit for bit.
 Safetensors read_checked(const std::filesystem::path& path) {
   Safetensors file = read_safetensors(path);
   const auto text = [&](const char* key) {

@@ -8,7 +8,7 @@
 
 namespace rapt::inline v1::training {
 
-// How far a run has come. A run that goes on from here takes the same steps as one that was never stopped.
+// How far a run has come. A run resumed from here takes the same steps as one that was never stopped.
 struct Progress {
   std::int64_t epoch = 0;  // finished ones
   std::int64_t batch = 0;  // finished ones of the next epoch
@@ -29,7 +29,7 @@ void save_weights(const std::filesystem::path& path, const layers::Parameters& p
 // Throws rapt::Error where the file is not a safetensors file or does not hold exactly these parameters in these shapes.
 void load_weights(const std::filesystem::path& path, const layers::Parameters& parameters, float* values);
 
-// Everything a run needs to go on, in one file.
+// Everything that a run needs to be resumed, in one file.
 struct State {
   std::vector<float>* values = nullptr;
   std::vector<float>* mean = nullptr;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kAtOnce = 64;
 
-// Long ones together with long ones, in blocks.
+// Sorts by length, so that blocks hold sources of similar lengths.
 std::vector<std::vector<std::size_t>> blocks_by_length(std::span<const std::vector<int>> sources) {
   std::vector<std::size_t> order;
   for (std::size_t n = 0; n < sources.size(); ++n)

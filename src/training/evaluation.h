@@ -23,8 +23,8 @@ std::vector<std::vector<Hypothesis>> translate(const Ensemble& models, std::span
                                                const SearchOptions& options, int threads, std::int64_t longest = 0,
                                                const std::function<bool()>& stop = {});
 
-// Where each step of a given target looks: [target length + 1 (kEnd), source length], the mean over the models. Throws
-// where one has no attention.
+// What each step of a given target attends to: [target length + 1 (kEnd), source length], the mean over the models.
+// Throws if a model has no attention.
 std::vector<float> align(const Ensemble& models, const EncodedExample& example);
 
 // A source and all targets that count as right.
@@ -40,12 +40,11 @@ struct Validation {
   std::vector<Hypothesis> answers;    // the best one of each of these
 };
 
-// The tokens that stand for all that mean the same as these.
+// The canonical form of tokens with the same meaning.
 using Canonical = std::function<std::vector<int>(const std::vector<int>&)>;
 
-// Loss and token accuracy with the right tokens given; exact match and edit distance of the search's answers, made
-// canonical where that is given, as the targets must be. Several processes deal out the work: all get loss and scores, and each
-// the answers that it found.
+// Loss and token accuracy under teacher forcing; exact match and edit distance of decoded answers, made canonical like
+// the targets if asked for. Processes share the work: all get loss and scores, and each the answers that it found.
 Validation validate(const Ensemble& models, std::span<const Question> questions, const SearchOptions& options,
                     int threads, const Canonical& canonical = {}, const std::function<bool()>& stop = {},
                     const Processes& processes = Processes());

@@ -12,11 +12,11 @@ std::int64_t edit_distance(std::span<const int> a, std::span<const int> b);
 // Adds up how well hypotheses match. All rates are fractions; without anything added they are 0.
 class SequenceScores {
  public:
-  // Counts the reference that is nearest, the first of several. Throws without references.
+  // Compares with the nearest reference, the first of several. Throws without references.
   void add(std::span<const int> hypothesis, std::span<const std::vector<int>> references);
   void add(std::span<const int> hypothesis, std::span<const int> reference);
 
-  // Of predictions with the right symbols before them.
+  // For predictions under teacher forcing.
   void add_tokens(std::int64_t correct, std::int64_t total);
 
   void merge(const SequenceScores& other);

@@ -17,10 +17,10 @@ namespace {
 using models::MultitaskNetwork;
 using models::PixelTask;
 
-// Pictures of one pass when a network is only asked.
+// Pictures per pass during evaluation.
 constexpr std::int64_t kAsked = 16;
 
-// So close counts as right while training: a quarter of the depth, 30°, a tenth of the brightest.
+// Tolerances of the accuracy while training: a quarter of the depth, 30°, a tenth of the brightest.
 const double kNearDepth = std::log(1.25);
 const double kNearNormal = std::cos(30 * 3.14159265358979 / 180);
 constexpr double kNearShade = 0.1;
@@ -53,7 +53,7 @@ void lay_out(const PixelExamples& from, std::span<const std::int64_t> chosen, Pi
 
 Tensor<float> input_of(Tape<float>& tape, const PixelExamples& batch) {
   const Tensor<float> x = tape.make({batch.size * batch.size, batch.count, 3});
-  // The middle of the range is nothing.
+  // The middle of the range becomes 0.
   for (std::size_t n = 0; n < batch.rgb.size(); ++n) x.data[n] = 4 * (batch.rgb[n] - 0.5F);
   return x;
 }
@@ -165,7 +165,7 @@ Scores score(const MultitaskNetwork& network, const float* values, const PixelEx
                                   PixelScores(network.channels(PixelTask::segmentation)));
   std::vector<double> losses(static_cast<std::size_t>(chunks));
   std::atomic<std::int64_t> done{0};
-  // Each thread's memory is used again from chunk to chunk.
+  // The memory of each thread is reused from chunk to chunk.
   std::vector<std::unique_ptr<Tape<float>>> tapes;
   for (int n = 0; n < std::max(1, threads); ++n) tapes.push_back(std::make_unique<Tape<float>>(false));
   parallel_for(chunks, threads, [&](std::int64_t c, int worker) {

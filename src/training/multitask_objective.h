@@ -25,9 +25,8 @@ struct PixelExamples {
   std::vector<float> reshading;
 };
 
-// What a network says about one picture, in the units of the truth: classes, depth, unit normals, probabilities of edges,
-// reshading. [size², channels of the truth] each, in the order of the network's tasks. `observer` is told of every attention. Throws
-// NotFinite where the numbers overflow.
+// The network's answers about one picture, in the units of the truth and the order of its tasks: classes, depth, unit
+// normals, edge probabilities, reshading, [size², channels] each. `observer` sees every attention. Throws NotFinite.
 std::vector<std::vector<float>> predict(const models::MultitaskNetwork& network, const float* values,
                                         const PixelExamples& examples, std::int64_t n,
                                         layers::AttentionObserver<float>* observer = nullptr);
@@ -37,8 +36,8 @@ std::vector<std::vector<float>> predict(const models::MultitaskNetwork& network,
 Scores score(const models::MultitaskNetwork& network, const float* values, const PixelExamples& examples,
              const BinaryWeights& edges, int threads, const std::function<bool()>& stop = {});
 
-// To tell what every pixel is, task by task: the weighted sum of the losses of all tasks. The network and the examples
-// outlive it.
+// The objective of describing every pixel, task by task: the weighted sum of all tasks' losses. The network and the
+// examples must outlive it.
 class MultitaskObjective : public Objective {
  public:
   MultitaskObjective(const models::MultitaskNetwork& network, const PixelExamples& train, const PixelExamples& valid,
@@ -52,7 +51,7 @@ class MultitaskObjective : public Objective {
   LossSums loss(layers::Graph<float>& graph, std::int64_t part, float weight) const override;
   std::optional<Scores> validate(const float* values, int threads, const Processes& processes) const override;
 
-  // Edges are few: both kinds of pixels get the same weight as a whole.
+  // Edges are rare: pixels with and without one get the same weight in total.
   static BinaryWeights edge_weights(const PixelExamples& examples);
 
  private:

@@ -8,17 +8,17 @@
 
 namespace rapt::inline v1::training {
 
-// Thrown where a loss, a score or a weight is no finite number: nothing is wrong with what was asked, so the command
-// line ends with another status than for bad input.
+// Thrown if a loss, a score or a weight is not finite. The request itself was valid, so the command line ends with
+// another status than for bad input.
 class NotFinite : public Error {
  public:
   using Error::Error;
 };
 
-// "nan", which has no sign that means anything, "infinity" or "-infinity".
+// "nan", whose sign means nothing, "infinity" or "-infinity".
 inline std::string name_of_not_finite(double x) { return x > 0 ? "infinity" : x < 0 ? "-infinity" : "nan"; }
 
-// What a model computes from finite weights may still overflow: it has no answer worth showing. Throws NotFinite.
+// Even finite weights may overflow in a model, which then has no answer worth showing. Throws NotFinite.
 inline void require_finite(const std::string& where, std::span<const float> numbers) {
   for (const float x : numbers)
     if (!std::isfinite(x))

@@ -14,7 +14,7 @@ namespace rapt::inline v1::training {
 
 class Processes;
 
-// One number of a validation.
+// One score of a validation.
 struct Score {
   enum class Form : std::uint8_t { fraction, number, count };
   std::string name;  // as in metrics.jsonl: lower case, underscores
@@ -31,19 +31,19 @@ struct Scores {
   double get(std::string_view name) const;
 };
 
-// What is learned, and from what. A Trainer asks for nothing else.
+// What is learned, and from which data: all that a Trainer needs.
 class Objective {
  public:
   virtual ~Objective() = default;
 
   virtual const layers::Parameters& parameters() const = 0;
 
-  // What the loss is a mean over: "token", "image", "pixel".
+  // The unit that the loss is a mean over: "token", "image", "pixel".
   virtual std::string_view unit() const = 0;
 
-  // Steps of an epoch, the same for each.
+  // Steps per epoch, the same for each.
   virtual std::int64_t batches() const = 0;
-  // Another order, fixed by the epoch and the run's seed alone.
+  // Reorders the examples; the order depends only on the epoch and the run's seed.
   virtual void start_epoch(std::int64_t epoch) = 0;
 
   // Lays out one of `parts` parts of batch n; gives the units in it, and 0 where it is empty. Called by one thread.
@@ -51,11 +51,11 @@ class Objective {
   // The loss of a part that was laid out, `weight` for each unit, ready for backward(). Parts run at the same time.
   virtual LossSums loss(layers::Graph<float>& graph, std::int64_t part, float weight) const = 0;
 
-  // Nothing where there are no examples to validate on.
-  // All processes call it together, and may share the work; the scores have the bits of one process.
+  // Nullopt if there are no validation examples. A collective call: processes may share the work, and the scores have
+  // the bits of one process.
   virtual std::optional<Scores> validate(const float* values, int threads, const Processes& processes) const = 0;
 
-  // What else the epoch's line of metrics.jsonl keeps of these weights; null: nothing.
+  // More of these weights for the epoch's line of metrics.jsonl; null: nothing.
   virtual nlohmann::json record(const float* values) const;
 };
 

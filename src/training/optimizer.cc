@@ -57,7 +57,7 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
   const double norm = std::sqrt(squares);
   const double shrink = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
   const bool adam = options_.optimizer != Optimizer::sgd;
-  // Early on the mean reaches less far back, so that the first weights are soon forgotten; step 1 replaces it.
+  // Early on the mean covers fewer steps, so that the first weights are soon forgotten; step 1 replaces it.
   const auto done = static_cast<double>(step - 1);
   const auto new_share = static_cast<float>(1 - std::min(options_.average, done / (done + 10)));
   parallel_for(own.count(), threads, [&](std::int64_t place, int) {
@@ -67,7 +67,7 @@ double Update::apply(float* values, const std::vector<float*>& parts, double rat
     float* grad = sum + begin;
     const auto decay = static_cast<float>(options_.weight_decay);
     if (adam) {
-      // Plain Adam takes the decay as a part of the gradient, AdamW beside it.
+      // Plain Adam adds the decay to the gradient; AdamW applies it separately.
       if (options_.optimizer == Optimizer::adam && decay > 0)
         kernels.add_scaled(static_cast<float>(options_.weight_decay / shrink), values + begin, grad, count);
       AdamArgs<float> args;

@@ -24,7 +24,7 @@ class Update {
   void share_state(const Processes& processes);
   void share_average(const Processes& processes) { processes.share_chunks(average_); }
 
-  // What a model is used with: the running mean of the values where the options ask for one, else `values`.
+  // The weights to use: the running mean of the values if the options ask for one, otherwise `values`.
   const float* weights(const float* values) const { return average_.empty() ? values : average_.data(); }
 
   // For checkpoints; `square` is empty for sgd, `average` where none is asked for.

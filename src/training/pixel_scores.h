@@ -10,7 +10,7 @@
 
 namespace rapt::inline v1::training {
 
-// Adds up how well predictions of pixels match. Sky, which has no depth and no normal, does not count for these two.
+// Adds up how well predictions of pixels match. Sky has neither depth nor normal and does not count for these two.
 class PixelScores {
  public:
   explicit PixelScores(std::int64_t classes)
@@ -20,7 +20,7 @@ class PixelScores {
     ++confusion_[static_cast<std::size_t>(truth * classes_ + predicted)];
   }
   void add_depth(double predicted, double truth);
-  // Both of any length but zero.
+  // Vectors of any length but zero.
   void add_normal(const float* predicted, const float* truth);
   void add_edge(double probability, bool truth);
   void add_reshading(double predicted, double truth);
@@ -31,11 +31,11 @@ class PixelScores {
   double mean_iou() const;
   double depth_rmse() const;
   double mean_angle() const;  // in degrees
-  // The best over all thresholds of the probability, the same one for all pictures.
+  // The best F1 over all thresholds of the probability, one threshold for all pictures.
   double edge_f1() const;
   double reshading_error() const;  // mean absolute error
 
-  // One score for each task, and as the goal the mean of how good they are: mIoU, 1/(1 + RMSE), 1 − angle/90°, F1, 1 − L1.
+  // One score per task, and as the goal the mean of their goodness: mIoU, 1/(1 + RMSE), 1 − angle/90°, F1, 1 − L1.
   Scores named(std::span<const models::PixelTask> tasks) const;
 
  private:

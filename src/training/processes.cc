@@ -22,7 +22,7 @@ Range Processes::numbers_of(int process, std::int64_t size) const {
   return {std::min(size, own.begin * kChunk), std::min(size, own.end * kChunk)};
 }
 
-// Every process gets its chunks of all parts and adds them.
+// Every process receives its chunks of all parts and adds them.
 void Processes::add_gradients(const std::vector<float*>& parts, std::int64_t size) const {
   if (alone()) return;
   const int own_rank = rank(), all = this->size();

@@ -11,14 +11,14 @@
 
 namespace rapt::inline v1::training {
 
-// Neighbouring chunks, or numbers.
+// A range of consecutive chunks, or numbers.
 struct Range {
   std::int64_t begin = 0, end = 0;
 
   std::int64_t count() const { return end - begin; }
 };
 
-// What a process wants to do after a step, and then all do.
+// What one process wants after a step; all then do it.
 struct Wishes {
   bool stop = false, save = false;
 };
@@ -32,23 +32,23 @@ class Processes {
   int size() const { return communicator_ ? communicator_->size() : 1; }
   int rank() const { return communicator_ ? communicator_->rank() : 0; }
   bool alone() const { return size() == 1; }
-  // One process writes files.
+  // Whether this process writes the files.
   bool writes() const { return rank() == 0; }
   bool computes(std::int64_t part) const { return part % size() == rank(); }
 
-  // Waits for all.
+  // Blocks until all processes arrive.
   void meet() const;
-  // "4 processes of " where there are several.
+  // "4 processes of ", or nothing for a single one.
   std::string text() const;
 
   static constexpr std::int64_t kChunk = 1 << 14;
   static std::int64_t chunks(std::int64_t size) { return (size + kChunk - 1) / kChunk; }
-  // Those of `size` numbers that this process has.
+  // The range of `size` numbers that this process owns.
   Range own_chunks(std::int64_t size) const;
 
   // This process's chunks of parts[0] become their sum over all parts; all else becomes 0. Each has `size` numbers.
   void add_gradients(const std::vector<float*>& parts, std::int64_t size) const;
-  // All processes get the chunks of all; of lists with one number for each chunk, those numbers.
+  // All processes get the chunks of all. Lists with one number per chunk exchange those numbers.
   void share_chunks(std::vector<float>& numbers) const;
   void share_chunks(float* numbers, std::int64_t size) const;
   void share_by_chunk(std::vector<double>& numbers) const;
@@ -60,10 +60,10 @@ class Processes {
     share_dealt(reinterpret_cast<std::byte*>(results.data()), results.size(), sizeof(T));
   }
 
-  // One for each part: all processes get those of the process that computed it. What one process wants all do.
+  // One item per part: every process gets those of the process that computed it. A wish of one becomes a wish of all.
   Wishes share_sums(std::span<LossSums> sums, const Wishes& own) const;
 
-  // What process 0 has, in all.
+  // Broadcasts what process 0 has.
   void share(void* data, std::size_t bytes) const;
   void share(std::vector<float>& numbers) const { share(numbers.data(), numbers.size() * sizeof(float)); }
 

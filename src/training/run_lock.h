@@ -5,11 +5,11 @@
 
 namespace rapt::inline v1::training {
 
-// A run's directory belongs to one process while it trains there. The kernel releases the lock when the process ends,
-// however it ends.
+// One process at a time trains in a run's directory. The kernel releases the lock when the process ends, however it
+// ends.
 class RunLock {
  public:
-  // Throws rapt::Error that names the process that has it. Within one process the lock is shared.
+  // Throws rapt::Error naming the process that holds it. Within one process the lock is shared.
   static std::shared_ptr<RunLock> acquire(const std::filesystem::path& directory);
 
   ~RunLock();

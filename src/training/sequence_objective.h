@@ -10,10 +10,10 @@
 
 namespace rapt::inline v1::training {
 
-// The scores by name, the exact match as the goal.
+// The scores by name; exact match is the goal.
 Scores named(const Validation& validation);
 
-// To give each source its target, token by token. The model outlives it.
+// The objective of predicting each source's target, token by token. The model must outlive it.
 class SequenceObjective : public Objective {
  public:
   SequenceObjective(const SequenceModel& model, Batches batches, std::vector<Question> valid, double label_smoothing,

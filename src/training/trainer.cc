@@ -75,7 +75,7 @@ void Trainer::resume() {
   reload_metrics();
 }
 
-// Called by all processes.
+// A collective call.
 void Trainer::save() {
   update_.share_state(processes_);
   if (!processes_.writes()) return;
@@ -83,7 +83,7 @@ void Trainer::save() {
              {&values_, &update_.mean(), &update_.square(), &update_.average(), progress_});
 }
 
-// Lines of epochs that the state does not know are made again.
+// Drops lines of epochs that the state does not include; they are trained again.
 void Trainer::reload_metrics() {
   metrics_.clear();
   const std::filesystem::path path = directory_ / "metrics.jsonl";
@@ -127,7 +127,7 @@ Wishes Trainer::train_batch(std::int64_t n, const Wishes& own) {
     Part& part = *parts_[static_cast<std::size_t>(p)];
     part.sums = {};
     if (part.units == 0 || !processes_.computes(p)) return;
-    // Parts of one thread share its memory, which is still in the cache.
+    // Consecutive parts of one thread reuse its memory, which is still in the cache.
     Tape<float>& tape = *tapes_[static_cast<std::size_t>(worker)];
     tape.reset();
     layers::Graph<float> graph(tape, objective_->parameters(), values_.data(), part.gradients.data());
@@ -145,7 +145,7 @@ Wishes Trainer::train_batch(std::int64_t n, const Wishes& own) {
     progress_.correct += part.correct;
   }
   ++progress_.step;
-  // What several processes computed is added up already.
+  // Several processes have already been added up.
   const std::vector<float*> parts(gradients_.begin(), processes_.alone() ? gradients_.end() : gradients_.begin() + 1);
   const double norm = update_.apply(values_.data(), parts, rate_at(options_, progress_.step, total_steps()),
                                     progress_.step, threads_, processes_);
@@ -180,7 +180,7 @@ EpochReport Trainer::finish_epoch(double rate, double units_per_second) {
     loss = report.valid->loss;
   }
   require_finite(loss);
-  // The last step may have overflowed after its loss was known.
+  // The last step may have overflowed after its loss was computed.
   for (const float x : values_) require_finite(x, "finite weights");
   if (progress_.best_epoch == 0 || score > progress_.best_score ||
       (score == progress_.best_score && loss < progress_.best_loss)) {
@@ -209,7 +209,7 @@ Trainer::End Trainer::run(const Observer& observer) {
     const std::int64_t units_before = progress_.units;
     double speed = 0;
     while (progress_.batch < objective_->batches()) {
-      // Several processes stop and save together, after the step that one of them asks in.
+      // Several processes stop and save together, after the step in which one of them asks.
       const auto asked = [&] {
         return Wishes{observer.stop && observer.stop(), seconds_since(last_save) > kSecondsBetweenSaves};
       };

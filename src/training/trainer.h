@@ -33,7 +33,7 @@ struct EpochReport {
   bool best = false;
 };
 
-// What is reported to the caller, and whether it wants to stop.
+// Callbacks to the caller, and whether it wants to stop.
 struct Observer {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
@@ -48,7 +48,7 @@ class Trainer {
           int threads, const Processes& processes = Processes());
   ~Trainer();
 
-  // Goes on from the directory's state.
+  // Resumes from the directory's state.
   void resume();
 
   enum class End { finished, stopped };
@@ -56,7 +56,7 @@ class Trainer {
   // rapt::Error where another process trains in the directory.
   End run(const Observer& observer);
 
-  // One step, with batch n of this epoch: what run() is made of. Returns what any process wanted.
+  // One step, with batch n of this epoch, as run() takes it. Returns what any process wanted.
   Wishes train_batch(std::int64_t n, const Wishes& own = {});
 
   const std::vector<float>& values() const { return values_; }
@@ -70,7 +70,7 @@ class Trainer {
   void write_metrics(const EpochReport& report);
   void reload_metrics();
   std::int64_t total_steps() const;
-  // All epochs, or no better score for too long: more epochs or patience than before let a finished run go on.
+  // Whether all epochs are done, or patience ran out; raising either resumes a finished run.
   bool is_done() const;
   void require_finite(double number, const char* what = "a finite loss and gradient") const;
 

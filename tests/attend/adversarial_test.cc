@@ -1,4 +1,5 @@
-// Values that break careless kernels: NaN, infinities, scores of 1e30, and what must not be touched by them.
+// Values that break careless kernels: NaN, infinities, scores of 1e30; and everything that must not be affected by
+// them.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ const char* label(rapt::Path path) {
                                        : "reference path";
 }
 
-// The row of every head has NaN, or else is the same as before.
+// The row of every head either has NaN or is unchanged.
 enum class Row { same, spoilt, anything };
 
 template <class F>
@@ -152,7 +153,7 @@ TEST_P(Containment, NaNAndInfinityInOneValue) {
         const auto rows = [&](Int i) { return oracle::visible(c.problem, 0, 0, i, key) ? Row::anything : Row::same; };
         expect_rows(before.forward.out[0], after.forward.out[0], dtype(), rows, "out");
         expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(), rows, "dq");
-        // dv does not read v at all.
+        // dv does not depend on v.
         expect_rows(
             before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), [](Int) { return Row::same; },
             "dv");
@@ -181,7 +182,7 @@ TEST_P(Containment, NaNInOneRowOfTheOutputGradient) {
 }
 
 TEST_P(Containment, HiddenKeysMayHoldAnything) {
-  // Hidden by their number, or by a mask that hides them from every query there is.
+  // Hidden by the key lengths, or by a mask that hides them from every query.
   for (const bool dense : {false, true})
     for (rapt::Path path : kPaths) {
       SCOPED_TRACE(std::string(label(path)) + (dense ? " dense" : ""));
@@ -204,7 +205,7 @@ TEST_P(Containment, HiddenKeysMayHoldAnything) {
       expect_rows(before.backward.gradients.q, after.backward.gradients.q, dtype(), same, "dq");
       expect_rows(before.backward.gradients.v[0], after.backward.gradients.v[0], dtype(), same, "dv");
       expect_rows(before.backward.gradients.k, after.backward.gradients.k, dtype(), same, "dk");
-      // One number for all pairs: where pair products round, the rounding of every row's output is in it.
+      // One number for all pairs: with pair products, it contains the rounding of every row's output.
       const double factor = dtype() == rapt::Dtype::bf16 && rapt::active_bf16(rapt::active_isa()) ? 4 : 1;
       for (const auto& [name, value] : before.backward.gradients.parameters)
         expect_rows(value, after.backward.gradients.parameters.at(name), dtype(), same, name.c_str(), factor);
@@ -248,7 +249,7 @@ TEST_P(Extremes, ScoresOf1e30DoNotOverflow) {
       call.options.path = path;
       const support::ForwardResult r = call.forward();
       EXPECT_EQ(r.damage, "");
-      // Scores differ by 1e20 or more: the softmax is the maximum.
+      // Scores differ by 1e20 or more, so softmax is the maximum.
       for (Int h = 0; h < 2; ++h)
         for (Int i = 0; i < 37; ++i) {
           Int best = 0;
@@ -261,7 +262,7 @@ TEST_P(Extremes, ScoresOf1e30DoNotOverflow) {
   }
 }
 
-// The largest score comes late and the values are as large as they may be: nothing on the way may pass the largest number.
+// The largest score comes late and values are as large as possible: no intermediate result may overflow.
 TEST_P(Extremes, LargeValuesDoNotOverflow) {
   CaseSpec s;
   s.heads = 1;

@@ -12,7 +12,7 @@ namespace {
 using support::CaseSpec;
 using support::Int;
 
-// The kernels of a device have large tiles; a processor's have tests of their own, and these take long there.
+// Devices have large tiles; a processor's kernels have tests of their own, and these would take long there.
 Int sized(Int rows) { return support::on_cpu() ? (rows + 2) / 3 : rows; }
 
 class Aligned : public testing::TestWithParam<std::tuple<std::string, rapt::Dtype>> {
@@ -138,7 +138,7 @@ TEST_P(Aligned, GradientsOfFewQueriesAndManyKeys) {
   support::check_backward(s);
 }
 
-// What keys and values hold past the lengths does not count, and what only the last query sees spoils that one alone.
+// Keys and values past the lengths do not count; a key that only the last query sees spoils that query alone.
 TEST_P(Aligned, FewQueriesAndHiddenNumbersThatAreNotFinite) {
   CaseSpec s = spec(4, 899, 64);
   s.batch = 3;
@@ -184,7 +184,7 @@ TEST_P(Aligned, FewQueriesAndHiddenNumbersThatAreNotFinite) {
   }
 }
 
-// The gradients of parameters do not notice, whichever others are wanted.
+// Gradients of parameters do not depend on which other gradients are asked for.
 TEST_P(Aligned, ParametersAndHiddenNumbersThatAreNotFinite) {
   CaseSpec s = spec(sized(140), sized(200), 64);
   s.batch = 2;

@@ -96,7 +96,7 @@ TEST_P(Backward, SeveralValueSetsInEveryLayout) {
   }
 }
 
-// What is asked for must not change what else is computed.
+// Asking for fewer gradients must not change the others.
 TEST_P(Backward, PartialRequestsGiveTheSameBits) {
   CaseSpec s = spec(40, 51);
   s.batch = 2;

@@ -1,4 +1,4 @@
-// What rearranges rows of bf16 numbers for products of pairs, and the products, against plain loops.
+// Packing of bf16 rows for pair products, and the products, against plain loops.
 
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST_P(Bf16Kernels, TransposedWords) {
     }
 }
 
-// What is not finite is found at any place, and numbers between the rows do not count.
+// A number that is not finite is found anywhere, but not in the gaps between rows.
 TEST_P(Bf16Kernels, FiniteRows) {
   constexpr std::uint16_t kNan = 0x7FC0, kInfinity = 0xFF80, kLargest = 0x7F7F;
   for (std::int64_t cols : {1, 31, 32, 33, 70}) {

@@ -1,4 +1,4 @@
-// The comparisons themselves: what they must let pass, and that they notice small damage.
+// The comparisons themselves: what they must accept, and that they notice small damage.
 
 #include <gtest/gtest.h>
 

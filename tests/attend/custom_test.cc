@@ -41,7 +41,7 @@ struct Cauchy {
   }
 };
 
-// Only keys whose distance is a multiple of a stride, which is the struct's own state.
+// Only keys at a multiple of a stride, which is the struct's own state.
 struct Strided {
   static constexpr std::string_view formula = "q·k/√Dk where (i−j) mod stride = 0";
   static constexpr bool scaled = true;
@@ -277,7 +277,7 @@ TEST(Custom, WholeTilesMayBeHidden) {
   check_gradients(Custom::make(rapt::custom(Blocks{6}), small()));
 }
 
-// A formula of the library, written again by a caller, gives the library's numbers.
+// A formula of the library, written again by a caller, gives the same numbers.
 TEST(Custom, EqualsTheRegisteredMechanism) {
   CaseSpec s = small();
   s.mechanism = "alibi";

@@ -29,7 +29,7 @@ rapt::ConstView columns_of(rapt::ConstView view, Int count) {
   return view;
 }
 
-// What a step is handed: only the keys so far, or all the room there is for keys and how many are filled.
+// What a step gets: the keys so far, or the whole cache and how much of it is filled.
 enum class Cache { grows, has_lengths };
 
 struct Whole {
@@ -68,7 +68,7 @@ std::vector<Int> some_steps(Int length) {
   return steps;
 }
 
-// Every step of `call`, whose queries and keys are one sequence under a causal mask.
+// Every step of `call`, self-attention under a causal mask.
 void check_steps(Call& call, Cache cache) {
   const oracle::Problem& p = call.described().problem;
   const Int B = p.batch(), H = p.heads(), S = p.queries(), Dv = p.v[0].shape[3];
@@ -97,7 +97,7 @@ void check_decoding(const CaseSpec& spec) {
   const Case c = make_case(spec);
   for (const rapt::Isa isa : rapt::available_isas())
     for (const int threads : {1, 3}) {
-      // Products of bf16 numbers round the weights of a whole pass; one query alone is computed in f32.
+      // Pair products round the weights of a whole pass; a single query is computed in f32.
       if (spec.dtype == rapt::Dtype::bf16 && rapt::active_bf16(isa)) continue;
       const support::IsaScope scope(isa);
       SCOPED_TRACE(testing::Message() << rapt::name_of(isa) << ", " << threads << " threads");
@@ -183,7 +183,7 @@ TEST_P(DecodingNormalizers, EqualTheWholePass) {
       s.mask = support::MaskKind::top_left;
       SCOPED_TRACE(describe(s));
       Call call(make_case(s));
-      // The default b of sigmoid is −log Sk: a step that knows fewer keys has another one.
+      // The default b of sigmoid is −log Sk, which differs from step to step.
       if (GetParam() != support::NormalizerKind::sigmoid) check_steps(call, Cache::grows);
       check_steps(call, Cache::has_lengths);
     }
@@ -247,7 +247,7 @@ TEST(DecodingCustom, AFormulaOfTheCallersOwn) {
   }
 }
 
-// Several queries at a time, as when a prompt is read in pieces.
+// Several queries at a time, as when a prompt is processed in pieces.
 TEST(DecodingPieces, OfAnyLengthEqualTheWholePass) {
   for (const std::string& mechanism : support::registered_names())
     for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32}) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What a 16-bit number means, from its fields alone.
+// The value of a 16-bit number, from its fields alone.
 double meaning(std::uint32_t bits, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
@@ -115,7 +115,7 @@ TYPED_TEST(SixteenBits, TinyNumbersKeepTheirSign) {
   EXPECT_EQ(this->bits(-0.0f), 0x8000u);
 }
 
-// A NaN whose payload lies only in the bits that are cut off must not become an infinity.
+// A NaN whose payload lies only in the dropped bits must not become an infinity.
 TYPED_TEST(SixteenBits, EveryNaNStaysNaN) {
   for (const std::uint32_t nan : {0x7f800001u, 0x7fc00000u, 0xff800001u, 0xffffffffu, 0x7f80ffffu})
     EXPECT_TRUE(std::isnan(this->value(this->bits(std::bit_cast<float>(nan))))) << std::hex << nan;

@@ -17,7 +17,7 @@ using support::Int;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A call that would succeed, to be spoilt. B=2, H=4, Hk=2, Sq=5, Sk=7, Dk=3, Dv=4.
+// A valid call, to be broken. B=2, H=4, Hk=2, Sq=5, Sk=7, Dk=3, Dv=4.
 struct Good {
   Buffer q{oracle::Array({2, 4, 5, 3}), rapt::Dtype::f32};
   Buffer k{oracle::Array({2, 2, 7, 3}), rapt::Dtype::f32};
@@ -101,7 +101,7 @@ void expect_error(const char* operation, const Bad& bad, Good& good, F call) {
   EXPECT_TRUE(good.untouched()) << "something was written";
 }
 
-// Bad in both operations.
+// Invalid in both operations.
 class BadCalls : public testing::TestWithParam<Bad> {};
 
 TEST_P(BadCalls, Forward) {

@@ -27,12 +27,12 @@ oracle::Precision naive_precision(rapt::Dtype dtype, bool pairs) {
 void Errors::add(const std::string& name, rapt::Dtype dtype, const Array& got, const Array& want, const Array& naive,
                  const Array& sizes) {
   const double most = support::largest(want);
-  // Where all cancels, what is left of it may be of second order.
+  // Where everything cancels, the rest may be of second order.
   double step = 4 * 0x1p-24 * std::max(most, 0x1p-20 * support::largest(sizes));
-  // In f64 the naive formula is the yardstick itself.
+  // In f64 the naive formula is as exact as the oracle.
   if (dtype == rapt::Dtype::f64) step = 1e-11 * std::max(most, support::largest(sizes));
   else if (dtype != rapt::Dtype::f32) step += support::half_step(dtype, most);
-  // Kernels take what is smaller than any normal number for 0, on the way to a result too.
+  // Kernels flush subnormal numbers to 0, in intermediate results too.
   if (dtype != rapt::Dtype::f64) step += 0x1p-126;
   double far = 0;
   for (std::size_t n = 0; n < want.data.size(); ++n) {
@@ -48,7 +48,7 @@ void Errors::add(const std::string& name, rapt::Dtype dtype, const Array& got, c
 }
 
 void Errors::expect_within(const std::string& also) const {
-  // Too few seeds there to tell; the calls were made.
+  // A single seed says too little; the calls were made.
   if (support::kSanitized) return;
   for (const auto& [name, s] : sums_)
     EXPECT_LE(s.ours, 2 * s.naive + s.floor)

@@ -5,22 +5,22 @@
 
 #include "support/checks.h"
 
-// How far results are from f64, beside how far the naive formula of the same type is, over several seeds of one problem:
-// one number may be right by luck, in either; several are not.
+// Distances of results from f64, beside those of the naive formula in the same type, over several seeds of one problem:
+// one number may be right by luck, several are not.
 namespace exact {
 
-// How errors of several seeds are added: as they are, or each in units of its own numbers, so that no seed whose numbers are
-// a thousand times those of the others decides alone.
+// How seeds are added up: as they are, or each relative to its own numbers, so that no seed with numbers a thousand
+// times larger decides alone.
 enum class SeedWeight { absolute, relative };
 
 class Errors {
  public:
   explicit Errors(SeedWeight weight = SeedWeight::absolute) : weight_(weight) {}
 
-  // `sizes`: what the numbers of `want` would be if nothing cancelled.
+  // `sizes`: how large the numbers of `want` would be if nothing cancelled.
   void add(const std::string& name, rapt::Dtype dtype, const oracle::Array& got, const oracle::Array& want,
            const oracle::Array& naive, const oracle::Array& sizes);
-  // At most twice as far as the naive formula.
+  // At most twice the naive formula's distance.
   void expect_within(const std::string& also = "") const;
 
  private:
@@ -32,7 +32,7 @@ class Errors {
   SeedWeight weight_;
 };
 
-// Which arithmetic a naive formula of this type has, where pair products are used or not.
+// The arithmetic of a naive formula of this type, with pair products or without.
 oracle::Precision naive_precision(rapt::Dtype dtype, bool pairs);
 
 // Outputs and gradients of one problem, run and compared.

@@ -20,7 +20,7 @@ using support::Int;
 using support::NormalizerKind;
 using support::Random;
 
-// Rows of one or two queries are right by luck, in either evaluation.
+// One or two seeds may be right by luck.
 constexpr int kSeeds = support::unless_sanitized(40, 1);
 
 struct Problem {
@@ -37,7 +37,7 @@ double between(Random& random, double low, double high) {
   return std::exp(random.uniform(std::log(low), std::log(high)));
 }
 
-// One that the oracle answers in milliseconds.
+// A problem that the oracle answers in milliseconds.
 Problem draw(const std::string& mechanism, rapt::Dtype dtype, bool pairs, Random& random) {
   const auto maybe = [&](double chance) { return random.uniform(0, 1) < chance; };
   Problem p;
@@ -47,7 +47,7 @@ Problem draw(const std::string& mechanism, rapt::Dtype dtype, bool pairs, Random
   s.key_dim = std::lround(between(random, 1, 1024));
   s.value_dims = {std::lround(between(random, 1, 200))};
   const double most = std::min(70.0, std::sqrt(3e5 / static_cast<double>(s.key_dim)));
-  // Of a few keys rounded weights are exact by luck: what is added to one is taken from the other.
+  // With few keys rounded weights are exact by luck: what is added to one is taken from another.
   const double least = pairs ? 8 : 1;
   s.queries = std::lround(between(random, least, most));
   s.keys = std::lround(between(random, least, most));
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, RandomExactnessSlow,
 
 class PairExactnessSlow : public RandomExactness {};
 
-// The naive formula in bf16 rounds weights and gradients of scores, as pair products do.
+// The naive formula in bf16 rounds weights and gradients of scores, like pair products.
 TEST_P(PairExactnessSlow, AtMostTwiceTheNaiveError) {
   const rapt::Bf16Choices& choices = rapt::available_bf16();
   if (choices.count == 0) GTEST_SKIP() << "this processor has no pair products of bf16";
@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, PairExactnessSlow,
                                           testing::Values(rapt::Dtype::bf16)),
                          support::mechanism_and_type);
 
-// One number for all pairs, whose gradient is a sum of what cancels, after a rotation that rounds.
+// One number for all pairs: its gradient is a sum that cancels, after a rotation that rounds.
 TEST(ExactnessOfRotatedRowsSlow, GradientOfTau) {
   for (const Int dim : {2, 64, 130, 256})
     for (const auto rotary : {support::RotaryKind::halves, support::RotaryKind::interleaved})

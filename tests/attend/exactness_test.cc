@@ -63,7 +63,7 @@ class ExactnessSlow : public testing::TestWithParam<support::MechanismAndType> {
     SCOPED_TRACE(testing::Message() << shape.queries << "×" << shape.keys << "×" << shape.dim << ", keys + "
                                     << numbers.key_offset << ", values + " << numbers.value_offset << ", times "
                                     << numbers.scale << ", " << label(mask));
-    // What a forward pass hands over matters to 16-bit types alone.
+    // What the forward pass saves matters to 16-bit types alone.
     for (const bool saved : {true, false}) {
       if (!saved && dtype() == rapt::Dtype::f32) continue;
       exact::Errors errors;
@@ -73,7 +73,7 @@ class ExactnessSlow : public testing::TestWithParam<support::MechanismAndType> {
     }
   }
 
-  // Pair products round weights: exactness_random_test.cc has the bound of those.
+  // Pair products round weights: exactness_random_test.cc has their bound.
   void SetUp() override {
     if (!support::on_cpu()) GTEST_SKIP() << "of the cpu backend";
     usual_ = rapt::active_bf16(rapt::active_isa());
@@ -103,7 +103,7 @@ TEST_P(ExactnessSlow, FewKeys) {
     for (const Numbers& numbers : {Numbers{}, {10, 10, 1}}) check({keys, keys, 40}, numbers);
 }
 
-// Scores of thousands: every row is one key, and its gradient is nothing.
+// Scores of thousands: every row is one key, and its gradient vanishes.
 TEST_P(ExactnessSlow, SaturatedRows) {
   for (const double scale : {4.0, 12.0}) check({20, 20, 40}, {0, 0, scale});
 }
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, ExactnessSlow,
                                           testing::Values(rapt::Dtype::f32, rapt::Dtype::bf16, rapt::Dtype::f16)),
                          support::mechanism_and_type);
 
-// Scores so large that only the largest counts: an exact 0, whatever the scale is.
+// Scores so large that only the largest counts: exactly 0 at any scale.
 TEST(Exactness, GradientsOfCertainRowsAreZero) {
   for (const double scale : {1e4, 1e15, 1e30}) {
     CaseSpec s;

@@ -24,7 +24,7 @@ using oracle::Array;
 using oracle::Sizes;
 using support::Int;
 
-// Heads that differ: one wide, one narrow, one looking off the grid, one flat, one with a valley.
+// Heads of every kind: one wide, one narrow, one looking off the grid, one flat, one with a valley.
 Array alphas(Int heads) {
   const double all[] = {0.0625, 0.75, 0.25, 0, -0.015625};
   return Array({1, 1, 1, heads}, std::vector<double>(all, all + heads));
@@ -305,7 +305,7 @@ TEST(Factorized, ThreadsDoNotChangeABit) {
   }
 }
 
-// A narrow head gives far keys a weight of exactly 0: what is there must not be seen, forward or backward.
+// A narrow head gives distant keys a weight of exactly 0: their values must not matter, forward or backward.
 TEST(Factorized, NaNsStayWhereTheyHaveWeight) {
   for (const rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32})
     for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {

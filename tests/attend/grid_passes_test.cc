@@ -23,7 +23,7 @@ struct Grid {
   Int batch = 2, heads = 3, value_heads = 3, value_batches = 2;
 };
 
-// Heads that differ: one wide, one narrow, one that looks off the grid, one flat, one with a valley.
+// Heads of every kind: one wide, one narrow, one looking off the grid, one flat, one with a valley.
 Case case_of(const Grid& g, rapt::Dtype dtype, support::Layout layout = support::Layout::bhsd) {
   CaseSpec s;
   s.mechanism = "quadratic";
@@ -87,7 +87,7 @@ TEST_P(GridPasses, SharedAndSeveralValues) {
       }
 }
 
-// One step away the weight is e^−900: what is there must not be seen, forward or backward.
+// One step away the weight is e^−900: that value must not matter, forward or backward.
 TEST_P(GridPasses, NumbersThatAreNotFinite) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     Case c = case_of({6, 7, {4}, 2, 2, 2, 2}, GetParam());

@@ -1,4 +1,4 @@
-// One query of heads that share keys and values: computed together, with the bits that each head has alone.
+// One query of heads that share keys and values: computed together, with the bits of each head alone.
 
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST(GroupedHeads, MatchTheOracle) {
         }
 }
 
-// What the heads of a group do not share keeps them apart.
+// What the heads of a group do not share does not mix.
 TEST(GroupedHeads, KeepWhatIsTheirOwn) {
   for (const char* mechanism : {"alibi", "t5", "bilinear", "cosine", "additive"})
     for (const support::BiasKind bias : {support::BiasKind::none, support::BiasKind::per_head_key})

@@ -38,7 +38,7 @@ class Hidden : public testing::TestWithParam<support::MechanismAndType> {
   }
 };
 
-// The oracle sees the same case with sound keys under a mask.
+// The oracle's case has finite keys under a mask.
 void check(const Case& spoilt, const Case& sound, const std::string& what) {
   const support::Expected expected(sound, true);
   support::ForwardWants wants;
@@ -101,7 +101,7 @@ TEST_P(Hidden, OnlyRowsThatSeeAKeyAreSpoilt) {
       if (hides(i)) c.problem.bias.at(0, h, i, key) = -HUGE_VAL;
   const oracle::Forward sound = oracle::forward(c.problem);
   const support::Expected expected(c);
-  // A mechanism that does not look at its keys is not spoilt by them.
+  // A mechanism that does not read its keys is not spoilt by them.
   spoil(c.problem.v[0], key, NAN);
   spoil(c.problem.k, key, NAN);
   const double allowed = support::rounding_of(s.dtype) * support::largest(sound.out[0]);

@@ -1,4 +1,4 @@
-// Nothing that a mechanism takes is without effect: every parameter, every input and every number of a value changes the
+// Everything that a mechanism takes has an effect: every parameter, every input and every number of a value changes the
 // result. What it does not read changes no bit.
 
 #include <gtest/gtest.h>
@@ -109,13 +109,13 @@ TEST_P(Influence, EveryInputChangesTheResult) {
   });
 }
 
-// A setting that changes nothing is not one.
+// A setting without effect is no setting.
 TEST_P(Influence, EverySettingChangesTheResult) {
   const Case c = make(support::Settings::defaults);
   for (const rapt::SettingSpec& spec : c.mechanism->settings()) {
     if (spec.name == "origin") continue;  // which row is read; out of the table's range it is refused
     Case large = c, small = c;
-    // A range without a useful end gets a number that these sizes reach.
+    // An open range gets a number that matters at these sizes.
     large.problem.settings[std::string(spec.name)] = spec.high > 1000 ? 12 : spec.high;
     small.problem.settings[std::string(spec.name)] = spec.high > 1000 ? 3 : spec.low;
     EXPECT_GT(difference(large, small, rapt::Path::automatic), kEffect) << "setting " << spec.name << " has no effect";

@@ -72,7 +72,7 @@ TEST_P(LinearTime, TwiceTheLengthIsTwiceTheVisits) {
           options.mask.key_lengths.resize(static_cast<std::size_t>(shape.batch), 128);
       });
     };
-    // Tasks of fewer keys than the caches hold would hide how their number grows.
+    // Small tasks would hide how their number grows.
     const Int half = count(1 << 15), whole = count(1 << 16);
     SCOPED_TRACE(testing::Message() << shape.batch << " of " << shape.heads << " heads: " << half << ", then "
                                     << whole);

@@ -24,14 +24,14 @@ long status_line(const std::string& name) {
   return -1;
 }
 
-// Makes the peak start again from what is in use now.
+// Resets the peak to what is in use now.
 bool reset_peak() {
   std::ofstream clear("/proc/self/clear_refs");
   clear << "5" << std::flush;
   return clear.good();
 }
 
-// Forward with statistics, and backward, of one long sequence.
+// One long sequence, forward with statistics, and backward.
 void check_linear(const std::string& mechanism, oracle::Normalizer normalizer) {
   if (support::kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
   const Int length = 4096, dim = 32;
@@ -134,7 +134,7 @@ TEST(MemoryUnderAWindow, ABiasOfKeysStaysLinear) {
   EXPECT_LE(with, without + 2 * 1024) << "without a bias " << without;
 }
 
-// Work space stays for the next call, and goes back when it is told to.
+// Workspace is kept for the next call, and returned when asked.
 TEST(MemoryKeptSlow, WorkSpaceCanBeGivenBack) {
   support::CaseSpec s;
   s.mechanism = "cosine";  // its rows are mapped first

@@ -1,4 +1,4 @@
-// What may be asked for, alone and together, and in which storage types.
+// Outputs on request, alone and together, in every storage type.
 
 #include <gtest/gtest.h>
 

@@ -105,7 +105,7 @@ TEST(ParallelThreads, TurnsKeepTheOrder) {
   }
 }
 
-// Of a thread of this process, as the system sees it: R runs or would like to, S sleeps.
+// The state of a thread of this process, as the system sees it: R runs or wants to, S sleeps.
 char state_of(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
   std::string line;
@@ -114,7 +114,7 @@ char state_of(pid_t thread) {
   return name_end == std::string::npos || name_end + 2 >= line.size() ? '?' : line[name_end + 2];
 }
 
-// Who waits for the last task of a call sleeps after a while.
+// The caller sleeps while it waits for a long last task.
 TEST(ParallelThreads, ACallerSleepsThroughALongLastTask) {
   if (state_of(gettid()) == '?') GTEST_SKIP() << "there is no /proc here";
   const pid_t caller = gettid();
@@ -159,7 +159,7 @@ TEST(ParallelThreads, AHostLendsItsThreads) {
   EXPECT_EQ(lent.load(), 3);
 }
 
-// One call of a host that lends its threads so.
+// A call on a host that lends its threads.
 std::string error_of(rapt::HostThreads host, int threads) {
   rapt::use_host_threads(host);
   std::string error;
@@ -189,7 +189,7 @@ TEST(ParallelThreads, WhatAHostLeavesIsDone) {
   EXPECT_EQ(error_of([](int, void (*)(void*, int), void*) {}, 3), "");
 }
 
-// A hook that throws ends the call: tasks that wait for tickets of those before them must all have been started.
+// A hook that throws ends the call: tasks waiting for earlier tickets need all of those started.
 TEST(ParallelThreads, AHookEndsACall) {
   static std::atomic<int> calls{0};
   for (int threads : {1, 4}) {
@@ -207,7 +207,7 @@ TEST(ParallelThreads, AHookEndsACall) {
                                         tickets.done(0);
                                       }),
                    std::domain_error);
-      // Others may start more tasks while one throws.
+      // Other workers may start more tasks while one throws.
       if (threads == 1) {
         EXPECT_EQ(runs.load(), last - 1);
       }
@@ -237,7 +237,7 @@ TEST(ParallelFork, AChildHasAPoolOfItsOwn) {
 }
 
 #ifdef __linux__
-// A limit on processes or on memory: those threads that there are do the work.
+// Under a limit on processes or memory, the threads that exist do the work.
 TEST(ParallelFork, WithoutMoreThreadsFewerDoTheWork) {
   if (support::kSanitized) GTEST_SKIP() << "sanitizers reserve more memory than the limit";
   const pid_t child = fork();

@@ -30,7 +30,7 @@ rapt::ConstView shifted(rapt::ConstView view, Int first, int axis, Int count) {
   return view;
 }
 
-// The results of one part; outputs are in the compute type, so that nothing is rounded between part and whole.
+// The results of one part; outputs have the compute type, so that nothing is rounded between part and whole.
 struct Part {
   Int first, keys;
   rapt::AttendOptions options;
@@ -108,7 +108,7 @@ class Parts {
     return r;
   }
 
-  // What merge() alone takes.
+  // The arguments of merge() alone.
   std::size_t merge_allocations() {
     out_ = Buffer(case_.spec.dtype, outs_);
     const rapt::Merged merged{out_.view(), {}, {}, {}};
@@ -298,7 +298,7 @@ TEST(PartialExtremes, InfinitiesAndNaN) {
     }
 }
 
-// merge() by itself, on numbers given by hand.
+// merge() itself, on hand-written numbers.
 Array array(const Sizes& shape, std::vector<double> values) { return Array(shape, std::move(values)); }
 
 TEST(Merge, AllocatesNothing) {
@@ -372,7 +372,7 @@ TEST(Merge, MatchesTheOracleAndMayWriteOverAPart) {
       EXPECT_TRUE(support::agree(row_sum.values(), want.row_sum, tolerance));
       EXPECT_TRUE(support::agree(lse.values(), want.lse, tolerance));
       EXPECT_EQ(row_max.values().data, want.row_max.data);
-      // Into the first part, and only what is asked for.
+      // Into the first part; only what is asked for.
       rapt::merge(partials, {buffers[0]->view(), {}, {}, {}});
       EXPECT_EQ(buffers[0]->values().data, out.values().data);
     }

@@ -143,7 +143,7 @@ TEST_P(Plans, WithEveryNormalizerAndOption) {
   }
 }
 
-// A cache that fills: every step has its own length and position.
+// A cache that fills up: every step has its own length and position.
 TEST_P(Plans, OtherLengthsAndPositions) {
   CaseSpec s = spec(1, 25);
   s.positions = PositionKind::per_batch;

@@ -69,7 +69,7 @@ TEST_P(Positions, AcrossManyTiles) {
   }
 }
 
-// A batch or a head that is repeated stands at other places in each.
+// Repeated batches and heads stand at different positions.
 TEST_P(Positions, RepeatedBatch) {
   CaseSpec s = spec(12, 20);
   s.positions = PositionKind::per_batch;
@@ -172,7 +172,8 @@ INSTANTIATE_TEST_SUITE_P(All, Positions,
                                           testing::Values(rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16)),
                          support::mechanism_and_type);
 
-// Keys that are a part of more: moving queries and keys together changes nothing that reads their distance.
+// Keys that are part of a longer sequence: moving queries and keys together changes no result that reads only
+// distances.
 TEST(FirstKey, MovesWithTheQueries) {
   for (const char* mechanism : {"scaled_dot", "alibi", "t5", "shaw", "transformer_xl"}) {
     SCOPED_TRACE(mechanism);

@@ -45,7 +45,7 @@ TEST_P(Precision, LargeAdditiveInputsLeaveTheFastPath) {
   }
 }
 
-// One large row must neither spoil the others nor be spoilt by their path.
+// One large row must not affect the others' digits, nor they its path.
 TEST_P(Precision, OneLargeAdditiveRow) {
   CaseSpec s;
   s.mechanism = "additive";

@@ -23,7 +23,7 @@ using rapt::view;
 
 constexpr int kRuns = support::unless_sanitized(200, 20);
 
-// A small problem with both passes, and everything that they write.
+// A small problem with both passes, and all their outputs.
 struct Work {
   static constexpr std::int64_t kLength = 96, kDim = 24;
 
@@ -64,7 +64,7 @@ struct Work {
   std::vector<float> x = std::vector<float>(kLength * kDim), out = x, dq = x, dk = x;
 };
 
-// Runs f in a child, which gets a signal where it hangs, and returns its exit status; −1: a signal ended it.
+// Runs f in a child and returns its exit status; −1: a signal ended it. A child that hangs is killed.
 template <class F>
 int in_child(const F& f) {
   const pid_t child = fork();
@@ -78,7 +78,7 @@ int in_child(const F& f) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// Threads that compute until they are told to stop.
+// Threads that compute until told to stop.
 class Busy {
  public:
   explicit Busy(int count) {
@@ -115,7 +115,7 @@ TEST(Processes, ForksWhileOthersCompute) {
   for (int n = 0; n < kRuns; ++n) ASSERT_EQ(in_child([] { Work(2).run(); }), 7) << "run " << n;
 }
 
-// Of the thread that makes the first call: it waits before each of its first allocations until the process was forked.
+// In the thread of the first call: waits before each of its first allocations until the process has forked.
 std::atomic<int> waits{0}, forks{0};
 thread_local bool is_first = false;
 

@@ -1,4 +1,4 @@
-// Which SIMD targets a processor runs: by single features, and by what the compiler says of this one.
+// Which SIMD targets a processor supports: by single features, and by what the compiler says of this one.
 #include "backends/cpu/x86/processor.h"
 
 #include <gtest/gtest.h>

@@ -97,7 +97,7 @@ TEST_F(ControlGroups, VersionOne) {
   EXPECT_EQ(processors(), 2);
 }
 
-// Files that say something else limit nothing, and stop nothing.
+// Unexpected contents limit nothing and cause no error.
 TEST_F(ControlGroups, OddFilesAreNoLimit) {
   second_version("/a");
   for (const char* text : {"", "x y\n", "100000", "100000 0\n", "-5 100000\n"}) {

@@ -1,4 +1,4 @@
-// What holds for every registered mechanism, whatever its formula is.
+// Properties of every registered mechanism, whatever its formula.
 
 #include <gtest/gtest.h>
 
@@ -237,7 +237,7 @@ TEST_P(Properties, ANumberAddedToAllScoresOfARowChangesNothing) {
   EXPECT_FALSE(support::agree(after.lse, before.lse, 1e-3));
 }
 
-// One query, or two, take other loops than many: every row has the same bits all the same.
+// One or two queries take other loops than many: every row has the same bits anyway.
 TEST(FewQueries, HaveTheBitsOfMany) {
   for (const rapt::Isa isa : rapt::available_isas())
     for (const rapt::Dtype dtype : {rapt::Dtype::f32, rapt::Dtype::f64})

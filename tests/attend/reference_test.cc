@@ -1,4 +1,4 @@
-// The naive path by itself: numbers worked out by hand, the edges of its contract, and gradients by differences.
+// The naive path itself: numbers worked out by hand, the edges of its contract, and finite differences.
 
 #include <gtest/gtest.h>
 
@@ -219,7 +219,7 @@ TEST(Reference, SoftcapComesBeforeTheBias) {
   expect_near(r.lse, {std::log(std::exp(cap) + std::exp(10 - cap))});
 }
 
-// Hooks of the caller's own: what is hidden there is hidden here.
+// Custom hooks: what visible() hides is hidden here too.
 struct Neighbours {
   static constexpr std::string_view formula = "q·k of the neighbours";
   template <class At>

@@ -121,7 +121,7 @@ TEST(Masks, WindowEdges) {
                                            {0, 64}}) {
         SCOPED_TRACE(testing::Message() << queries << "x" << keys << " window " << window.left << "," << window.right
                                         << " causal " << static_cast<int>(causal));
-        // The oracle adds the sides to positions; a side beyond every key is the same as none.
+        // The oracle adds the sides to positions; a side beyond all keys is no limit.
         p.mask.causal = causal;
         p.mask.window = window;
         check(p);

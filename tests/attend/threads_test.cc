@@ -160,7 +160,7 @@ TEST_P(ThreadsNormalizers, SameBits) {
 INSTANTIATE_TEST_SUITE_P(All, ThreadsNormalizers, testing::ValuesIn(support::all_normalizers()),
                          support::normalizer_name);
 
-// Parts of the keys, which threads share where there are few heads: rows are merged as one thread merges its own.
+// Threads share the keys of few heads: rows are merged as one thread merges its own.
 TEST(Threads, ManyQueriesManyKeys) {
   for (const char* mechanism : {"scaled_dot", "t5"})
     for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16})
@@ -179,7 +179,7 @@ TEST(Threads, ManyQueriesManyKeys) {
       }
 }
 
-// Wide rows leave room for few keys of a task: here 192, and 179 of the last.
+// Wide rows make tasks of few keys: here 192, and 179 in the last.
 TEST(Threads, WideRows) {
   for (rapt::Dtype dtype : {rapt::Dtype::f64, rapt::Dtype::f32, rapt::Dtype::bf16}) {
     CaseSpec s;
@@ -234,7 +234,7 @@ TEST(Threads, CallsAtTheSameTimeDoNotDisturbEachOther) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-// The kernels let tiny results be 0; the caller's arithmetic stays as it was.
+// The kernels flush tiny results to 0; the caller's arithmetic is unaffected.
 TEST(Threads, TheCallersTinyNumbersStay) {
   CaseSpec s;
   s.dtype = rapt::Dtype::f32;

@@ -1,4 +1,4 @@
-// Rows of scores that are hard for a normaliser: thresholds that must be exact, ties, infinities, and facts known in advance.
+// Scores that are hard for a normaliser: exact thresholds, ties, infinities, and facts known in advance.
 
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ TEST(Thresholds, EntmaxByHand) {
   EXPECT_EQ(Numbers(alone.weights.data), (Numbers{1, 0, 0}));
 }
 
-// A fixed number of bisections cannot reach these to rounding.
+// No fixed number of bisections reaches these to rounding.
 TEST(Thresholds, AreExactForScoresOfEverySpacing) {
   support::Random random(11);
   for (const Int keys : {1, 2, 3, 16, 65, 300, 5000}) {

@@ -7,19 +7,6 @@
 namespace oracle {
 namespace {
 
-template <class T>
-T dot(const T* a, const T* b, Int n) {
-  T sum(0);
-  for (Int d = 0; d < n; ++d) sum += a[d] * b[d];
-  return sum;
-}
-
-// y += g·x
-template <class T>
-void add(T* y, T g, const T* x, Int n) {
-  for (Int d = 0; d < n; ++d) y[d] += g * x[d];
-}
-
 // x [rows, in] · w [in, out]
 template <class T>
 Matrix<T> product(const Matrix<T>& x, const Matrix<T>& w) {

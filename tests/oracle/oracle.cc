@@ -109,16 +109,16 @@ T rounded(T x, int digits) {
 
 // Hidden keys and keys without weight add nothing, whatever their values are. Rows of a table belong to the first values.
 template <class T>
-T weighted_sum(const Row<T>& row, const Formula<T>& formula, const Matrix<T>& v, bool first, Int i, Int d, int digits) {
-  T sum(0);
+std::vector<T> weighted_sums(const Row<T>& row, const Formula<T>& formula, const Matrix<T>& v, bool first, Int i,
+                             int digits) {
+  std::vector<T> sums(std::size_t(v.cols), T(0));
   for (Int j = 0; j < v.rows; ++j) {
     const T w = row.weights[std::size_t(j)];
     if (w == T(0)) continue;
-    const T* added = first ? formula.value_row(i, j) : nullptr;
-    sum += rounded(w, digits) * v.at(j, d);
-    if (added) sum += w * added[d];
+    add(sums.data(), rounded(w, digits), v.row(j), v.cols);
+    if (const T* added = first ? formula.value_row(i, j) : nullptr) add(sums.data(), w, added, v.cols);
   }
-  return sum;
+  return sums;
 }
 
 template <class T>
@@ -146,9 +146,10 @@ Forward run_forward(const Problem& p, int digits = 0) {
           f.scores.at(b, h, i, j) = double(row.scores[std::size_t(j)]);
           f.weights.at(b, h, i, j) = double(row.weights[std::size_t(j)]);
         }
-        for (std::size_t n = 0; n < values.size(); ++n)
-          for (Int d = 0; d < values[n].cols; ++d)
-            f.out[n].at(b, h, i, d) = double(weighted_sum(row, *formula, values[n], n == 0, i, d, digits));
+        for (std::size_t n = 0; n < values.size(); ++n) {
+          const std::vector<T> sums = weighted_sums(row, *formula, values[n], n == 0, i, digits);
+          for (Int d = 0; d < values[n].cols; ++d) f.out[n].at(b, h, i, d) = double(sums[std::size_t(d)]);
+        }
       }
     }
   return f;
@@ -180,18 +181,21 @@ struct HeadValues {
     for (Int j = 0; j < static_cast<Int>(d_weights.size()); ++j) {
       const T w = row.weights[std::size_t(j)];
       if (w == T(0)) continue;
-      T& d_weight = d_weights[std::size_t(j)];
+      T d_weight(0);
       for (std::size_t n = 0; n < values.size(); ++n) {
         const T* added = n == 0 ? formula.value_row(i, j) : nullptr;
         T* d_added = n == 0 ? formula.value_row_gradient(i, j) : nullptr;
-        for (Int d = 0; d < values[n].cols; ++d) {
-          const T d_out = d_outs[n].at(i, d);
-          d_weight += d_out * values[n].at(j, d);
-          d_values[n].at(j, d) += rounded(w, digits) * d_out;
-          if (added) d_weight += d_out * (terms == Terms::sizes ? std::abs(added[d]) : added[d]);
-          if (d_added) d_added[d] += w * d_out;
+        const T* d_out = d_outs[n].row(i);
+        const T* value = values[n].row(j);
+        const Int cols = values[n].cols;
+        for (Int d = 0; d < cols; ++d) {
+          d_weight += d_out[d] * value[d];
+          if (added) d_weight += d_out[d] * (terms == Terms::sizes ? std::abs(added[d]) : added[d]);
         }
+        add(d_values[n].row(j), rounded(w, digits), d_out, cols);
+        if (d_added) add(d_added, w, d_out, cols);
       }
+      d_weights[std::size_t(j)] = d_weight;
     }
     return d_weights;
   }

@@ -30,8 +30,10 @@ Statistics statistics_in(const Forward& f, Normalizer normalizer, int top_k, std
     std::vector<Int> order;
     for (Int j = 0; j < keys; ++j)
       if (score[j] > -HUGE_VAL) order.push_back(j);
-    std::stable_sort(order.begin(), order.end(), [&](Int a, Int b) { return score[a] > score[b]; });
     if (order.empty()) continue;
+    const auto first = order.begin() + std::min<std::ptrdiff_t>(std::max(top_k, 1), std::ssize(order));
+    std::partial_sort(order.begin(), first, order.end(),
+                      [&](Int a, Int b) { return score[a] > score[b] || (score[a] == score[b] && a < b); });
     s.argmax[std::size_t(r)] = order[0];
     for (int t = 0; t < top_k && t < static_cast<int>(order.size()); ++t) {
       s.top_indices[std::size_t(r * top_k + t)] = order[std::size_t(t)];

@@ -254,5 +254,23 @@ TEST(ReproduceFormat, WritesNumbersAsPeopleDo) {
   EXPECT_EQ(reproduce::of(11, 1100), "11 of 1,100");
 }
 
+TEST(ReproduceTraining, InterruptedRunsOfTheSameSettingsGoOn) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path run = directory.path() / "run", config = run / "config.json";
+  const auto experiment = tasks::start_experiment("reverse", {{}, {{"hidden", "8"}}});
+  EXPECT_FALSE(reproduce::was_begun(*experiment, run));
+  EXPECT_FALSE(reproduce::was_begun(*experiment, run)) << "nothing was trained yet";
+  write_file(run / "state.safetensors", "");
+  EXPECT_TRUE(reproduce::was_begun(*experiment, run));
+  // As older versions wrote it.
+  nlohmann::ordered_json settings = nlohmann::ordered_json::parse(read_file(config));
+  ASSERT_EQ(settings.erase("checksum"), 1u);
+  write_file(config, settings.dump(1));
+  EXPECT_TRUE(reproduce::was_begun(*experiment, run));
+  EXPECT_FALSE(reproduce::was_begun(*tasks::start_experiment("reverse", {{}, {{"hidden", "16"}}}), run));
+  write_file(config, "{");
+  EXPECT_FALSE(reproduce::was_begun(*experiment, run)) << "settings that cannot be read";
+}
+
 }  // namespace
 }  // namespace rapt::test

@@ -16,6 +16,25 @@ constexpr std::int64_t kAligned = 64;  // elements, so a multiple of 16 bytes of
 
 std::byte pattern(std::size_t n) { return kPattern[n % 2]; }
 
+void fill(std::byte* begin, std::size_t size) {
+  for (std::size_t n = 0; n + 2 <= size; n += 2) std::memcpy(begin + n, kPattern, 2);
+  if (size % 2 != 0) begin[size - 1] = kPattern[0];
+}
+
+bool is_filled(const std::byte* begin, std::size_t size) {
+  if (size < 2) return size == 0 || *begin == kPattern[0];
+  return std::memcmp(begin, kPattern, 2) == 0 && std::memcmp(begin, begin + 2, size - 2) == 0;
+}
+
+// The byte at which each row begins.
+template <class F>
+void for_each_row(const oracle::Sizes& shape, const oracle::Sizes& strides, std::size_t element, F f) {
+  for (std::int64_t a = 0; a < shape[0]; ++a)
+    for (std::int64_t b = 0; b < shape[1]; ++b)
+      for (std::int64_t c = 0; c < shape[2]; ++c)
+        f(static_cast<std::size_t>(a * strides[0] + b * strides[1] + c * strides[2]) * element);
+}
+
 }  // namespace
 
 const char* label(Layout layout) {
@@ -57,7 +76,7 @@ Buffer::Buffer(rapt::Dtype dtype, const oracle::Sizes& shape, Layout layout, std
   const std::size_t element = rapt::size_of(dtype);
   start_ = static_cast<std::size_t>(guard_before) * element;
   bytes_.resize(static_cast<std::size_t>(guard_before + last + 1 + guard_after) * element);
-  for (std::size_t n = 0; n < bytes_.size(); ++n) bytes_[n] = pattern(n);
+  fill(bytes_.data(), bytes_.size());
 }
 
 rapt::View Buffer::view() { return {bytes_.data() + start_, dtype_, shape_, strides_}; }
@@ -65,14 +84,12 @@ rapt::ConstView Buffer::view() const { return {bytes_.data() + start_, dtype_, s
 
 template <class F>
 void Buffer::for_each_place(F f) const {
-  const std::int64_t element = static_cast<std::int64_t>(rapt::size_of(dtype_));
+  const std::size_t element = rapt::size_of(dtype_);
   std::size_t n = 0;
-  for (std::int64_t a = 0; a < shape_[0]; ++a)
-    for (std::int64_t b = 0; b < shape_[1]; ++b)
-      for (std::int64_t c = 0; c < shape_[2]; ++c)
-        for (std::int64_t d = 0; d < shape_[3]; ++d, ++n)
-          f(n, start_ + static_cast<std::size_t>(
-                            (a * strides_[0] + b * strides_[1] + c * strides_[2] + d * strides_[3]) * element));
+  for_each_row(shape_, strides_, element, [&](std::size_t place) {
+    place += start_;
+    for (std::int64_t d = 0; d < shape_[3]; ++d, ++n, place += element) f(n, place);
+  });
 }
 
 void Buffer::set(const oracle::Array& values) {
@@ -87,26 +104,23 @@ oracle::Array Buffer::values() const {
 
 std::string Buffer::damage() const {
   const std::size_t element = rapt::size_of(dtype_);
-  std::vector<bool> used(bytes_.size(), false);
   std::string problem;
   for_each_place([&](std::size_t n, std::size_t place) {
-    bool written = false;
-    for (std::size_t e = 0; e < element; ++e) {
-      used[place + e] = true;
-      written = written || bytes_[place + e] != pattern(place + e);
-    }
-    if (!written && problem.empty()) problem = "element " + std::to_string(n) + " was not written";
+    if (bytes_[place] == kPattern[0] && is_filled(bytes_.data() + place, element) && problem.empty())
+      problem = "element " + std::to_string(n) + " was not written";
   });
-  for (std::size_t n = 0; n < bytes_.size() && problem.empty(); ++n)
-    if (!used[n] && bytes_[n] != pattern(n))
-      problem = "byte " + std::to_string(static_cast<long>(n) - static_cast<long>(start_)) + " outside was written";
-  return problem;
+  if (!problem.empty()) return problem;
+  // What lies outside: all that is left when the elements have the pattern again.
+  std::vector<std::byte> outside = bytes_;
+  for_each_row(shape_, strides_, element, [&](std::size_t place) {
+    fill(outside.data() + start_ + place, static_cast<std::size_t>(shape_[3]) * element);
+  });
+  if (is_filled(outside.data(), outside.size())) return problem;
+  std::size_t n = 0;
+  while (outside[n] == pattern(n)) ++n;
+  return "byte " + std::to_string(static_cast<long>(n) - static_cast<long>(start_)) + " outside was written";
 }
 
-bool Buffer::untouched() const {
-  for (std::size_t n = 0; n < bytes_.size(); ++n)
-    if (bytes_[n] != pattern(n)) return false;
-  return true;
-}
+bool Buffer::untouched() const { return is_filled(bytes_.data(), bytes_.size()); }
 
 }  // namespace support

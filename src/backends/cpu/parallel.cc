@@ -82,8 +82,6 @@ void pause_processor() {
 #endif
 }
 
-constexpr std::chrono::microseconds kAwake{100};  // a thread looks for the next job so long before it sleeps
-
 // Threads that live as long as the process and sleep between jobs. One job at a time: a second caller, or a task that
 // itself calls parallel_for, works alone, which is correct and cannot deadlock. Never destroyed: main may return while
 // another thread computes, and a forked child has no thread to wait for.
@@ -140,7 +138,7 @@ class Pool {
 
   // Until there is a job that was not seen.
   void wait_for_job(std::uint64_t& seen) {
-    const auto tired = std::chrono::steady_clock::now() + kAwake;
+    const auto tired = std::chrono::steady_clock::now() + std::chrono::microseconds(awake_us.load());
     while (generation_.load() == seen && std::chrono::steady_clock::now() < tired)
       for (int n = 0; n < 32 && generation_.load() == seen; ++n) pause_processor();
     if (generation_.load() == seen) {
@@ -185,6 +183,8 @@ Pool& pool() {
 #endif
 
 }  // namespace
+
+std::atomic<int> awake_us{100};
 
 void parallel_for(std::int64_t count, int threads, TaskRef task) {
   const int useful = static_cast<int>(std::min<std::int64_t>(threads, count));

@@ -29,6 +29,9 @@ class TaskRef {
 // order, each by whichever thread is free; worker is in [0, threads). The first exception is thrown again here.
 RAPT_API void parallel_for(std::int64_t count, int threads, TaskRef task);
 
+// Microseconds that an idle thread spins for the next job before it sleeps. Tests, whose calls lie far apart, set fewer.
+extern std::atomic<int> awake_us;
+
 // Lets tasks that add to the same place do so in a fixed order, whatever thread runs them: place p is served to
 // ordinal 0, 1, 2, … in turn. A task may wait only for tasks that were started before it.
 class Tickets {
