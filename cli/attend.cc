@@ -143,6 +143,8 @@ void add_attend(CLI::App& app) {
   verb->add_flag("--reference", a.reference, "Use the naive path, which stores all scores; for checking");
   option("--distribution", a.distribution, "Under mpirun: what processes exchange [auto: by a cost model]",
          "auto|ring|heads");
+  option("--transport", a.transport, "Under mpirun: how arrays on devices travel [nccl, where it is built]",
+         "auto|nccl|mpi");
   verb->add_flag("--explain", a.explain, "Print how the call is split among processes, and why");
   verb->add_flag("--json", a.json, "Print the summary as JSON");
   verb->footer(kAttendFooter);

@@ -9,6 +9,7 @@
 #include "backends/mpi/session.h"
 #include "cli/attend_errors.h"
 #include "cli/attend_inputs.h"
+#include "cli/device_processes.h"
 #include "cli/options.h"
 #include "rapt/attend.h"
 #include "rapt/distributed.h"
@@ -42,7 +43,12 @@ class Job {
     // Only the naive path stores the score matrix.
     if (inputs_.options.path == Path::reference)
       reserve("the scores of --reference", ElementType::f64, {sizes_.queries, sizes_.keys});
-    if (mpi::world()) refuse_over_processes();
+    const Transport transport = parse_transport(arguments_.transport);
+    if (mpi::world()) {
+      refuse_over_processes();
+      processes_ = std::make_unique<DeviceProcesses>(*mpi::world(), transport, inputs_.device);
+      inputs_.device = processes_->device();
+    }
     prepare_forward();
     prepare_weights();
     if (arguments_.stats) prepare_statistics();
@@ -57,16 +63,17 @@ class Job {
             "attend: --distribution", arguments_.distribution,
             {{"auto", Distribution::automatic}, {"ring", Distribution::ring}, {"heads", Distribution::heads}}),
         &explanation};
-    if (mpi::world()) attend(inputs_.views(), outputs_, inputs_.options, *mpi::world(), how);
+    if (processes_)
+      attend_copied(inputs_.device, inputs_.views(), outputs_, inputs_.options, processes_->communicator(), how);
     else attend_copied(inputs_.device, inputs_.views(), outputs_, inputs_.options);
     if (!arguments_.grad.empty()) {
       const std::vector<ConstView> out(outputs_.out.begin(), outputs_.out.end());
       std::vector<ConstView> grad_out;
       for (const Array& array : grad_out_) grad_out.push_back(array.view());
       std::string backward;
-      if (mpi::world()) {
-        attend_backward(inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options, *mpi::world(),
-                        {how.distribution, &backward});
+      if (processes_) {
+        attend_backward_copied(inputs_.device, inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options,
+                               processes_->communicator(), {how.distribution, &backward});
         explanation = "forward: " + explanation + "\nbackward: " + backward;
       } else {
         attend_backward_copied(inputs_.device, inputs_.views(), out, grad_out, &saved, gradients_, inputs_.options);
@@ -104,7 +111,6 @@ class Job {
       refuse_option("--weights");
     if (arguments_.stats) refuse_option("--stats");
     if (inputs_.options.path == Path::reference) refuse_option("--reference");
-    if (inputs_.device.kind != Device::Kind::cpu) refuse_option("--device cuda");
   }
 
   // Whether an array with these rows is split over the processes.
@@ -222,6 +228,7 @@ class Job {
 
   const AttendArguments& arguments_;
   AttendInputs inputs_;
+  std::unique_ptr<DeviceProcesses> processes_;
   const CallSizes& sizes_;
   std::uint64_t memory_;
   double reserved_ = 0;

@@ -47,6 +47,7 @@ struct AttendArguments {
   bool reference = false;
   bool explain = false;
   std::string distribution = "auto";
+  std::string transport = "auto";
   bool json = false;
 };
 

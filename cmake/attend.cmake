@@ -2,7 +2,7 @@
 file(GLOB_RECURSE rapt_attend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/mechanisms/*.cc"
   "${PROJECT_SOURCE_DIR}/src/normalizers/*.cc" "${PROJECT_SOURCE_DIR}/src/formulas/*.cc" "${PROJECT_SOURCE_DIR}/src/attend/*.cc"
   "${PROJECT_SOURCE_DIR}/src/backends/*.cc" "${PROJECT_SOURCE_DIR}/src/distributed/*.cc" "${PROJECT_SOURCE_DIR}/src/c/*.cc")
-list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|backends/mpi/|cuda/runtime/|x86/(dot|tiles)\\.cc)")
+list(FILTER rapt_attend_sources EXCLUDE REGEX "/(simd/|backends/(mpi|nccl)/|cuda/runtime/|x86/(dot|tiles)\\.cc)")
 if(rapt_cuda)
   list(FILTER rapt_attend_sources EXCLUDE REGEX "/backends/cuda/absent\\.cc$")
 endif()

@@ -21,6 +21,10 @@ if(rapt_cli_sources)
   target_compile_definitions(rapt_cli_lib PRIVATE RAPT_VERSION="${PROJECT_VERSION}")
   target_link_libraries(rapt_cli_lib PUBLIC rapt_train_static CLI11::CLI11 nlohmann_json::nlohmann_json
                                      PRIVATE rapt_mpi_session rapt_subwords_linked rapt_private rapt_pictures rapt_explorer rapt_solve rapt_reproduce rapt_bench PNG::PNG Threads::Threads)
+  if(rapt_nccl)
+    target_link_libraries(rapt_cli_lib PRIVATE rapt_nccl_static)
+    target_compile_definitions(rapt_cli_lib PRIVATE RAPT_HAS_NCCL)
+  endif()
 endif()
 
 if(TARGET rapt_cli_lib AND EXISTS "${rapt_cli_main}")

@@ -22,6 +22,9 @@ function(rapt_install_package kind)
   if(NOT rapt_mpi)
     list(APPEND without PATTERN mpi.h EXCLUDE)
   endif()
+  if(NOT rapt_nccl)
+    list(APPEND without PATTERN nccl.h EXCLUDE)
+  endif()
   if(NOT rapt_subwords)
     list(APPEND without PATTERN subwords.h EXCLUDE)
   endif()
@@ -46,7 +49,7 @@ function(rapt_install_package kind)
   endif()
 
   # Packages of their own within this one: who has no MPI or no SentencePiece uses the rest.
-  foreach(part IN ITEMS mpi subwords)
+  foreach(part IN ITEMS mpi nccl subwords)
     if(rapt_${part})
       install(TARGETS rapt_${part}_${kind} EXPORT rapt_${part}_${kind}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN}

@@ -208,8 +208,17 @@ typedef struct rapt_plan_arrays {
   size_t first_query_count;
 } rapt_plan_arrays;
 
+/* One of the messages that are exchanged together: `data` is only read where it is sent. */
+typedef struct rapt_message {
+  void* data;
+  size_t bytes;
+  int32_t process; /* to whom, or from whom */
+  int32_t receives;
+} rapt_message;
+
 /* How the processes of a call exchange messages, without blocking; see rapt/communicator.h. start_… return a message
- * number, negative on failure; test returns 1 for done, 0 for not yet, negative on failure. */
+ * number, negative on failure; test returns 1 for done, 0 for not yet, negative on failure. exchange returns 0, negative
+ * on failure; NULL: messages of a device are copied through ordinary memory. */
 typedef struct rapt_communicator {
   size_t struct_size;
   void* context; /* for the functions */
@@ -219,6 +228,9 @@ typedef struct rapt_communicator {
   int32_t (*start_receive)(void* context, void* data, size_t bytes, int32_t from, int32_t tag);
   int32_t (*test)(void* context, int32_t message);
   double bandwidth; /* bytes per second; 0: the first call measures it and writes it here */
+  int32_t (*exchange)(void* context, const rapt_message* messages, size_t count, int32_t device, int32_t device_index,
+                      void* stream);
+  int32_t without_tags; /* not 0: messages between two processes keep their order, whatever their tag */
 } rapt_communicator;
 
 /* The rows of a sequence that one process holds; its arrays have the early ones first. */

@@ -86,11 +86,10 @@ Problem check_call(const char* operation, const Device& device, Inputs inputs, A
   return problem;
 }
 
-}  // namespace
-
-void attend_copied(const Device& device, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
-  if (device.kind == Device::Kind::cpu) return attend(inputs, outputs, options);
-  const std::int64_t rows = check_call("attend", device, inputs, options).row_count();
+// `call` gets the arrays where they are on the device.
+template <class F>
+void run_copied(const Device& device, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options,
+                std::int64_t rows, const F& call) {
   Mirror mirror(device);
   Inputs in = inputs;
   Outputs out = outputs;
@@ -107,16 +106,14 @@ void attend_copied(const Device& device, const Inputs& inputs, const Outputs& ou
   };
   indices(s.argmax, 1);
   indices(s.top_indices, s.top_k);
-  attend(in, out, own);
+  call(in, out, own);
   mirror.download();
 }
 
-void attend_backward_copied(const Device& device, const Inputs& inputs, const std::vector<ConstView>& out,
-                            const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
-                            const AttendOptions& options, const ConstView& grad_lse) {
-  if (device.kind == Device::Kind::cpu)
-    return attend_backward(inputs, out, grad_out, saved, gradients, options, grad_lse);
-  check_call("attend_backward", device, inputs, options);
+template <class F>
+void run_backward_copied(const Device& device, const Inputs& inputs, const std::vector<ConstView>& out,
+                         const std::vector<ConstView>& grad_out, const Gradients& gradients,
+                         const AttendOptions& options, const ConstView& grad_lse, const F& call) {
   Mirror mirror(device);
   Inputs in = inputs;
   AttendOptions own = options;
@@ -130,8 +127,48 @@ void attend_backward_copied(const Device& device, const Inputs& inputs, const st
   for (View* view : {&to.q, &to.k, &to.bias}) mirror.move(*view, true);
   for (View& view : to.v) mirror.move(view, true);
   for (NamedGradient& p : to.parameters) mirror.move(p.value, true);
-  attend_backward(in, own_out, own_grad, saved, to, own, own_lse);
+  call(in, own_out, own_grad, to, own, own_lse);
   mirror.download();
+}
+
+}  // namespace
+
+void attend_copied(const Device& device, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
+  if (device.kind == Device::Kind::cpu) return attend(inputs, outputs, options);
+  const std::int64_t rows = check_call("attend", device, inputs, options).row_count();
+  run_copied(device, inputs, outputs, options, rows,
+             [](const Inputs& in, const Outputs& out, const AttendOptions& own) { attend(in, out, own); });
+}
+
+void attend_copied(const Device& device, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options,
+                   Communicator& processes, const DistributedOptions& how) {
+  if (device.kind == Device::Kind::cpu) return attend(inputs, outputs, options, processes, how);
+  run_copied(device, inputs, outputs, options, 0, [&](const Inputs& in, const Outputs& out, const AttendOptions& own) {
+    attend(in, out, own, processes, how);
+  });
+}
+
+void attend_backward_copied(const Device& device, const Inputs& inputs, const std::vector<ConstView>& out,
+                            const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
+                            const AttendOptions& options, const ConstView& grad_lse) {
+  if (device.kind == Device::Kind::cpu)
+    return attend_backward(inputs, out, grad_out, saved, gradients, options, grad_lse);
+  check_call("attend_backward", device, inputs, options);
+  run_backward_copied(
+      device, inputs, out, grad_out, gradients, options, grad_lse,
+      [&](const Inputs& in, const auto& own_out, const auto& own_grad, const Gradients& to, const AttendOptions& own,
+          const ConstView& own_lse) { attend_backward(in, own_out, own_grad, saved, to, own, own_lse); });
+}
+
+void attend_backward_copied(const Device& device, const Inputs& inputs, const std::vector<ConstView>& out,
+                            const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
+                            const AttendOptions& options, Communicator& processes, const DistributedOptions& how) {
+  if (device.kind == Device::Kind::cpu)
+    return attend_backward(inputs, out, grad_out, saved, gradients, options, processes, how);
+  run_backward_copied(
+      device, inputs, out, grad_out, gradients, options, {},
+      [&](const Inputs& in, const auto& own_out, const auto& own_grad, const Gradients& to, const AttendOptions& own,
+          const ConstView&) { attend_backward(in, own_out, own_grad, saved, to, own, processes, how); });
 }
 
 }  // namespace rapt::inline v1

@@ -17,7 +17,10 @@ class CallersNetwork final : public rapt::Communicator {
  public:
   CallersNetwork(const Reader& reader, rapt_communicator* given) : given_(given) {
     reader.need(given, "communicator");
-    reader.sized(*given, offsetof(rapt_communicator, bandwidth) + sizeof(given->bandwidth), "communicator");
+    const rapt_communicator all =
+        reader.sized(*given, offsetof(rapt_communicator, bandwidth) + sizeof(given->bandwidth), "communicator");
+    exchange_ = all.exchange;
+    has_tags_ = all.without_tags == 0;
     if (given->start_send == nullptr || given->start_receive == nullptr || given->test == nullptr)
       throw rapt::Error("communicator: expected three functions, got NULL");
     if (given->size < 1 || given->rank < 0 || given->rank >= given->size)
@@ -40,6 +43,16 @@ class CallersNetwork final : public rapt::Communicator {
     return done(given_->start_receive(given_->context, data, bytes, from, tag), "start_receive");
   }
   bool test(int message) override { return done(given_->test(given_->context, message), "test") != 0; }
+  bool has_tags() const override { return has_tags_; }
+  void exchange(std::span<const rapt::Message> messages, const rapt::Device& device, void* stream) override {
+    if (exchange_ == nullptr) return rapt::Communicator::exchange(messages, device, stream);
+    std::vector<rapt_message> list;
+    for (const rapt::Message& message : messages)
+      list.push_back({message.data, message.bytes, message.process, message.receives ? 1 : 0});
+    done(exchange_(given_->context, list.data(), list.size(), static_cast<std::int32_t>(device.kind), device.index,
+                   stream),
+         "exchange");
+  }
 
  private:
   static int done(int status, const char* function) {
@@ -50,6 +63,8 @@ class CallersNetwork final : public rapt::Communicator {
   }
 
   rapt_communicator* given_;
+  decltype(rapt_communicator::exchange) exchange_ = nullptr;
+  bool has_tags_ = true;
 };
 
 // What a call over processes is given.

@@ -32,6 +32,10 @@ void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& o
   given.options = &options;
   given.outputs = &outputs;
   const Call call = distributed::agree("attend", given, communicator);
+  if (call.in_steps()) {
+    distributed::choose_steps(call, how);
+    return distributed::steps_forward(call, outputs);
+  }
   const bool heads = distributed::choose(call, given, how) == Distribution::heads;
   if (call.whole.is_double)
     (heads ? distributed::heads_forward<double> : distributed::ring_forward<double>)(call, outputs);
@@ -51,6 +55,10 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   given.gradients = &gradients;
   given.grad_lse = grad_lse;
   const Call call = distributed::agree("attend_backward", given, communicator);
+  if (call.in_steps()) {
+    distributed::choose_steps(call, how);
+    return distributed::steps_backward(call, given);
+  }
   const bool heads = distributed::choose(call, given, how) == Distribution::heads;
   // Without the rows of the forward pass they are computed again, and so is what was rounded.
   Saved again;

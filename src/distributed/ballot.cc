@@ -76,13 +76,13 @@ std::uint64_t elected(const char* operation, const std::vector<Ballot>& ballots)
 
 // What is empty is there or not as the others say; its address is never read.
 template <class V>
-void settle(V& view, bool wanted, Dtype dtype, const Shape& shape) {
+void settle(V& view, bool wanted, Dtype dtype, const Shape& shape, const Device& device) {
   static double nothing = 0;
   if (!wanted) {
     view = {};
     return;
   }
-  if (view.shape == Shape{}) view = {nullptr, dtype, shape, contiguous_strides(shape), {}};
+  if (view.shape == Shape{}) view = {nullptr, dtype, shape, contiguous_strides(shape), device};
   if (view.data == nullptr) view.data = &nothing;
 }
 
@@ -126,14 +126,14 @@ Adopted adopt(const char* operation, const Given& given, const std::vector<Ballo
   };
   if (is_empty(kBias)) {
     const auto [shape, from] = pairs(kBias, &Ballot::bias);
-    settle(own.options.bias, is_wanted(kBias), static_cast<Dtype>(from.bias_dtype), shape);
+    settle(own.options.bias, is_wanted(kBias), static_cast<Dtype>(from.bias_dtype), shape, given.inputs->q.device);
   }
   if (is_empty(kDense)) {
     static const std::uint8_t hidden = 0;
     BoolView& dense = own.options.mask.dense;
     const Shape shape = pairs(kDense, &Ballot::dense).first;
     if (!is_wanted(kDense)) dense = {};
-    else if (dense.shape == Shape{}) dense = {&hidden, shape, contiguous_strides(shape), {}};
+    else if (dense.shape == Shape{}) dense = {&hidden, shape, contiguous_strides(shape), given.inputs->q.device};
     else if (dense.data == nullptr) dense.data = &hidden;
   }
   if (given.gradients == nullptr) return own;
@@ -141,12 +141,13 @@ Adopted adopt(const char* operation, const Given& given, const std::vector<Ballo
   Gradients& g = own.gradients;
   if (g.v.empty()) g.v.resize(in.v.size());
   if (is_empty(kLse))
-    settle(own.grad_lse, is_wanted(kLse), in.q.dtype, {in.q.shape[0], in.q.shape[1], in.q.shape[2], 1});
-  if (is_empty(kQ)) settle(g.q, is_wanted(kQ), in.q.dtype, in.q.shape);
-  if (is_empty(kK)) settle(g.k, is_wanted(kK), in.k.dtype, in.k.shape);
-  if (is_empty(kBiasGradient)) settle(g.bias, is_wanted(kBiasGradient), own.options.bias.dtype, own.options.bias.shape);
+    settle(own.grad_lse, is_wanted(kLse), in.q.dtype, {in.q.shape[0], in.q.shape[1], in.q.shape[2], 1}, in.q.device);
+  if (is_empty(kQ)) settle(g.q, is_wanted(kQ), in.q.dtype, in.q.shape, in.q.device);
+  if (is_empty(kK)) settle(g.k, is_wanted(kK), in.k.dtype, in.k.shape, in.q.device);
+  if (is_empty(kBiasGradient))
+    settle(g.bias, is_wanted(kBiasGradient), own.options.bias.dtype, own.options.bias.shape, in.q.device);
   for (std::size_t s = 0; s < std::min(in.v.size(), g.v.size()); ++s)
-    if (is_empty(place_of_v(s))) settle(g.v[s], is_wanted(place_of_v(s)), in.v[s].dtype, in.v[s].shape);
+    if (is_empty(place_of_v(s))) settle(g.v[s], is_wanted(place_of_v(s)), in.v[s].dtype, in.v[s].shape, in.q.device);
   return own;
 }
 

@@ -6,6 +6,7 @@
 
 #include "attend/check.h"
 #include "attend/counted.h"
+#include "backends/cuda/device.h"
 #include "distributed/ballot.h"
 #include "rapt/error.h"
 #include "rapt/tiles.h"
@@ -41,8 +42,10 @@ class Fingerprint {
     for (std::size_t n = 0; n < 4; ++n)
       if (n != 2 || with_rows) add(view.shape[n]);
   }
-  // What all have the same numbers of, in whatever layout.
-  void add_numbers(const ConstView& view) {
+  // What all have the same numbers of, in whatever layout and memory.
+  void add_numbers(const ConstView& given, void* stream) {
+    std::vector<std::byte> copy;
+    const ConstView view = in_ordinary_memory(given, stream, copy);
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
     const auto* data = static_cast<const unsigned char*>(view.data);
     if (element_count(view.shape) == 0) return;
@@ -62,6 +65,18 @@ class Fingerprint {
   std::uint64_t value() const { return value_; }
 
  private:
+  // From the first number to the last, whatever lies between.
+  static ConstView in_ordinary_memory(ConstView view, void* stream, std::vector<std::byte>& copy) {
+    if (view.device.kind == Device::Kind::cpu || element_count(view.shape) == 0) return view;
+    std::int64_t count = 1;
+    for (std::size_t n = 0; n < 4; ++n) count += (view.shape[n] - 1) * view.strides[n];
+    copy.resize(static_cast<std::size_t>(count) * size_of(view.dtype));
+    cuda::copy_to_host(view.device.index, copy.data(), view.data, copy.size(), stream);
+    view.data = copy.data();
+    view.device = {};
+    return view;
+  }
+
   // Eight bytes at a time: tables may have millions.
   void add_words(const unsigned char* data, std::size_t bytes) {
     for (; bytes >= sizeof(std::uint64_t); data += sizeof(std::uint64_t), bytes -= sizeof(std::uint64_t)) {
@@ -81,6 +96,7 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
   const AttendOptions& o = *given.options;
   f.add(call.operation, std::strlen(call.operation));
   f.add(static_cast<int>(given.distribution));
+  f.add(static_cast<int>(call.whole.device.kind));
   f.add(given.inputs->q, false);
   f.add(given.inputs->k, false);
   for (const ConstView& v : given.inputs->v) f.add(v, false);
@@ -93,7 +109,7 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
     for (const NamedView& parameter : *list) {
       f.add(parameter.name.data(), parameter.name.size());
       f.add(parameter.value, true);
-      if (parameter.value) f.add_numbers(parameter.value);
+      if (parameter.value) f.add_numbers(parameter.value, o.stream);
     }
   f.add(call.whole.scale);
   f.add(call.whole.softcap);
@@ -112,7 +128,7 @@ std::uint64_t fingerprint(const Call& call, const Given& given) {
   f.add(static_cast<bool>(o.mask.dense));
   f.add(static_cast<bool>(o.bias));
   if (o.bias) f.add(o.bias, false);
-  if (call.shared_bias && o.bias.shape[2] == 1 && call.queries.length() > 1) f.add_numbers(o.bias);
+  if (call.shared_bias && o.bias.shape[2] == 1 && call.queries.length() > 1) f.add_numbers(o.bias, o.stream);
   f.add(call.shared_bias);
   if (given.outputs)
     for (const View& out : given.outputs->out) f.add(static_cast<int>(out.dtype));
@@ -139,8 +155,6 @@ void refuse_what_has_no_parts(const Call& call, const Given& given) {
   const char* op = call.operation;
   const AttendOptions& o = *given.options;
   if (o.first_key) fail(op, "first_key: expected none over several processes, which have all keys between them");
-  if (call.whole.device.kind != Device::Kind::cpu)
-    fail(op, "q: expected arrays on cpu over several processes, got one on " + to_string(call.whole.device));
   const MechanismDefinition& mechanism = call.whole.mechanism->definition();
   if (!mechanism.entry)
     fail(op,
@@ -191,6 +205,31 @@ void check_arrays(const Call& call, const Given& given) {
                              std::to_string(given.saved->rows()->count));
 }
 
+// To the device of the call's arrays.
+void move_defaults(Call& call) {
+  if (call.whole.device.kind == Device::Kind::cpu) return;
+  const int device = call.whole.device.index;
+  const std::size_t bytes = call.defaults.size() * sizeof(double);
+  call.device_defaults = {cuda::allocate(device, bytes), [device](void* data) { cuda::release(device, data); }};
+  cuda::copy_to_device(device, call.device_defaults.get(), call.defaults.data(), bytes, call.options.stream);
+  for (NamedView& parameter : call.options.normalizer_parameters) {
+    const auto* const from = static_cast<const double*>(parameter.value.data);
+    for (std::size_t n = 0; n < call.defaults.size(); ++n) {
+      if (from != &call.defaults[n]) continue;
+      parameter.value.data = static_cast<const double*>(call.device_defaults.get()) + n;
+      parameter.value.device = call.whole.device;
+    }
+  }
+}
+
+// A backend must take the cells in every process, or in none.
+void refuse_cells(const Call& call) {
+  Problem cell = call.whole;
+  cell.queries = std::min(cell.queries, call.queries.piece_rows());
+  cell.keys = std::min(cell.keys, call.keys.piece_rows());
+  choose_backend(call.operation, cell, {});
+}
+
 // The whole call, made of this process's arrays and all processes' rows.
 void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t keys) {
   const char* op = call.operation;
@@ -224,11 +263,13 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
     check_pairs("mask", options.mask.dense.shape, options.mask.dense.shape[2] == 1 && own_queries != 1);
   call.whole = make_problem(op, all, options);
   refuse_what_has_no_parts(call, given);
+  if (call.whole.device.kind != Device::Kind::cpu) refuse_cells(call);
   check_arrays(call, given);
 
   call.is_softmax = call.whole.is_softmax();
   call.is_additive = call.whole.normalizer->threshold == Threshold::none;
-  call.slots.emplace(call.whole, given.gradients && given.gradients->bias);
+  if (call.in_steps()) call.slots.emplace(call.whole);
+  else call.slots.emplace(call.whole, given.gradients && given.gradients->bias);
   call.options = *given.options;
   if (call.shared_bias) call.options.bias.shape[2] = 1;
   if (call.is_softmax && call.whole.normalizer_parameters[0].given)
@@ -248,6 +289,7 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
       call.options.normalizer_parameters.push_back(
           {std::string(specs[n].name), view(static_cast<const double*>(&call.defaults[n]), {1})});
     }
+    move_defaults(call);
   }
   for (std::size_t n = 0; n < call.whole.settings.size(); ++n) {
     const SettingSpec& spec = call.whole.mechanism->settings()[n];

@@ -44,6 +44,10 @@ struct Call {
   bool is_additive = false;      // weights of a key follow from its score alone: what parts of the keys give is added
   std::vector<double> defaults;  // of the normaliser's parameters, which count the keys of the whole call
 
+  std::shared_ptr<void> device_defaults;  // the same, where the arrays are on a device
+
+  // Whether messages go step by step, as they must for a device or without tags.
+  bool in_steps() const { return whole.device.kind != Device::Kind::cpu || !communicator->has_tags(); }
   bool has_parts() const { return is_softmax || is_additive; }
 
   int rank() const { return communicator->rank(); }

@@ -40,7 +40,7 @@ std::vector<QueryPiece> query_pieces(const Cut& cut, const Span& units) {
   return pieces;
 }
 
-Cells::Cells(const Call& call) : call_(call) {
+Cells::Cells(const Call& call, Site* site) : call_(call), site_(site) {
   for (std::int64_t n = 0; n < call.slots->count(); ++n) {
     const Slot slot = call.slots->at(n);
     AttendOptions options = call.options;
@@ -103,7 +103,15 @@ void Cells::hide_by_ranges(const Slot& slot, const QueryPiece& queries, const Sp
   const std::int64_t heads = given ? given.shape[1] : 1;
   dense.shape = {slot.batches.count(), heads, rows, columns};
   dense.strides = contiguous_strides(dense.shape);
-  workspace.visible.resize(index(element_count(dense.shape)));
+  const auto bytes = static_cast<std::size_t>(element_count(dense.shape));
+  if (site_ && site_->device().kind != Device::Kind::cpu) {
+    if (bytes > workspace.visible_bytes) workspace.visible_on_device = site_->take(workspace.visible_bytes = bytes);
+    dense.data = static_cast<const std::uint8_t*>(workspace.visible_on_device);
+    dense.device = site_->device();
+    site_->hide({workspace.begin, workspace.end, keys.begin, columns}, given, dense);
+    return;
+  }
+  workspace.visible.resize(bytes);
   dense.data = workspace.visible.data();
   dense.device = {};
   std::uint8_t* to = workspace.visible.data();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "distributed/call.h"
+#include "distributed/site.h"
 
 namespace rapt::inline v1::distributed {
 
@@ -26,13 +27,16 @@ struct KeyPiece {
 class Cells {
  public:
   // `bias` and `dense` have the rows at hand and all keys.
-  explicit Cells(const Call& call);
+  // `site`: where masks are made that hide what ranges hide; null: in ordinary memory.
+  explicit Cells(const Call& call, Site* site = nullptr);
 
   // Memory that one worker describes its cells with.
   struct Workspace {
     AttendOptions options;
     std::vector<std::int64_t> begin, end;
     std::vector<std::uint8_t> visible;
+    void* visible_on_device = nullptr;
+    std::size_t visible_bytes = 0;
   };
 
   // False: no query sees a key. Else workspace.options are those of the cell.
@@ -49,6 +53,7 @@ class Cells {
   BoolView dense_of(const Slot& slot, const QueryPiece& queries, const Span& keys) const;
 
   const Call& call_;
+  Site* site_;
   std::vector<Slot> slots_;
   std::vector<AttendOptions> options_;  // of each slot
 };

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <thread>
 
+#include "backends/cuda/device.h"
+
 namespace rapt::inline v1 {
 namespace {
 
@@ -12,6 +14,7 @@ namespace {
 constexpr int kGatherTag = 30001;
 constexpr int kBroadcastTag = 30002;
 constexpr int kMeasureTag = 30003;
+constexpr int kExchangeTag = 30004;
 
 }  // namespace
 
@@ -39,6 +42,33 @@ std::vector<std::byte> Communicator::all_gather(const void* data, std::size_t by
   }
   for (const int message : messages) wait(message);
   return result;
+}
+
+void Communicator::exchange(std::span<const Message> messages, const Device& device, void* stream) {
+  const bool copies = device.kind == Device::Kind::cuda;
+  std::vector<std::vector<std::byte>> own(messages.size());
+  std::vector<int> started;
+  if (copies) cuda::synchronize(device.index, stream);
+  for (std::size_t n = 0; n < messages.size(); ++n) {
+    const Message& message = messages[n];
+    void* data = message.data;
+    if (copies) {
+      own[n].resize(message.bytes);
+      data = own[n].data();
+      if (!message.receives) cuda::copy_to_host(device.index, data, message.data, message.bytes, stream);
+    }
+    started.push_back(message.receives ? start_receive(data, message.bytes, message.process, kExchangeTag)
+                                       : start_send(data, message.bytes, message.process, kExchangeTag));
+  }
+  // All in turn: one may wait for another that waits for one of these.
+  for (int tries = 0; !started.empty(); ++tries) {
+    std::erase_if(started, [&](int message) { return test(message); });
+    if (tries < 1000) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  for (std::size_t n = 0; n < messages.size() && copies; ++n)
+    if (messages[n].receives)
+      cuda::copy_to_device(device.index, messages[n].data, own[n].data(), messages[n].bytes, stream);
 }
 
 // Along a binary tree: each process sends to two others at most.

@@ -167,4 +167,21 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
   return chosen;
 }
 
+void choose_steps(const Call& call, const DistributedOptions& how) {
+  const bool device = call.whole.device.kind != Device::Kind::cpu;
+  const std::string where = device ? "for arrays on a device" : "over messages without tags";
+  if (how.distribution == Distribution::heads)
+    throw Error(std::string(call.operation) + ": distribution: expected ring " + where + ", got heads");
+  if (!call.has_parts())
+    throw Error(std::string(call.operation) + ": normalizer: expected softmax or sigmoid " + where +
+                " over several processes, whose parts of the keys can be merged, got " +
+                std::string(call.whole.normalizer->info.name));
+  if (!how.explanation) return;
+  *how.explanation = "ring in steps over " + counted(call.size(), "process") + (device ? ", on devices" : "") +
+                     "\n  queries: " + counted(call.queries.length(), "row") + " in " +
+                     counted(call.queries.units(), "unit") + " of 2 x " + std::to_string(call.queries.piece_rows()) +
+                     "; keys: " + counted(call.keys.length(), "row") + " in " + counted(call.keys.units(), "unit") +
+                     " of 2 x " + std::to_string(call.keys.piece_rows());
+}
+
 }  // namespace rapt::inline v1::distributed

@@ -20,5 +20,7 @@ Cost heads_cost(const Call& call, bool backward, double compute, double bandwidt
 
 // Chooses in process 0 and tells the others; throws in all where no way is left.
 Distribution choose(const Call& call, const Given& given, const DistributedOptions& how);
+// Where only the ring in steps is left: throws in all where it is not.
+void choose_steps(const Call& call, const DistributedOptions& how);
 
 }  // namespace rapt::inline v1::distributed

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backends/host/storage.h"
+#include "distributed/row_sums.h"
 
 namespace rapt::inline v1::distributed {
 
@@ -76,28 +77,16 @@ void ForwardWork<T>::add_rows(const ForwardSlot<T>& slot, const QueryPiece& quer
   });
 }
 
-// What is 0 adds nothing, whatever it would be multiplied with: a weight that vanished hides an infinity.
 template <class T>
 void ForwardWork<T>::merge(const ForwardSlot<T>& slot, const QueryPiece& queries, const Worker& worker) const {
   for_each_row(worker.part_max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     const double part_sum = *row_at<T>(worker.part_sum, b, h, i), part_max = *row_at<T>(worker.part_max, b, h, i);
     if (part_sum == 0) return;
-    T& max = *row_at<T>(slot.max, b, h, queries.at + i);
-    T& sum = *row_at<T>(slot.sum, b, h, queries.at + i);
-    const double top = sum == 0 ? part_max : std::max<double>(max, part_max);
-    const double own = sum == 0 ? 0 : std::exp(max - top);
-    const double others = part_sum * std::exp(part_max - top);
-    max = static_cast<T>(top);
-    sum = static_cast<T>(sum * own + others);
-    const auto a = static_cast<T>(own), c = static_cast<T>(others);
-    for (std::size_t s = 0; s < worker.part.size(); ++s) {
-      T* const __restrict total = row_at<T>(slot.total[s], b, h, queries.at + i);
-      const T* const __restrict part = row_at<T>(worker.part[s], b, h, i);
-      const std::int64_t dim = worker.part[s].shape[3];
-      if (a == T(0)) std::fill_n(total, dim, T(0));
-      else if (a != T(1)) for_each_number(dim, [&](std::int64_t d) { total[d] *= a; });
-      if (c != T(0)) for_each_number(dim, [&](std::int64_t d) { total[d] += c * part[d]; });
-    }
+    const Shares<T> shares = merge_row(*row_at<T>(slot.max, b, h, queries.at + i),
+                                       *row_at<T>(slot.sum, b, h, queries.at + i), part_max, part_sum);
+    for (std::size_t s = 0; s < worker.part.size(); ++s)
+      merge_numbers(row_at<T>(slot.total[s], b, h, queries.at + i), row_at<T>(ConstView(worker.part[s]), b, h, i),
+                    worker.part[s].shape[3], shares);
   });
 }
 
@@ -111,19 +100,10 @@ void ForwardWork<T>::finish(const Tasks& tasks) {
     for_each_row(slot.max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
       T& max = *row_at<T>(slot.max, b, h, i);
       T& sum = *row_at<T>(slot.sum, b, h, i);
-      double shrink = 1;
-      // A row that sees nothing has no weight to share with its sink.
-      if (sink && sum != T(0)) {
-        double logit = 0;
-        ConstView one = sink;
-        if (sink.shape[3] > 1) one = part_of(sink, 3, place.heads.begin + h, 1);
-        load_row(matrix_of(one, 0, 0), 0, 1, &logit);
-        const double top = std::max<double>(max, logit);
-        shrink = std::exp(max - top);
-        sum = static_cast<T>(sum * shrink + std::exp(logit - top));
-        max = static_cast<T>(top);
-      }
-      const auto factor = static_cast<T>(sum == T(0) ? 0 : shrink / sum);
+      double logit = 0;
+      if (sink)
+        load_row(matrix_of(sink.shape[3] > 1 ? part_of(sink, 3, place.heads.begin + h, 1) : sink, 0, 0), 0, 1, &logit);
+      const T factor = finish_row(max, sum, static_cast<bool>(sink), logit);
       for (const View& total : slot.total) {
         T* const row = row_at<T>(total, b, h, i);
         for (std::int64_t d = 0; d < total.shape[3]; ++d) row[d] *= factor;

@@ -28,6 +28,10 @@ Slots::Slots(const Problem& whole, bool bias_gradient) : batches_(whole.batch), 
   head_slots_ = whole.heads / group;
 }
 
+Slots::Slots(const Problem& whole) : batches_(whole.batch), heads_(whole.heads) {
+  if (whole.is_empty()) batch_slots_ = head_slots_ = 0;
+}
+
 Slot Slots::at(std::int64_t n) const {
   const std::int64_t b = n / head_slots_, h = n % head_slots_;
   const std::int64_t batches = batches_ / batch_slots_, heads = heads_ / head_slots_;

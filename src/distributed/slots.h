@@ -14,6 +14,8 @@ struct Slot {
 class Slots {
  public:
   Slots(const Problem& whole, bool bias_gradient);
+  // Everything in one slot.
+  explicit Slots(const Problem& whole);
 
   std::int64_t count() const { return batch_slots_ * head_slots_; }
   Slot at(std::int64_t n) const;

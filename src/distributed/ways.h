@@ -2,7 +2,7 @@
 
 #include "distributed/call.h"
 
-// The two ways of a call over processes, each forward and backward. All give the same bits.
+// The ways of a call over processes, each forward and backward. The first two give the same bits.
 namespace rapt::inline v1::distributed {
 
 // Keys and values travel from process to process.
@@ -18,6 +18,11 @@ template <class T>
 void heads_forward(const Call& call, const Outputs& outputs);
 template <class T>
 void heads_backward(const Call& call, const Given& given, const Saved::Rows& rows);
+
+// The ring in steps that are known beforehand, for memory of a device and messages without tags: all is in the order of a
+// stream, and the sums are made where the arrays are.
+void steps_forward(const Call& call, const Outputs& outputs);
+void steps_backward(const Call& call, const Given& given);
 
 // Row maxima and row sums as arrays [B, H, rows, 1].
 template <class T>

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <cstddef>
 
 #include "distributed/thread_communicator.h"
 #include "rapt/c.h"
@@ -99,6 +101,65 @@ TEST(DistributedC, GivesWhatCppGives) {
     EXPECT_EQ(dv, cpp_dv);
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+// A network without tags has its own exchange(), or the library's, with the bits of one process; one of before exchange() keeps
+// its tags.
+TEST(DistributedC, MessagesWithoutTags) {
+  static std::atomic<int> exchanges{0};
+  const auto run = [](int size, int how) {
+    std::vector<float> all(kHeads * kRows * kDim);
+    const auto errors = support::run_processes(
+        size,
+        [&](rapt::Communicator& communicator) {
+          rapt_share share;
+          ASSERT_EQ(rapt_share_of(kRows, communicator.rank(), communicator.size(), &share), RAPT_OK);
+          const std::int64_t rows = share.early_end - share.early_begin + share.late_end - share.late_begin;
+          std::vector<float> q = numbers(share, 0), k = numbers(share, 1), v = numbers(share, 2), out(q.size());
+          const auto array = [&](std::vector<float>& list) {
+            return rapt_bhsd(list.data(), RAPT_F32, 1, kHeads, rows, kDim);
+          };
+          rapt_communicator network = network_of(communicator);
+          network.without_tags = how < 2 ? 1 : 0;
+          if (how == 1)
+            network.exchange = [](void* context, const rapt_message* messages, std::size_t count, std::int32_t device,
+                                  std::int32_t index, void* stream) {
+              std::vector<rapt::Message> list;
+              for (std::size_t n = 0; n < count; ++n)
+                list.push_back({messages[n].data, messages[n].bytes, messages[n].process, messages[n].receives != 0});
+              static_cast<rapt::Communicator*>(context)->exchange(
+                  list, {static_cast<rapt::Device::Kind>(device), index}, stream);
+              ++exchanges;
+              return std::int32_t{0};
+            };
+          if (how == 2) network.struct_size = offsetof(rapt_communicator, exchange);
+          const rapt_array v_array = array(v), out_array = array(out);
+          const rapt_inputs inputs = {sizeof inputs, array(q), array(k), &v_array, 1};
+          rapt_outputs outputs;
+          rapt_outputs_init(&outputs, sizeof outputs);
+          outputs.out = &out_array;
+          outputs.out_count = 1;
+          ASSERT_EQ(rapt_attend_distributed(&inputs, &outputs, nullptr, &network, RAPT_DISTRIBUTION_RING), RAPT_OK)
+              << rapt_last_error();
+          const bool steps = std::string(rapt_last_explanation()).starts_with("ring in steps");
+          EXPECT_EQ(steps, how < 2);
+          std::size_t n = 0;
+          for (std::int64_t h = 0; h < kHeads; ++h)
+            for (const auto& [begin, end] :
+                 {std::pair{share.early_begin, share.early_end}, std::pair{share.late_begin, share.late_end}})
+              for (std::int64_t at = begin * kDim; at < end * kDim; ++at)
+                all[static_cast<std::size_t>(h * kRows * kDim + at)] = out[n++];
+        },
+        0, how == 2);
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+    return all;
+  };
+  const std::vector<float> right = run(1, 0);
+  EXPECT_EQ(run(3, 0), right);
+  EXPECT_EQ(exchanges, 0);
+  EXPECT_EQ(run(3, 1), right);
+  EXPECT_GT(exchanges, 0);
+  EXPECT_EQ(run(3, 2), run(1, 2));
 }
 
 TEST(DistributedC, RefusesByStatus) {

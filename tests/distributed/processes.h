@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "distributed/on_device.h"
 #include "distributed/thread_communicator.h"
 #include "rapt/distributed.h"
 #include "support/checks.h"
@@ -79,6 +80,8 @@ struct Wants {
   int threads = 1;
   Empty empty = Empty::addressed;
   unsigned delays = 0;  // the seed of messages' delays; 0: none
+  bool tags = true;     // of messages
+  rapt::Device device{};
 };
 
 class Processes {
@@ -86,6 +89,23 @@ class Processes {
   Processes(const Case& c, int size, const Wants& wants) : case_(c), whole_(c), size_(size), wants_(wants) {}
 
   Result run() {
+    start();
+    errors_ = run_processes(
+        size_, [&](rapt::Communicator& communicator) { one(communicator); }, wants_.delays, wants_.tags);
+    return result_;
+  }
+
+  // One of them: its rows of the result, and zeros.
+  Result run_over(rapt::Communicator& communicator) {
+    start();
+    one(communicator);
+    return result_;
+  }
+
+  const std::vector<std::string>& errors() const { return errors_; }
+
+ private:
+  void start() {
     const oracle::Problem& p = case_.problem;
     result_.forward.out.clear();
     for (const Array& v : p.v) result_.forward.out.emplace_back(Sizes{p.batch(), p.heads(), p.queries(), v.shape[3]});
@@ -95,14 +115,8 @@ class Processes {
     g.k = Array(p.k.shape);
     for (const Array& v : p.v) g.v.emplace_back(v.shape);
     if (!p.bias.empty()) g.bias = Array(p.bias.shape);
-    errors_ = run_processes(
-        size_, [&](rapt::Communicator& communicator) { one(communicator); }, wants_.delays);
-    return result_;
   }
 
-  const std::vector<std::string>& errors() const { return errors_; }
-
- private:
   template <class V>
   void strip(V& view, bool optional) const {
     if (rapt::element_count(view.shape) > 0 || wants_.empty == Empty::addressed) return;
@@ -159,6 +173,11 @@ class Processes {
     strip(grad_lse_view, true);
     std::string explanation;
     const rapt::DistributedOptions how{wants_.distribution, &explanation};
+    OnDevice there(wants_.device);
+    there.move(inputs, options);
+    for (rapt::View& view : outputs.out) there.move(view);
+    there.move(outputs.lse);
+    there.move(grad_lse_view);
     rapt::attend(inputs, outputs, options, communicator, how);
 
     Buffer dq(dtype, {p.q.shape[0], p.q.shape[1], own, p.q.shape[3]});
@@ -186,9 +205,15 @@ class Processes {
       for (rapt::ConstView& view : *list) strip(view, false);
     for (rapt::View* view : {&gradients.q, &gradients.k, &gradients.bias}) strip(*view, true);
     for (rapt::View& view : gradients.v) strip(view, true);
+    if (wants_.device.kind != rapt::Device::Kind::cpu) out_views.assign(outputs.out.begin(), outputs.out.end());
+    for (rapt::ConstView& view : grad_views) there.move(view);
+    for (rapt::View* view : {&gradients.q, &gradients.k, &gradients.bias}) there.move(*view);
+    for (rapt::View& view : gradients.v) there.move(view);
+    for (rapt::NamedGradient& gradient : gradients.parameters) there.move(gradient.value);
     rapt::attend_backward(inputs, out_views, grad_views, wants_.saved ? &saved : nullptr, gradients, options,
                           communicator, {wants_.distribution, nullptr}, grad_lse_view);
 
+    there.fetch();
     const std::lock_guard lock(mutex_);
     result_.explanation = explanation;
     std::string& damage = result_.backward.damage;
@@ -239,7 +264,7 @@ inline Result run(const Case& c, int size, const Wants& wants = {}) {
   return result;
 }
 
-inline void check(const CaseSpec& spec, std::initializer_list<int> sizes = {1, 2, 3, 4, 8}) {
+inline void check(const CaseSpec& spec, std::initializer_list<int> sizes = {1, 2, 3, 4, 8}, Wants wants = {}) {
   SCOPED_TRACE(describe(spec));
   const Case c = make_case(spec);
   const Expected expected(c, true);
@@ -249,7 +274,8 @@ inline void check(const CaseSpec& spec, std::initializer_list<int> sizes = {1, 2
   std::vector<std::uint64_t> first;
   for (const int size : sizes) {
     SCOPED_TRACE(testing::Message() << size << " processes");
-    const Result result = run(c, size, {has_parts ? Distribution::ring : Distribution::automatic});
+    wants.distribution = has_parts ? Distribution::ring : Distribution::automatic;
+    const Result result = run(c, size, wants);
     if (testing::Test::HasFailure()) return;
     if (first.empty()) {
       EXPECT_TRUE(expected.matches(result.forward));

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -45,7 +46,7 @@ class ThreadNetwork {
   bool receive(int from, int to, int tag, void* data, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto& queue = queues_[{from, to, tag}];
-    if (failed_ && (queue.empty() || !*queue.front().taken)) throw std::runtime_error("another process failed");
+    if (is_over() && (queue.empty() || !*queue.front().taken)) throw std::runtime_error("another process failed");
     if (queue.empty() || queue.front().arrives > Clock::now()) return false;
     const Message& message = queue.front();
     if (message.bytes != bytes) throw std::runtime_error("a message of another size");
@@ -56,12 +57,12 @@ class ThreadNetwork {
   }
   bool is(const bool& flag) {
     const std::lock_guard lock(mutex_);
-    if (failed_ && !flag) throw std::runtime_error("another process failed");
+    if (is_over() && !flag) throw std::runtime_error("another process failed");
     return flag;
   }
   void fail() {
     const std::lock_guard lock(mutex_);
-    failed_ = true;
+    if (!failed_) failed_ = Clock::now();
   }
   // Messages that were not received.
   std::size_t left() {
@@ -73,6 +74,9 @@ class ThreadNetwork {
 
  private:
   static constexpr std::size_t kCopied = 1024;
+
+  // What all were told before one failed still arrives.
+  bool is_over() const { return failed_ && Clock::now() - *failed_ > std::chrono::seconds(1); }
 
   struct Message {
     const std::byte* from = nullptr;
@@ -87,24 +91,27 @@ class ThreadNetwork {
   std::minstd_rand random_;
   std::mutex mutex_;
   std::map<std::tuple<int, int, int>, std::deque<Message>> queues_;
-  bool failed_ = false;
+  std::optional<Clock::time_point> failed_;
 };
 
 class ThreadCommunicator final : public rapt::Communicator {
  public:
-  ThreadCommunicator(ThreadNetwork& network, int rank) : network_(network), rank_(rank) {}
+  // Without tags, messages between two processes keep their order and nothing else.
+  ThreadCommunicator(ThreadNetwork& network, int rank, bool tags = true)
+      : network_(network), rank_(rank), tags_(tags) {}
 
   int rank() const override { return rank_; }
   int size() const override { return network_.size(); }
+  bool has_tags() const override { return tags_; }
 
   int start_send(const void* data, std::size_t bytes, int to, int tag) override {
     progress_ = ThreadNetwork::Clock::now();
-    pending_.push_back({false, nullptr, 0, 0, 0, network_.send(rank_, to, tag, data, bytes)});
+    pending_.push_back({false, nullptr, 0, 0, 0, network_.send(rank_, to, tags_ ? tag : 0, data, bytes)});
     return static_cast<int>(pending_.size()) - 1;
   }
   int start_receive(void* data, std::size_t bytes, int from, int tag) override {
     progress_ = ThreadNetwork::Clock::now();
-    pending_.push_back({false, data, bytes, from, tag, nullptr});
+    pending_.push_back({false, data, bytes, from, tags_ ? tag : 0, nullptr});
     return static_cast<int>(pending_.size()) - 1;
   }
   bool test(int message) override {
@@ -130,19 +137,20 @@ class ThreadCommunicator final : public rapt::Communicator {
 
   ThreadNetwork& network_;
   int rank_;
+  bool tags_;
   std::vector<Pending> pending_;
   ThreadNetwork::Clock::time_point progress_ = ThreadNetwork::Clock::now();
 };
 
 // Runs body(communicator) in `size` processes; the messages of what they threw, empty where they did not.
 inline std::vector<std::string> run_processes(int size, const std::function<void(rapt::Communicator&)>& body,
-                                              unsigned delays = 0) {
+                                              unsigned delays = 0, bool tags = true) {
   ThreadNetwork network(size, delays);
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      ThreadCommunicator communicator(network, rank);
+      ThreadCommunicator communicator(network, rank, tags);
       try {
         body(communicator);
       } catch (const std::exception& error) {

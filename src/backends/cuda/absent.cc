@@ -1,6 +1,7 @@
 #include "backends/cuda/added.h"
 #include "backends/cuda/backend.h"
 #include "backends/cuda/device.h"
+#include "distributed/device_site.h"
 #include "rapt/error.h"
 
 // Stands in where the library is built without CUDA.
@@ -31,8 +32,11 @@ void* allocate(int, std::size_t) { refuse(); }
 void release(int, void*) {}
 void copy_to_device(int, void*, const void*, std::size_t) { refuse(); }
 void copy_to_host(int, void*, const void*, std::size_t) { refuse(); }
+void copy_to_device(int, void*, const void*, std::size_t, void*) { refuse(); }
+void copy_to_host(int, void*, const void*, std::size_t, void*) { refuse(); }
 void copy_within(int, void*, const void*, std::size_t, void*) { refuse(); }
 void synchronize(int) { refuse(); }
+void synchronize(int, void*) { refuse(); }
 void* create_event(int) { refuse(); }
 void release_event(int, void*) {}
 void record_event(int, void*, void*) { refuse(); }
@@ -41,4 +45,7 @@ void release_device_memory() {}
 void add_programs(const MechanismInfo&, const Programs&, std::uint64_t) { refuse(); }
 
 }  // namespace cuda
+
+std::unique_ptr<distributed::Site> distributed::device_site(const Device&, void*) { refuse(); }
+
 }  // namespace rapt::inline v1

@@ -58,7 +58,7 @@ class Backward {
 
   // In two passes over a grid. What follows then only runs where a number was not finite.
   bool run_factorized() {
-    if (!factorized::takes_gradients(problem_, request_)) return false;
+    if (of_more_keys() || !factorized::takes_gradients(problem_, request_)) return false;
     const factorized::Gradients g = factorized::backward(problem_, call_, request_, wants_values(), workspace_);
     arguments_.rows = g.rows;
     const int slots = problem_.mechanism->definition().slots;
@@ -86,14 +86,14 @@ class Backward {
       arguments_.rows = device_rows(*request_.saved);
       remainder = device_remainder(*request_.saved);
     }
-    if (!remainder && !forward_again(*fast, out, remainder)) {
+    if (!remainder && (of_more_keys() || !forward_again(*fast, out, remainder))) {
       arguments_.rows = {};
       return;
     }
     f.padded_queries = padded_queries(call_.queries);
     const std::int64_t padded = problem_.batch * problem_.heads * f.padded_queries;
     const PaddedRows rows{workspace_.take<float>(padded), workspace_.take<float>(padded), f.padded_queries};
-    if (wants_sink() || wants_tables()) delta_ = workspace_.take<float>(row_count());
+    if (wants_sink() || wants_tables() || of_more_keys()) delta_ = workspace_.take<float>(row_count());
     Array grad_lse;
     if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
     f.redo = workspace_.take<int>(1);
@@ -122,6 +122,9 @@ class Backward {
     a.group = static_cast<std::int32_t>(problem_.heads / view.shape[1]);
     return a;
   }
+
+  // Rows that other keys have a part in: their statistics and δ are not found in those of the call.
+  bool of_more_keys() const { return request_.saved && request_.saved->of_more_keys; }
 
   bool wants_values() const {
     for (const ParameterValue& value : problem_.parameters)
@@ -174,13 +177,34 @@ class Backward {
   void find_delta() {
     if (problem_.normalizer->threshold == Threshold::none) return;
     float* delta = delta_ ? delta_ : workspace_.take<float>(row_count());
-    BackwardArguments means = arguments_;
-    means.mean = delta;
-    if (request_.grad_lse) means.grad_lse = array_of(request_.grad_lse);
-    programs_.backward_queries(call_, means, stream_);
-    check(cudaGetLastError(), "row sums");
+    Array grad_lse;
+    if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
+    if (of_more_keys()) {
+      if (!delta_) delta_of_outputs(grad_lse, delta);
+    } else {
+      BackwardArguments means = arguments_;
+      means.mean = delta;
+      means.grad_lse = grad_lse;
+      programs_.backward_queries(call_, means, stream_);
+      check(cudaGetLastError(), "row sums");
+    }
     arguments_.delta = delta;
     if (wants_sink()) sink(delta);
+  }
+
+  // From the outputs that were given, with what rounding took from them where it was kept.
+  void delta_of_outputs(const Array& grad_lse, float* delta) {
+    Array out[kMaxValueSets];
+    for (std::size_t n = 0; n < problem_.v.size(); ++n) out[n] = array_of(request_.out[n]);
+    const Array& grad = arguments_.grad_out[0];
+    const void* remainder = device_remainder(*request_.saved);
+    if (!remainder || size_of(out[0].dtype) != 2 || grad.dtype != out[0].dtype || !is_aligned(out[0]) ||
+        !is_aligned(grad))
+      return row_deltas(call_, out, arguments_.grad_out, grad_lse, delta, stream_);
+    const std::int32_t padded = call_.queries;
+    const PaddedRows rows{workspace_.take<float>(row_count()), workspace_.take<float>(row_count()), padded};
+    int* redo = workspace_.take<int>(1);
+    prepare_rows(call_, arguments_.rows, out[0], remainder, grad, grad_lse, rows, delta, redo, stream_);
   }
 
   void sink(const float* delta) {

@@ -42,6 +42,24 @@ void copy_to_host(int device, void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copy from the device");
 }
 
+namespace {
+
+void copy_and_wait(int device, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, void* stream) {
+  const DeviceScope scope(device);
+  check(cudaMemcpyAsync(to, from, bytes, kind, static_cast<cudaStream_t>(stream)), "copy");
+  check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "copy");
+}
+
+}  // namespace
+
+void copy_to_device(int device, void* to, const void* from, std::size_t bytes, void* stream) {
+  copy_and_wait(device, to, from, bytes, cudaMemcpyHostToDevice, stream);
+}
+
+void copy_to_host(int device, void* to, const void* from, std::size_t bytes, void* stream) {
+  copy_and_wait(device, to, from, bytes, cudaMemcpyDeviceToHost, stream);
+}
+
 void copy_within(int device, void* to, const void* from, std::size_t bytes, void* stream) {
   const DeviceScope scope(device);
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
@@ -51,6 +69,11 @@ void copy_within(int device, void* to, const void* from, std::size_t bytes, void
 void synchronize(int device) {
   const DeviceScope scope(device);
   check(cudaDeviceSynchronize(), "work on the device");
+}
+
+void synchronize(int device, void* stream) {
+  const DeviceScope scope(device);
+  check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "work on the device");
 }
 
 void* create_event(int device) {

@@ -12,9 +12,13 @@ void* allocate(int device, std::size_t bytes);
 void release(int device, void* data);
 void copy_to_device(int device, void* to, const void* from, std::size_t bytes);
 void copy_to_host(int device, void* to, const void* from, std::size_t bytes);
+// In the order of a stream, which is waited for: other streams then see the bytes.
+void copy_to_device(int device, void* to, const void* from, std::size_t bytes, void* stream);
+void copy_to_host(int device, void* to, const void* from, std::size_t bytes, void* stream);
 // In the order of the stream, without waiting.
 void copy_within(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void synchronize(int device);
+void synchronize(int device, void* stream);
 // Moments of a stream.
 void* create_event(int device);
 void release_event(int device, void* event);

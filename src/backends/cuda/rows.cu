@@ -195,6 +195,47 @@ __global__ __launch_bounds__(kThreads, 1) void map_gradient_kernel(const __grid_
     }
 }
 
+struct Sets {
+  Array out[kMaxValueSets], grad_out[kMaxValueSets], grad_lse;
+};
+
+constexpr int kDeltaThreads = 128;
+
+// As multiply() adds up one dP, number after number: the same roundings, so that dP − δ is exactly 0 where out is a row of
+// values. A warp has 32 rows, which it passes through shared memory 32 numbers at a time.
+__global__ void row_deltas_kernel(int batches, int heads, int queries, int sets, const __grid_constant__ Sets arrays,
+                                  float* delta) {
+  __shared__ float tiles[kDeltaThreads / 32][2][32][33];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  auto& tile = tiles[threadIdx.x / 32];
+  const std::int64_t count = static_cast<std::int64_t>(batches) * heads * queries, row = thread_index(),
+                     first = row - lane;
+  const auto line = static_cast<int>(row / queries);
+  const auto place = [&](const Array& array) {
+    return row < count ? array.offset(line / heads, line % heads) + row % queries * array.row_stride : 0;
+  };
+  float sum = 0;
+  for (int n = 0; n < sets; ++n) {
+    const Array &out = arrays.out[n], &grad = arrays.grad_out[n];
+    const std::int64_t own_out = place(out), own_grad = place(grad);
+    for (int d = 0; d < out.dim; d += 32) {
+      __syncwarp();
+      for (int r = 0; r < 32; ++r) {
+        const std::int64_t of_out = __shfl_sync(~0u, own_out, r), of_grad = __shfl_sync(~0u, own_grad, r);
+        if (first + r >= count || d + lane >= out.dim) continue;
+        tile[0][r][lane] = load(out, of_out + d + lane);
+        tile[1][r][lane] = load(grad, of_grad + d + lane);
+      }
+      __syncwarp();
+      const int numbers = ::min(32, out.dim - d);
+      for (int e = 0; e < numbers; ++e) sum = fmaf(tile[1][lane][e], tile[0][lane][e], sum);
+    }
+  }
+  if (row >= count) return;
+  const Array& lse = arrays.grad_lse;
+  delta[row] = lse.data ? sum - load(lse, place(lse)) : sum;
+}
+
 // Eight numbers of 16 bits at a time, and kLanes lanes a row.
 template <class T, int kLanes>
 __global__ void prepare_rows_kernel(const __grid_constant__ Call call, RowStatistics rows, Array out,
@@ -409,6 +450,20 @@ void map_gradient(const Array& x, const Array& dy, const Map& map, int batches, 
   const dim3 grid(static_cast<unsigned>(batches * heads), tiles(map.in), tiles(map.out));
   map_gradient_kernel<<<grid, kThreads, sizeof(Shared), stream>>>(x, dy, map, heads, rows, grad);
   check(cudaGetLastError(), "gradient of a map");
+}
+
+void row_deltas(const Call& call, const Array* out, const Array* grad_out, const Array& grad_lse, float* delta,
+                cudaStream_t stream) {
+  Sets sets;
+  for (int n = 0; n < call.sets; ++n) {
+    sets.out[n] = out[n];
+    sets.grad_out[n] = grad_out[n];
+  }
+  sets.grad_lse = grad_lse;
+  const std::int64_t rows = static_cast<std::int64_t>(call.batch) * call.heads * call.queries;
+  const auto blocks = static_cast<unsigned>((rows + kDeltaThreads - 1) / kDeltaThreads);
+  row_deltas_kernel<<<blocks, kDeltaThreads, 0, stream>>>(call.batch, call.heads, call.queries, call.sets, sets, delta);
+  check(cudaGetLastError(), "row sums");
 }
 
 void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out, const void* remainder,

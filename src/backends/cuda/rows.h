@@ -53,6 +53,9 @@ void map_rows(const Array& from, const Map& map, int batches, int heads, int row
 void map_gradient(const Array& x, const Array& dy, const Map& map, int batches, int heads, int rows, float* grad,
                   cudaStream_t stream);
 
+// δ = Σ out∘grad_out over the value sets, less grad_lse: [batches, heads, queries].
+void row_deltas(const Call& call, const Array* out, const Array* grad_out, const Array& grad_lse, float* delta,
+                cudaStream_t stream);
 // What the fast kernels of the backward pass read of every row, [batches, heads, padded]: the logarithm of the sum to base
 // 2 (∞ past the end and where a row sees nothing) and δ, from an output and what rounding took from it; and δ once more,
 // [batches, heads, queries], unless `plain_delta` is null. *redo becomes 1 where a δ is not finite.

@@ -6,6 +6,7 @@
 namespace rapt::inline v1::mpi {
 
 Communicator* world() { return nullptr; }
+int local_rank() { return 0; }
 
 int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program) {
   const int processes = launched();

@@ -191,6 +191,16 @@ void wait_for_all() {
 
 Communicator* world() { return the_world.get(); }
 
+int local_rank() {
+  if (!the_world) return 0;
+  MPI_Comm machine = MPI_COMM_NULL;
+  int rank = 0;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+  MPI_Comm_rank(machine, &rank);
+  MPI_Comm_free(&machine);
+  return rank;
+}
+
 int run(int argc, const char* const* argv, const std::function<int(int, const char* const*)>& program) {
   const int processes = launched();
   if (processes == 0) return program(argc, argv);

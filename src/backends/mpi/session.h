@@ -10,6 +10,8 @@ namespace rapt::inline v1::mpi {
 
 // The processes of this run; null: there was no launcher.
 Communicator* world();
+// Which of this machine's processes this is.
+int local_rank();
 
 // Runs the program in all processes, or alone where it was not started by mpirun. Process 0 alone writes to the terminal. Where
 // a process fails by itself, dies, hangs, or is not heard of for kSilence seconds, the others end too, and a sentence says

@@ -1,0 +1,33 @@
+# rapt::nccl: one call over processes that each have a CUDA device. Only NCCL's header is needed here; the library is loaded when
+# it is used.
+set(RAPT_NCCL AUTO CACHE STRING "Build rapt::nccl: ON, OFF, or AUTO (where CUDA is built and nccl.h is found)")
+set_property(CACHE RAPT_NCCL PROPERTY STRINGS AUTO ON OFF)
+if(NOT RAPT_NCCL MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "RAPT_NCCL: expected ON, OFF or AUTO, got ${RAPT_NCCL}")
+endif()
+
+set(rapt_nccl OFF)
+if(rapt_cuda AND NOT RAPT_NCCL STREQUAL "OFF")
+  find_path(RAPT_NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  mark_as_advanced(RAPT_NCCL_INCLUDE_DIR)
+  if(RAPT_NCCL_INCLUDE_DIR)
+    set(rapt_nccl ON)
+  elseif(RAPT_NCCL STREQUAL "ON")
+    message(FATAL_ERROR "RAPT_NCCL=ON: expected nccl.h, found none; set NCCL_HOME")
+  endif()
+elseif(RAPT_NCCL STREQUAL "ON")
+  message(FATAL_ERROR "RAPT_NCCL=ON: expected a build with CUDA, which RAPT_CUDA=ON asks for, got one without")
+endif()
+
+# Not a part of rapt::attend: its tests and tools link it where it is.
+set(rapt_nccl_folder "${PROJECT_SOURCE_DIR}/src/backends/nccl")
+if(rapt_nccl)
+  add_library(rapt_nccl_objects OBJECT "${rapt_nccl_folder}/communicator.cc" "${rapt_nccl_folder}/library.cc")
+  target_include_directories(rapt_nccl_objects SYSTEM PRIVATE "${RAPT_NCCL_INCLUDE_DIR}" ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(rapt_nccl_objects PRIVATE rapt_private)
+  set(rapt_nccl_objects $<TARGET_OBJECTS:rapt_nccl_objects>)
+  rapt_library(nccl)
+  foreach(kind IN ITEMS static shared)
+    target_link_libraries(rapt_nccl_${kind} PUBLIC rapt_attend_${kind} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+  endforeach()
+endif()
