@@ -41,7 +41,7 @@ training::Scores scores_of(const Context& context, const tasks::Experiment& expe
 }
 
 // Null where there are none, or where they are damaged: the model is then trained anew.
-nlohmann::json settings_of(const std::filesystem::path& run) {
+nlohmann::json run_settings(const std::filesystem::path& run) {
   if (!std::filesystem::exists(run / "config.json")) return nullptr;
   try {
     return tasks::parse_run_config(run / "config.json");
@@ -88,10 +88,10 @@ Trained train(const Context& context, const std::string& group, Job job, std::in
 bool was_begun(const tasks::Experiment& experiment, const std::filesystem::path& run) {
   const bool has_state = std::filesystem::exists(run / "state.safetensors");
   // Settings, not bytes: a run of an older version has no checksum.
-  const nlohmann::json before = settings_of(run);
+  const nlohmann::json before = run_settings(run);
   std::filesystem::create_directories(run);
   experiment.write_config(run);
-  return has_state && before == settings_of(run);
+  return has_state && before == run_settings(run);
 }
 
 std::vector<training::EpochReport> epochs_before(const std::filesystem::path& run, std::int64_t count) {
