@@ -76,8 +76,9 @@ if(rapt_test_sources)
   # Folders whose tests are compiled together, so many at a time, and the files in them whose names others use too.
   set(rapt_batches_of_6 cli layers models pictures reproduce tasks training)
   set(rapt_batches_of_8 attend distributed explorer formulas tensor)
-  set(rapt_apart_attend compare_test.cc decoding_test.cc empty_test.cc forward_test.cc gradient_check_test.cc grid_passes_test.cc
-    hidden_test.cc normalizers_test.cc)
+  set(rapt_apart_attend compare_test.cc decoding_test.cc empty_test.cc errors_test.cc forward_test.cc gradient_check_test.cc
+    grid_passes_test.cc hidden_test.cc linear_time_test.cc memory_limits_test.cc normalizers_test.cc outputs_test.cc plan_test.cc
+    reference_test.cc)
   set(rapt_apart_explorer server_test.cc)
   set(rapt_apart_formulas device_test.cc plan_test.cc precision_test.cc random_test.cc tables_test.cc visible_test.cc)
   set(rapt_apart_models padding_test.cc)
