@@ -468,8 +468,9 @@ void add_bench(CLI::App& app) {
   auto arguments = std::make_shared<BenchArguments>();
   BenchArguments& a = *arguments;
   verb->add_option(
-      "NAME", a.names,
-      "Mechanisms or variants; none: all. Or memory, growth, calls, train, processes, shared, multitask or images");
+          "NAME", a.names,
+          "Mechanisms or variants [all]; or memory, growth, calls, train, processes, shared, multitask or images")
+      ->type_name("");
   // One value per option, so that a NAME may follow.
   verb->add_option("--shape", a.shapes, "In place of each row's own; may be repeated")
       ->allow_extra_args(false)

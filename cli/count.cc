@@ -245,9 +245,7 @@ void run_count(const CountArguments& arguments, bool has_sizes) {
 void add_count(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("count", "Parameters, multiply-adds and bytes of a layer or model");
   auto arguments = std::make_shared<CountArguments>();
-  verb->add_option("file", arguments->file, "A layer or a list of layers")
-      ->type_name("FILE.json")
-      ->check(value_given());
+  verb->add_option("FILE.json", arguments->file, "A layer or a list of layers")->type_name("")->check(value_given());
   std::vector<CLI::Option*> sizes;
   const auto size = [&](const char* name, std::string& target, const char* about, const char* type = "N") {
     sizes.push_back(verb->add_option(name, target, about)->type_name(type)->check(value_given()));

@@ -42,16 +42,38 @@ constexpr const char* kEvaluateFooter =
     "  rapt evaluate runs/case --by-length\n";
 
 struct EvaluateArguments {
-  std::string run, data, split = "test", beam, length_penalty, threads, predictions, worst, write_split;
+  std::string run, data, split, beam, length_penalty, threads, predictions, worst, write_split;
   std::vector<std::string> ensemble;
   bool by_length = false;
   bool json = false;
 };
 
+constexpr const char* kUsualSplit = "test";
+
+std::string split_name(const EvaluateArguments& a) { return a.split.empty() ? kUsualSplit : a.split; }
+
 tasks::Split split_of(const EvaluateArguments& a) {
   return parse_choice<tasks::Split>(
-      "evaluate: --split", a.split,
+      "evaluate: --split", split_name(a),
       {{"test", tasks::Split::test}, {"valid", tasks::Split::valid}, {"train", tasks::Split::train}});
+}
+
+// What would have no effect is refused rather than ignored.
+void require_effect(const EvaluateArguments& a) {
+  if (!a.data.empty() && !a.split.empty()) throw Error("evaluate: expected --data or --split, got both");
+  if (a.write_split.empty()) return;
+  for (const auto& [option, given] : {std::pair{"--data", !a.data.empty()},
+                                      {"--split", !a.split.empty()},
+                                      {"--beam", !a.beam.empty()},
+                                      {"--length-penalty", !a.length_penalty.empty()},
+                                      {"--ensemble", !a.ensemble.empty()},
+                                      {"--by-length", a.by_length},
+                                      {"--predictions", !a.predictions.empty()},
+                                      {"--worst", !a.worst.empty()},
+                                      {"--json", a.json}})
+    if (given)
+      throw Error(std::string("evaluate: --write-split: expected no ") + option +
+                  " beside it, since nothing is evaluated, got one");
 }
 
 bool is_sequence_run(const std::string& run) {
@@ -94,7 +116,8 @@ void evaluate_other(const EvaluateArguments& a) {
   const std::vector<float> values = tasks::best_weights(a.run, run->objective()->parameters());
   end_where_stopped("nothing was scored");
   const auto scores = run->score(split_of(a), values.data(), threads, Interrupt::asked);
-  if (!scores) throw Error("evaluate: --split: expected a split with examples, got " + a.split + ", which has none");
+  if (!scores)
+    throw Error("evaluate: --split: expected a split with examples, got " + split_name(a) + ", which has none");
   require_finite(a.run, *scores);
   Json result{{"run", a.run}};
   result.update(scores_json(*scores));
@@ -122,7 +145,7 @@ std::vector<tasks::Example> examples_of(const EvaluateArguments& a, tasks::Seque
                                       : split == tasks::Split::valid ? data.valid
                                                                      : data.train;
   if (list.empty())
-    throw Error("evaluate: --split: expected a split with examples, or --data FILE, got " + a.split +
+    throw Error("evaluate: --split: expected a split with examples, or --data FILE, got " + split_name(a) +
                 ", which has none");
   return std::move(list);
 }
@@ -235,6 +258,7 @@ Json by_length(std::span<const training::Question> all, const auto& score,
 void evaluate(const EvaluateArguments& a) {
   const Interrupt interrupt;
   if (!is_sequence_run(a.run)) return evaluate_other(a);
+  require_effect(a);
   const tasks::EnsembleRun runs = tasks::load_ensemble(run_paths(a.run, a.ensemble));
   const models::Ensemble models = runs.models();
   tasks::SequenceRunConfig config = runs.config();
@@ -307,7 +331,7 @@ void add_evaluate(CLI::App& app) {
   const training::SearchOptions search;
   option("RUN", a->run, "", "The directory of a run")->required();
   option("--data", a->data, "FILE", "Lines of source TAB target [the run's own examples]");
-  option("--split", a->split, "test|valid|train", "Which of the run's own examples [" + a->split + "]");
+  option("--split", a->split, "test|valid|train", "Which of the run's own examples [" + std::string(kUsualSplit) + "]");
   option("--beam", a->beam, "N", "Hypotheses kept while searching; 1: greedy [" + std::to_string(search.beam) + "]");
   option("--length-penalty", a->length_penalty, "X",
          "Divide scores by ((5 + length)/6)^X [" + format_number(search.length_penalty) + "]");

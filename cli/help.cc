@@ -25,6 +25,8 @@ class HelpFormatter : public CLI::Formatter {
     std::istringstream lines(CLI::Formatter::make_help(app, std::move(name), mode));
     std::string text;
     for (std::string line; std::getline(lines, line);) {
+      // CLI11 ends a group with two empty lines.
+      if (line.empty() && (text.empty() || text.ends_with("\n\n"))) continue;
       if (character_count(line) <= kHelpColumns) {
         text += line + "\n";
         continue;
@@ -36,6 +38,7 @@ class HelpFormatter : public CLI::Formatter {
         text += std::exchange(before, indent) + part + "\n";
       }
     }
+    while (text.ends_with("\n\n")) text.pop_back();
     return text;
   }
 };

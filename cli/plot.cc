@@ -36,6 +36,11 @@ struct Kind {
     return app->add_option(name, target, help)->type_name(takes)->check(value_given());
   }
 
+  template <class Target>
+  CLI::Option* positional(const char* name, Target& target, const char* help) {
+    return app->add_option(name, target, help)->type_name("")->check(value_given());
+  }
+
   void add_output() {
     Output& output = arguments->output;
     option("--out", output.out, "The picture; -: standard output; without it the terminal shows it",
@@ -73,7 +78,7 @@ void add_heat_map(CLI::App& verb) {
       "    --values --out map.svg",
       plot_heat_map);
   HeatMapArguments& a = *kind.arguments;
-  kind.option("file", a.file, "The array", "A.npy")->required();
+  kind.positional("A.npy", a.file, "The array")->required();
   kind.add_output();
   kind.add_axes("What the columns are", "What the rows are");
   kind.add_labels("--rows", "--row-labels", a.rows, "Labels of the rows");
@@ -97,10 +102,7 @@ void add_curves(CLI::App& verb) {
       "    --out loss.pdf",
       plot_curves);
   CurvesArguments& a = *kind.arguments;
-  kind.app->add_option("files", a.curves.files, "Metrics, runs, or arrays")
-      ->type_name("metrics.jsonl|RUN|A.npy...")
-      ->required()
-      ->check(value_given());
+  kind.positional("METRICS.jsonl|RUN|A.npy", a.curves.files, "Metrics, runs, or arrays")->required();
   kind.add_output();
   kind.add_axes("Name of the x axis [the field]", "Name of the y axis [the field, where there is one]");
   kind.option("--x", a.curves.x, "Field along the axis [step, else epoch, else the line]", "NAME");
@@ -118,7 +120,7 @@ void add_alignment(CLI::App& verb) {
       "  rapt plot alignment w.npy --source \"the cat\" --target \"le chat\" --out alignment.svg",
       plot_alignment);
   AlignmentArguments& a = *kind.arguments;
-  kind.option("file", a.file, "The weights", "W.npy")->required();
+  kind.positional("W.npy", a.file, "The weights")->required();
   kind.add_output();
   kind.add_labels("--source", "--source-labels", a.source, "The source tokens [numbers]");
   kind.add_labels("--target", "--target-labels", a.target, "The target tokens [numbers]");
@@ -135,7 +137,7 @@ void add_bars(CLI::App& verb) {
       "  rapt bench --quick --json > bench.json && rapt plot bars bench.json --y fraction --out bars.svg",
       plot_bars);
   TableArguments& a = *kind.arguments;
-  kind.option("file", a.file, "The numbers", "FILE.json")->required();
+  kind.positional("FILE.json", a.file, "The numbers")->required();
   kind.add_output();
   kind.add_axes("Name of the axis of numbers [of the file]", "What the groups are");
   kind.option("--y", a.field, "Of a benchmark: the number to show [seconds]", "NAME");
@@ -151,7 +153,7 @@ void add_scaling(CLI::App& verb) {
       "  rapt plot scaling growth.json --title \"Time over length\" --out scaling.svg",
       plot_scaling);
   TableArguments& a = *kind.arguments;
-  kind.option("file", a.file, "The numbers", "FILE.json")->required();
+  kind.positional("FILE.json", a.file, "The numbers")->required();
   kind.add_output();
   kind.add_axes("Name of the x axis [of the file]", "Name of the y axis [of the file]");
   kind.option("--y", a.field, "Of a benchmark: the number to show [seconds]", "NAME");
@@ -171,10 +173,7 @@ void add_centers(CLI::App& verb) {
       "  rapt plot centers centers.npy covariances.npy --out centers.svg",
       plot_centers);
   CentersArguments& a = *kind.arguments;
-  kind.app->add_option("files", a.files, "Centres, and covariances where there are")
-      ->type_name("FILE.npy...|RUN")
-      ->required()
-      ->check(value_given());
+  kind.positional("RUN|C.npy", a.files, "A run on images; or centres, and covariances if there are any")->required();
   kind.add_output();
   kind.add_axes("Name of the x axis", "Name of the y axis");
   kind.app->add_flag("--json", a.json, "Of a run: print how the centres moved, as JSON");
@@ -191,8 +190,8 @@ void add_maps(CLI::App& verb) {
       "  rapt plot maps runs/digits seven.png --pixel 2,5 --out maps.png",
       plot_maps);
   MapsArguments& a = *kind.arguments;
-  kind.option("run", a.run, "The directory of a run on images", "RUN")->required();
-  kind.option("image", a.image, "Which image", "N|FILE.png|FILE.npy")->required();
+  kind.positional("RUN", a.run, "The directory of a run on images")->required();
+  kind.positional("IMAGE", a.image, "Which image")->required();
   kind.add_output();
   kind.add_axes("What the columns are", "What the rows are");
   kind.option("--pixel", a.pixel, "The query [the middle of the image]", "ROW,COLUMN");
@@ -209,8 +208,8 @@ void add_scenes(CLI::App& verb) {
       "  rapt plot scenes runs/scenes 0 1 2 --out scenes.png",
       plot_scenes);
   ScenesArguments& a = *kind.arguments;
-  kind.option("run", a.run, "The directory of a run", "RUN")->required();
-  kind.app->add_option("scenes", a.scenes, "Scenes of the test data [0]")->type_name("N...");
+  kind.positional("RUN", a.run, "The directory of a run on scenes")->required();
+  kind.positional("N", a.scenes, "Scenes of the test data [0]");
   kind.add_output();
 }
 

@@ -89,7 +89,7 @@ void add_solve(CLI::App& app) {
   const auto option = [&](const char* name, std::string& to, const char* type, const char* help) {
     return verb->add_option(name, to, help)->type_name(type)->check(value_given());
   };
-  option("file", arguments->file, "FILE.json", "The example (docs/solve.md)")->required();
+  option("FILE.json", arguments->file, "", "The example (docs/solve.md)")->required();
   option("--plot", arguments->plot, "DIR", "Write each head's attention map to this directory, as SVG");
   option("--precision", arguments->precision, "N", "Digits after the point [as the file says, else 8]");
   verb->add_flag("--json", arguments->json, "Print JSON, all digits");

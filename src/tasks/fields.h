@@ -93,7 +93,7 @@ void fields(V& v, models::Seq2seqConfig& c) {
   v("embedding", c.embedding, 1, 65536, "Size of an embedding");
   v("hidden", c.hidden, 1, 65536, "Hidden units of a layer; two directions share them");
   v("layers", c.layers, 1, 64, "Layers of the encoder, and of the decoder");
-  v("bidirectional", c.bidirectional, "The encoder reads in both directions");
+  v("bidirectional", c.bidirectional, "The encoder reads in both directions; =false: forwards");
   v("conditioning", c.conditioning,
     "Without attention: give the decoder the source at its first_step or at every_step");
   v("input_feeding", c.input_feeding, "Feed each step the attentional state of the one before");

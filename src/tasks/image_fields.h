@@ -50,7 +50,7 @@ void fields(V& v, models::CnnConfig& c) {
 
 template <class V>
 void fields(V& v, Augmentation& a) {
-  v("flip", a.flip, "Random horizontal flips");
+  v("flip", a.flip, "Random horizontal flips; =false: none");
   v("crop_margin", a.crop_margin, 0, 1024, "Largest random shift, in pixels");
 }
 

@@ -189,6 +189,38 @@ TEST(Help, IsNoWiderThanAHundredColumns) {
   EXPECT_GE(count, 500);
 }
 
+// What stands in the place of an argument is a word in capitals, in the line of usage as in the list.
+TEST(Help, NamesArgumentsAlike) {
+  const std::vector<std::pair<Words, std::string>> usages{
+      {{"solve"}, "FILE.json"},
+      {{"count"}, "[FILE.json]"},
+      {{"bench"}, "[NAME...]"},
+      {{"decode"}, "RUN [TEXT...]"},
+      {{"plot", "heatmap"}, "A.npy"},
+      {{"plot", "alignment"}, "W.npy"},
+      {{"plot", "curves"}, "METRICS.jsonl|RUN|A.npy..."},
+      {{"plot", "bars"}, "FILE.json"},
+      {{"plot", "scaling"}, "FILE.json"},
+      {{"plot", "centers"}, "RUN|C.npy..."},
+      {{"plot", "maps"}, "RUN IMAGE"},
+      {{"plot", "scenes"}, "RUN [N...]"},
+  };
+  for (const auto& [verb, usage] : usages) {
+    Words command = verb;
+    command.emplace_back("--help");
+    const std::string help = run_cli(command).out;
+    std::string path;
+    for (const std::string& word : verb) path += word + " ";
+    EXPECT_TRUE(has(help, "Usage: rapt " + path + "[OPTIONS] " + usage + "\n")) << help;
+    const std::string name = usage.substr(usage[0] == '[', usage.find_first_of(" .]", 1) - (usage[0] == '['));
+    EXPECT_TRUE(has(help, "\nPositionals:\n  " + name)) << help;
+    EXPECT_FALSE(has(help, "TEXT ...\n")) << help;
+    EXPECT_FALSE(has(help, "\n\n\n")) << help;
+    EXPECT_TRUE(help.ends_with("\n") && !help.ends_with("\n\n")) << help;
+  }
+  EXPECT_TRUE(has(run_cli({"solve"}).err, "solve: expected FILE.json, got none"));
+}
+
 // A description goes on where it began; and a line of prose keeps its words.
 TEST(Help, IsWrappedUnderItsDescriptions) {
   CLI::App app("About", "rapt");

@@ -264,6 +264,24 @@ TEST_F(Decoding, EvaluateShowsTheMistakes) {
   EXPECT_EQ(Json::parse(same.out)["exact_match"], json["exact_match"]);
 }
 
+TEST_F(Decoding, EvaluateIgnoresNoOption) {
+  const TemporaryDirectory dir;
+  for (const Words& option : {Words{"--predictions", dir / "x.tsv"},
+                              {"--worst", "3"},
+                              {"--by-length"},
+                              {"--beam", "2"},
+                              {"--data", dir / "x.tsv"},
+                              {"--split", "valid"},
+                              {"--json"}}) {
+    Words command{"evaluate", run(), "--write-split", dir / "split"};
+    command.insert(command.end(), option.begin(), option.end());
+    expect_refused(run_cli(command), {"--write-split", "expected no " + option[0] + " beside it"});
+  }
+  EXPECT_FALSE(fs::exists(dir / "split"));
+  expect_refused(run_cli({"evaluate", run(), "--data", dir / "x.tsv", "--split", "test"}),
+                 {"--data or --split", "both"});
+}
+
 // All that the program writes to a terminal of so many columns, which is its standard error.
 std::string on_narrow_terminal(Words words, unsigned short columns) {
   const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
