@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "attend/counted.h"
 #include "cli/explore_arrays.h"
 #include "cli/options.h"
 #include "cli/outputs.h"
@@ -153,8 +154,8 @@ void explore(const ExploreArguments& a) {
   progress.clear();
   write_file(out, page);
   const auto layers = static_cast<std::int64_t>(served.first.layers.size());
-  std::cout << out.string() << ": " << layers << (layers == 1 ? " layer, " : " layers, ") << heads
-            << (heads == 1 ? " head, " : " heads, ") << format_bytes(static_cast<double>(page.size())) << "\n";
+  std::cerr << "wrote " << one_line(out.string()) << ": " << counted(layers, "layer") << ", " << counted(heads, "head")
+            << ", " << format_bytes(static_cast<double>(page.size())) << "\n";
 }
 
 }  // namespace

@@ -137,6 +137,7 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_seconds(double seconds) {
+  if (seconds >= 1000) return format_as(seconds, "%.0f s");
   if (seconds >= 1) return format_scaled(seconds, std::numeric_limits<double>::infinity(), {"s"});
   return format_scaled(seconds * 1e6, 1000, {"µs", "ms", "s"});
 }

@@ -4,10 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
-
-#include "cli/options.h"
 
 namespace rapt::cli {
 
@@ -23,6 +22,15 @@ std::string clipped(const std::string& text, std::size_t columns) {
     if (starts && ++count > columns) return text.substr(0, n);
   }
   return text;
+}
+
+std::string time_left(double seconds) {
+  const auto rounded = [](double x) { return static_cast<std::int64_t>(std::llround(std::min(x, 1e15))); };
+  if (seconds < 1) return "1 s";
+  if (seconds < 99.5) return std::to_string(rounded(seconds)) + " s";
+  if (seconds < 99.5 * 60) return std::to_string(rounded(seconds / 60)) + " min";
+  if (seconds < 99.5 * 3600) return std::to_string(rounded(seconds / 3600)) + " h";
+  return std::to_string(rounded(seconds / 86400)) + " days";
 }
 
 Progress::Progress(std::string label, std::int64_t total)
@@ -47,7 +55,7 @@ void Progress::update(std::int64_t done, const std::string& note) {
                      std::string(static_cast<std::size_t>(kWidth - filled), '.') + "] " + std::to_string(done) + "/" +
                      std::to_string(total_);
   if (done > 0 && done < total_)
-    line += ", " + format_seconds(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) + " left";
+    line += ", " + time_left(elapsed * static_cast<double>(total_ - done) / static_cast<double>(done)) + " left";
   if (!note.empty()) line += "  " + note;
   // Carriage return, then erase to the end of the line; a wrapped line would not be erased.
   std::fprintf(stderr, "\r%s\x1b[K", clipped(line, terminal_columns(STDERR_FILENO) - 1).c_str());

@@ -12,6 +12,9 @@ std::size_t terminal_columns(int file);
 // As many characters of a text as fit into the columns; never half of one.
 std::string clipped(const std::string& text, std::size_t columns);
 
+// About how long: "42 s", "12 min", "5 h", "9 days".
+std::string time_left(double seconds);
+
 // A progress bar on stderr if that is a terminal; otherwise it writes nothing.
 class Progress {
  public:

@@ -64,12 +64,14 @@ void require_same_settings(const std::string& run, const nlohmann::ordered_json&
     for (const auto& [name, value] : asked.at(section).items()) {
       const auto old = has.at(section).find(name);
       if (name == "epochs" || name == "patience" || (old != has.at(section).end() && *old == value)) continue;
-      const auto is_none = [](const nlohmann::ordered_json& one) {
-        return one.is_string() && one.get<std::string>().empty();
+      const auto text = [](const nlohmann::ordered_json& one) {
+        if (!one.is_string()) return one.dump();
+        const auto word = one.get<std::string>();
+        return word.empty() ? std::string("none") : "'" + word + "'";
       };
-      throw Error("setting " + (name == "kind" ? "model" : name) + ": expected " +
-                  (old == has.at(section).end() || is_none(*old) ? "none," : old->dump()) + " as in " + run + ", got " +
-                  (is_none(value) ? "none" : value.dump()) +
+      const std::string before = old == has.at(section).end() ? "none" : text(*old);
+      throw Error("setting " + (name == "kind" ? "model" : name) + ": expected " + before +
+                  (before == "none" ? "," : "") + " as in " + run + ", got " + text(value) +
                   "; a resumed run keeps its settings, except --epochs and --patience");
     }
 }

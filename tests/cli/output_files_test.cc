@@ -70,6 +70,18 @@ TEST_F(OutputFiles, LinksAreWrittenThroughAndRegularFilesReplaced) {
   EXPECT_NE(text_of(dir_ / "old.svg"), drawn);
 }
 
+TEST_F(OutputFiles, AnExplorerPageGoesThereAlone) {
+  const TemporaryDirectory arrays;
+  save_f4(arrays / "weights.npy", {1, 1, 2, 2}, {0.5f, 0.5f, 0.25f, 0.75f});
+  for (const char* out : {"-", "/dev/stdout"}) {
+    const CliResult result = run_cli({"explore", arrays.path().string(), "--out", out});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(result.out.starts_with("<!DOCTYPE html>") && result.out.ends_with("</html>\n"))
+        << result.out.substr(result.out.size() - std::min<std::size_t>(result.out.size(), 80));
+    EXPECT_TRUE(has(result.err, ": 1 layer, 1 head, ")) << result.err;
+  }
+}
+
 TEST(OutputFilesOfAllVerbs, AreInTheHelp) { EXPECT_TRUE(has(run_cli({"--help"}).out, "- is the standard output")); }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST(Runs, OneCommandStartsARunAndGoesOnWithIt) {
                  {"--hidden", "expected 8", "got 16", "keeps its settings"});
   expect_refused(run_cli({"train", "case", "--resume", "--out", dir / "run"}), {"'reverse'", "'case'"});
   expect_refused(run_cli({"train", "reverse", "--model", "transformer", "--resume", "--out", dir / "run"}),
-                 {"--model", "seq2seq", "transformer"});
+                 {"--model", "expected 'seq2seq' as in ", "got 'transformer'"});
 }
 
 TEST(Runs, ARunsConfigurationIsAFileOfSettings) {
@@ -341,6 +341,17 @@ TEST(ProgressLine, IsClippedToTheTerminal) {
   EXPECT_EQ(cli::clipped("abcdef", 4), "abcd");
   EXPECT_EQ(cli::clipped("abc", 4), "abc");
   EXPECT_EQ(cli::clipped("größer", 3), "grö");
+}
+
+TEST(ProgressLine, TellsTimeAsPeopleDo) {
+  EXPECT_EQ(cli::time_left(0.02), "1 s");
+  EXPECT_EQ(cli::time_left(42.4), "42 s");
+  EXPECT_EQ(cli::time_left(575), "10 min");
+  EXPECT_EQ(cli::time_left(19900), "6 h");
+  EXPECT_EQ(cli::time_left(4e6), "46 days");
+  EXPECT_EQ(cli::format_seconds(19900), "19900 s");
+  EXPECT_EQ(cli::format_seconds(999.4), "999 s");
+  EXPECT_EQ(cli::format_seconds(0.0123), "12.3 ms");
 }
 
 }  // namespace

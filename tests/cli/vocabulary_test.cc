@@ -285,7 +285,7 @@ TEST(Subwords, SameRunOnAnyNumberOfThreadsAndResumed) {
     EXPECT_EQ(content_of(dir / (name + "1/model.safetensors")), content_of(dir / (name + "3/model.safetensors")));
     expect_no(
         run_cli({"train", "--resume", "--subwords", name == "bpe" ? "unigram" : "bpe", "--out", dir / (name + "3")}),
-        {"--subwords", "expected \"" + name + "\""});
+        {"--subwords", "expected '" + name + "' as in "});
   }
 }
 
