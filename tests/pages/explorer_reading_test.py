@@ -297,6 +297,31 @@ class Runs(PageTest):
         self.assertEqual(self.png()[0], "image-2-row-4-column-4.png")
 
 
+    def test_texts_beside_a_small_image_keep_apart(self):
+        try:
+            for height in (600, 844):
+                self.page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                                 {"width": 390, "height": height, "deviceScaleFactor": 1, "mobile": True})
+                self.open(self.path / "scenes.html")
+                self.page.click("[data-export=view-svg]")
+                boxes = self.page.run("""
+                    const drawing = new DOMParser().parseFromString(arguments[0], "image/svg+xml").documentElement;
+                    document.body.append(drawing);
+                    const boxes = [...drawing.querySelectorAll("text")].map((t) => {
+                      const {left, top, right, bottom} = t.getBoundingClientRect();
+                      return [t.textContent, left, top, right, bottom];
+                    });
+                    drawing.remove();
+                    return boxes;""", self.page.downloaded(".svg")[1].decode())
+                self.assertGreaterEqual(len(boxes), 3)
+                for n, (one, left, top, right, bottom) in enumerate(boxes):
+                    for other, *box in boxes[n + 1:]:
+                        self.assertFalse(left < box[2] and box[0] < right and top < box[3] - 3 and box[1] < bottom - 3,
+                                         (height, one, other))
+        finally:
+            self.page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 class Long(PageTest):
     """8,192 tokens, which only a server can show."""
 

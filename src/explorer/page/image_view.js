@@ -128,7 +128,8 @@ class ImageView {
     const scale = Math.min(big / cols, big / rows);
     const g = { x: 10, y: 26, scale, w: cols * scale, h: rows * scale };
     this.last = g;
-    p.text(g.x, 12, `from the place in row ${row}, column ${col}`, { fill: theme.faint, size: 12 });
+    const caption = `from the place in row ${row}, column ${col}`;
+    p.text(g.x, 12, caption, { fill: theme.faint, size: 12 });
     const photo = this.photo();
     if (photo) p.image(photo, g.x, g.y, g.w, g.h);
     else p.rect(g.x, g.y, g.w, g.h, { fill: theme.panel, stroke: theme.rule });
@@ -141,7 +142,8 @@ class ImageView {
       p.rect(g.x + (this.hover % cols) * scale, g.y + Math.floor(this.hover / cols) * scale, scale, scale, { stroke: theme.faint, width: 1.5 });
     p.rect(g.x + col * scale, g.y + row * scale, scale, scale, { stroke: "#ff2d55", width: 2.5 });
     const ready = this.maps && this.mapsOf.store === this.app.store && this.mapsOf.group === this.app.group;
-    const [x, y] = tall ? [g.x, g.y + g.h + 12] : [g.x + g.w + 24, 8];
+    // Beside the image, and below its caption where that is the wider one.
+    const [x, y] = tall ? [g.x, g.y + g.h + 12] : [g.x + g.w + 24, textWidth(caption, 12) > g.w + 16 ? 22 : 8];
     if (ready) this.drawHeads(p, x, y, width - x - 10, height - y - 8);
     else p.text(x, y + 20, "computing …", { fill: theme.faint });
   }
