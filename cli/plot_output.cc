@@ -48,7 +48,12 @@ double points_of(const std::string& verb, const std::string& text) {
   return (*value)[0];
 }
 
-std::string centimeters(double width) { return pictures::number(std::ceil(width / kInch * 25.4) / 10, 1) + "cm"; }
+// In the unit of what was asked, rounded up: "8.8cm", "88mm" or "3.5in".
+std::string length_text(double width, std::string_view asked) {
+  if (asked.ends_with("in")) return pictures::number(std::ceil(10 * width / kInch) / 10, 1) + "in";
+  const double millimeters = std::ceil(width / kInch * 25.4);
+  return asked.ends_with("mm") ? pictures::number(millimeters, 0) + "mm" : pictures::number(millimeters / 10, 1) + "cm";
+}
 
 // Scales the drawing: labels are --font-size points high, and the whole is --width wide.
 Drawing sized(const std::string& verb, const Output& output, const std::function<Drawing(double)>& drawing,
@@ -60,8 +65,8 @@ Drawing sized(const std::string& verb, const Output& output, const std::function
   const double width = (asked > 0 ? asked : drawing(0).width) / options.unit;
   Drawing result = drawing(width);
   if (result.width <= width + 0.1) return result;
-  const std::string least = "at least " + centimeters(result.width * options.unit) + " for these labels at " +
-                            pictures::number(points_of(verb, output.font_size)) + " points";
+  const std::string least = "at least " + length_text(result.width * options.unit, output.width) +
+                            " for these labels at " + pictures::number(points_of(verb, output.font_size)) + " points";
   if (asked > 0) expected(verb + ": --width", least, output.width);
   expected(verb + ": --font-size", "a size that leaves room for the picture, or --width of " + least, output.font_size);
 }

@@ -18,8 +18,14 @@ bool is_omitted(const Step& step) { return step.kind == StepKind::given && step.
 std::vector<NumberFormat> formats_of(const Step& step, int precision) {
   const Matrix& m = step.value;
   const auto cols = static_cast<std::size_t>(m.cols);
-  if (step.kind != StepKind::table)
-    return std::vector<NumberFormat>(cols, choose_format(m.data, precision, step.kind == StepKind::weights));
+  if (step.kind != StepKind::table) {
+    // What the file gives must not read as 0; in results such numbers are rounding errors.
+    const double least = std::pow(10.0, -precision);
+    const bool lost = step.kind == StepKind::given && std::any_of(m.data.begin(), m.data.end(), [&](double x) {
+                        return x != 0 && std::abs(x) < least;
+                      });
+    return std::vector<NumberFormat>(cols, choose_format(m.data, precision, step.kind == StepKind::weights || lost));
+  }
   std::vector<NumberFormat> result;
   const Matrix columns = transpose(m);
   for (std::int64_t j = 0; j < m.cols; ++j) result.push_back(choose_format(columns.row(j), precision, j > 0));

@@ -158,7 +158,7 @@ TEST_F(SolveErrors, DeepNestingIsRefused) {
 TEST_F(SolveErrors, FilesThatCannotBeRead) {
   expect_refused(run_cli({"solve", directory_ / "nowhere.json"}), {"nowhere.json"}, "missing");
   expect_refused(run_cli({"solve", directory_.path().string()}), {directory_.path().string()}, "a folder");
-  expect_refused(run_cli({"solve"}), {"file"}, "no file");
+  expect_refused(run_cli({"solve"}), {"FILE.json"}, "no file");
 }
 
 TEST_F(SolveErrors, Options) {

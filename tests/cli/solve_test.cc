@@ -287,6 +287,18 @@ TEST_F(Solve, OneSmallNumberStaysAlone) {
   EXPECT_NE(out.find("0.99812178"), std::string::npos) << out;
 }
 
+TEST_F(Solve, AGivenNumberIsNeverWrittenAsZero) {
+  const std::string file = write({{"X", {{1, 2}, {3, 0.00001}}}});
+  const auto holds = [&](std::vector<std::string> options, const std::string& text) {
+    options.insert(options.begin(), {"solve", file});
+    const std::string out = run_cli(options).out;
+    EXPECT_NE(out.find(text), std::string::npos) << out;
+  };
+  holds({}, "3.00000  0.00001");
+  holds({"--precision", "4"}, "3  1.0000e-05");
+  holds({"--precision", "4", "--markdown"}, "3 & 1.0000 \\times 10^{-5}");
+}
+
 TEST_F(Solve, MarkdownKeepsLabelsAndHeads) {
   const std::string labelled = run_cli({"solve", example("002_additive"), "--markdown"}).out;
   EXPECT_NE(labelled.find(

@@ -1,8 +1,11 @@
 #include "formulas/tree.h"
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <stdexcept>
+#include <string_view>
+#include <unordered_map>
 
 namespace trees {
 namespace {
@@ -49,62 +52,82 @@ std::string text(const Tree& tree) {
   return all + (table ? "]" : ")");
 }
 
+namespace {
+
+// No operation has more.
+using Operands = std::array<double, 3>;
+
+const std::unordered_map<std::string_view, double (*)(const Pair&)> kLeaves{
+    {"raw", [](const Pair& p) { return p.raw; }},
+    {"scale", [](const Pair& p) { return p.scale; }},
+    {"i", [](const Pair& p) { return static_cast<double>(p.i); }},
+    {"j", [](const Pair& p) { return static_cast<double>(p.j); }},
+    {"head", [](const Pair& p) { return static_cast<double>(p.head); }},
+    {"batch", [](const Pair& p) { return static_cast<double>(p.batch); }},
+    {"queries", [](const Pair& p) { return static_cast<double>(p.queries); }},
+    {"keys", [](const Pair& p) { return static_cast<double>(p.keys); }},
+    {"row", [](const Pair& p) { return static_cast<double>(p.row); }},
+    {"col", [](const Pair& p) { return static_cast<double>(p.col); }},
+    {"q", [](const Pair& p) { return p.q; }},
+    {"k", [](const Pair& p) { return p.k; }},
+    {"w", [](const Pair& p) { return p.w; }},
+};
+
+const std::unordered_map<std::string_view, double (*)(const Operands&)> kOperations{
+    {"+", [](const Operands& x) { return x[0] + x[1]; }},
+    {"-", [](const Operands& x) { return x[0] - x[1]; }},
+    {"*", [](const Operands& x) { return x[0] * x[1]; }},
+    {"/", [](const Operands& x) { return x[0] / x[1]; }},
+    {"^", [](const Operands& x) { return std::pow(x[0], x[1]); }},
+    {"<", [](const Operands& x) { return x[0] < x[1] ? 1.0 : 0; }},
+    {"<=", [](const Operands& x) { return x[0] <= x[1] ? 1.0 : 0; }},
+    {">", [](const Operands& x) { return x[0] > x[1] ? 1.0 : 0; }},
+    {">=", [](const Operands& x) { return x[0] >= x[1] ? 1.0 : 0; }},
+    {"==", [](const Operands& x) { return x[0] == x[1] ? 1.0 : 0; }},
+    {"!=", [](const Operands& x) { return x[0] != x[1] ? 1.0 : 0; }},
+    {"and", [](const Operands& x) { return x[0] != 0 && x[1] != 0 ? 1.0 : 0; }},
+    {"or", [](const Operands& x) { return x[0] != 0 || x[1] != 0 ? 1.0 : 0; }},
+    {"not", [](const Operands& x) { return x[0] == 0 ? 1.0 : 0; }},
+    {"negate", [](const Operands& x) { return -x[0]; }},
+    {"where", [](const Operands& x) { return x[0] != 0 ? x[1] : x[2]; }},
+    {"abs", [](const Operands& x) { return std::fabs(x[0]); }},
+    {"sign", [](const Operands& x) { return x[0] > 0   ? 1.0
+                                            : x[0] < 0 ? -1
+                                                       : 0; }},
+    {"floor", [](const Operands& x) { return std::floor(x[0]); }},
+    {"exp", [](const Operands& x) { return std::exp(x[0]); }},
+    {"log", [](const Operands& x) { return std::log(x[0]); }},
+    {"sqrt", [](const Operands& x) { return std::sqrt(x[0]); }},
+    {"tanh", [](const Operands& x) { return std::tanh(x[0]); }},
+    {"sigmoid", [](const Operands& x) { return 1 / (1 + std::exp(-x[0])); }},
+    {"erf", [](const Operands& x) { return std::erf(x[0]); }},
+    {"sin", [](const Operands& x) { return std::sin(x[0]); }},
+    {"cos", [](const Operands& x) { return std::cos(x[0]); }},
+    {"min", [](const Operands& x) { return std::fmin(x[0], x[1]); }},
+    {"max", [](const Operands& x) { return std::fmax(x[0], x[1]); }},
+    {"clip", [](const Operands& x) { return std::fmin(std::fmax(x[0], x[1]), x[2]); }},
+};
+
+double applied(const std::string& name, const Operands& x, const Pair& p) {
+  const auto place = [&](std::size_t n) { return static_cast<std::int64_t>(std::floor(x[n])); };
+  if (name == "t") return p.parameters->at(name).at(p.head, place(0), 0);
+  if (name == "u") return p.parameters->at(name).at(p.head, place(0), place(1));
+  const auto found = kOperations.find(name);
+  if (found == kOperations.end()) throw std::logic_error("no such operation: " + name);
+  return found->second(x);
+}
+
+}  // namespace
+
 double evaluate(const Tree& tree, const Pair& p) {
-  const std::string& name = tree.name;
-  if (name.empty()) return tree.number;
-  std::vector<double> x;
-  for (const Tree& child : tree.children) x.push_back(evaluate(child, p));
-  if (x.empty()) {
-    if (name == "raw") return p.raw;
-    if (name == "scale") return p.scale;
-    if (name == "i") return static_cast<double>(p.i);
-    if (name == "j") return static_cast<double>(p.j);
-    if (name == "head") return static_cast<double>(p.head);
-    if (name == "batch") return static_cast<double>(p.batch);
-    if (name == "queries") return static_cast<double>(p.queries);
-    if (name == "keys") return static_cast<double>(p.keys);
-    if (name == "row") return static_cast<double>(p.row);
-    if (name == "col") return static_cast<double>(p.col);
-    if (name == "q") return p.q;
-    if (name == "k") return p.k;
-    if (name == "w") return p.w;
-    return p.parameters->at(name).at(p.head, 0, 0);
+  if (tree.name.empty()) return tree.number;
+  if (tree.children.empty()) {
+    const auto leaf = kLeaves.find(tree.name);
+    return leaf == kLeaves.end() ? p.parameters->at(tree.name).at(p.head, 0, 0) : leaf->second(p);
   }
-  if (name == "t") return p.parameters->at(name).at(p.head, static_cast<std::int64_t>(std::floor(x[0])), 0);
-  if (name == "u")
-    return p.parameters->at(name).at(p.head, static_cast<std::int64_t>(std::floor(x[0])),
-                                     static_cast<std::int64_t>(std::floor(x[1])));
-  if (name == "+") return x[0] + x[1];
-  if (name == "-") return x[0] - x[1];
-  if (name == "*") return x[0] * x[1];
-  if (name == "/") return x[0] / x[1];
-  if (name == "^") return std::pow(x[0], x[1]);
-  if (name == "<") return x[0] < x[1];
-  if (name == "<=") return x[0] <= x[1];
-  if (name == ">") return x[0] > x[1];
-  if (name == ">=") return x[0] >= x[1];
-  if (name == "==") return x[0] == x[1];
-  if (name == "!=") return x[0] != x[1];
-  if (name == "and") return x[0] != 0 && x[1] != 0;
-  if (name == "or") return x[0] != 0 || x[1] != 0;
-  if (name == "not") return x[0] == 0;
-  if (name == "negate") return -x[0];
-  if (name == "where") return x[0] != 0 ? x[1] : x[2];
-  if (name == "abs") return std::fabs(x[0]);
-  if (name == "sign") return (x[0] > 0) - (x[0] < 0);
-  if (name == "floor") return std::floor(x[0]);
-  if (name == "exp") return std::exp(x[0]);
-  if (name == "log") return std::log(x[0]);
-  if (name == "sqrt") return std::sqrt(x[0]);
-  if (name == "tanh") return std::tanh(x[0]);
-  if (name == "sigmoid") return 1 / (1 + std::exp(-x[0]));
-  if (name == "erf") return std::erf(x[0]);
-  if (name == "sin") return std::sin(x[0]);
-  if (name == "cos") return std::cos(x[0]);
-  if (name == "min") return std::fmin(x[0], x[1]);
-  if (name == "max") return std::fmax(x[0], x[1]);
-  if (name == "clip") return std::fmin(std::fmax(x[0], x[1]), x[2]);
-  throw std::logic_error("no such operation: " + name);
+  Operands x{};
+  for (std::size_t n = 0; n < tree.children.size(); ++n) x.at(n) = evaluate(tree.children[n], p);
+  return applied(tree.name, x, p);
 }
 
 namespace {
@@ -112,8 +135,8 @@ namespace {
 // How much the result may move where the arguments move by their errors: by the extremes over them.
 template <class F>
 Bounded moved(const std::vector<Bounded>& x, double eps, const F& f) {
-  std::vector<double> at;
-  for (const Bounded& b : x) at.push_back(b.value);
+  Operands at{};
+  for (std::size_t n = 0; n < x.size(); ++n) at.at(n) = x[n].value;
   Bounded y{.value = f(at)};
   for (std::size_t n = 0; n < x.size(); ++n) {
     y.unsure = y.unsure || x[n].unsure;
@@ -147,13 +170,7 @@ Bounded bounded(const Tree& tree, const Pair& p, double eps, double raw_error) {
   }
   std::vector<Bounded> x;
   for (const Tree& child : tree.children) x.push_back(bounded(child, p, eps, raw_error));
-  // The operation on numbers that stand for its operands.
-  const auto apply = [&](const std::vector<double>& at) {
-    Tree plain{.name = tree.name, .number = 0, .children = {}};
-    for (const double value : at) plain.children.push_back({.name = "", .number = value, .children = {}});
-    return evaluate(plain, p);
-  };
-  Bounded y = moved(x, is_step(tree.name) ? 0 : eps, apply);
+  Bounded y = moved(x, is_step(tree.name) ? 0 : eps, [&](const Operands& at) { return applied(tree.name, at, p); });
   const bool table = tree.name == "t" || tree.name == "u";
   if ((is_step(tree.name) || table) && y.error > eps * std::fabs(y.value)) y.unsure = true;
   if (tree.name == "floor" && x[0].error > 0 &&

@@ -287,6 +287,16 @@ TEST_F(Plot, FiguresForPapers) {
     expect_refused({"curves", metrics, "--font-size", size, "--out", out_}, {"--font-size: expected points", size});
   expect_refused({"curves", metrics, "--width", "3cm", "--font-size", "20", "--out", out_},
                  {"--width: expected at least", "cm", "20 points", "got '3cm'"});
+  // The least width is told in the unit that was asked in, and is enough.
+  for (const std::string unit : {"cm", "mm", "in"}) {
+    const std::string said =
+        plot({"curves", metrics, "--width", (unit == "mm" ? "20" : "2") + unit, "--font-size", "20", "--out", out_});
+    const std::size_t begin = said.find("at least ") + 9;
+    const std::string least = said.substr(begin, said.find(' ', begin) - begin);
+    EXPECT_TRUE(least.ends_with(unit)) << said;
+    EXPECT_EQ(plot({"curves", metrics, "--width", least, "--font-size", "20", "--out", out_}), "") << said;
+    std::filesystem::remove(out_);
+  }
   expect_refused({"curves", metrics, "--title", "T", "--no-title", "--out", out_}, {"--title or --no-title"});
   expect_refused({"curves", metrics, "--xlabel", "\xff", "--out", out_}, {"--xlabel", "UTF-8"});
 }
