@@ -106,7 +106,7 @@ TEST_F(CliErrors, Verbs) {
   expect_refused({"list", "--paint"}, "list: expected one of its options, got '--paint' (see rapt list --help)");
   expect_refused({"list", "extra"}, "list: expected no further argument, got 'extra'");
   expect_refused({"plot", "paint"}, "plot: expected one of heatmap, curves, ");
-  expect_refused({"plot", "heatmap"}, "plot heatmap: expected file, got none (see rapt plot heatmap --help)");
+  expect_refused({"plot", "heatmap"}, "plot heatmap: expected A.npy, got none (see rapt plot heatmap --help)");
   expect_refused({"attend"}, "attend: expected --q, got none (see rapt attend --help)");
   expect_refused({"count", "--heads"}, "count: --heads: expected a value, got none");
   expect_refused({"count", "--heads", "1", "--heads", "2"}, "count: --heads: expected one value, got 2");

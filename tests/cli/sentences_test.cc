@@ -50,8 +50,8 @@ TEST_F(Sentences, OfRuns) {
   ASSERT_EQ(run_cli(start).status, 0);
   Words again = start;
   again.insert(again.end(), {"--resume", "--test", dir_ / "pairs.tsv"});
-  expect(again, "train: --test: expected none, as in " + (dir_ / "own") + ", got \"" + (dir_ / "pairs.tsv") +
-                    "\"; a resumed run keeps its settings, except --epochs and --patience\n");
+  expect(again, "train: --test: expected none, as in " + (dir_ / "own") + ", got '" + (dir_ / "pairs.tsv") +
+                    "'; a resumed run keeps its settings, except --epochs and --patience\n");
   expect(start, "train: --out: expected a new directory, or --resume to continue the run, got ");
 }
 
