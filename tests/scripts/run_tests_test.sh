@@ -28,7 +28,7 @@ END
   for name in All/Suite.Kernels/bf16 All/Suite.Kernels/f16; do
     printf '[ RUN      ] %s\n/x/y.cc:7: Skipped\nno <bf16> here\n\n[  SKIPPED ] %s (0 ms)\n' "$name" "$name"
   done
-  printf '[ RUN      ] Suite.Link\n/x/y.cc:9: Skipped\nno links here\n\n[  SKIPPED ] Suite.Link (0 ms)\n'
+  printf '[ RUN      ] Suite.Link\n/x/y.cc:9: Skipped\nskipped: no links here\n\n[  SKIPPED ] Suite.Link (0 ms)\n'
   for n in {1..200}; do printf '[ RUN      ] Suite.Also%d\n[       OK ] Suite.Also%d (0 ms)\n' "$n" "$n"; done
   printf '[  PASSED  ] 400 tests.\n[  SKIPPED ] 3 tests, listed below:\n[  SKIPPED ] Suite.Link\n'
 } >"$folder/suite_output.txt"
