@@ -132,10 +132,10 @@ elseif(STEP STREQUAL "macros")
 elseif(STEP STREQUAL "subproject")
   set(build "${WORK_DIR}/subproject")
   file(REMOVE "${build}/CMakeCache.txt")
-  # Nothing that rapt::attend does not need is looked for.
+  # Nothing that rapt::attend does not need is looked for. Sources by themselves are what lint and the preset dev compile.
   run("${CMAKE_COMMAND}" -S "${here}/subproject" -B "${build}" -G Ninja "-DRAPT_ROOT=${ROOT}" "-DONE_TARGET=${TARGET}"
       "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
-      -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+      -DRAPT_UNITY=ON -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
       -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_PNG=ON)
   run("${CMAKE_COMMAND}" --build "${build}")
   run("${build}/user_cxx")
