@@ -144,6 +144,14 @@ pictures::HeatMapGrid maps_of(const std::vector<layers::AttentionRecord>& record
   return result;
 }
 
+tasks::HeadHistory history_of(const std::string& run) {
+  const std::string task = tasks::task_of_run(run);
+  const tasks::Family images = tasks::image_family();
+  if (std::none_of(images.tasks.begin(), images.tasks.end(), [&](const auto& one) { return one.name == task; }))
+    throw Error("plot centers: " + run + ": expected a run on images, got one on " + task);
+  return tasks::read_head_history(run);
+}
+
 }  // namespace
 
 void plot_centers(const CentersArguments& a) {
@@ -152,12 +160,11 @@ void plot_centers(const CentersArguments& a) {
     check_standard_output("plot centers",
                           {{"--json", true}, {"--out " + a.output.out, is_standard_output(a.output.out)}});
     if (!is_run(a.files)) throw Error("plot centers: --json: expected the directory of a run, got files");
-    std::cout << report_of(a.files[0], tasks::read_head_history(a.files[0])).dump(2) << "\n";
+    std::cout << report_of(a.files[0], history_of(a.files[0])).dump(2) << "\n";
     if (a.output.out.empty()) return;
   }
   check_output("plot centers", a.output);
-  pictures::HeadCenters centers =
-      is_run(a.files) ? centers_of(tasks::read_head_history(a.files[0])) : read_centers(a.files);
+  pictures::HeadCenters centers = is_run(a.files) ? centers_of(history_of(a.files[0])) : read_centers(a.files);
   centers.title = a.output.title_or("");
   centers.x_title = a.output.xlabel_or(centers.x_title);
   centers.y_title = a.output.ylabel_or(centers.y_title);

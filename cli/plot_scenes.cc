@@ -97,6 +97,8 @@ std::vector<std::int64_t> chosen_scenes(const ScenesArguments& a, std::int64_t c
 
 void plot_scenes(const ScenesArguments& a) {
   check_output("plot scenes", a.output);
+  if (const std::string task = tasks::task_of_run(a.run); task != "scenes")
+    throw Error("plot scenes: " + a.run + ": expected a run on scenes, got one on " + task);
   tasks::SceneRunConfig config = tasks::read_scene_config(a.run);
   const models::MultitaskNetwork network = tasks::make_network(config);
   const std::vector<float> values = tasks::best_weights(a.run, network.parameters());

@@ -121,7 +121,7 @@ void require_nothing_left(const std::string& file, const json& whole, const std:
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner) {
   if (options.empty()) return;
   const std::string& name = options.begin()->first;
-  throw Error("setting " + name + ": expected an option that " + owner + " take");
+  throw Error("setting " + name + ": expected an option for " + owner + ", got another");
 }
 
 }  // namespace rapt::inline v1::tasks

@@ -135,7 +135,8 @@ TEST_F(Outputs, AComparisonIsCheckedBeforeItsFirstRun) {
   expect_refused(compare("attention="), start + "NAME=VALUE,VALUE,…");
   expect_refused(compare("attention=dot,,none"), start + "NAME=VALUE,VALUE,…");
   expect_refused(compare("attention=dot,none,dot"), start + "each value once, got 'dot' twice");
-  expect_refused(compare("nope=1,2"), "train: --nope: expected an option that seq2seq models on task reverse take");
+  expect_refused(compare("nope=1,2"),
+                 "train: --nope: expected an option for seq2seq models on task reverse, got another");
   expect_refused(compare("attention=dot,nope"), "train: --attention: expected one of ");
   expect_refused(compare("hidden=8,0"), "train: --hidden: expected 1 to ");
   EXPECT_FALSE(fs::exists(at("all")));

@@ -108,7 +108,7 @@ TEST(Scenes, RefusesBadInput) {
   refused({"--tasks", "depth", "--reference", "edges"}, {"reference", "edges"});
   refused({"--patch", "5"}, {"16 pixels", "multiple of 10"});
   refused({"--heads", "3"}, {"heads", "divide"});
-  refused({"--hidden", "9"}, {"train: --hidden: expected an option that models on task scenes take"});
+  refused({"--hidden", "9"}, {"train: --hidden: expected an option for models on task scenes, got another"});
   expect_refused(run_cli({"plot", "scenes", dir / "nothing", "0", "--out", dir / "a.svg"}), {"nothing"});
 }
 

@@ -24,15 +24,15 @@ class Sentences : public testing::Test {
 };
 
 TEST_F(Sentences, OfSettings) {
-  const std::string takes = ": expected an option that seq2seq models on task reverse take\n";
+  const std::string takes = ": expected an option for seq2seq models on task reverse, got another\n";
   expect_train({"--positions", "rotary"}, "--positions" + takes);
   // The option that was given, not the two settings that it stands for.
   expect_train({"--tokens", "words"}, "--tokens" + takes);
   expect_train({"--source-tokens", "words"}, "--source-tokens" + takes);
   expect({"train", "digits", "--hidden", "8", "--out", dir_ / "run"},
-         "train: --hidden: expected an option that attention models on task digits take\n");
+         "train: --hidden: expected an option for attention models on task digits, got another\n");
   expect({"train", "scenes", "--hidden", "8", "--out", dir_ / "run"},
-         "train: --hidden: expected an option that models on task scenes take\n");
+         "train: --hidden: expected an option for models on task scenes, got another\n");
   expect_train({"--cell", "lstn"}, "--cell: expected rnn, gru or lstm, got 'lstn'\n");
   expect_train({"--min-length", "9", "--max-length", "3"}, "--min-length: expected at most --max-length, 3, got 9\n");
   const CliResult tasks = run_cli({"train", "scenes", "--tasks", "foo", "--out", dir_ / "run"});
@@ -53,6 +53,10 @@ TEST_F(Sentences, OfRuns) {
   expect(again, "train: --test: expected none, as in " + (dir_ / "own") + ", got '" + (dir_ / "pairs.tsv") +
                     "'; a resumed run keeps its settings, except --epochs and --patience\n");
   expect(start, "train: --out: expected a new directory, or --resume to continue the run, got ");
+  expect({"plot", "scenes", dir_ / "own", "--out", dir_ / "x.svg"},
+         "plot scenes: " + (dir_ / "own") + ": expected a run on scenes, got one on pairs\n");
+  expect({"plot", "centers", dir_ / "own", "--out", dir_ / "x.svg"},
+         "plot centers: " + (dir_ / "own") + ": expected a run on images, got one on pairs\n");
 }
 
 TEST_F(Sentences, OfArrays) {
