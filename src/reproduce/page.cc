@@ -194,7 +194,9 @@ class PageWriter {
   }
 
   void write(const Picture& picture) {
-    html_.open("figure").line();
+    // A chart of many rows cannot be read at the height of the others.
+    if (picture.drawing.height > 800) html_.open("figure", {{"class", "tall"}}).line();
+    else html_.open("figure").line();
     html_.raw(pictures::to_svg(picture.drawing, pictures::Theme::automatic));
     if (!picture.caption.empty()) html_.element("figcaption", picture.caption).line();
     html_.close().line();

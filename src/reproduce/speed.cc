@@ -12,7 +12,9 @@
 namespace rapt::reproduce {
 namespace {
 
-std::string time_text(double seconds) { return significant(1e3 * seconds) + " ms"; }
+std::string time_text(double seconds) {
+  return seconds < 0.9995 ? significant(1e3 * seconds) + " ms" : significant(seconds) + " s";
+}
 
 std::string shape_text(const bench::Sizes& s) {
   return std::to_string(s.batch) + "," + std::to_string(s.heads) + "," + std::to_string(s.keys) + "," +
@@ -26,6 +28,7 @@ bench::Plan plan_of(const Context& context) {
   plan.naive_seconds = context.quick ? 0.5 : 4;
   plan.effort =
       context.quick ? bench::Effort{.least_runs = 3, .least_seconds = 0.05, .most_seconds = 1} : bench::Effort{};
+  plan.effort.stop = context.stop;
   plan.names = {"scaled_dot", "additive", "alibi", "quadratic", "causal", "two_values", "quadratic_generic"};
   if (context.quick) return plan;
   for (const MechanismInfo* info : all_mechanisms()) plan.names.emplace_back(info->name());
@@ -94,6 +97,8 @@ Section run_speed(const Context& context) {
     context.progress(static_cast<std::int64_t>(n) + 1, total, rows[n].spec.name + " " + name_of(rows[n].direction));
     try {
       measured.list.push_back(measure_row(rows[n], plan, roofs, sgemm));
+    } catch (const bench::Stopped&) {
+      throw Interrupted{};
     } catch (const bench::WrongResult& wrong) {
       throw Error("speed: wrong results: " + wrong.message);
     }

@@ -139,6 +139,22 @@ TEST(ReproducePage, PicturesHaveARoleATitleAndADescription) {
   EXPECT_TRUE(described);
 }
 
+// In print a figure is 4 cm high: a chart of many rows could not be read.
+TEST(ReproducePage, TallPicturesAreHigherInPrint) {
+  EXPECT_EQ(of_name("figure")[0]->attribute("class"), "");
+  const auto tall = [](const reproduce::Context&) {
+    pictures::Drawing drawing;
+    drawing.width = 700;
+    drawing.height = 1020;
+    reproduce::Section section{"Tall", "none"};
+    section.show("tall", std::move(drawing), "many rows");
+    return section;
+  };
+  const std::string text = to_page(run_parts(std::vector<Part>{{"tall", "t", tall}}, {}));
+  EXPECT_NE(text.find("<figure class=\"tall\">"), std::string::npos);
+  EXPECT_NE(reproduce::style_sheet().find("figure.tall svg.rapt-picture { max-height: 9cm; }"), std::string_view::npos);
+}
+
 TEST(ReproducePage, AsksForNothingFromElsewhere) {
   each(page(), [](const Element& e) {
     for (const char* name : {"src", "href", "srcset", "action", "data"}) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -51,6 +52,26 @@ TEST(ReproduceParts, WhatMustHoldHolds) {
     EXPECT_FALSE(part.section.document.starts_with("00")) << part.section.document;
   }
   EXPECT_NO_THROW(read_svg(to_page(report)));
+}
+
+// Ctrl-C is heard between the repeats of a measurement, not only between rows.
+TEST(ReproduceParts, SpeedStopsWithinARow) {
+  const auto parts = reproduce::all_parts();
+  const auto speed = std::find_if(parts.begin(), parts.end(), [](const Part& part) { return part.name == "speed"; });
+  ASSERT_NE(speed, parts.end());
+  Context context;
+  context.quick = true;
+  int rows = -1;  // the first step measures the machine
+  bool stop = false;
+  context.on_progress = [&](std::int64_t, std::int64_t, const std::string&) { ++rows; };
+  // Not where the row begins, but when it is asked again.
+  int asked = 0;
+  context.stop = [&] {
+    stop = stop || (rows == 1 && ++asked > 1);
+    return stop;
+  };
+  EXPECT_THROW(speed->run(context), reproduce::Interrupted);
+  EXPECT_EQ(rows, 1);
 }
 
 TEST(ReproduceParts, EveryPartSaysWhichCommandGivesItsResults) {
