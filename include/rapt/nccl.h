@@ -1,11 +1,10 @@
 #ifndef RAPT_NCCL_H
 #define RAPT_NCCL_H
 
-#include <stdint.h>
-
 #include "rapt/c.h"
 
 /* What one process makes and all others are told, by whatever means: an ncclUniqueId. */
+/* C has no using. NOLINTNEXTLINE(modernize-use-using) */
 typedef struct rapt_nccl_id {
   unsigned char bytes[128];
 } rapt_nccl_id;
