@@ -267,6 +267,10 @@ elseif(NOT RAPT_SANITIZE)
   rapt_skipped_test(cuda_kernels "nvcc was not found")
 endif()
 
+if(NOT rapt_cuda AND NOT RAPT_SANITIZE AND TARGET rapt_attend_test)
+  include(cuda_machine)
+endif()
+
 # The example as a part of this build, for `make test-cuda`; example_cuda_mechanism builds it against the installed package.
 if(rapt_cuda)
   set(example "${PROJECT_SOURCE_DIR}/examples/cuda_mechanism")
