@@ -11,7 +11,7 @@
 namespace rapt::bench {
 namespace {
 
-// The numbers of cuBLAS's interface, which is a stable one: types, where the sums are, and which algorithm.
+// Constants of cuBLAS's stable interface: types, the compute type, the algorithm.
 constexpr int kF32 = 0, kF16 = 2, kBf16 = 14, kComputeF32 = 68, kDefaultAlgorithm = -1, kNotTransposed = 0;
 
 int type_of(Dtype dtype) { return dtype == Dtype::bf16 ? kBf16 : dtype == Dtype::f16 ? kF16 : kF32; }
@@ -22,7 +22,7 @@ void* open_library() {
   return nullptr;
 }
 
-// Zeros would be multiplied faster than numbers: a chip that switches less is allowed a higher clock.
+// Zeros would run faster: a chip that switches fewer bits gets a higher clock.
 std::vector<std::byte> some_numbers(Dtype dtype, std::size_t bytes) {
   const std::size_t each = size_of(dtype);
   std::vector<std::byte> list(bytes);
