@@ -222,7 +222,7 @@ TEST_F(CliAttend, BiasSoftcapAndScale) {
   const Numbers bias = pseudo_random(105, 4);
   save_f8(file("bias.npy"), {3, 5, 7}, bias);
   p.change = [&](int, int h, int i, int j, double s) {
-    const double scaled = s * 2 * 0.75;  // √4 put back, then the scale
+    const double scaled = s * 2 * 0.75;  // undo 1/√4, then the scale
     return 0.5 * std::tanh(scaled / 0.5) + bias[static_cast<std::size_t>((h * 5 + i) * 7 + j)];
   };
   p.forward();
@@ -536,7 +536,7 @@ TEST_F(CliAttend, StatisticsOfEveryRow) {
   expect_file("covariance.npy", "<f8", {1, 2, 4, 2, 2});
 }
 
-// Sharp attention at an offset looks one key further on.
+// Sharp attention at an offset looks one key farther.
 TEST_F(CliAttend, StatisticsUseTheGridOfTheMechanism) {
   save_f4(file("q.npy"), {6, 1}, Numbers(6, 0));
   save_f4(file("k.npy"), {6, 1}, Numbers(6, 0));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# makefile_test.sh MAKEFILE FOLDER: what the usual journeys would do, by make -n.
+# makefile_test.sh MAKEFILE FOLDER: what the usual targets would do, by make -n.
 set -euo pipefail
 
 makefile=$1
