@@ -59,7 +59,7 @@ Cublas::Cublas(const Device& device, int size) : device_(device), size_(size) {
   const auto create = reinterpret_cast<Functions::Create>(dlsym(library, "cublasCreate_v2"));
   functions_->destroy = reinterpret_cast<Functions::Destroy>(dlsym(library, "cublasDestroy_v2"));
   functions_->multiply = reinterpret_cast<Functions::Multiply>(dlsym(library, "cublasGemmEx"));
-  if (!create || !functions_->destroy || !functions_->multiply) missing_ = "libcublas has not the functions expected";
+  if (!create || !functions_->destroy || !functions_->multiply) missing_ = "libcublas lacks the expected functions";
   else if (const int status = create(&functions_->handle); status != 0)
     missing_ = "libcublas does not start: status " + std::to_string(status);
 }

@@ -102,7 +102,7 @@ MemoryUse measure_memory(const Spec& spec, int threads, const std::function<bool
                                      : "an error"));
   if (report.error[0] != '\0') throw Error("bench memory: " + spec.name + ": " + report.error);
   if (report.baseline < 0 || report.peak < 0)
-    throw Error("bench memory: this system does not tell what a process uses in /proc/self/status");
+    throw Error("bench memory: expected the memory of this process in /proc/self/status, got none");
   return {spec, report.arrays, report.baseline, report.peak, report.seconds};
 }
 
