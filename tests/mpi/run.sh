@@ -151,8 +151,8 @@ disturb FREEZE 1 frozen &
 frozen=$!
 disturb STOP 2 stopped
 wait "$frozen" || fail "a process whose main thread was stopped did not end the run"
-! grep -q '^stopped' frozen.freeze || grep -q 'rapt: process 1 has not been heard of for' frozen.log || fail "expected a sentence about process 1, got $(cat frozen.log)"
-grep -q 'rapt: process 2 has not been heard of for' stopped.log || fail "expected a sentence about process 2, got $(cat stopped.log)"
+! grep -q '^stopped' frozen.freeze || grep -q 'rapt: process 1 has not been heard from for' frozen.log || fail "expected a sentence about process 1, got $(cat frozen.log)"
+grep -q 'rapt: process 2 has not been heard from for' stopped.log || fail "expected a sentence about process 2, got $(cat stopped.log)"
 # Two processes resume what three left, and reach the result of one undisturbed process.
 for run in killed stopped; do
   epochs=$(($(wc -l <"$run/metrics.jsonl") + 2))
