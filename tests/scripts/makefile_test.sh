@@ -23,6 +23,16 @@ tests=$(plan test)
 [[ $tests == *'echo "Running the tests; about '*" minutes"*scripts/run_tests* ]] ||
   fail "make test does not say that it runs the tests: $tests"
 
+# Tests that use a device are built and run by make test-cuda.
+root=$(dirname "$makefile")
+cuda=$(plan test-cuda)
+folders=$(grep -rlE 'test_device\(|on_cpu\(|RAPT_TEST_DEVICE' --include='*_test.cc' "$root/tests" | sed "s|^$root/tests/||; s|/.*||" | sort -u)
+[[ $folders == *distributed* ]] || fail "expected folders with tests of a device, got $folders"
+for folder in $folders; do
+  [[ $cuda == *" rapt_${folder}_test "* ]] || fail "make test-cuda does not build rapt_${folder}_test: $cuda"
+  grep -q "^gtest $folder " "$root/scripts/test_cuda" || fail "scripts/test_cuda does not run rapt_${folder}_test"
+done
+
 # Without a target make shows its list, which builds nothing.
 if bare=$(cd "$(dirname "$makefile")" && grep -nE '(^ +|&& )make *(#.*)?$' README.md CONTRIBUTING.md docs/*.md examples/*/README.md); then
   fail "expected make with a target in the documentation, got $bare"
