@@ -37,7 +37,7 @@ class StepsView {
       box.append(b);
       return b;
     };
-    button("◀", "step-back", "Step before (,)", () => this.step(-1));
+    button("◀", "step-back", "Previous step (,)", () => this.step(-1));
     const slider = document.createElement("input");
     slider.type = "range";
     slider.min = 0;
