@@ -189,7 +189,7 @@ TEST(Help, IsNoWiderThanAHundredColumns) {
   EXPECT_GE(count, 500);
 }
 
-// A description continues in its column, and a line of prose keeps its words.
+// A description goes on where it began; and a line of prose keeps its words.
 TEST(Help, IsWrappedUnderItsDescriptions) {
   CLI::App app("About", "rapt");
   app.formatter(cli::help_formatter());

@@ -265,7 +265,7 @@ TEST_F(Decoding, EvaluateShowsTheMistakes) {
   EXPECT_EQ(Json::parse(same.out)["exact_match"], json["exact_match"]);
 }
 
-// Everything that the program writes to standard error, a terminal with this many columns.
+// All that the program writes to a terminal of so many columns, which is its standard error.
 std::string on_narrow_terminal(Words words, unsigned short columns) {
   const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0) return {};
