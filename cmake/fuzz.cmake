@@ -18,7 +18,7 @@ set(rapt_fuzz_inputs_arguments 1000)
 set(rapt_fuzz_inputs_documents 1500)
 
 add_custom_target(rapt_fuzz)
-if(NOT RAPT_FUZZ)
+if(rapt_fuzz_sources AND NOT RAPT_FUZZ)
   add_library(rapt_fuzz_replay OBJECT "${PROJECT_SOURCE_DIR}/tests/fuzz/replay.cc")
   target_link_libraries(rapt_fuzz_replay PRIVATE rapt_private)
 endif()

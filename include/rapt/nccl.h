@@ -1,11 +1,10 @@
 #ifndef RAPT_NCCL_H
 #define RAPT_NCCL_H
 
-#include <stdint.h>
-
 #include "rapt/c.h"
 
 /* An ncclUniqueId: one process makes it, and the program tells it to all others. */
+/* C has no using. NOLINTNEXTLINE(modernize-use-using) */
 typedef struct rapt_nccl_id {
   unsigned char bytes[128];
 } rapt_nccl_id;
