@@ -57,7 +57,8 @@ test-cuda: bootstrap bootstrap-python  ## Run the tests of everything that compu
 	@if [[ -f build/python/ready ]]; then cmake --preset cuda --log-level=WARNING -DRAPT_BUILD_PYTHON=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV) -Dnanobind_DIR=$$(cat build/python/ready); \
 	else cmake --preset cuda --log-level=WARNING -DRAPT_BUILD_PYTHON=OFF; fi
-	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test rapt_formulas_test rapt_c_test rapt_cli_test rapt_cuda_mechanism \
+	@cmake --build --preset cuda -j $(JOBS) --target rapt_attend_test rapt_distributed_test rapt_formulas_test rapt_c_test \
+	  rapt_cli_test rapt_cuda_mechanism \
 	  $$(if [[ -f build/python/ready ]]; then echo rapt_python; fi)
 	@scripts/test_cuda build/cuda
 

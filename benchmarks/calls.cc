@@ -73,7 +73,7 @@ CallTimes measure_calls(const CallSizes& s, const Effort& effort) {
         throw WrongResult{"out[" + std::to_string(i) + "]: expected " + std::to_string(a.by_loop[i]) + ", got " +
                           std::to_string(a.out[i])};
   }
-  // One call is shorter than a clock can tell.
+  // A single call is too short for the clock.
   std::vector<std::function<void()>> works;
   std::vector<double> counts;
   for (const std::function<void()>& call : calls) {

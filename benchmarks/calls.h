@@ -10,12 +10,12 @@ struct CallSizes {
   std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, dim = 1;
 };
 
-// Seconds of one call, by the naive loop that one would write by hand, by attend(), and by a plan made before.
+// Seconds of one call: by a hand-written naive loop, by attend(), and by a prepared plan.
 struct CallTimes {
   Spread loop, attend, plan;
 };
 
-// Throws WrongResult where their results differ.
+// Throws WrongResult if their results differ.
 CallTimes measure_calls(const CallSizes& sizes, const Effort& effort);
 
 }  // namespace rapt::bench

@@ -14,7 +14,7 @@
 namespace rapt::bench {
 namespace {
 
-// Half the distance from 1 to the next number, of the storage or, where that is the compute type, of sums in it.
+// Half the distance from 1 to the next number, in the storage type or, if that is the compute type, in sums.
 double rounding(ElementType type) {
   switch (type) {
     case ElementType::f64: return 0x1p-53;
@@ -34,7 +34,7 @@ std::string number(double x) {
   throw WrongResult{spec.name + " " + name_of(direction) + ": " + what};
 }
 
-// A formula may have no value somewhere: that is not for the library to get right.
+// A formula may be undefined somewhere; the library need not define it.
 void require_numbers(const Spec& spec, std::span<const double> exact, const std::string& where) {
   if (!spec.formula || std::ranges::none_of(exact, [](double x) { return std::isnan(x); })) return;
   throw Error("bench: expected a formula that has a value for every pair of the shape, got NaN in " + where +
@@ -86,7 +86,7 @@ Spec smaller(const Spec& spec) {
   constexpr std::int64_t kLength = 209;
   Spec small = spec;
   small.sizes.batch = std::min<std::int64_t>(spec.sizes.batch, 2);
-  // A group stays as large as it is.
+  // Groups keep their size.
   const std::int64_t group = spec.sizes.heads / spec.key_head_count(),
                      kept = std::min<std::int64_t>(spec.key_head_count(), 2);
   small.sizes.heads = group * kept;
@@ -112,7 +112,7 @@ std::span<const double> row_of(const Array& array, const Workload& workload, con
   return array.as<double>().subspan(static_cast<std::size_t>(row * dim), static_cast<std::size_t>(dim));
 }
 
-// Of numbers of size 1. Means of thousands of terms round more than once, and 16-bit storage once more.
+// For elements of about 1. Means of thousands of terms round more than once, and 16-bit storage once more.
 double tolerance(const Spec& spec) {
   switch (spec.dtype) {
     case Dtype::f64: return 1e-9;
@@ -131,7 +131,7 @@ void check_outputs(const Workload& workload, const Workload& twin, const Place& 
     const std::vector<double> want = naive.output(at.row, set);
     require_numbers(workload.spec, want, "row " + std::to_string(at.row));
     const double far = distance(row_of(out, workload, at), want);
-    // Values are of size 1: a mean of them may be small without being more exact.
+    // Values are about 1: a mean of them may be small without being more exact.
     const double bound = tolerance(workload.spec) * std::max(1.0, largest(want));
     if (!(far <= bound))
       refuse(workload.spec, Direction::forward,
@@ -187,7 +187,7 @@ void check_value_gradient(const Workload& workload, const Workload& twin) {
   }
 }
 
-// How far one result is from f64, over one or more draws of the inputs.
+// The distance of one result from f64, over one or more draws of the inputs.
 struct Errors {
   std::string name;
   double far = 0, naive = 0;  // sums of the largest ones
@@ -214,7 +214,7 @@ void add_draw(const Spec& spec, Direction direction, int threads, const Device& 
     errors[n].name = names[n].name;
     errors[n].far += distance(got[n].as<double>(), want);
     errors[n].naive += distance(naive[n].as<double>(), want);
-    // Where all of it cancels, as with one key, what is left may be of second order.
+    // Where everything cancels, as with one key, the rest may be of second order.
     errors[n].floor += 64 * rounding(names[n].array->type()) * std::max(largest(want), 0x1p-20 * all);
   }
 }
@@ -229,7 +229,7 @@ void check_small(const Spec& spec, Direction direction, int threads, const Devic
   const auto bad = [&] {
     return std::find_if(errors.begin(), errors.end(), [](const Errors& e) { return !(e.far <= e.bound()); });
   };
-  // The naive path may be right by luck once, not ten times; what is wrong is wrong in every draw.
+  // The naive path may be exact by luck once, but not ten times; a wrong result is wrong in every draw.
   for (std::uint64_t n = 1; n < kDraws && bad() != errors.end(); ++n) {
     ++drawn.seed;
     add_draw(drawn, direction, threads, device, errors);

@@ -11,7 +11,7 @@
 namespace rapt::bench {
 namespace {
 
-// The numbers of cuBLAS's interface, which is a stable one: types, where the sums are, and which algorithm.
+// Constants of cuBLAS's stable interface: types, the compute type, the algorithm.
 constexpr int kF32 = 0, kF16 = 2, kBf16 = 14, kComputeF32 = 68, kDefaultAlgorithm = -1, kNotTransposed = 0;
 
 int type_of(Dtype dtype) { return dtype == Dtype::bf16 ? kBf16 : dtype == Dtype::f16 ? kF16 : kF32; }
@@ -22,7 +22,7 @@ void* open_library() {
   return nullptr;
 }
 
-// Zeros would be multiplied faster than numbers: a chip that switches less is allowed a higher clock.
+// Zeros would run faster: a chip that switches fewer bits gets a higher clock.
 std::vector<std::byte> some_numbers(Dtype dtype, std::size_t bytes) {
   const std::size_t each = size_of(dtype);
   std::vector<std::byte> list(bytes);
@@ -59,7 +59,7 @@ Cublas::Cublas(const Device& device, int size) : device_(device), size_(size) {
   const auto create = reinterpret_cast<Functions::Create>(dlsym(library, "cublasCreate_v2"));
   functions_->destroy = reinterpret_cast<Functions::Destroy>(dlsym(library, "cublasDestroy_v2"));
   functions_->multiply = reinterpret_cast<Functions::Multiply>(dlsym(library, "cublasGemmEx"));
-  if (!create || !functions_->destroy || !functions_->multiply) missing_ = "libcublas has not the functions expected";
+  if (!create || !functions_->destroy || !functions_->multiply) missing_ = "libcublas lacks the expected functions";
   else if (const int status = create(&functions_->handle); status != 0)
     missing_ = "libcublas does not start: status " + std::to_string(status);
 }

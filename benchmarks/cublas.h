@@ -7,8 +7,8 @@
 
 namespace rapt::bench {
 
-// Matrix products of cuBLAS, C = A·B of size³ in one dtype with sums in f32: what attention on a device is measured
-// against. The library is opened when the program runs, so that the tool does not need it.
+// Matrix products of cuBLAS, C = A·B of size³ in one dtype with sums in f32: the roof of attention on a device. The
+// library is loaded at run time, so the tool does not need it.
 class Cublas {
  public:
   Cublas(const Device& device, int size);
@@ -16,10 +16,10 @@ class Cublas {
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
-  // Empty: products can be measured. Else why not.
+  // Empty if products can be measured; else why not.
   const std::string& missing() const { return missing_; }
   int size() const { return size_; }
-  // TFLOP/s of products back to back for at least so many seconds; f32, bf16 or f16.
+  // TFLOP/s of products back to back for at least this many seconds; f32, bf16 or f16.
   double rate(Dtype dtype, double seconds);
 
  private:
@@ -32,7 +32,7 @@ class Cublas {
   std::string missing_;
   std::unique_ptr<Functions> functions_;
   std::unique_ptr<DeviceMemory> a_, b_, c_;
-  Dtype filled_ = Dtype::f64;  // the type of what lies in a_ and b_; f64: nothing yet
+  Dtype filled_ = Dtype::f64;  // the type of the contents of a_ and b_; f64: not filled yet
 };
 
 }  // namespace rapt::bench

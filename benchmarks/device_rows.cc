@@ -25,7 +25,7 @@ struct Kind {
 const std::vector<Sizes> kUsual{{2, 16, 8192, 128}};
 const std::vector<Sizes> kSizes{{2, 16, 8192, 128}, {2, 32, 8192, 64}, {2, 8, 8192, 256},
                                 {8, 16, 2048, 128}, {8, 32, 2048, 64}, {32, 16, 512, 128}};
-// Lengths that fill no tile, and head dims between those that kernels are made for.
+// Lengths that are no multiple of a tile, and head dims between those that kernels are compiled for.
 const std::vector<Sizes> kOdd{
     {8, 16, 1000, 128}, {4, 16, 2049, 128}, {8, 16, 2048, 80}, {8, 16, 1000, 96}, {4, 16, 4096, 192}};
 
@@ -88,12 +88,12 @@ class Timed {
   Timed(DeviceWorkload& workload, Direction direction, const Device& device)
       : workload_(workload), direction_(direction), timer_(device) {
     workload_.prepare(direction_);
-    // Twice: the first call loads its kernels and fills the pool of workspaces.
+    // Twice: the first call loads its kernels and fills the workspace pool.
     calls(1);
     single_ = calls(1);
   }
 
-  // Seconds of one call, of so many back to back.
+  // Seconds of one call among `count` back to back.
   double calls(int count) {
     timer_.start();
     for (int n = 0; n < count; ++n) workload_.run(direction_);
@@ -101,7 +101,7 @@ class Timed {
     return timer_.seconds() / count;
   }
 
-  // A few calls after a rest, five times; the middle of them.
+  // The median of five bursts of a few calls after a rest.
   double burst(bool rest) {
     const int count = std::clamp(static_cast<int>(0.005 / single_), 1, 20);
     std::vector<double> times;
@@ -147,7 +147,7 @@ std::vector<Spec> device_specs(const Plan& plan) {
   std::vector<Kind> kinds;
   if (plan.formula) {
     const FormulaRow& row = *plan.formula;
-    // Pairs that are no products are far more work.
+    // Element-wise pairs are far more work.
     const bool pairs = row.score.mechanism->definition().scalar.f32.raw != nullptr;
     kinds.push_back({"formula", mechanism_shapes(pairs ? "additive" : "formula"), [row](Spec& s) {
                        s.mechanism = row.compiled;

@@ -10,9 +10,10 @@
 // The rows of `rapt bench --device`: what is measured on a device, and one measurement.
 namespace rapt::bench {
 
-// Full and causal attention by size, every mechanism and normaliser, variants, and one query with a long cache.
+// Full and causal attention at several sizes, every mechanism and normaliser, variants, and one query with a long
+// cache.
 std::vector<std::string> device_names();
-// The problems of a plan; bf16 unless it says otherwise. Throws rapt::Error for a name that there is not.
+// The problems of a plan; bf16 unless it says otherwise. Throws rapt::Error for an unknown name.
 std::vector<Spec> device_specs(const Plan& plan);
 
 struct DeviceMeasurement {
@@ -28,14 +29,14 @@ struct DeviceMeasurement {
   std::optional<double> bandwidth;         // GB/s: inputs and outputs once, where there is one query
 };
 
-// How long what is timed runs back to back.
+// How long the timed calls run back to back.
 struct DeviceEffort {
   double seconds = 0.5;
-  std::optional<int> calls;  // exactly so many, whatever they take
+  std::optional<int> calls;  // exactly this many, however long they take
   bool rest = true;          // before a burst
 };
 
-// Both directions of one problem. Throws WrongResult where the results are not right.
+// Both directions of one problem. Throws WrongResult if results are wrong.
 std::vector<DeviceMeasurement> measure_on_device(const Spec& spec, const Plan& plan, const Device& device,
                                                  const DeviceEffort& effort, Cublas* products);
 

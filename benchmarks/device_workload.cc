@@ -70,7 +70,7 @@ void DeviceWorkload::run(Direction direction) {
 void DeviceWorkload::download(Direction direction) {
   synchronize(device_);
   const auto copy = [&](const Array& array) {
-    // The arrays are this object's own; results() only lists them.
+    // The arrays belong to this object; results() only lists them.
     memories_.at(array.data()).download(const_cast<std::byte*>(array.data()), array.bytes());
   };
   for (const Workload::Named& result : host_.results(direction)) copy(*result.array);

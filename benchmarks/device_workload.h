@@ -8,16 +8,16 @@
 
 namespace rapt::bench {
 
-// A workload whose arrays lie on a device: copied over once, and results back when they are asked for.
+// A workload whose arrays are on a device: inputs are copied once, results on request.
 class DeviceWorkload {
  public:
   DeviceWorkload(const Spec& spec, const Device& device, int threads);
 
-  // Before run(): for the backward pass, its arrays and the forward pass that it starts from.
+  // Call it before run(): for the backward pass, it makes the arrays and runs the forward pass.
   void prepare(Direction direction);
   // Starts the call on the device's default stream and returns.
   void run(Direction direction);
-  // Waits, and copies the results of that direction to the arrays of host(), and out with gradients.
+  // Waits, and copies the results of that direction to the arrays of host(); with gradients, out too.
   void download(Direction direction);
 
   Workload& host() { return host_; }
@@ -30,7 +30,7 @@ class DeviceWorkload {
 
   Device device_;
   Workload host_;
-  std::map<const void*, DeviceMemory> memories_;  // by the array of host_ that lies there
+  std::map<const void*, DeviceMemory> memories_;  // by the address of host_'s array
   Inputs inputs_;
   Outputs outputs_;
   Gradients gradients_;

@@ -12,9 +12,8 @@ struct GrowthPoint {
   Spread seconds;
 };
 
-// Times for S = 256, 512, … up to the length of spec; ends early where the next one would take the total past `budget`
-// seconds. Under a mask that leaves a band or a few keys: from 65,536, and the next one alone past four times as many.
-// Throws Stopped.
+// Times for S = 256, 512, … up to the length of spec; ends early if the next one would exceed `budget` seconds in
+// total. Under a band mask: from 65,536, if the next one alone would exceed four times that. Throws Stopped.
 std::vector<GrowthPoint> measure_growth(const Spec& spec, Direction direction, int threads, double budget,
                                         const std::function<bool()>& stop = {});
 

@@ -50,7 +50,7 @@ bool write_all(int file, const Report& report) {
   return true;
 }
 
-// Looks for a stop ten times a second: a signal may come just before a call that waits.
+// Polls for a stop ten times a second: a signal may come just before a blocking call.
 bool read_all(int file, Report& report, const std::function<bool()>& stop) {
   char* at = reinterpret_cast<char*>(&report);
   for (std::size_t done = 0; done < sizeof(report);) {
@@ -79,7 +79,7 @@ MemoryUse measure_memory(const Spec& spec, int threads, const std::function<bool
   if (child == 0) {
     ::close(ends[0]);
     const bool told = write_all(ends[1], measure_here(spec, threads));
-    // Not exit(): what the parent had buffered would be written twice.
+    // Not exit(), which would write the parent's buffers twice.
     ::_exit(told ? 0 : 1);
   }
   ::close(ends[1]);
@@ -102,7 +102,7 @@ MemoryUse measure_memory(const Spec& spec, int threads, const std::function<bool
                                      : "an error"));
   if (report.error[0] != '\0') throw Error("bench memory: " + spec.name + ": " + report.error);
   if (report.baseline < 0 || report.peak < 0)
-    throw Error("bench memory: this system does not tell what a process uses in /proc/self/status");
+    throw Error("bench memory: expected the memory of this process in /proc/self/status, got none");
   return {spec, report.arrays, report.baseline, report.peak, report.seconds};
 }
 

@@ -9,7 +9,7 @@
 
 namespace rapt::bench {
 
-// What forward and backward of one mechanism need, all gradients and parameter gradients asked for.
+// The memory of one mechanism's forward and backward pass, with all gradients.
 struct MemoryUse {
   Spec spec;
   std::int64_t array_bytes = 0;  // inputs, outputs, gradients
@@ -22,9 +22,8 @@ struct MemoryUse {
 
 inline constexpr std::int64_t kExtraLimit = std::int64_t{64} << 20;
 
-// In a process of its own, so that nothing of an earlier one is there. Throws rapt::Error where it fails. Call it before
-// this process starts threads: they would be missing in the other one. Once stop() says so the other process is ended, and
-// Stopped thrown.
+// Measured in a child process, without memory of earlier runs. Throws rapt::Error if that fails. Call it before this
+// process starts threads, which the child would lack. After stop() the child is ended and Stopped thrown.
 MemoryUse measure_memory(const Spec& spec, int threads, const std::function<bool()>& stop = {});
 
 }  // namespace rapt::bench

@@ -96,7 +96,7 @@ std::vector<double> NaiveRow::relative_numbers(const ParameterValue& p, std::int
     std::int64_t offset = j - i;
     if (p.spec->along == Along::grid_row) offset = j / width - i / width;
     if (p.spec->along == Along::grid_col) offset = j % width - i % width;
-    // A pair that is hidden may have no row.
+    // A hidden pair may have no row in the table.
     const std::int64_t row = std::clamp<std::int64_t>(
         problem_.mechanism->definition().index(problem_.object, parameter_index, offset, shape), 0, p.rows - 1);
     const double* entry = p.head<double>(head_) + row * p.cols;
@@ -197,7 +197,7 @@ std::vector<double> NaiveRow::weights(std::int64_t i, const std::vector<double>&
       for (double& x : w) x = weight_of(x);
       break;
     case Threshold::solved: {
-      // Halving: slower than what is measured, and unlike it.
+      // Bisection: slower than the measured method, and unlike it.
       double low = max - normalizer.reach, high = max;
       while (low < (low + high) / 2 && (low + high) / 2 < high) {
         const double middle = (low + high) / 2;
@@ -242,7 +242,7 @@ double NaiveRow::query_slope(std::int64_t i, std::int64_t d) const {
     for (std::size_t j = 0; j < w.size(); ++j) sum += w[j] * gain[j];
     return sum;
   };
-  // Where weights begin at a threshold, the loss has corners: a smaller step meets fewer of them.
+  // Thresholds make corners in the loss; a smaller step meets fewer of them.
   const double step = problem_.normalizer->threshold == Threshold::solved ? 1e-6 : 1e-4;
   return (loss(step) - loss(-step)) / (2 * step);
 }

@@ -9,13 +9,13 @@
 
 namespace rapt::bench {
 
-// One row of attention at a time, in double and in the plainest way: linear in the keys, so that it serves at any shape.
+// One row of attention at a time, in double and by definition: linear in the keys, so that it works for any shape.
 class NaiveRow {
  public:
-  // `workload` is in f64 and outlives this object.
+  // `workload` is in f64 and must outlive this object.
   NaiveRow(const Workload& workload, std::int64_t batch, std::int64_t head);
 
-  // The weights of query i; or of one with another vector in its place.
+  // The weights of query i, or of another vector in its place.
   std::vector<double> weights(std::int64_t i) const { return weights(i, query(i)); }
   std::vector<double> weights(std::int64_t i, const std::vector<double>& query) const;
 
@@ -24,7 +24,7 @@ class NaiveRow {
   // d(Σ out·grad_out)/dq[i, d], by a central difference.
   double query_slope(std::int64_t i, std::int64_t d) const;
 
-  // How far the largest score of row i is above the second: below 1e-3 the choice of argmax may differ by rounding.
+  // The gap between the largest and the second score of row i: below 1e-3 rounding may change argmax's choice.
   double lead(std::int64_t i) const;
 
  private:
@@ -40,7 +40,7 @@ class NaiveRow {
   const Workload& workload_;
   Problem problem_;
   std::int64_t batch_, head_;
-  std::vector<double> keys_;  // [Sk, inner], mapped and of length 1 where the mechanism asks for it
+  std::vector<double> keys_;  // [Sk, inner], mapped and normalised as the mechanism requires
 };
 
 }  // namespace rapt::bench

@@ -15,12 +15,12 @@ namespace rapt::bench::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve sums hide the latency of two multiply-adds a cycle, and fit where there are sixteen registers.
+// Twelve sums hide the latency of two multiply-adds per cycle, and fit into sixteen registers.
 float fma_rounds(std::int64_t rounds, float x, float y, double* operations) {
   const hn::ScalableTag<float> tag;
   const auto vx = hn::Set(tag, x);
   const auto vy = hn::Set(tag, y);
-  // Different starts: equal sums would be computed once.
+  // Different initial values: the compiler would compute equal sums once.
   const auto start = [&](int n) { return hn::Set(tag, x + static_cast<float>(n)); };
   auto s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5);
   auto s6 = start(6), s7 = start(7), s8 = start(8), s9 = start(9), s10 = start(10), s11 = start(11);

@@ -22,7 +22,7 @@ std::optional<std::int64_t> kilobytes_line(const char* path, const std::string& 
   return std::nullopt;
 }
 
-// Makes the peak start again from what is in use now.
+// Resets the peak to the current use.
 bool reset_peak() {
   std::ofstream clear("/proc/self/clear_refs");
   clear << "5" << std::flush;

@@ -9,7 +9,7 @@
 namespace rapt::bench {
 namespace {
 
-// Whole numbers only: a logarithm may round otherwise on another machine.
+// Integers only: a logarithm may round differently on another machine.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
@@ -18,7 +18,7 @@ class Draw {
     return low + static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(high - low + 1)));
   }
 
-  // Each doubling of `low` is as likely as the next, and within it each number.
+  // Every octave above `low` is equally likely, and so is every integer within it.
   std::int64_t doubling(std::int64_t low, std::int64_t high) {
     const auto bands = std::bit_width(static_cast<std::uint64_t>(high / low));
     const std::int64_t first = low << within(0, bands - 1);
@@ -36,7 +36,7 @@ struct DrawnKind {
   void (*draw)(Draw& draw, Spec& spec);
 };
 
-// A call that takes seconds says little that a shorter one of its kind does not.
+// A call of several seconds says little more than a shorter one of its kind.
 constexpr double kMostFlops = 3e10;
 
 const std::vector<DrawnKind>& kinds() {

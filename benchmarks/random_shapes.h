@@ -6,18 +6,18 @@
 
 #include "benchmarks/workload.h"
 
-// Shapes drawn from ranges, for the kinds of work that attention meets. What one picks by hand is what one tuned for.
+// Shapes drawn from ranges, for typical kinds of work: hand-picked shapes are those that were tuned for.
 namespace rapt::bench {
 
 struct ShapeKind {
   std::string_view name;
-  std::string_view work;  // what it stands for, with its ranges
+  std::string_view work;  // what it represents, with its ranges
 };
 
 const std::vector<ShapeKind>& shape_kinds();
 
-// `count` problems, the kinds in turn; Spec::name is the kind. The same for a seed on every machine, and the first of a longer
-// list are those of a shorter one.
+// `count` problems, the kinds in turn; Spec::name is the kind. The same for a seed on every machine, and a shorter list
+// is the beginning of a longer one.
 std::vector<Spec> random_specs(std::int64_t count, std::uint64_t seed);
 
 }  // namespace rapt::bench

@@ -21,8 +21,8 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-// The best of many runs of the same task on every thread: a roof is what the machine can do undisturbed, and threads that
-// were just made (ours, or sgemm's, which wait busily) may share a processor for a while.
+// The best of many runs of the same task on every thread: a roof is what the undisturbed machine can do, and new
+// threads (ours, or sgemm's, which spin) may share a processor for a while.
 template <class F>
 double best_rate(int threads, double work_of_all, F task) {
   constexpr double kLeast = 0.3;
@@ -35,7 +35,7 @@ double best_rate(int threads, double work_of_all, F task) {
   return best;
 }
 
-// More than the last cache of most machines.
+// More than the last-level cache of most machines.
 constexpr std::int64_t kBandwidthBytes = std::int64_t{256} << 20;
 
 struct Part {
@@ -50,7 +50,7 @@ Part part_of(std::size_t total, std::int64_t n, int threads) {
   return {place(n), place(n + 1) - place(n)};
 }
 
-// OpenBLAS, loaded when it is first measured: it starts threads as soon as it is.
+// OpenBLAS, loaded when it is first measured, because loading it starts threads.
 struct Blas {
   decltype(&::openblas_set_num_threads) set_threads;
   decltype(&::cblas_sgemm) sgemm;
@@ -104,7 +104,7 @@ double measure_fma_peak(int threads) {
 }
 
 double measure_kernel_rate(int threads) {
-  // 20 kB in all: they stay in a first cache of 32 kB.
+  // 20 kB in all, for an L1 cache of 32 kB.
   constexpr std::int64_t kRows = 32, kCols = 32, kInner = 64;
   constexpr int kRepeats = 2000;
   constexpr std::size_t kCount = kRows * kInner + kInner * kCols + kRows * kCols;

@@ -2,12 +2,12 @@
 
 #include <vector>
 
-// What this machine can do at most: the numbers that attention is measured against, taken in the same run.
+// The machine's limits, which attention is compared with, measured in the same run.
 namespace rapt::bench {
 
 struct Roofs {
   double fma_peak = 0;     // GFLOP/s of multiply-adds that stay in registers
-  double kernel_rate = 0;  // GFLOP/s of the engine's own product on a tile in the first cache
+  double kernel_rate = 0;  // GFLOP/s of the engine's own product on a tile in the L1 cache
   double sgemm_rate = 0;   // GFLOP/s of OpenBLAS
   int sgemm_size = 0;
   double copy_bandwidth = 0;  // GB/s, read and written bytes counted
@@ -34,7 +34,7 @@ double measure_read_bandwidth(int threads);
 
 Roofs measure_roofs(Sgemm& sgemm, int threads);
 
-// OpenBLAS's threads wait busily for a while after a product; what is timed next must not share the cores with them.
+// OpenBLAS's threads spin for a while after a product; the next measurement must not share the cores with them.
 void let_sgemm_rest();
 
 }  // namespace rapt::bench

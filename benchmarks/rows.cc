@@ -61,7 +61,7 @@ const std::vector<Sizes>& normalizer_shapes() {
   return shapes;
 }
 
-// Every normaliser but softmax, which is what all other rows are.
+// Every normaliser but softmax, which all other rows use.
 std::vector<const NormalizerInfo*> measured_normalizers() {
   std::vector<const NormalizerInfo*> list;
   for (const NormalizerInfo& info : all_normalizers())
@@ -91,7 +91,7 @@ void add_rows(std::vector<Row>& rows, Spec spec, std::vector<Sizes> shapes, bool
     }
 }
 
-// Variants whose own cost over the plain case is asked for; the others are the plain case on other work.
+// Variants compared with the plain case; the others are the plain case with other shapes.
 bool has_plain(const Spec& spec) {
   return spec.name != "scaled_dot" && spec.causal == Causal::none && !spec.window && spec.queries == 0 &&
          spec.name != "short";
@@ -120,7 +120,7 @@ struct Runner {
 };
 
 double naive_bytes(const Spec& spec, int threads) {
-  // Matrices of pairs that the naive path keeps of each head it works on, with those of its gradients.
+  // Matrices of pairs that the naive path keeps per head, gradients included.
   constexpr double kMatrices = 10;
   const double size = spec.dtype == Dtype::f64 ? 8 : 4;
   return kMatrices * size * threads * static_cast<double>(spec.query_count()) * static_cast<double>(spec.sizes.keys);
@@ -130,7 +130,7 @@ std::optional<double> naive_seconds(Row row, const Plan& plan) {
   if (!plan.naive) return std::nullopt;
   if (naive_bytes(row.spec, plan.threads) > 0.25 * static_cast<double>(memory_available())) return std::nullopt;
   row.spec.path = Path::reference;
-  // A quarter of the length tells whether the whole fits the time; it is not reported.
+  // A quarter of the length shows whether the whole fits the time; it is not reported.
   Row probe = row;
   probe.spec.sizes.keys = std::max<std::int64_t>(row.spec.sizes.keys / 4, 1);
   if (row.spec.queries > 1) probe.spec.queries = std::max<std::int64_t>(row.spec.queries / 4, 1);
@@ -233,7 +233,7 @@ Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sg
     compiled.emplace(*same, row.direction, plan.threads);
     works.emplace_back([&] { (*compiled)(); });
   }
-  // The machine is not the same from minute to minute: its rate is taken around every row.
+  // The machine's rate varies from minute to minute, so it is measured around every row.
   std::vector<double> rates;
   const auto take_rates = [&] {
     if (plan.quick) return;

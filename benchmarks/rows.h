@@ -26,9 +26,9 @@ struct Plan {
   std::optional<Dtype> dtype;
   std::vector<Direction> directions{Direction::forward, Direction::backward};
   int threads = 1;
-  bool beside = true;  // scaled_dot of the same shape is measured in turn where that says something
+  bool beside = true;  // scaled_dot of the same shape is measured in turn, where that is meaningful
   bool naive = true;
-  double naive_seconds = 4;  // the naive path is not run where it would take longer
+  double naive_seconds = 4;  // the naive path is skipped if it would take longer
   Effort effort;
   bool quick = false;  // one shape of each, and the machine's rate only once
 };
@@ -40,7 +40,7 @@ struct Row {
 
 // Every mechanism, every normaliser but softmax, then the variants.
 std::vector<std::string> known_names();
-// The rows of a plan. Throws rapt::Error for a name that there is not.
+// The rows of a plan. Throws rapt::Error for an unknown name.
 std::vector<Row> rows_of(const Plan& plan);
 
 struct Measurement {
@@ -58,11 +58,11 @@ struct Measurement {
   std::optional<std::int64_t> peak_bytes;  // besides inputs and outputs
 };
 
-// What the library computes the same with as a formula, compiled and from the same numbers: the mechanism, under a softcap
-// and with a mask in place of a condition of offsets; none where there is none.
+// The compiled equivalent of a formula, with the same inputs: a mechanism, with a softcap, and a mask for a condition
+// on offsets; none if there is none.
 std::optional<Spec> compiled_of(const Spec& spec);
 
-// Throws WrongResult where the results are not right.
+// Throws WrongResult if results are wrong.
 Measurement measure_row(const Row& row, const Plan& plan, const Roofs& roofs, Sgemm& sgemm);
 
 }  // namespace rapt::bench

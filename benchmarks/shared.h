@@ -5,7 +5,7 @@
 #include "benchmarks/timing.h"
 #include "benchmarks/workload.h"
 
-// The rows of `rapt bench shared`: what one more task costs where all share a map.
+// The rows of `rapt bench shared`: the cost of one more task under a shared map.
 namespace rapt::bench {
 
 struct SharedRow {
@@ -19,7 +19,7 @@ struct SharedRow {
   double limit() const { return 1 + 0.6 * (spec.value_sets - 1); }
 };
 
-// One row for each number of tasks, the first of which is 1. Throws WrongResult where results are not right.
+// One row per number of tasks, the first of which is 1. Throws WrongResult if results are wrong.
 std::vector<SharedRow> measure_shared(const Spec& spec, const std::vector<int>& tasks, Direction direction, int threads,
                                       const Effort& effort);
 

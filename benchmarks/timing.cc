@@ -25,7 +25,7 @@ std::vector<Spread> measure(const std::vector<std::function<void()>>& works, con
     const bool too_long = runs >= 2 && whole.seconds() >= effort.most_seconds;
     if (enough || too_long) break;
     if (effort.stop && effort.stop()) throw Stopped{};
-    // Each begins in turn: on a busy machine the end of a time slice would always meet the same one.
+    // Each goes first in turn: on a busy machine the end of a time slice would always hit the same one.
     for (std::size_t n = 0; n < works.size(); ++n) {
       const std::size_t now = (n + static_cast<std::size_t>(runs)) % works.size();
       times[now].push_back(seconds_of(works[now]));

@@ -21,11 +21,11 @@ inline double seconds_of(const std::function<void()>& work) {
   return watch.seconds();
 }
 
-// The middle of some measurements and the quarters beside it.
+// The median of some measurements, and their quartiles.
 struct Spread {
   double median = 0;
-  double low = 0;   // a quarter is below
-  double high = 0;  // a quarter is above
+  double low = 0;   // the lower quartile
+  double high = 0;  // the upper quartile
   int runs = 0;
 };
 
@@ -38,11 +38,10 @@ struct Effort {
   std::function<bool()> stop{};  // asked between the repeats
 };
 
-// Thrown where stop() says so.
+// Thrown when stop() says so.
 struct Stopped {};
 
-// Repeats all of them in turn, so that what disturbs the machine meets each alike; the first decides when it is enough.
-// Throws Stopped.
+// Repeats all of them in turn, so that disturbances affect each alike; the first decides when to stop. Throws Stopped.
 std::vector<Spread> measure(const std::vector<std::function<void()>>& works, const Effort& effort);
 
 }  // namespace rapt::bench

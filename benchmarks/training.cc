@@ -64,7 +64,7 @@ void make_tiny(TrainingCase& spec) {
   throw WrongResult{spec.name + ": " + what + " is " + std::to_string(got) + ", in double " + std::to_string(right)};
 }
 
-// The first steps of training, in double and plainly: loss, gradient, clipping and Adam.
+// The first steps of training, in double and by definition: loss, gradient, clipping and Adam.
 class Reference {
  public:
   Reference(const SequenceModel& model, const training::TrainOptions& options, std::span<const EncodedExample> examples)
@@ -127,7 +127,7 @@ class TrainRunner {
     const double first = loss_of_step();
     const double right = reference.step();
     if (!(std::abs(first - right) <= 1e-5 * right)) refuse(spec_, "the loss", first, right);
-    // The second loss depends on every gradient; where one is nearly 0 rounding may turn the sign of Adam's first step.
+    // The second loss depends on every gradient; if one is nearly 0, rounding may flip the sign of Adam's first step.
     const double second = loss_of_step();
     const double next = reference.step();
     if (!(std::abs(second - next) <= 1e-2 * std::abs(right - next) + 1e-4 * next))
@@ -162,7 +162,7 @@ class DecodeRunner {
   const SequenceModel& model() const { return model_; }
   void operator()() { answers_ = training::translate({model_, values_.data()}, sources_, {}, threads_, spec_.target); }
 
-  // A few answers against the same tokens given to the model in double.
+  // Checks a few answers against the model in double, given the same tokens.
   double check() {
     (*this)();
     const std::size_t count = std::min<std::size_t>(sources_.size(), 8);
@@ -190,7 +190,7 @@ class DecodeRunner {
   }
 
  private:
-  // Every answer runs to the same length: the score of the end is at most 0, and others are above.
+  // Every answer has the same length: the score of the end is at most 0, and others are above it.
   void never_end() {
     for (const layers::Parameter& p : model_.parameters().list()) {
       float* place = values_.data() + p.offset;

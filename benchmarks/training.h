@@ -11,7 +11,7 @@
 #include "training/batches.h"
 #include "training/processes.h"
 
-// The rows of `rapt bench train`: whole models, trained and decoded, through what `rapt train` and `decode` run.
+// The rows of `rapt bench train`: whole models, trained and decoded by the code of `rapt train` and `decode`.
 namespace rapt::bench {
 
 // All sequences have one length, so that another library does exactly the same work.
@@ -20,7 +20,7 @@ struct TrainingCase {
   models::ModelConfig model;
   std::int64_t batch = 64;
   std::int64_t source = 0;     // symbols of a source
-  std::int64_t target = 0;     // of a target; the end comes on top
+  std::int64_t target = 0;     // of a target, the end not counted
   std::int64_t letters = 0;    // different symbols
   std::int64_t decoded = 256;  // sources of a decoding run
 
@@ -28,7 +28,8 @@ struct TrainingCase {
   models::Sizes sizes() const;
   // Random sources, each with its reverse as its target.
   std::vector<training::EncodedExample> examples(std::int64_t count) const;
-  // Of `sequences` through the model once, weights and attention; a training step is three times as much.
+  // Multiply-adds of `sequences` through the model once, weights and attention; a training step takes three times as
+  // many.
   double multiply_adds(std::int64_t sequences) const;
 };
 
@@ -36,7 +37,7 @@ enum class Job : std::uint8_t { train, decode };
 const char* name_of(Job job);
 
 std::vector<std::string> training_names();
-// Those cases, or all. Throws rapt::Error for a name that there is not. quick: the same models made tiny.
+// Those cases, or all. Throws rapt::Error for an unknown name. quick: tiny versions of the models.
 std::vector<TrainingCase> training_cases(const std::vector<std::string>& names, bool quick);
 
 struct TrainingRow {
@@ -45,7 +46,7 @@ struct TrainingRow {
   std::int64_t parameters = 0;
   double loss = 0;  // nats a token, of the first step; decoding: minus the log probability of a token
   Spread seconds;   // of one step, or of decoding all sources
-  // Of all threads together, the mean of the runs: on a machine that is shared, the number that others change least.
+  // Of all threads together, the mean of the runs: the figure that other programs on a shared machine change least.
   double processor_seconds = 0;
   double gflops = 0;
   double sgemm_rate = 0;
@@ -57,7 +58,7 @@ struct TrainingRow {
   double fraction() const { return gflops / sgemm_rate; }
 };
 
-// Throws WrongResult where the results are not those of the same model in double.
+// Throws WrongResult if results differ from those of the same model in double.
 TrainingRow measure_training(const TrainingCase& spec, Job job, int threads, const Effort& effort, Sgemm& sgemm);
 
 // Takes one step each time, in all processes together.

@@ -15,7 +15,7 @@
 namespace rapt::bench {
 namespace {
 
-// Of parameters that are single numbers.
+// The values of parameters that are single numbers.
 constexpr double kLeastValue = 0.05, kMostValue = 0.5;
 
 class Random {
@@ -24,7 +24,7 @@ class Random {
 
   double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
 
-  // Four uniform numbers from one draw: close to normal, and quick enough for large arrays.
+  // The sum of four uniform numbers from one draw: close to normal, and fast enough for large arrays.
   double normal() {
     const std::uint64_t x = bits();
     const std::uint64_t sum = (x & 0xffff) + (x >> 16 & 0xffff) + (x >> 32 & 0xffff) + (x >> 48);
@@ -62,7 +62,7 @@ Array random_array(ElementType type, const std::vector<std::int64_t>& shape, Ran
   return array;
 }
 
-// Sizes that a formula leaves open: as many places as it reads for some pair of the shape.
+// Sizes that a formula leaves open: as many entries as it reads for any pair of the shape.
 std::array<std::int64_t, 2> places_read(const Spec& spec, std::size_t parameter) {
   const MechanismDefinition& d = spec.info().definition();
   const ParameterSpec& p = spec.info().parameters()[parameter];
@@ -87,7 +87,7 @@ std::array<std::int64_t, 2> places_read(const Spec& spec, std::size_t parameter)
     int table = 0;
     for (std::size_t n = 0; n < parameter; ++n) table += spec.info().parameters()[n].role == Role::table ? 1 : 0;
     const std::array<NumberRange, 2> reads = d.entry->table_reads(spec.formula->object.get(), call, table);
-    // Where nothing bounds an index, the usual size has to do.
+    // If nothing bounds an index, the usual size has to do.
     for (std::size_t n = 0; n < 2; ++n)
       if (reads[n].high < 1e15) most[n] = static_cast<std::int64_t>(reads[n].high) + 1;
   }
@@ -194,7 +194,7 @@ void Workload::add_parameters() {
     if (shape.empty()) shape.push_back(1);
     Parameter parameter{std::string(p.name), {}, {}};
     if (p.role == Role::value) {
-      // Small and positive: temperatures, slopes and widths that leave many keys some weight.
+      // Small and positive: temperatures, slopes and widths under which many keys keep some weight.
       parameter.value = Array(number_type(), shape);
       std::int64_t at = 0;
       const bool matrix = p.sizes[0] == 2 && p.sizes[1] == 2;

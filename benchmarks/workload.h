@@ -9,7 +9,7 @@
 #include "rapt/attend.h"
 #include "tensor/array.h"
 
-// What is measured: one problem of a given shape with its arrays, for any mechanism of the registry or a formula.
+// A measured problem: one call of a given shape with its arrays, for any mechanism of the registry or a formula.
 namespace rapt::bench {
 
 enum class Direction : std::uint8_t { forward, backward };
@@ -19,7 +19,7 @@ struct Sizes {
   std::int64_t batch = 1, heads = 8, keys = 1024, dim = 64;
 };
 
-// What a forward call is asked for besides its outputs.
+// What a forward call gives besides its outputs.
 enum class Extra : std::uint8_t { none, weights, statistics };
 
 struct Spec {
@@ -32,7 +32,7 @@ struct Spec {
   Dtype dtype = Dtype::f32;
   Causal causal = Causal::none;
   std::optional<Window> window;
-  std::int64_t packed = 0;      // sequences of so many positions each; 0: one
+  std::int64_t packed = 0;      // positions of each packed sequence; 0: not packed
   std::int64_t key_length = 0;  // keys that are seen; 0: all
   double softcap = 0;
   bool bias = false;
@@ -41,14 +41,14 @@ struct Spec {
   Extra extra = Extra::none;
   Path path = Path::automatic;
   double compiled_softcap = 0;  // of the mechanism that a formula equals
-  bool maps = true;             // queries and keys are mapped where the mechanism may do so
-  bool axis_aligned = false;    // of a 2×2 matrix only the diagonal: such a score factorises
+  bool maps = true;             // queries and keys are mapped if the mechanism allows it
+  bool axis_aligned = false;    // 2×2 matrices are diagonal: such a score factorises
   std::uint64_t seed = 1;       // of the numbers in all arrays
 
   std::int64_t query_count() const { return queries > 0 ? queries : sizes.keys; }
   std::int64_t key_head_count() const { return key_heads > 0 ? key_heads : sizes.heads; }
   const MechanismInfo& info() const;
-  // The offsets, key − query, that a formula's own condition leaves, as far as it is one of offsets.
+  // The offsets, key − query, that a formula's condition leaves, if it is one on offsets.
   std::optional<Window> formula_window() const;
   // Pairs that the masks leave, over all batches and heads.
   double visible_pairs() const;
@@ -67,13 +67,13 @@ class Workload {
 
   Workload(const Spec& spec, int threads);
 
-  // The same numbers in f64.
+  // The same inputs in f64.
   Workload in_double() const;
 
   void forward(Path path);
-  // From the outputs of the last forward pass; `saved` hands its row sums over.
+  // From the outputs of the last forward pass; `saved`: with its row sums.
   void backward(Path path);
-  // Makes the gradients' arrays and runs the forward pass that backward() starts from.
+  // Makes the arrays of the gradients and runs the forward pass that backward() needs.
   void prepare_backward(Path path);
   void make_gradients();
 
@@ -81,7 +81,7 @@ class Workload {
   AttendOptions options(Path path) const;
   Outputs outputs();
   Gradients gradients();
-  // Whether scores use q·k, and whether the specialised path of grids is taken.
+  // Whether scores use q·k, and whether the specialised path for grids is taken.
   bool uses_content() const;
   bool factorizes() const;
 

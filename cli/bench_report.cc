@@ -83,7 +83,7 @@ void print_roofs(const bench::Roofs& roofs, int threads) {
   const auto bytes = [](double x) { return format_as(x, "%.1f") + " GB/s"; };
   const std::string size = std::to_string(roofs.sgemm_size);
   std::cout << format_table({{"multiply-adds in registers", rate(roofs.fma_peak)},
-                             {"the engine's product in the first cache", rate(roofs.kernel_rate)},
+                             {"the engine's product in the L1 cache", rate(roofs.kernel_rate)},
                              {"sgemm " + size + "³ of OpenBLAS", rate(roofs.sgemm_rate)},
                              {"reading memory", bytes(roofs.read_bandwidth)},
                              {"copying memory", bytes(roofs.copy_bandwidth)}})

@@ -7,7 +7,7 @@ if(rapt_cuda)
   list(FILTER rapt_attend_sources EXCLUDE REGEX "/backends/cuda/absent\\.cc$")
 endif()
 file(GLOB rapt_attend_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cpu/simd/*.cc")
-# Every call passes the front, where -O2 would cost a small one 5 %.
+# Every call passes through the front, where -O2 would cost a small one 5 %.
 set(rapt_attend_light ${rapt_attend_sources})
 list(FILTER rapt_attend_light INCLUDE REGEX "/src/(formulas|distributed)/")
 list(REMOVE_ITEM rapt_attend_sources ${rapt_attend_light})
@@ -22,7 +22,7 @@ foreach(part IN ITEMS objects light)
   rapt_batch(rapt_attend_${part} 24 APART ${apart})
 endforeach()
 
-# Instructions for bf16 that some processors of the newest target have, asked for when the program runs.
+# bf16 instructions, which only some processors of the newest target have: chosen at run time.
 if("avx512" IN_LIST RAPT_TARGETS)
   set(rapt_flags_dot -mavx512bf16)
   set(rapt_flags_tiles -mavx512bf16 -mamx-tile -mamx-bf16)

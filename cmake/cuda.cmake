@@ -5,7 +5,7 @@ if(NOT RAPT_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "RAPT_CUDA: expected ON, OFF or AUTO, got ${RAPT_CUDA}")
 endif()
 
-# Who has no GPU does not wait for its kernels.
+# Without a GPU, nobody waits for kernels to compile.
 set(rapt_cuda OFF)
 if(RAPT_CUDA STREQUAL "ON" OR (RAPT_CUDA STREQUAL "AUTO" AND EXISTS "/dev/nvidiactl"))
   if(NOT CMAKE_CUDA_COMPILER)
@@ -67,7 +67,8 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/templates/cuda_normalizers.h.in" "${
 
 include(wgmma)
 
-# Kernels of formulas are compiled when the program runs, with these headers. Needs no CUDA to build: the tests use it without.
+# Kernels of formulas are compiled at run time, with these headers. This needs no CUDA to build: the tests use it
+# without.
 set(runtime_headers "")
 file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/cuda/runtime/std/*")
 foreach(header IN LISTS headers)

@@ -1,5 +1,5 @@
-# Files that a library carries: each becomes a source of the build tree that defines its bytes as what
-# NAMESPACE::function() returns.
+# Files embedded in a library: each becomes a source of the build tree, in which NAMESPACE::function() returns its
+# bytes.
 function(rapt_embed file function result)
   cmake_parse_arguments(embed "" "NAMESPACE" "" ${ARGN})
   file(READ "${file}" bytes HEX)
@@ -22,7 +22,7 @@ std::span<const unsigned char> ${function}() { return k_${function}; }
 
 }  // namespace ${embed_NAMESPACE}
 ")
-  # Written only where it changed.
+  # Written only if it changed.
   file(CONFIGURE OUTPUT "${rapt_generated}/data/${function}.cc" CONTENT "${content}" @ONLY)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   set(${result} "${rapt_generated}/data/${function}.cc" PARENT_SCOPE)

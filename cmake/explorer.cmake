@@ -1,4 +1,4 @@
-# The explorer page is a library of its own, as pictures are: who links Rapt needs no web server.
+# The explorer is a library of its own, like pictures: programs that link Rapt need no web server.
 include_guard(GLOBAL)
 include(pictures)
 find_package(ZLIB REQUIRED)

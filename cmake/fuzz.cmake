@@ -1,6 +1,6 @@
-# Fuzzers: tests/fuzz/NAME_fuzz.cc becomes rapt_fuzz_NAME, whose seeds are in tests/fuzz/seeds/NAME. With RAPT_FUZZ these
-# are libFuzzer's, which `make fuzz` runs; in any other build they are tests that take the seeds, and a few thousand inputs
-# like them, so that a mended input stays mended under every compiler and sanitizer.
+# Fuzzers: tests/fuzz/NAME_fuzz.cc becomes rapt_fuzz_NAME, whose seeds are in tests/fuzz/seeds/NAME. With RAPT_FUZZ
+# these are libFuzzer's, which `make fuzz` runs; in any other build they are tests that take the seeds, and a few
+# thousand inputs like them, so that a fixed bug stays fixed under every compiler and sanitizer.
 if(RAPT_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "RAPT_FUZZ: expected Clang, which has libFuzzer, got ${CMAKE_CXX_COMPILER_ID}")
 endif()
@@ -9,7 +9,7 @@ set(rapt_fuzz_libraries_arguments rapt_cli_lib)
 set(rapt_fuzz_libraries_documents rapt_solve)
 set(rapt_fuzz_libraries_requests rapt_explorer)
 set(rapt_fuzz_libraries_inputs rapt_cli_lib rapt_explorer rapt_reproduce rapt_solve rapt_pictures)
-# Inputs like the seeds: as many as take seconds.
+# Inputs like the seeds: as many as run in seconds.
 set(rapt_fuzz_inputs 3000)
 set(rapt_fuzz_inputs_problems 150)
 set(rapt_fuzz_inputs_formulas 500)

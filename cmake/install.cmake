@@ -13,7 +13,7 @@ function(rapt_install_package kind)
   install(TARGETS ${targets} rapt_cuda_${kind} EXPORT rapt_${kind}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${ARGN})
-  # Shared libraries find each other wherever the prefix is moved to.
+  # Shared libraries find each other wherever the prefix is moved.
   set_target_properties(${targets} PROPERTIES INSTALL_RPATH "$ORIGIN")
   set(without "")
   if(NOT RAPT_BUILD_TRAIN)
@@ -30,7 +30,7 @@ function(rapt_install_package kind)
   endif()
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/rapt" "${rapt_generated}/include/rapt"
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${ARGN} FILES_MATCHING PATTERN "*.h" ${without})
-  # The headers of the CUDA kernels, for mechanisms of a program's own. They name each other from rapt/cuda on.
+  # The headers of the CUDA kernels, for a program's own mechanisms. They include each other relative to rapt/cuda.
   set(cuda_headers "${CMAKE_INSTALL_INCLUDEDIR}/rapt/cuda")
   install(FILES "${PROJECT_SOURCE_DIR}/include/rapt/cuda/mechanism.cuh" DESTINATION "${cuda_headers}" ${ARGN})
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/backends/cuda" "${rapt_generated}/private/backends/cuda"
@@ -44,11 +44,11 @@ function(rapt_install_package kind)
     DESTINATION "${cuda_headers}/normalizers" ${ARGN})
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN})
   if(RAPT_BUILD_TRAIN)
-    # The digits in rapt::train are by others, whose names go with it.
+    # The digits in rapt::train are by others, who are credited there.
     install(FILES "${PROJECT_SOURCE_DIR}/data/README.md" DESTINATION ${CMAKE_INSTALL_DOCDIR} ${ARGN} RENAME DATA.md)
   endif()
 
-  # Packages of their own within this one: who has no MPI or no SentencePiece uses the rest.
+  # Components with export sets of their own: without MPI, NCCL or SentencePiece the rest is usable.
   foreach(part IN ITEMS mpi nccl subwords)
     if(rapt_${part})
       install(TARGETS rapt_${part}_${kind} EXPORT rapt_${part}_${kind}
@@ -67,8 +67,8 @@ function(rapt_install_package kind)
   write_basic_package_version_file("${files}/raptConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
   install(FILES "${files}/raptConfig.cmake" "${files}/raptConfigVersion.cmake" DESTINATION "${package_dir}" ${ARGN})
 
-  # pkg-config: a static library names all that it needs, so that --static is not asked of anyone, nor C++ of C programs.
-  # Paths are relative to the file: the prefix may be moved, and cmake --install --prefix may choose it late.
+  # pkg-config: a static library names everything it needs, so that users need not pass --static, nor C programs link
+  # C++. Paths are relative to the file: the prefix may be moved, and cmake --install --prefix may choose it late.
   cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
              OUTPUT_VARIABLE pc_prefix)
   string(STRIP "-lstdc++ -lm ${CMAKE_THREAD_LIBS_INIT}" needs)

@@ -22,8 +22,8 @@ target_include_directories(rapt_highway SYSTEM INTERFACE $<TARGET_PROPERTY:hwy::
 target_compile_definitions(rapt_highway INTERFACE HWY_COMPILE_ONLY_STATIC HWY_IS_DEBUG_BUILD=0)
 
 # rapt_objects(NAME SOURCES source… [LIGHT source… LEVEL -O…] KERNELS source… [SMALL source…]): the object libraries of
-# rapt::NAME, listed in rapt_NAME_objects. LIGHT sources have no loops that anyone waits for: a release compiles them at that
-# level, which saves the compiler's time. Kernels are compiled once for each SIMD target; small ones together.
+# rapt::NAME, listed in rapt_NAME_objects. LIGHT sources have no loops that anyone waits for: a release compiles them at
+# that level, which is faster. Kernels are compiled once for each SIMD target; small ones together.
 function(rapt_objects name)
   cmake_parse_arguments(objects "" "LEVEL" "SOURCES;LIGHT;KERNELS;SMALL" ${ARGN})
   add_library(rapt_${name}_objects OBJECT ${objects_SOURCES})
@@ -68,8 +68,7 @@ function(rapt_library name)
                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:rapt_options> Threads::Threads)
   endforeach()
-  # What is exported is marked in the headers. Templates of the standard library are marked there too: the list of
-  # exports keeps them in.
+  # Exports are marked in the headers. The standard library marks its templates too; the version script hides them.
   if(NOT APPLE)
     set(exports "${PROJECT_SOURCE_DIR}/cmake/templates/exports.map")
     target_link_options(rapt_${name}_shared PRIVATE "LINKER:--version-script=${exports}")

@@ -1,4 +1,4 @@
-# The table of mechanisms in docs/mechanisms.md, from what `rapt list --json` says: written where it differs, or with
+# The table of mechanisms in docs/mechanisms.md, from what `rapt list --json` says: written if it differs, or with
 # -DCHECK=ON only compared. Takes RAPT, the tool, and DOCUMENT. See scripts/mechanism_table.
 cmake_minimum_required(VERSION 3.25)
 

@@ -29,7 +29,7 @@ if(rapt_mpi)
   endforeach()
   set(rapt_mpi_session "${rapt_mpi_folder}/launched.cc" "${rapt_mpi_folder}/pulse.cc" "${rapt_mpi_folder}/session.cc")
 endif()
-# What the tool starts with.
+# Starts the tool under mpirun.
 add_library(rapt_mpi_session STATIC EXCLUDE_FROM_ALL ${rapt_mpi_session})
 target_link_libraries(rapt_mpi_session PRIVATE rapt_private)
 if(rapt_mpi)

@@ -19,7 +19,7 @@ elseif(RAPT_NCCL STREQUAL "ON")
   message(FATAL_ERROR "RAPT_NCCL=ON: expected a build with CUDA, which RAPT_CUDA=ON asks for, got one without")
 endif()
 
-# Not a part of rapt::attend: its tests and tools link it where it is.
+# Not a part of rapt::attend: the tests and the tool link it if it is built.
 set(rapt_nccl_folder "${PROJECT_SOURCE_DIR}/src/backends/nccl")
 if(rapt_nccl)
   add_library(rapt_nccl_objects OBJECT "${rapt_nccl_folder}/communicator.cc" "${rapt_nccl_folder}/library.cc")

@@ -24,14 +24,14 @@ endif()
 add_library(rapt_options INTERFACE)
 target_compile_features(rapt_options INTERFACE cxx_std_20)
 target_compile_options(rapt_options INTERFACE -ffp-contract=off -Wall -Wextra -Wshadow)
-# GCC 12 warns about overlapping memory in plain string additions, wrongly.
+# GCC 12 wrongly warns about overlapping memory in string concatenation.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(rapt_options INTERFACE -Wno-restrict)
 endif()
 if(RAPT_WERROR)
   target_compile_options(rapt_options INTERFACE -Werror)
 endif()
-# For code without long loops; what takes time is the compiler: GCC takes half of -O3's time at -Og, less than at -O0.
+# For code without long loops, where compile time matters: GCC takes half of -O3's time at -Og, less than at -O0.
 function(rapt_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
 endfunction()
@@ -44,7 +44,7 @@ function(rapt_batch target size)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
   set_source_files_properties(${batch_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # GCC takes what an included source keeps to itself for a header's mistake.
+  # GCC takes an included source's unnamed namespace for a header's mistake.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()

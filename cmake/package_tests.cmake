@@ -8,7 +8,7 @@ set(rapt_install_work "${PROJECT_BINARY_DIR}/install_test")
 set(rapt_install_script "${PROJECT_SOURCE_DIR}/tests/install/run.cmake")
 set(rapt_kinds static shared)
 
-# The kind that is not in the package: of the same objects, and never installed with it.
+# The kind that is not in the package: made of the same objects, and never installed with it.
 set(rapt_other_kind ${rapt_kinds})
 list(REMOVE_ITEM rapt_other_kind ${rapt_kind})
 rapt_install_package(${rapt_other_kind} COMPONENT rapt_${rapt_other_kind} EXCLUDE_FROM_ALL)

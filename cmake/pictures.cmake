@@ -1,4 +1,5 @@
-# Pictures are a library of their own: who links Rapt for attention or training needs neither fonts nor a renderer.
+# Pictures are a library of their own: programs that link Rapt for attention or training need neither fonts nor a
+# renderer.
 include_guard(GLOBAL)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(rsvg REQUIRED IMPORTED_TARGET librsvg-2.0>=2.50 fontconfig)

@@ -4,9 +4,9 @@ find_package(nanobind CONFIG REQUIRED)
 file(GLOB rapt_python_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cc")
 nanobind_add_module(rapt_python STABLE_ABI NB_STATIC NOMINSIZE NB_SUPPRESS_WARNINGS ${rapt_python_sources})
 set_target_properties(rapt_python PROPERTIES OUTPUT_NAME _core)
-# The numbers between the passes are private: the static library, and the same view of the tree.
+# What is kept between the passes is private, hence the static library and the private include directories.
 target_link_libraries(rapt_python PRIVATE rapt_private rapt_attend_static ${CMAKE_DL_LIBS})
-# The colours of pictures, and the page of the explorer, are those of the tool.
+# The colours of pictures and the explorer's page are those of the tool.
 target_sources(rapt_python PRIVATE "${PROJECT_SOURCE_DIR}/src/pictures/color.cc")
 install(TARGETS rapt_python LIBRARY DESTINATION rapt COMPONENT python)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/explorer/page/" DESTINATION rapt/explorer_page COMPONENT python)

@@ -4,7 +4,8 @@ include(benchmarks)
 include(pictures)
 include(solve)
 
-# The examples, the stored results and the style sheet travel with the tool, so that it works wherever it is installed.
+# The examples, the stored results and the style sheet are embedded in the tool, so that it works wherever it is
+# installed.
 set(rapt_reproduce_source_dir "${PROJECT_SOURCE_DIR}/src/reproduce")
 file(GLOB rapt_examples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.json")
 list(SORT rapt_examples)

@@ -20,7 +20,7 @@ if(NOT RAPT_SUBWORDS STREQUAL "OFF")
   endif()
 endif()
 
-# Not a part of rapt::train: compiled here alone. The tool takes it where it is.
+# Not a part of rapt::train: compiled only here. The tool links it if it is built.
 if(rapt_subwords)
   add_library(rapt_subwords_objects OBJECT "${PROJECT_SOURCE_DIR}/src/subwords/sentencepiece.cc")
   target_link_libraries(rapt_subwords_objects PRIVATE rapt_private PkgConfig::sentencepiece)

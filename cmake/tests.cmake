@@ -14,7 +14,7 @@ if(NOT rapt_subwords)
   list(FILTER rapt_test_sources EXCLUDE REGEX "/tests/subwords/")
   rapt_skipped_test(subwords "SentencePiece was not found")
 endif()
-# Stands in for the program's allocator, so only those that count allocations have it.
+# Replaces the program's allocator, so only tests that count allocations link it.
 set(rapt_counting_allocator "${PROJECT_SOURCE_DIR}/tests/support/allocations.cc")
 list(REMOVE_ITEM rapt_test_sources "${rapt_counting_allocator}")
 set(rapt_test_support_sources ${rapt_test_sources})
@@ -85,7 +85,7 @@ if(rapt_test_sources)
   set(rapt_apart_pictures charts_test.cc heatmap_test.cc image_sheet_test.cc terminal_test.cc)
   set(rapt_apart_tensor grid_test.cc image_ops_test.cc losses_test.cc npy_fuzz_test.cc)
 
-  # Those that the thread sanitizer runs something of.
+  # The test programs of which the thread sanitizer runs a part.
   add_custom_target(rapt_threads_tests)
 
   foreach(folder IN LISTS folders)
@@ -110,7 +110,8 @@ if(rapt_test_sources)
       target_sources(${target} PRIVATE "${rapt_counting_allocator}")
     endif()
     if(folder STREQUAL "pictures")
-      # The drawings, and the verb that draws them; PNG files are read back with another library than wrote them.
+      # The drawings, and the verb that draws them; PNG files are read back with a library other than the one that wrote
+      # them.
       include(pictures)
       find_package(PNG REQUIRED)
       target_link_libraries(${target} PRIVATE rapt_pictures PkgConfig::rsvg PNG::PNG)
@@ -267,7 +268,12 @@ elseif(NOT RAPT_SANITIZE)
   rapt_skipped_test(cuda_kernels "nvcc was not found")
 endif()
 
-# The example as a part of this build, for `make test-cuda`; example_cuda_mechanism builds it against the installed package.
+if(NOT rapt_cuda AND NOT RAPT_SANITIZE AND TARGET rapt_attend_test)
+  include(cuda_machine)
+endif()
+
+# The example as part of this build, for `make test-cuda`; example_cuda_mechanism builds it against the installed
+# package.
 if(rapt_cuda)
   set(example "${PROJECT_SOURCE_DIR}/examples/cuda_mechanism")
   add_executable(rapt_cuda_mechanism EXCLUDE_FROM_ALL "${example}/main.cc" "${example}/kernels.cu")
@@ -275,7 +281,7 @@ if(rapt_cuda)
 endif()
 
 if(NOT RAPT_SANITIZE)
-  # The kernels of formulas, by the compiler that is found when the test runs.
+  # The kernels of formulas, compiled by the NVRTC that is found at run time.
   add_executable(rapt_formula_kernels "${PROJECT_SOURCE_DIR}/tests/cuda/formula_kernels.cc")
   target_link_libraries(rapt_formula_kernels PRIVATE rapt_test_support GTest::gtest_main ${CMAKE_DL_LIBS})
   if(NOT rapt_cuda)

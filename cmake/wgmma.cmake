@@ -1,5 +1,5 @@
-# Writes wgmma.h: one function for each width of wgmma that a kernel uses. The instruction names every register of its
-# accumulator, so that the text cannot be written once for all widths.
+# Writes wgmma.h: a function for each width of wgmma that a kernel uses. The instruction names every register of its
+# accumulator, so no text serves all widths.
 set(functions "")
 foreach(width IN ITEMS 32 48 64 80 96 112 128 160 192 256)
   math(EXPR count "${width} / 2")

@@ -11,7 +11,7 @@ int main() {
   const rapt::Inputs inputs{.q = rapt::view(q.data(), {H, S, D}),
                             .k = rapt::view(k.data(), {H, S, D}),
                             .v = {rapt::view(v.data(), {H, S, D})}};
-  rapt::Saved saved;  // keeps the maximum and the sum of every row, so that backward need not find them again
+  rapt::Saved saved;  // keeps the maximum and the sum of every row, so that backward need not recompute them
   rapt::Outputs outputs;
   outputs.out = {rapt::view(out.data(), {H, S, D})};
   outputs.saved = &saved;

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-// What all examples need and none is about.
+// Helpers that all examples share.
 
 inline std::vector<float> random_numbers(std::int64_t count, unsigned seed) {
   std::mt19937 generator(seed);

@@ -1,4 +1,4 @@
-// Sequences of unequal length laid end to end: no padding is computed, and none sees another.
+// Sequences of unequal length, packed end to end: no padding is computed, and no sequence sees another.
 #include "example.h"
 
 int main() {
@@ -15,7 +15,7 @@ int main() {
   rapt::attend(rapt::view(q.data(), {H, total, D}), rapt::view(k.data(), {H, total, D}),
                rapt::view(v.data(), {H, total, D}), rapt::view(out.data(), {H, total, D}), options);
 
-  // The same, one sequence after the other: views of some rows.
+  // The same, one sequence at a time: views of its rows.
   rapt::AttendOptions alone;
   alone.mask.causal = rapt::Causal::top_left;
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {

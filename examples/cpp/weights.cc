@@ -1,4 +1,4 @@
-// What one head looks at: its weights, and facts about every row, from the fused pass.
+// What one head looks at: its weights, and statistics of every row, from the fused pass.
 #include "example.h"
 
 int main() {
@@ -10,7 +10,7 @@ int main() {
 
   rapt::Outputs outputs;
   outputs.out = {rapt::view(out.data(), {H, Sq, D})};
-  // Only the rows and heads that are asked for are ever stored; the statistics are linear in the rows.
+  // Only the requested rows and heads are ever stored; the statistics are linear in the rows.
   outputs.weights = {
       {.batch = 0, .head = head, .row_begin = 0, .row_end = Sq, .out = rapt::view(weights.data(), {Sq, Sk})}};
   outputs.statistics.entropy = rapt::view(entropy.data(), {H, Sq, 1});

@@ -1,4 +1,4 @@
-// The kernels of a mechanism of one's own: all that nvcc compiles.
+// The kernels of a custom mechanism: the only file that nvcc compiles.
 #include <rapt/cuda/mechanism.cuh>
 
 #include "../new_mechanism/kerple.h"

@@ -1,5 +1,5 @@
-// A mechanism of one's own on a GPU: kernels.cu is compiled by nvcc, this file by any C++20 compiler. The same call runs on
-// both, and the results are compared.
+// A custom mechanism on a GPU: kernels.cu is compiled by nvcc, this file by any C++20 compiler. The same call runs on
+// CPU and GPU, and the results are compared.
 #include <rapt/rapt.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::vector<float> numbers(std::int64_t count, int seed) {
   return list;
 }
 
-// The arrays of a call on one device, and what comes out of it.
+// The arrays of a call on one device, and its results.
 class Attention {
  public:
   explicit Attention(const rapt::Device& device) : device_(device) {}

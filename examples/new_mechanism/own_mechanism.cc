@@ -1,5 +1,5 @@
-// Mechanisms that the library does not have, in a program of one's own: a struct of hooks with learned parameters, and
-// a formula as a lambda. Both are held to the same attention written out in plain loops.
+// Custom mechanisms in your own program: a struct of hooks with learned parameters, and a formula as a lambda. Both are
+// compared with the same attention in plain loops.
 #include <rapt/rapt.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ int main() {
   check("struct, gradient of a", derived.a, numeric.a, 1e-8);
   check("struct, gradient of b", derived.b, numeric.b, 1e-8);
 
-  // A formula without parameters needs no struct. It sees the raw score q·k and the place of the pair.
+  // A formula without parameters needs no struct. It sees the raw score q·k and the positions of the pair.
   p.a = {0.5, 0.5};
   p.b = {2.0, 2.0};
   rapt::AttendOptions options;

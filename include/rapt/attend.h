@@ -64,11 +64,11 @@ struct WeightsRequest {
 // numbers are in the compute type: f64 for f64 inputs, f32 for all others.
 struct Statistics {
   View entropy{};                  // in nats
-  std::int64_t* argmax = nullptr;  // key of the largest weight, the first of equals; −1 where nothing is visible
+  std::int64_t* argmax = nullptr;  // key of the largest score, the first of equals; −1 where nothing is visible
   View position{};                 // expected key position; on a grid [.., 2]: row, column
   View covariance{};               // of that position; on a grid [.., 2, 2]
   int top_k = 0;
-  std::int64_t* top_indices = nullptr;  // [.., top_k], largest first, −1 where fewer keys are visible
+  std::int64_t* top_indices = nullptr;  // [.., top_k], largest score first, −1 where fewer keys are visible
   View top_weights{};                   // [.., top_k]
   std::array<std::int64_t, 2> grid{};   // rows, columns of the keys; {0,0}: positions are 0 … Sk−1
 };

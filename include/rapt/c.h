@@ -345,13 +345,13 @@ RAPT_API const char* rapt_isa(void);
 RAPT_API int rapt_set_threads(int32_t threads);
 RAPT_API int32_t rapt_threads(void);
 
-/* Threads of the program around Rapt, lent to it. The function calls work(job, worker) once for each worker in [0, workers), at the
+/* Threads of the host program, lent to Rapt. The function calls work(job, worker) once for each worker in [0, workers), at the
    same time or one after the other, and then returns. Null: Rapt's own threads again. */
 typedef void (*rapt_host_threads)(int32_t workers, void (*work)(void* job, int worker), void* job);
 RAPT_API void rapt_use_host_threads(rapt_host_threads run);
 /* NOLINTEND(modernize-deprecated-headers, modernize-use-using) */
-/* Lends the threads of an OpenMP runtime that the process has loaded already, first of all one from `folder` (or null).
-   1; or 0 where there is none, and nothing changes. */
+/* Lends the threads of an OpenMP runtime that the process has already loaded, preferably one from `folder` (or NULL).
+   Returns 1, or 0 if there is none; then nothing changes. */
 RAPT_API int32_t rapt_use_openmp_threads(const char* folder);
 
 /* Returns the workspace that calls keep for the next one, at most 48 MiB, to the system. */

@@ -15,7 +15,7 @@ namespace rapt::inline v1 {
 struct Message {
   void* data = nullptr;  // only read where it is sent
   std::size_t bytes = 0;
-  int process = 0;  // to whom, or from whom
+  int process = 0;  // the receiver, or the sender
   bool receives = false;
 };
 
@@ -38,7 +38,7 @@ class RAPT_API Communicator {
   // the stream. Of two processes, what one sends and the other receives comes in the same order. Without an
   // implementation of its own it copies through ordinary memory and waits.
   virtual void exchange(std::span<const Message> messages, const Device& device, void* stream);
-  // False: messages keep their order alone, whatever their tag. attend() then sends arrays by exchange() only.
+  // False: messages only keep their order, whatever their tag. attend() then sends arrays by exchange() only.
   virtual bool has_tags() const { return true; }
 
   void wait(int message);

@@ -22,7 +22,7 @@ RAPT_API std::unique_ptr<Communicator> mpi_communicator(MPI_Comm communicator);
 extern "C" {
 #endif
 
-/* The same for C. NULL where MPI does not give it; freed before MPI is finalised. */
+/* The same for C. NULL if MPI fails; free it before MPI is finalised. */
 RAPT_API rapt_communicator* rapt_mpi_communicator(MPI_Comm communicator);
 RAPT_API void rapt_mpi_communicator_free(rapt_communicator* communicator);
 

@@ -1,11 +1,10 @@
 #ifndef RAPT_NCCL_H
 #define RAPT_NCCL_H
 
-#include <stdint.h>
-
 #include "rapt/c.h"
 
-/* What one process makes and all others are told, by whatever means: an ncclUniqueId. */
+/* An ncclUniqueId: one process makes it, and the program tells it to all others. */
+/* C has no using. NOLINTNEXTLINE(modernize-use-using) */
 typedef struct rapt_nccl_id {
   unsigned char bytes[128];
 } rapt_nccl_id;
@@ -19,11 +18,11 @@ typedef struct rapt_nccl_id {
 // at the first call; RAPT_NCCL_LIBRARY may name it.
 namespace rapt::inline v1 {
 
-// Made in one process, for all.
+// Call it in one process, for all.
 RAPT_API rapt_nccl_id make_nccl_id();
 
-// Arrays travel from device to device, and so does what processes tell each other, without tags. All processes make the
-// call together, each with a device of its own.
+// Arrays travel from device to device, and so do all other messages, without tags. All processes make the call
+// together, each with a device of its own.
 RAPT_API std::unique_ptr<Communicator> nccl_communicator(const rapt_nccl_id& id, int rank, int size,
                                                          const Device& device);
 // The processes of another communicator, such as mpi_communicator(), which must outlive the result: arrays on devices travel

@@ -260,7 +260,7 @@ class Statistics(NamedTuple):
     """
 
     entropy: Any  # in nats
-    argmax: Any  # first key of largest weight, −1 where nothing is visible
+    argmax: Any  # key of the largest score, the first of equals; −1 where nothing is visible
     position: Any  # expected key position; on a grid [.., 2]
     covariance: Any  # of it; on a grid [.., 2, 2]
     lse: Any

@@ -26,7 +26,7 @@ void init(S* given, std::size_t struct_size) noexcept {
   given->struct_size = struct_size;
 }
 
-// Unsigned, so that absurd sizes wrap around here and are refused by the call that reads them.
+// Unsigned, so that absurd sizes wrap around here; the call that reads them refuses them.
 std::int64_t times(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
 }

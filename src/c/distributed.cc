@@ -67,7 +67,7 @@ class CallersNetwork final : public rapt::Communicator {
   bool has_tags_ = true;
 };
 
-// What a call over processes is given.
+// The arguments of a call over processes.
 struct DistributedArguments {
   rapt::Inputs inputs;
   rapt::Outputs outputs;
@@ -78,7 +78,7 @@ struct DistributedArguments {
   rapt::Distribution distribution = rapt::Distribution::automatic;
 };
 
-// The others wait for this process: what it cannot read ends the call in all of them.
+// The others wait for this process, so what it cannot read ends the call in all of them.
 template <class F>
 void read_together(rapt::Communicator& network, const F& read) {
   try {

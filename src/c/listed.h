@@ -11,7 +11,7 @@
 
 namespace rapt::inline v1::c {
 
-// A mechanism or a normaliser as C sees it. Texts have an end; a deque leaves them where they are.
+// A mechanism or a normaliser as C sees it. Texts end with a NUL; a deque does not move them.
 struct Listed {
   Listed(std::string_view its_name, std::string_view its_formula, std::span<const ParameterSpec> its_parameters)
       : name(keep(std::string(its_name))), formula(keep(std::string(its_formula))) {

@@ -7,7 +7,7 @@
 #include "rapt/c.h"
 #include "rapt/registry.h"
 
-// What mechanisms there are and what they take, for C.
+// The list of mechanisms and their parameters, for C.
 
 namespace {
 
@@ -35,7 +35,7 @@ const std::deque<Listed>& all_listed() {
   return list;
 }
 
-// What `get` takes from a mechanism, or `otherwise` past the last one.
+// `get` of a mechanism, or `otherwise` past the last one.
 template <class T, class F>
 T of(size_t mechanism, T otherwise, F&& get) noexcept {
   T result = otherwise;

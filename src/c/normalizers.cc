@@ -5,7 +5,7 @@
 #include "rapt/c.h"
 #include "rapt/normalizer.h"
 
-// What normalisers there are and what they take, for C.
+// The list of normalisers and their parameters, for C.
 
 namespace {
 

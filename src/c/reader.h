@@ -23,7 +23,7 @@ struct rapt_saved {
 
 namespace rapt::inline v1::c {
 
-// What one call reads its arguments with: the function's name goes into every message.
+// Reads the arguments of one call; the function's name is in every message.
 class Reader {
  public:
   explicit Reader(const char* function) : function_(function) {}
@@ -39,8 +39,8 @@ class Reader {
     if (pointer == nullptr && count > 0) fail(name + ": expected an array of " + std::to_string(count) + ", got NULL");
   }
 
-  // A struct of an older caller is shorter: the rest is zero. A newer caller's may be longer, as long as what this
-  // version does not know is not used.
+  // An older caller's struct is shorter: the rest is zero. A newer caller's may be longer, if the members that this
+  // version does not know are zero.
   template <class S>
   S sized(const S& given, std::size_t smallest, const std::string& name) const {
     const std::size_t size = given.struct_size;
@@ -61,7 +61,7 @@ class Reader {
   }
 
   rapt::View view(const rapt_array& array, const std::string& name) const {
-    // An array without elements may have no memory; one that is not given has no shape either.
+    // An array without elements may have no memory; a missing one has no shape either.
     if (array.data == nullptr && to_shape(array.shape) == rapt::Shape{}) return {};
     if (array.dtype < RAPT_F32 || array.dtype > RAPT_F16)
       fail(name + ": expected dtype 0 (f32), 1 (f64), 2 (bf16) or 3 (f16), got " + std::to_string(array.dtype));
@@ -123,7 +123,7 @@ class Reader {
   rapt::AttendOptions options(const rapt_options* given) const;
 
  private:
-  // Larger than any version's structs: such a size was never written by a caller that meant it.
+  // Larger than any version's structs: no caller means such a size.
   static constexpr std::size_t kLargestStruct = 4096;
 
   static rapt::Shape to_shape(const std::int64_t* sizes) { return {sizes[0], sizes[1], sizes[2], sizes[3]}; }

@@ -7,14 +7,14 @@
 namespace rapt::inline v1::c {
 namespace {
 
-// Fixed memory: the text of an error must not need any that is not there.
+// Fixed memory: reporting an error must not need an allocation.
 thread_local std::array<char, 2048> last_error{};
 
 }  // namespace
 
 void set_last_error(const char* text) noexcept {
   std::size_t length = std::min(std::strlen(text), last_error.size() - 1);
-  // A character of several bytes is kept whole or left out.
+  // A multi-byte character is kept whole or left out.
   if (text[length] != '\0')
     while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0u) == 0x80u) --length;
   std::memcpy(last_error.data(), text, length);

@@ -6,13 +6,13 @@
 #include "rapt/c.h"
 #include "rapt/error.h"
 
-// How a C function answers: with a status and a text, never with an exception.
+// C functions report errors by a status and a text, never by an exception.
 namespace rapt::inline v1::c {
 
 // The text of rapt_last_error().
 void set_last_error(const char* text) noexcept;
 
-// Keeps exceptions in. Only a failure changes the text, so that asking for a name does not clear it.
+// Stops exceptions. Only a failure changes the text, so that asking for a name does not clear it.
 template <class F>
 int contained(F&& call) noexcept {
   try {
@@ -31,7 +31,7 @@ int contained(F&& call) noexcept {
   return RAPT_FAILED;
 }
 
-// For calls that give a status.
+// For calls that return a status.
 template <class F>
 int guarded(F&& call) noexcept {
   set_last_error("");

@@ -74,7 +74,7 @@ std::uint64_t elected(const char* operation, const std::vector<Ballot>& ballots)
   return wanted | (given & ~counted);
 }
 
-// What is empty is there or not as the others say; its address is never read.
+// Whether an empty array is present is up to the others; its address is never read.
 template <class V>
 void settle(V& view, bool wanted, Dtype dtype, const Shape& shape, const Device& device) {
   static double nothing = 0;

@@ -7,8 +7,8 @@
 
 namespace rapt::inline v1::distributed {
 
-// What a process tells the others of its rows and of the arrays that a call may have or not. An array without elements may be
-// missing, so a process whose part of it is empty goes by what the others have.
+// What a process tells the others about its rows and about optional arrays. An array without elements may be missing,
+// so a process whose part of it is empty goes by the others.
 struct Ballot {
   std::int64_t queries = 0, keys = 0;
   std::uint64_t given = 0;                      // a bit for each such array
@@ -20,8 +20,8 @@ struct Ballot {
 
 Ballot ballot_of(const Given& given);
 
-// Arrays of a call as all processes have them: what is empty here is there if it is elsewhere. Throws where processes with
-// elements differ.
+// The arrays of a call, agreed on by all processes: one that is empty here is present if it is elsewhere. Throws if
+// processes with elements differ.
 struct Adopted {
   AttendOptions options;
   Gradients gradients;

@@ -20,7 +20,7 @@ constexpr int kExchangeTag = 30004;
 
 Communicator::~Communicator() = default;
 
-// Processes may share processors: who waits lets others run.
+// Processes may share processors: a waiting one yields.
 void Communicator::wait(int message) {
   for (int tries = 0; !test(message); ++tries) {
     if (tries < 1000) std::this_thread::yield();
@@ -71,7 +71,7 @@ void Communicator::exchange(std::span<const Message> messages, const Device& dev
       cuda::copy_to_device(device.index, messages[n].data, own[n].data(), messages[n].bytes, stream);
 }
 
-// Along a binary tree: each process sends to two others at most.
+// Along a binary tree: each process sends to at most two others.
 void Communicator::broadcast(void* data, std::size_t bytes, int root) {
   const int all = size();
   if (bytes == 0 || all == 1) return;
@@ -86,7 +86,7 @@ void Communicator::broadcast(void* data, std::size_t bytes, int root) {
 
 // There and back between the first process and the last, the best of three.
 double Communicator::bandwidth() {
-  // What process 0 knows holds for all, or some would wait for a measurement that others do not make.
+  // All use what process 0 knows, or some would wait for a measurement that others do not make.
   broadcast(&bandwidth_, sizeof bandwidth_, 0);
   if (bandwidth_ >= 0) return bandwidth_;
   bandwidth_ = 0;

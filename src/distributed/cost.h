@@ -6,7 +6,7 @@
 
 namespace rapt::inline v1::distributed {
 
-// What one process is expected to spend, in seconds.
+// The predicted cost of one process, in seconds.
 struct Cost {
   double compute = 0;
   double transfer = 0;
@@ -14,13 +14,13 @@ struct Cost {
   double total = 0;
 };
 
-// compute: multiply-adds a second of one process, bandwidth: bytes a second.
+// compute: multiply-adds per second of one process; bandwidth: bytes per second.
 Cost ring_cost(const Call& call, bool backward, double compute, double bandwidth);
 Cost heads_cost(const Call& call, bool backward, double compute, double bandwidth);
 
-// Chooses in process 0 and tells the others; throws in all where no way is left.
+// Process 0 chooses and tells the others; throws in all if no way is left.
 Distribution choose(const Call& call, const Given& given, const DistributedOptions& how);
-// Where only the ring in steps is left: throws in all where it is not.
+// For calls that only the ring in steps can compute: throws in all if it cannot.
 void choose_steps(const Call& call, const DistributedOptions& how);
 
 }  // namespace rapt::inline v1::distributed

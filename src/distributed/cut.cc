@@ -9,7 +9,7 @@ namespace rapt::inline v1 {
 namespace distributed {
 namespace {
 
-// Long enough that a cell of queries × keys costs far more than its call, short enough that there are many.
+// Long enough that a cell of queries × keys costs far more than its call, short enough for many cells.
 constexpr std::int64_t kShortest = 16, kLongest = 512, kPieces = 32;
 
 }  // namespace

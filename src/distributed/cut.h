@@ -32,7 +32,7 @@ class Cut {
   Span late(std::int64_t unit) const { return piece(2 * units_ - 1 - unit); }
   Span rows(const KeyPlace& place) const { return place.piece == 0 ? early(place.unit) : late(place.unit); }
 
-  // The units of a process, and whose a unit is.
+  // The units of a process, and the process of a unit.
   Span units_of(int rank, int size) const { return {units_ * rank / size, units_ * (rank + 1) / size}; }
   int owner(std::int64_t unit, int size) const { return static_cast<int>(((unit + 1) * size - 1) / units_); }
   Share share(int rank, int size) const;

@@ -4,7 +4,7 @@
 
 namespace rapt::inline v1::distributed {
 
-// Throws where the library is built without CUDA.
+// Throws if the library is built without CUDA.
 std::unique_ptr<Site> device_site(const Device& device, void* stream);
 
 }  // namespace rapt::inline v1::distributed

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kCollectTag = 29001, kSpreadTag = 29002;
 
-// Rows [first, first + count) of an array, to or from bytes that lie one after the other.
+// Rows [first, first + count) of an array, to or from contiguous bytes.
 template <class V, class Copy>
 void for_rows(const V& view, std::int64_t first, std::int64_t count, const Copy& copy) {
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));

@@ -6,7 +6,7 @@
 
 namespace rapt::inline v1::distributed {
 
-// Which slots a process computes where heads are cut: neighbouring ones.
+// The slots that a process computes when heads are cut: neighbouring ones.
 inline Span slots_of(const Call& call, int rank) {
   return {call.slots->count() * rank / call.size(), call.slots->count() * (rank + 1) / call.size()};
 }
@@ -26,7 +26,7 @@ class SlotRows {
 
   // All processes' rows of this process's slots; `own` are this process's rows of all slots.
   void collect(const ConstView& own);
-  // The way back.
+  // The inverse.
   void spread(const View& own);
 
  private:

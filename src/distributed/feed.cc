@@ -7,7 +7,7 @@
 namespace rapt::inline v1::distributed {
 namespace {
 
-// Units on their way at one time differ by less.
+// Units in flight at one time differ by less.
 int tag_of(std::int64_t unit) { return static_cast<int>(unit % 8192); }
 
 // Rows [first, first + count) of every batch and head, one after the other.
@@ -28,7 +28,7 @@ std::size_t row_bytes(const ConstView& view) {
   return static_cast<std::size_t>(view.shape[0] * view.shape[1] * view.shape[3]) * size_of(view.dtype);
 }
 
-// Pieces start at multiples of this, for whatever type they have.
+// Pieces start at multiples of this, whatever their type.
 std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
@@ -37,7 +37,7 @@ Feed::Feed(const Call& call) : call_(call), arrays_{call.inputs.k} {
   for (const ConstView& v : call.inputs.v) arrays_.push_back(v);
 }
 
-// Messages may still be read from the buffers; after a failed call, perhaps never, so the buffers are leaked.
+// Messages may still read the buffers, after a failed call perhaps forever, so they are leaked.
 Feed::~Feed() {
   bool failed = std::uncaught_exceptions() > 0;
   try {
@@ -97,7 +97,7 @@ void Feed::start(std::int64_t unit) {
   }
 }
 
-// A process that waits for one message keeps the others moving.
+// A process that waits for one message keeps the others progressing.
 void Feed::drain(Buffer& buffer) {
   while (buffer.receiving >= 0 || !buffer.sending.empty()) {
     progress();

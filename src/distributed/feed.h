@@ -7,8 +7,8 @@
 
 namespace rapt::inline v1::distributed {
 
-// Keys and values of all units, in order, wherever they are: unit u travels from its owner to process 0 and on to the last
-// one, and from its owner to the next, so that every process sends it once. Units to come are received meanwhile.
+// Keys and values of all units, in order: unit u travels from its owner to process 0 and from there to the last one,
+// each process sending it once. Later units are received meanwhile.
 class Feed {
  public:
   explicit Feed(const Call& call);
@@ -19,7 +19,7 @@ class Feed {
   // Unit u, early and late piece, until the next call. Units are taken in order, each once.
   std::array<KeyPieces, 2> take(std::int64_t unit);
 
-  // Moves on what is on its way; never blocks.
+  // Makes progress on messages; never blocks.
   void progress();
 
   std::int64_t units() const { return call_.keys.units(); }

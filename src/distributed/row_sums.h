@@ -9,7 +9,7 @@
 // One row of a softmax that grows by parts of the keys; T is the compute type.
 namespace rapt::inline v1::distributed {
 
-// How much the rows count for: total·own + part·others.
+// The factors of a merge: total·own + part·others.
 template <class T>
 struct Shares {
   T own, others;
@@ -26,7 +26,7 @@ Shares<T> merge_row(T& max, T& sum, double part_max, double part_sum) {
   return {static_cast<T>(own), static_cast<T>(others)};
 }
 
-// What is 0 adds nothing, whatever it would be multiplied with: a weight that vanished hides an infinity.
+// A factor of 0 adds nothing: a vanished weight hides an infinity.
 template <class T>
 void merge_numbers(T* __restrict total, const T* __restrict part, std::int64_t dim, const Shares<T>& shares) {
   const T a = shares.own, c = shares.others;
@@ -35,7 +35,7 @@ void merge_numbers(T* __restrict total, const T* __restrict part, std::int64_t d
   if (c != T(0)) for_each_number(dim, [&](std::int64_t d) { total[d] += c * part[d]; });
 }
 
-// The row with its sink, if it sees a key at all: what the row is multiplied with in the end.
+// Adds the sink, if the row sees a key at all; returns the row's final factor.
 template <class T>
 T finish_row(T& max, T& sum, bool has_sink, double logit) {
   double shrink = 1;

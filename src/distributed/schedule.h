@@ -6,8 +6,8 @@
 
 namespace rapt::inline v1::distributed {
 
-// What every process does in every step, known beforehand: in step t process r computes with unit t − r, so that units pass
-// each process in order and messages need no tags. Step −1 brings process 0 its first unit.
+// The work of every process in every step, known in advance: in step t process r computes with unit t − r, so that
+// units pass each process in order and messages need no tags. Step −1 brings process 0 its first unit.
 class Schedule {
  public:
   Schedule(const Cut& keys, int rank, int size) : keys_(keys), rank_(rank), size_(size) {}
@@ -25,9 +25,9 @@ class Schedule {
     int process = 0;
     bool receives = false;
   };
-  // Units that are sent during a step, for the next one. From their owner to process 0, and on from each to the next.
+  // Units sent during a step, for the next one: from their owner to process 0, and from each process to the next.
   std::vector<Transfer> keys(std::int64_t step) const;
-  // After the step's work: sums of its unit, on to the next process, or from the last one to the owner of the keys.
+  // After the step's work: the sums of its unit, to the next process, or from the last one to the owner of the keys.
   std::vector<Transfer> sums(std::int64_t step) const;
 
  private:

@@ -8,7 +8,7 @@
 
 #include "attend/problem.h"
 
-// Where the arrays of a call over processes are, and the sums that are made there: ordinary memory, or a device's.
+// Where the arrays of a call over processes are, and where they are summed: ordinary memory, or a device's.
 namespace rapt::inline v1::distributed {
 
 // Softmax statistics of some rows, contiguous numbers of the compute type.
@@ -39,21 +39,21 @@ struct KeyRanges {
   std::int64_t first_key = 0, keys = 0;
 };
 
-// The normaliser's sink: one more score of every row, [H] or one number; without data there is none.
-// All is done in the order of the stream, if there is one, and nothing is waited for.
+// The normaliser's sink: one more score of every row, [H] or one number; without data there is none. Everything is done
+// in stream order, if there is a stream, without waiting.
 class Site {
  public:
   virtual ~Site() = default;
 
   virtual Device device() const = 0;
-  // Aligned memory that lives as long as this.
+  // Aligned memory that lives as long as this object.
   virtual void* take(std::size_t bytes) = 0;
   // Statistics of rows, and memory for what rounding takes from an output of `dim` numbers a row; 0: none.
   virtual RowSums take_rows(std::int64_t rows, std::int64_t dim) = 0;
   virtual void* remainder_of(const RowSums& rows) = 0;
   virtual void clear(void* data, std::size_t bytes) = 0;
   virtual void clear(const View& view) = 0;
-  // The same numbers, in another type or layout.
+  // Copies elements to another type or layout.
   virtual void store(const ConstView& from, const View& to) = 0;
   // to += from: `to` of `type`, f32 or f64.
   virtual void add(const void* from, Dtype from_type, void* to, Dtype type, std::int64_t count) = 0;
@@ -92,7 +92,7 @@ class Site {
 
   // Null: messages are exchanged when exchange() returns.
   virtual void* transfer_stream() { return nullptr; }
-  // Transfers to come wait for the work so far, and work to come for the transfers so far.
+  // Later transfers wait for the work so far, and later work for the transfers so far.
   virtual void before_transfer() {}
   virtual void after_transfer() {}
 };

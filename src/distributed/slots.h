@@ -36,7 +36,7 @@ V part_of(V view, int axis, std::int64_t first, std::int64_t count) {
   return view;
 }
 
-// The batches and heads of a slot; what is repeated stays so. `heads` are those of the call.
+// The batches and heads of a slot; what is broadcast stays so. `heads` are those of the call.
 template <class V>
 V slot_of(V view, const Slot& slot, std::int64_t heads) {
   if (!view.data) return view;

@@ -4,15 +4,15 @@
 
 namespace rapt::inline v1::distributed {
 
-// What the sums of pieces become: gradients of the parameters and of a bias with one row, of the whole call. Pieces are added
-// in order, slots then too.
+// Turns sums of pieces into the call's gradients of parameters and of a bias with one row. Pieces are added in order,
+// and then slots.
 template <class T>
 class Totals {
  public:
   Totals(const Call& call, const Wanted& wanted);
 
   void add(const PieceSums<T>& sums);
-  // Where slots were added in several processes: all get those of `owner` of each.
+  // If slots were added in several processes: all get each slot from its `owner`.
   template <class Owner>
   void share_slots(const Owner& owner);
   // From the process that added everything to all.

@@ -9,8 +9,8 @@
 
 namespace rapt::inline v1::distributed {
 
-// Keys and values on their way from process to process, step by step, in memory that the transfers of one step and the work of
-// the step before do not share.
+// Keys and values travelling from process to process in steps: the transfers of a step and the work of the step before
+// use different memory.
 class Travel {
  public:
   Travel(const Call& call, const Schedule& schedule, Site& site);
@@ -37,7 +37,7 @@ class Travel {
   void* home_ = nullptr;  // for process 0
 };
 
-// Sends and receives what has bytes; nothing where there is none.
+// Exchanges the messages that have bytes.
 void exchange_some(const Call& call, Site& site, std::vector<Message> messages);
 
 // [batches, heads, rows, dim] without gaps.

@@ -65,7 +65,7 @@ const T* row_at(const ConstView& view, std::int64_t b, std::int64_t h, std::int6
   return static_cast<const T*>(view.data) + b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
 }
 
-// f(n) for n = 0 … count−1, so many at a time that the compiler knows them all.
+// f(n) for n = 0 … count−1, a constant number at a time, so that the compiler can unroll them.
 template <class F>
 void for_each_number(std::int64_t count, const F& f) {
   constexpr std::int64_t kTogether = 16;
@@ -75,7 +75,7 @@ void for_each_number(std::int64_t count, const F& f) {
   for (; n < count; ++n) f(n);
 }
 
-// A contiguous array of its own.
+// A contiguous array that owns its memory.
 template <class T>
 class Block {
  public:
@@ -83,7 +83,7 @@ class Block {
   explicit Block(const Shape& shape) : shape_(shape), numbers_(static_cast<std::size_t>(element_count(shape))) {}
 
   View view() {
-    // Without elements there still is an array.
+    // Without elements it still counts as an array.
     return {numbers_.empty() ? &none_ : numbers_.data(), dtype_of<T>(), shape_, contiguous_strides(shape_), {}};
   }
   std::vector<T>& numbers() { return numbers_; }

@@ -4,7 +4,7 @@
 
 namespace rapt::explorer {
 
-// Each is made from the file of that name.
+// The build generates each from the file of that name.
 std::span<const unsigned char> text_js();
 std::span<const unsigned char> store_js();
 std::span<const unsigned char> painter_js();

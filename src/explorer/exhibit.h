@@ -15,25 +15,25 @@ enum class Group : std::uint8_t { attention, encoder, decoder, cross };
 
 struct Layer {
   std::string name;       // "encoder.0.self"
-  std::string mechanism;  // empty where it is not known
+  std::string mechanism;  // empty: unknown
   Group group = Group::attention;
   std::size_t query_tokens = 0;  // of Exhibit::tokens
   std::size_t key_tokens = 0;
-  std::array<std::int64_t, 2> grid{};  // rows and columns of queries and keys that are places of an image; or {0, 0}
+  std::array<std::int64_t, 2> grid{};  // rows and columns, if queries and keys are places of an image; else {0, 0}
   std::shared_ptr<const Weights> weights;
 };
 
-// One step of decoding: what was produced, and what else might have been.
+// One step of decoding: the token it produced, and its alternatives.
 struct Choice {
   std::string token;
   double probability = 0;
 };
 struct Step {
   Choice chosen;
-  std::vector<Choice> others;  // the most probable tokens, the chosen one among them if it is one
+  std::vector<Choice> others;  // the most probable tokens; the chosen one may be among them
 };
 
-// Grey or colour, numbers from 0 to 1, row by row.
+// Grey or colour, elements from 0 to 1, row by row.
 struct Picture {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -48,17 +48,17 @@ struct Epoch {
   std::vector<std::vector<std::array<std::array<double, 2>, 2>>> covariances;  // the same, or none
 };
 
-// What a model is asked with.
+// The input of a model.
 enum class Input : std::uint8_t { text, image };
 
-// All that one page shows.
+// Everything that one page shows.
 struct Exhibit {
   std::string title;
   Input input = Input::text;
-  std::string text;  // what went in, and what came out
+  std::string text;  // the input, and the answer
   std::string target;
   std::string note;                   // one more line under the title
-  std::vector<std::string> warnings;  // what was taken otherwise than it was written
+  std::vector<std::string> warnings;  // e.g. symbols read as unknown
   std::vector<std::vector<std::string>> tokens;
   std::vector<Layer> layers;
   std::vector<Step> steps;  // row t of the groups decoder and cross belongs to steps[t]

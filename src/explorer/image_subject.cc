@@ -22,7 +22,7 @@ std::string percent(double share) {
 }
 
 Picture picture_of(const tasks::ImageData& data, std::int64_t n) {
-  // The page draws grey or colour; other channels are left out.
+  // The page draws grey or RGB; other channels are left out.
   const std::int64_t channels = data.channels() >= 3 ? 3 : 1;
   Picture picture{data.rows(), data.cols(), channels, {}};
   const std::uint8_t* pixels = data.image(n);

@@ -10,13 +10,13 @@
 
 namespace rapt::explorer {
 
-// Whether the run of a directory is about images and their classes.
+// Whether a directory holds a run on images.
 bool is_image_run(const std::filesystem::path& run);
 
-// A trained image model, shown at work.
+// A trained image model and its attention.
 class ImageSubject {
  public:
-  // Throws where the directory holds no run of images, or the model has no attention.
+  // Throws if the directory holds no run on images, or if the model has no attention.
   explicit ImageSubject(const std::filesystem::path& run);
 
   // Every attention of the model for one of the test images, by its number as text. Throws for other texts.

@@ -15,13 +15,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One connection, read and written with a count and a clock.
+// One connection, with limits on bytes and time.
 class LimitedStream final : public httplib::Stream {
  public:
   LimitedStream(socket_t socket, const Limits& limits, const std::atomic<bool>& stopping)
       : socket_(socket), limits_(limits), stopping_(stopping) {}
 
-  // The next request may begin; what was read too far of it is kept.
+  // Begins the next request, keeping what was already read of it.
   void begin_request() {
     request_bytes_ = 0;
     head_ended_ = false;
@@ -32,7 +32,7 @@ class LimitedStream final : public httplib::Stream {
     start_ = Clock::now();
   }
 
-  // Whether a request comes within so long.
+  // Whether a request arrives within this time.
   bool wait_for_request(int milliseconds) {
     return next_ < filled_ || wait(POLLIN, Clock::now() + std::chrono::milliseconds(milliseconds));
   }
@@ -68,7 +68,7 @@ class LimitedStream final : public httplib::Stream {
 
   ssize_t write(const char* from, std::size_t size) override {
     if (refused_) return -1;
-    // The clock of an answer begins with its first byte: it may have been long in the making.
+    // The time of an answer counts from its first byte: computing it may have taken long.
     if (!answering_) write_deadline_ = Clock::now() + std::chrono::milliseconds(limits_.request_ms);
     answering_ = true;
     std::size_t done = 0;
@@ -86,7 +86,7 @@ class LimitedStream final : public httplib::Stream {
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip = "127.0.0.1", port = 0; }
   socket_t socket() const override { return socket_; }
 
-  // Answers by itself and takes nothing more.
+  // Answers without the library, and reads no more.
   void refuse(const char* status) {
     const std::string text = std::string("HTTP/1.1 ") + status + "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     send(socket_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -100,7 +100,7 @@ class LimitedStream final : public httplib::Stream {
     return start_ + std::chrono::milliseconds(head_ended_ ? limits_.request_ms : limits_.head_ms);
   }
 
-  // In short steps, so that the end of the server is seen.
+  // In short steps, so that a stop of the server is noticed.
   bool wait(short what, Clock::time_point until) const {
     constexpr int kStep = 100;
     while (!stopping_) {
@@ -114,8 +114,8 @@ class LimitedStream final : public httplib::Stream {
     return false;
   }
 
-  // The head ends with an empty line. A header Range goes on under another name: the library would make an answer of as many
-  // copies as it asks for, all in memory.
+  // The head ends with an empty line. A Range header is renamed: the library would answer with as many copies as it
+  // asks for, all in memory.
   void follow(char& c) {
     constexpr std::string_view kRange = "range";
     if (c == '\n') {
@@ -138,7 +138,7 @@ class LimitedStream final : public httplib::Stream {
   std::size_t next_ = 0, filled_ = 0;
   std::size_t request_bytes_ = 0;
   bool head_ended_ = false, answering_ = false, refused_ = false;
-  int ended_ = 0;           // ends of lines that follow each other
+  int ended_ = 0;           // consecutive line ends
   std::size_t column_ = 0;  // in a line that begins as "range" does
   Clock::time_point start_ = Clock::now(), write_deadline_ = start_;
 };

@@ -6,24 +6,24 @@
 
 namespace rapt::explorer {
 
-// What one client may take of a server, so that no client keeps others from an answer.
+// Limits of one client, so that none keeps others from an answer.
 struct Limits {
   std::size_t most_head = std::size_t{1} << 15;     // bytes of the request line and the headers
-  std::size_t most_request = std::size_t{5} << 16;  // of all of a request, however it is sent
-  int head_ms = 3000;                               // for the head to arrive, from its connection or the last answer
+  std::size_t most_request = std::size_t{5} << 16;  // of the whole request, however it is sent
+  int head_ms = 3000;                               // for the head to arrive, from the connection or the last answer
   int request_ms = 10000;                           // for all of it, and for its answer to be taken
-  int connections = 96;                             // at once; more are sent away
+  int connections = 96;                             // at once; more get 503
 };
 
-// An HTTP server whose clients have limits, and which ends at once: the library's own counts neither headers nor bodies in
-// chunks, and waits for every client.
+// An HTTP server that limits its clients and stops at once: the library's own counts neither headers nor chunked
+// bodies, and waits for every client.
 class LimitedServer : public httplib::Server {
  public:
   explicit LimitedServer(const Limits& limits = {});
 
-  // After the port is bound: room for clients that come together.
+  // After the port is bound: sets the backlog for clients that connect together.
   void widen_queue() { ::listen(svr_sock_, limits_.connections); }
-  // Lets every client go; answers that are being computed are given up when they are.
+  // Disconnects every client; answers being computed are dropped once they are ready.
   void abandon() { stopping_ = true; }
 
  private:

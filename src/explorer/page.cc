@@ -33,7 +33,7 @@ constexpr std::array<GroupNames, 4> kGroups{{{Group::attention, "attention", "At
 
 const GroupNames& names_of(Group group) { return kGroups[static_cast<std::size_t>(group)]; }
 
-// Where every lane of a palette's 256 steps comes from: one place for the colours of pictures and pages.
+// The palette's 256 steps: pictures and pages have the same colours.
 std::string palette() {
   std::string bytes;
   for (int n = 0; n < 256; ++n) {
@@ -57,7 +57,7 @@ std::string_view text_of(std::span<const unsigned char> asset) {
   return {reinterpret_cast<const char*>(asset.data()), asset.size()};
 }
 
-// Puts the parts into the page's frame. Nothing that was put in is looked at again.
+// Inserts the parts into the page's frame. Inserted text is not searched again.
 std::string assemble(const std::string& nonce, std::string_view connect, const std::string& data,
                      const std::vector<std::string>& blocks) {
   std::string_view frame = text_of(page_html());
@@ -92,7 +92,7 @@ std::string nonce_of(std::string_view data) {
   return text.data();
 }
 
-// The weights of one head, compressed, in an element of their own: the page unpacks those that are looked at.
+// The weights of one head, compressed, in an element of their own: the page unpacks those that are viewed.
 std::string weights_block(const Weights& weights, std::size_t layer, std::int64_t head) {
   const std::int64_t count = weights.queries() * weights.keys();
   std::vector<float> numbers(static_cast<std::size_t>(count));
@@ -129,7 +129,7 @@ std::string half_bytes(const float* numbers, std::int64_t count) {
 }
 
 std::string embeddable(const Json& json) {
-  // Tokens need not be UTF-8. Within JSON "<" stands in texts only, where it may be written by its number.
+  // Tokens need not be UTF-8. In JSON, "<" occurs only in strings, where it can be escaped.
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string result;
   result.reserve(text.size());

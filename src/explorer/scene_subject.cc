@@ -15,8 +15,8 @@ std::int64_t root_of(std::int64_t square) {
   return static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(square))));
 }
 
-// A square grid whose cells attend within square windows: the record's batch are the windows, row by row. Cells of other
-// windows have no weight.
+// A square grid whose cells attend within square windows: the batch of the record is the windows, row by row. Cells of
+// other windows have no weight.
 class WindowedWeights final : public Weights {
  public:
   explicit WindowedWeights(layers::AttentionRecord record)
@@ -34,7 +34,7 @@ class WindowedWeights final : public Weights {
 
   void rows(std::int64_t head, std::int64_t begin, std::int64_t end, float* out) const override {
     std::fill_n(out, (end - begin) * keys(), 0.0F);
-    // Cells beside each other in one row of a window are rows of its map that follow each other.
+    // Adjacent cells of a window's row are adjacent rows of its map.
     std::vector<float> part;
     for (std::int64_t first = begin; first < end;) {
       const std::int64_t row = first / side_;
@@ -58,7 +58,7 @@ class WindowedWeights final : public Weights {
   std::int64_t window_, side_;
 };
 
-// Where the cells of a square grid stand in the list of tokens, which are added where they are missing.
+// The index of a square grid's cells in the list of tokens, where they are added if missing.
 std::size_t tokens_of(std::int64_t side, std::vector<std::vector<std::string>>& tokens) {
   const auto known = std::ranges::find_if(
       tokens, [&](const auto& list) { return static_cast<std::int64_t>(list.size()) == side * side; });

@@ -9,10 +9,10 @@
 
 namespace rapt::explorer {
 
-// A trained network of several tasks on scenes, shown at work.
+// A trained multi-task network and its attention.
 class SceneSubject {
  public:
-  // Throws where the directory holds no run on scenes.
+  // Throws if the directory holds no run on scenes.
   explicit SceneSubject(const std::filesystem::path& run);
 
   // Every attention of the network for one of the test scenes, by its number as text. Throws for other texts.

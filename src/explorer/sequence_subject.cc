@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kOthers = 8;
 constexpr std::size_t kMostTokens = 16384;
 
-// What DataConfig::split_source takes apart.
+// The inverse of DataConfig::split_source.
 std::string source_text(const tasks::DataConfig& data, std::span<const std::string> tokens) {
   if (data.source == tasks::Source::cases)
     return tokens.front() + " " + tasks::join(tokens.subspan(1), tasks::Units::characters);
@@ -27,7 +27,7 @@ Group group_of(const std::string& name) {
   return name.ends_with(".self") ? Group::decoder : Group::cross;
 }
 
-// What a step chose and the most probable others, from its logits.
+// A step's choice and the most probable alternatives, from its logits.
 Step step_of(float* logits, std::int64_t symbols, int chosen, const tasks::Vocabulary& vocabulary) {
   tensor_kernels<float>().log_softmax(logits, symbols);
   const auto choice = [&](int id) { return Choice{vocabulary.symbol(id), std::exp(static_cast<double>(logits[id]))}; };

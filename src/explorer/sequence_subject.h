@@ -9,17 +9,17 @@
 
 namespace rapt::explorer {
 
-// A trained sequence model, shown at work.
+// A trained sequence model and its attention.
 class SequenceSubject {
  public:
-  // Throws where the directory holds no run, or the model has no attention.
+  // Throws if the directory holds no run, or if the model has no attention.
   explicit SequenceSubject(const std::filesystem::path& run);
 
-  // Every attention of the model for this text: with its own answer, or with the target that is given. Throws for a
-  // text without tokens and one that is longer than the model takes.
+  // Every attention of the model for this text, with its own answer or the given target. Throws for a text without
+  // tokens, or longer than the model takes.
   Exhibit show(std::string_view text, std::string_view target = {}) const;
 
-  // A text of the run's own data, for who gives none.
+  // A text of the run's own data, if the user gives none.
   std::string example() const;
 
  private:

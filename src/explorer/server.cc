@@ -27,7 +27,7 @@ constexpr std::size_t kMostBody = std::size_t{1} << 18;
 constexpr std::size_t kMostKept = 8;                          // exhibits; each open page uses one
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 22;  // of one answer
 
-// The request was at fault; the message says how.
+// A bad request; the message says why.
 struct BadRequest {
   std::string message;
 };
@@ -42,7 +42,7 @@ std::int64_t number(const Request& request, const char* name, std::int64_t low, 
   return value;
 }
 
-// An exhibit with what was computed of it.
+// An exhibit, and what was computed of it.
 class Shown {
  public:
   Shown(std::int64_t id, Exhibit exhibit) : id_(id), exhibit_(std::move(exhibit)) {
@@ -84,7 +84,7 @@ struct Server::Parts {
   std::shared_ptr<Shown> add(Exhibit exhibit) {
     const std::lock_guard lock(mutex);
     shown.push_back(std::make_shared<Shown>(next_id++, std::move(exhibit)));
-    // The first one stays: it is what a page begins with.
+    // The first one stays: a page begins with it.
     if (shown.size() > kMostKept) shown.erase(shown.begin() + 1);
     return shown.back();
   }
@@ -175,7 +175,7 @@ struct Server::Parts {
     http.Post("/api/run", guarded([this](const Request& request, Response& response) { live(request, response); }));
   }
 
-  // Part of a head's map, made as small as the screen.
+  // Part of a head's map, reduced to the screen's resolution.
   void map(const Request& request, Response& response) {
     const Place p = place(request);
     const Weights& weights = *p.data->weights;
@@ -226,7 +226,7 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
   p.make = std::move(served.run);
   p.page = served_page(static_cast<bool>(p.make));
   p.add(std::move(served.first));
-  // Two servers on one port would share what is asked of either.
+  // Two servers on one port would share its requests.
   p.http.set_socket_options([](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -242,7 +242,7 @@ Server::Server(Served served, int port) : parts_(std::make_unique<Parts>()) {
     if (!p.allowed(request)) {
       Parts::fail(response, 403, "expected this server's own address, got another");
     } else if (request.has_header("Content-Encoding")) {
-      // Its limit would be of the compressed bytes: 200 KB of them are a gigabyte.
+      // Its limit would count compressed bytes, 200 KB of which can be a gigabyte.
       Parts::fail(response, 415, "expected a body as it is, got an encoded one");
     } else {
       return httplib::Server::HandlerResponse::Unhandled;
@@ -274,7 +274,7 @@ void Server::run() {
 void Server::stop() {
   parts_->stopped = true;
   parts_->http.abandon();
-  // The library forgets a stop that comes before it listens.
+  // The library ignores a stop that comes before it listens.
   while (parts_->serving) {
     parts_->http.stop();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

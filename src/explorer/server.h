@@ -8,17 +8,17 @@
 
 namespace rapt::explorer {
 
-// What a server shows: an exhibit to begin with, and a way to make others from texts, or none.
+// What a server shows: an initial exhibit, and optionally a way to make others from texts.
 struct Served {
   Exhibit first;
   std::function<Exhibit(const std::string& text, const std::string& target)> run;
 };
 
-// The explorer page and the rows it asks for, on the loopback interface only. Requests must name that interface as
-// their host, so that no other web page can reach it under a name of its own.
+// Serves the explorer page and the rows it requests, on the loopback interface only. Requests must name that interface
+// as their host, so that no other web page can reach it under another name.
 class Server {
  public:
-  // port 0: any that is free. Throws where the port cannot be had.
+  // port 0: any free one. Throws if the port is taken.
   Server(Served served, int port);
   ~Server();
   Server(const Server&) = delete;
@@ -26,7 +26,7 @@ class Server {
 
   int port() const;
   std::string address() const;  // "http://127.0.0.1:8080/"
-  // Answers until stop(), which another thread may call, also before; it returns when the last answer is given.
+  // Serves until stop(), which another thread may call at any time; returns after the last answer.
   void run();
   void stop();
 

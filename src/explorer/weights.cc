@@ -23,14 +23,14 @@ void for_each_row(const Weights& weights, std::int64_t head, std::int64_t begin,
   }
 }
 
-// Where each of `count` things goes, when `cells` share them in order.
+// The cell of each of `count` items, dealt to `cells` in order.
 std::vector<std::int64_t> places(std::int64_t count, std::int64_t cells) {
   std::vector<std::int64_t> result(static_cast<std::size_t>(count));
   for (std::int64_t n = 0; n < count; ++n) result[static_cast<std::size_t>(n)] = n * cells / count;
   return result;
 }
 
-// From a query to every key.
+// The distances from a query to every key.
 class Distances {
  public:
   Distances(std::int64_t keys, std::array<std::int64_t, 2> grid) : keys_(keys), columns_(grid[1]) {

@@ -10,7 +10,7 @@
 
 namespace rapt::explorer {
 
-// The attention weights of one layer, wherever they come from: rows are made when they are asked for.
+// The attention weights of one layer, whatever their source; rows are computed on demand.
 class Weights {
  public:
   virtual ~Weights() = default;
@@ -21,7 +21,7 @@ class Weights {
   virtual void rows(std::int64_t head, std::int64_t begin, std::int64_t end, float* out) const = 0;
 };
 
-// Computed again by the engine from what a layer was asked.
+// Recomputed by the engine from a layer's record.
 class RecordedWeights final : public Weights {
  public:
   explicit RecordedWeights(layers::AttentionRecord record, std::int64_t batch = 0)
@@ -52,13 +52,13 @@ class StoredWeights final : public Weights {
   std::int64_t layer_;
 };
 
-// What a head does as a whole: means over the rows that see anything.
+// A head's summary: means over the rows that see any key.
 struct HeadSummary {
   double entropy = 0;   // in nats
   double distance = 0;  // from the query to where it looks, in positions, or in cells of the grid
   double largest = 0;   // of a row's weights
   double peak = 0;      // the largest weight of all
-  // The map made small, [rows, cols]: 255·√(weight / peak), the largest weight of those that fall into one cell.
+  // The thumbnail, [rows, cols]: 255·√(weight / peak), with the largest weight of each cell.
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::vector<std::uint8_t> thumbnail;
@@ -66,7 +66,7 @@ struct HeadSummary {
 
 inline constexpr std::int64_t kThumbnailSide = 48;
 
-// grid {0, 0}: positions lie on a line.
+// grid {0, 0}: positions are on a line.
 HeadSummary summarize(const Weights& weights, std::int64_t head, std::array<std::int64_t, 2> grid);
 
 // Part of a map: queries [top, bottom) and keys [left, right).
@@ -77,8 +77,8 @@ struct Part {
   std::int64_t right = 0;
 };
 
-// That part in at most height × width cells, each the largest weight that falls into it; cell (y, x) begins with query
-// top + y·(bottom − top)/height. Where there are fewer queries or keys than cells, there are fewer cells.
+// That part in at most height × width cells, each the largest weight in it; cell (y, x) begins with query top +
+// y·(bottom − top)/height. There are no more cells than queries or keys.
 struct Pooled {
   std::int64_t height = 0;
   std::int64_t width = 0;

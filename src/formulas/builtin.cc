@@ -15,10 +15,10 @@ namespace {
 constexpr std::array kFormulas{
     BuiltinFormula{.mechanism = "dot", .score = "raw"},
     BuiltinFormula{.mechanism = "scaled_dot", .score = "raw*scale"},
-    BuiltinFormula{.mechanism = "bilinear", .why = "W multiplies whole queries; give q W as the queries"},
+    BuiltinFormula{.mechanism = "bilinear", .why = "W multiplies whole queries; pass q W as the queries"},
     // Without the maps Wq and Wk.
     BuiltinFormula{.mechanism = "additive", .score = "raw", .pair = "w*tanh(q+k)"},
-    BuiltinFormula{.mechanism = "cosine", .why = "rows are divided by their lengths; give them so, then tau*raw"},
+    BuiltinFormula{.mechanism = "cosine", .why = "rows have unit length; pass q/‖q‖ and k/‖k‖, then tau*raw"},
     BuiltinFormula{.mechanism = "distance", .score = "-gamma*raw", .pair = "(q-k)^2"},
     BuiltinFormula{.mechanism = "alibi", .score = "raw*scale - m*abs(i-j)"},
     // The buckets of 32 rows up to a distance of 128, in both directions.

@@ -12,8 +12,8 @@ enum class ProjectionBias : std::uint8_t { none, output, all };
 
 struct MultiHeadShape {
   ScoreChoice score;          // its heads and dims are filled from below
-  std::int64_t query_in = 0;  // width of what is asked from
-  std::int64_t key_in = 0;    // and of what is attended to
+  std::int64_t query_in = 0;  // width of the vectors that queries are projected from
+  std::int64_t key_in = 0;    // and of those that are attended to
   std::int64_t heads = 1;
   std::int64_t hidden = 0;     // D_hid of one head; 0: query_in / heads
   std::int64_t value_dim = 0;  // D_o of one head; 0: hidden
@@ -22,7 +22,7 @@ struct MultiHeadShape {
   bool rotary = false;  // queries and keys are rotated by their positions
 };
 
-// Keys and values of steps that are known already.
+// Keys and values of earlier steps.
 template <class T>
 struct KeysValues {
   Tensor<T> k;  // [steps, batch, heads·hidden]
@@ -33,7 +33,7 @@ struct KeysValues {
 class MultiHeadAttention {
  public:
   MultiHeadAttention() = default;
-  // Throws where the heads do not divide the width.
+  // Throws if the number of heads does not divide the width.
   MultiHeadAttention(Parameters& parameters, const std::string& name, const MultiHeadShape& shape);
 
   const MultiHeadShape& shape() const { return shape_; }

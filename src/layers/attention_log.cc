@@ -29,7 +29,7 @@ ConstView copied(std::vector<T>& to, const ConstView& from) {
   return {to.data(), from.dtype, from.shape, contiguous_strides(from.shape)};
 }
 
-// The rows of `later` after those of `earlier`, head by head.
+// Appends the rows of `later` to those of `earlier`, head by head.
 template <class T>
 ConstView joined(std::vector<T>& to, const ConstView& earlier, const ConstView& later) {
   Shape shape = earlier.shape;
@@ -81,7 +81,7 @@ void AttentionRecord::weights(std::int64_t batch, std::int64_t head, std::int64_
   if (begin < 0 || end > rows() || begin >= end)
     throw Error(name + ": expected rows within 0 to " + std::to_string(rows()) + ", got " + std::to_string(begin) +
                 " to " + std::to_string(end));
-  // The values do not matter to the weights: one number, repeated.
+  // Weights do not depend on the values: one number, repeated.
   const float value = 0;
   const double wide = 0;
   const bool is_double = q.dtype == Dtype::f64;

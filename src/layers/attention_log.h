@@ -8,8 +8,8 @@
 
 namespace rapt::inline v1::layers {
 
-// What an attention layer was asked, kept: its weights are computed again by the fused engine, row by row, so that
-// nothing of the size queries × keys is stored. Copies share their numbers.
+// The call of an attention layer. The fused engine recomputes its weights row by row, so nothing of the size queries ×
+// keys is stored. Copies share the arrays.
 struct AttentionRecord {
   std::string name;
   ConstView q;            // [batch, heads, steps, dim]
@@ -22,12 +22,12 @@ struct AttentionRecord {
   std::int64_t rows() const { return q.shape[2]; }
   std::int64_t keys() const { return k.shape[2]; }
 
-  // The weights of rows [begin, end) of one head, [end − begin, keys]. Throws where there are no such rows.
+  // The weights of rows [begin, end) of one head, [end − begin, keys]. Throws if there are no such rows.
   void weights(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end, float* out) const;
 };
 
-// Keeps a record of every attention layer of one computation, in the order of their first use. A layer that is asked
-// one step after the other leaves one record of all steps.
+// Records every attention layer of one computation, in the order of first use. A layer that is called step by step
+// leaves one record of all steps.
 template <class T>
 class AttentionLog final : public AttentionObserver<T> {
  public:

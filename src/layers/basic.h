@@ -56,11 +56,11 @@ class LayerNorm {
   ParameterId gain_, bias_;
 };
 
-// Norms over groups of channels of each image by itself, so that an image never feels what else is in its batch.
+// Norms over groups of channels within one image, so that an image's result does not depend on the rest of its batch.
 class GroupNorm {
  public:
   GroupNorm() = default;
-  // Throws where the groups do not divide the channels.
+  // Throws if the number of groups does not divide the channels.
   GroupNorm(Parameters& parameters, const std::string& name, std::int64_t channels, std::int64_t groups);
 
   // x [N, .., channels]

@@ -37,7 +37,7 @@ struct ConvolutionSizes {
   std::vector<std::int64_t> output_shape() const;
 };
 
-// Throws where ranks, channels or options do not fit, or where the kernel is larger than the padded image.
+// Throws if ranks, channels or options do not fit, or if the kernel is larger than the padded image.
 ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, const ConvolutionOptions& options);
 
 // The plain sum, as deep learning defines it (no flip), in double and rounded once at the end:
@@ -45,10 +45,10 @@ ConvolutionSizes convolution_sizes(const Array& image, const Array& kernel, cons
 // All arrays f32 or all f64; `bias` is [Dout] or empty.
 Array convolve(const Array& image, const Array& kernel, const Array& bias, const ConvolutionOptions& options = {});
 
-// What two sums of the same products, in any two orders, may well differ by: ε √n Σ |x w|, the largest of any output.
+// By how much sums of the same products in two orders typically differ: ε √n Σ |x w|, the largest of any output.
 double rounding_of(const Array& image, const Array& kernel, const Array& bias, const ConvolutionOptions& options = {});
 
-// The largest |x|; throws rapt::Error, naming the argument, where a number is not finite.
+// The largest |x|; throws rapt::Error, naming the argument, if a number is not finite.
 double largest_finite(const Array& array, const char* argument);
 
 }  // namespace rapt::inline v1::layers

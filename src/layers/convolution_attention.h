@@ -22,11 +22,11 @@ struct QuadraticLayer {
   std::int64_t in() const { return value.shape()[1]; }
   std::int64_t value_dim() const { return value.shape()[2]; }
   std::int64_t out() const { return output.shape()[2]; }
-  // Of the whole layer, W_q and W_k included.
+  // The number of parameters of the whole layer, W_q and W_k included.
   std::int64_t parameter_count() const;
 };
 
-// Throws rapt::Error where shapes or types do not fit or a number is not finite.
+// Throws rapt::Error if shapes or types do not fit, or if a number is not finite.
 void check(const QuadraticLayer& layer);
 
 struct LayerOptions {
@@ -39,7 +39,7 @@ struct LayerOptions {
 QuadraticLayer layer_of_kernel(const Array& kernel, const Array& bias, const PerAxis& dilation,
                                const LayerOptions& options);
 
-// Where the layer is asked: `count` queries from `first` on in the image padded with zeros.
+// The queries of the layer: `count` of them, from `first` on, in the image padded with zeros.
 struct Queries {
   PerAxis padding{};
   PerAxis first{};
@@ -53,7 +53,7 @@ Queries queries_of(const ConvolutionSizes& sizes);
 // The layer through rapt::attend: [R, C, Din] or [B, R, C, Din] to [.., count, Dout].
 Array apply(const QuadraticLayer& layer, const Array& image, const Queries& queries);
 
-// The bytes that apply() needs beside the image, nearly.
+// Approximately the bytes that apply() needs beside the image.
 double bytes_of(const QuadraticLayer& layer, const std::vector<std::int64_t>& image_shape, const Queries& queries);
 
 struct Difference {
@@ -73,7 +73,8 @@ struct AlphaStep {
 std::vector<AlphaStep> sharpen(QuadraticLayer layer, const Array& image, const Queries& queries,
                                const Array& convolution);
 
-// A convolution near a layer: each head is taken to look at the pixel nearest to its centre, W^(h) added up there.
+// The convolution nearest to a layer: each head is assigned to the pixel nearest to its centre, and the W^(h) there are
+// added.
 struct NearestConvolution {
   Array kernel;  // [K1, K2, Din, Dout], odd sizes
   PerAxis dilation{1, 1};
@@ -83,7 +84,7 @@ struct NearestConvolution {
 
 NearestConvolution nearest_convolution(const QuadraticLayer& layer);
 
-// How sharp heads are: the weight at query + shift, the mean over the queries for which it lies in the padded image.
+// How sharp heads are: the mean weight at query + shift, over the queries for which that lies in the padded image.
 std::vector<double> weights_at(const QuadraticLayer& layer, const std::vector<PerAxis>& shifts, const PerAxis& image,
                                const Queries& queries);
 

@@ -8,21 +8,21 @@ namespace rapt::inline v1::layers {
 template <class T>
 class AttentionObserver;
 
-// One computation of a model: a tape, the parameters' values, and where their gradients are added.
+// One computation of a model: a tape, the parameters' values, and the arrays that their gradients are added to.
 template <class T>
 class Graph {
  public:
-  // gradients null: none are computed.
+  // `gradients` null: none are computed.
   Graph(Tape<T>& on, const Parameters& parameters, const T* values, T* gradients)
       : tape(on), parameters_(&parameters), values_(values), gradients_(gradients) {}
 
-  // Dropout is on from here; the key tells one step and one part of a batch from all others.
+  // Turns dropout on; the key identifies one step and one part of a batch.
   void train(std::uint64_t dropout_key) {
     training_ = true;
     dropout_key_ = dropout_key;
   }
 
-  // Attention layers tell the observer what they were asked, from here on.
+  // From now on attention layers report their calls to the observer.
   void observe(AttentionObserver<T>& observer) { observer_ = &observer; }
   AttentionObserver<T>* observer() const { return observer_; }
 

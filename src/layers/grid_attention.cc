@@ -9,7 +9,7 @@ namespace {
 
 std::int64_t share(std::int64_t width, std::int64_t heads) { return (width + heads - 1) / heads; }
 
-// What the engine asks for but the scores do not read: zeros, one row for all.
+// Arrays that the engine requires but the scores do not read: zeros, one row for all.
 template <class T>
 Tensor<T> unread(Tape<T>& tape, std::int64_t batch, std::int64_t heads, std::int64_t pixels, std::int64_t dim) {
   Tensor<T> t;

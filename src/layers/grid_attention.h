@@ -7,7 +7,7 @@
 
 namespace rapt::inline v1::layers {
 
-// What scores are made of beside where the pixels stand. What is not read is not projected either.
+// What scores depend on besides the positions of the pixels. What is not read is not projected either.
 enum class ScoreReads : std::uint8_t { positions, queries, queries_and_keys };
 
 struct GridAttentionShape {
@@ -29,7 +29,7 @@ class GridAttention {
 
   const GridAttentionShape& shape() const { return shape_; }
   const ScoreLayer& score() const { return score_; }
-  // Of one image, as the engine computes it: scores that fall apart into rows and columns cost no pairs of pixels.
+  // Multiply-adds of one image, as the engine computes it: factorised scores cost no pairs of pixels.
   std::int64_t multiply_adds() const;
 
   // x [pixels, batch, width]
@@ -38,7 +38,7 @@ class GridAttention {
 
  private:
   std::int64_t value_dim() const;
-  // Weights that no image changes, over the pixels themselves.
+  // Weights that depend on no image, over the pixels themselves.
   bool same_for_all() const { return shape_.reads == ScoreReads::positions && shape_.full_heads; }
   template <class T>
   Tensor<T> mix_all(Graph<T>& graph, const Tensor<T>& x) const;

@@ -24,7 +24,7 @@ class ImageConvolution {
   const ImageConvolutionShape& shape() const { return shape_; }
   // Rows or columns of the output.
   std::int64_t output(std::int64_t size) const { return steps_.output(size, shape_.kernel); }
-  // Of one image of so many rows and columns.
+  // Multiply-adds of one image of this size.
   std::int64_t multiply_adds(std::int64_t rows, std::int64_t cols) const;
 
   template <class T>

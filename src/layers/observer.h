@@ -6,14 +6,14 @@
 
 namespace rapt::inline v1::layers {
 
-// One use of an attention layer, while it happens: the call's tensors are good until attended() returns.
+// One call of an attention layer; its tensors are valid until attended() returns.
 template <class T>
 struct Attended {
   std::string_view name;         // of the layer: "encoder.0.self"
   const AttentionCall<T>& call;  // q and k as they are scored, [batch, heads, steps, dim]
 };
 
-// Told of every attention of a graph that carries it.
+// Called for every attention of the graph that carries it.
 template <class T>
 class AttentionObserver {
  public:

@@ -6,13 +6,13 @@
 
 namespace rapt::inline v1::layers {
 
-// What a fresh parameter holds.
+// The initial value of a parameter.
 struct Initial {
   enum class Kind : std::uint8_t { constant, normal, uniform, identity };
   Kind kind = Kind::constant;
   double value = 0;   // constant; mean of normal; factor of identity
   double spread = 0;  // standard deviation of normal; half the range of uniform
-  double ratio = 1;   // along the first dimension each row is so much larger than the one before
+  double ratio = 1;   // of each row to the one before, along the first dimension
 
   static Initial constant(double value) { return {Kind::constant, value, 0, 1}; }
   static Initial normal(double deviation) { return {Kind::normal, 0, deviation, 1}; }
@@ -34,20 +34,20 @@ struct ParameterId {
   explicit operator bool() const { return place >= 0; }
 };
 
-// The parameters of a model, laid out in one array: optimisers, checkpoints and sums over threads see it as one.
+// The parameters of a model in one array, which optimisers, checkpoints and sums over threads treat as one vector.
 class Parameters {
  public:
-  // Names are unique; throws where one is taken.
+  // Throws if the name is taken.
   ParameterId add(std::string name, std::vector<std::int64_t> shape, Initial initial);
 
   const Parameter& operator[](ParameterId id) const { return list_[static_cast<std::size_t>(id.place)]; }
   const std::vector<Parameter>& list() const { return list_; }
-  // Of the array, padding between parameters included.
+  // The size of the array, padding between parameters included.
   std::int64_t size() const { return size_; }
-  // Of the numbers that are learned.
+  // The number of learned parameters.
   std::int64_t count() const;
 
-  // Fresh values, each parameter from its own stream of the seed.
+  // Initial values, each parameter from its own stream of the seed.
   template <class T>
   void initialize(T* values, std::uint64_t seed) const;
 

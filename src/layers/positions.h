@@ -12,7 +12,7 @@ enum class Positions : std::uint8_t { none, one_hot, sinusoidal, learned, rotary
 
 struct PositionsShape {
   Positions kind = Positions::sinusoidal;
-  bool concatenate = false;  // beside the numbers of the token, where otherwise they are added
+  bool concatenate = false;  // to the token's vector, instead of being added to it
   std::int64_t width = 0;    // of the tokens
   std::int64_t extra = 0;    // of the encoding when concatenated; 0: max_length for one_hot, else width
   std::int64_t max_length = 0;

@@ -23,7 +23,7 @@ struct RecurrentOutput {
   std::vector<CellState<T>> last;  // of each layer; the two directions side by side
 };
 
-// What each symbol's embedding adds to the gates of the first layer, [symbols, gates·hidden] for each direction.
+// What each symbol's embedding adds to the gates of the first layer: [symbols, gates·hidden] for each direction.
 template <class T>
 struct SymbolTables {
   Tensor<T> ahead;
@@ -36,17 +36,17 @@ struct SymbolTables {
 class Recurrent {
  public:
   Recurrent() = default;
-  // Throws where two directions cannot share an odd number of hidden units.
+  // Throws if two directions are to share an odd number of hidden units.
   Recurrent(Parameters& parameters, const std::string& name, const RecurrentShape& shape);
 
   const RecurrentShape& shape() const { return shape_; }
 
-  // `initial`: one state for each layer, or none for zeros; only for one direction.
+  // `initial`: a state per layer, or none for zeros; for one direction only.
   template <class T>
   RecurrentOutput<T> operator()(Graph<T>& graph, const Tensor<T>& x, std::span<const std::int64_t> lengths,
                                 std::span<const CellState<T>> initial = {}) const;
 
-  // The same over symbols, with one product for each symbol of the vocabulary instead of one for each step.
+  // The same over symbols, with one product per symbol of the vocabulary instead of one per step.
   template <class T>
   SymbolTables<T> tables(Graph<T>& graph, const Tensor<T>& embedding) const;
   template <class T>

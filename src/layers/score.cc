@@ -19,7 +19,7 @@ constexpr std::int64_t kClip = 16;     // c of a table of 2c + 1 offsets
 
 Initial initial_of(const ParameterSpec& spec, const std::vector<std::int64_t>& shape) {
   const auto from_end = [&](std::size_t n) { return shape.size() > n ? shape[shape.size() - 1 - n] : 1; };
-  // Numbers of a formula that has more of them than slots are tables too, of a size that the formula says.
+  // Where a formula has more numbers than slots, the rest are tables too, with sizes that the formula determines.
   const bool numbers = spec.role == Role::table && spec.sizes[0] >= 0 && spec.sizes[1] >= 0;
   switch (numbers ? Role::value : spec.role) {
     case Role::value:
@@ -86,8 +86,8 @@ ScoreLayer::ScoreLayer(Parameters& parameters, const std::string& name, const Sc
   add_normalizer(parameters, name);
 }
 
-// A number that would follow the keys of each call must not: padding, or a step of decoding, would change the weights.
-// It is learned instead, from what it is for the longest sequence.
+// A default that depends on the number of keys would change the weights with padding or a decoding step. It is learned
+// instead, starting from its value for the longest sequence.
 void ScoreLayer::add_normalizer(Parameters& parameters, const std::string& name) {
   const NormalizerInfo& info = info_of(choice_.normalizer);
   const std::int64_t keys = choice_.max_length > 0 ? choice_.max_length : choice_.grid[0] * choice_.grid[1];

@@ -11,7 +11,7 @@
 
 namespace rapt::inline v1::layers {
 
-// Which attention, and how large its own parameters are.
+// A mechanism, and the sizes of its parameters.
 struct ScoreChoice {
   const MechanismInfo* mechanism = nullptr;
   std::shared_ptr<const void> formula{};  // what the mechanism is kept by, where it is a formula
@@ -28,7 +28,7 @@ struct ScoreChoice {
   HeadLayout layout = HeadLayout::side_by_side;  // of what comes out
 };
 
-// A score given as text; all empty: none.
+// A score given as text; all empty: none is given.
 struct FormulaTexts {
   std::string score;
   std::string pair;
@@ -37,12 +37,12 @@ struct FormulaTexts {
   bool any() const { return !score.empty() || !pair.empty() || !visible.empty(); }
 };
 
-// A mechanism and a normaliser by name; the mechanism "argmax" is dot products under the normaliser of that name.
-// Throws for other names. A formula takes the place of the mechanism.
+// A mechanism and a normaliser by name; the mechanism "argmax" is `dot` with the normaliser of that name. Throws for
+// unknown names. A formula replaces the mechanism.
 ScoreChoice choose_score(std::string_view name, std::string_view normalize = "softmax",
                          const FormulaTexts& formula = {});
 
-// What a query may see, where it stands, and what is wanted besides the results.
+// Masks, positions, and what is requested besides the outputs.
 template <class T>
 struct AttentionOptions {
   Mask mask{};
@@ -50,7 +50,7 @@ struct AttentionOptions {
   T* weights = nullptr;          // [batch, heads, queries, keys], where they are wanted
 };
 
-// A mechanism with learned parameters: what scores a query against a key in a model.
+// A mechanism with learned parameters, as a model uses it.
 class ScoreLayer {
  public:
   ScoreLayer() = default;
@@ -59,7 +59,7 @@ class ScoreLayer {
              const std::string& seen_as = {});
 
   const ScoreChoice& choice() const { return choice_; }
-  // One of the mechanism's own parameters. Throws where there is none of this name.
+  // One of the mechanism's parameters. Throws if there is none of this name.
   ParameterId parameter(std::string_view name) const;
   // Whether a table of positions ends with the longest sequence of choice().
   bool has_length_limit() const;
@@ -69,7 +69,7 @@ class ScoreLayer {
   Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
                        const AttentionOptions<T>& options) const;
 
-  // The same for several value sets under one map, with a bias [1, heads, queries, keys] where it is given.
+  // The same for several value sets under one map, with an optional bias [1, heads, queries, keys].
   template <class T>
   std::vector<Tensor<T>> shared(Graph<T>& graph, const Tensor<T>& q, const Tensor<T>& k,
                                 std::span<const Tensor<T>> values, const Tensor<T>& bias,

@@ -12,7 +12,7 @@ namespace rapt::inline v1::layers {
 
 struct SharedAttentionShape {
   ScoreChoice score;        // its heads and dims are filled from below
-  std::int64_t map_in = 0;  // width of what the map is made from: the skip connection
+  std::int64_t map_in = 0;  // width of the source of the map, the skip connection
   std::int64_t width = 0;   // of each task's numbers, in and out
   std::int64_t tasks = 1;   // value sets
   std::int64_t heads = 1;
@@ -24,12 +24,12 @@ struct SharedAttentionShape {
   std::int64_t window = 0;      // squares of so many cells attend within themselves; 0: the whole grid
 };
 
-// MulT's shared attention: queries and keys from one place, values from every task, one map for all of them. Each task
-// has its own output projection, and gets the result added to what it brought.
+// MulT's shared attention: queries and keys from one source, values from every task, one map for all. Each task has an
+// output projection and a residual of its own.
 class SharedAttention {
  public:
   SharedAttention() = default;
-  // Throws where the heads do not divide a width or the window does not divide the grid.
+  // Throws if the number of heads does not divide a width, or the window does not divide the grid.
   SharedAttention(Parameters& parameters, const std::string& name, const SharedAttentionShape& shape);
 
   const SharedAttentionShape& shape() const { return shape_; }

@@ -9,7 +9,7 @@ namespace rapt::inline v1 {
 
 struct NumberRange {
   double low = 0, high = 0;
-  bool is_whole = false;  // all of them are whole numbers
+  bool is_whole = false;  // all are integers
 };
 
 // What a formula may read in one call.
@@ -18,7 +18,7 @@ struct CallRanges {
   std::array<std::int64_t, 2> grid{};
   std::int64_t batches = 1, heads = 1, queries = 1, keys = 1;
   bool is_double = false;
-  // Of a slot's numbers and of a table's; none where they lie on a device. Those of a table are read one by one.
+  // Of a slot's numbers, and of a table's, which are read one by one; none where they are on a device.
   std::function<std::optional<NumberRange>(int)> value, table;
   std::function<std::array<std::int64_t, 2>(int)> table_size;
 };

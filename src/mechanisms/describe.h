@@ -4,7 +4,7 @@
 
 #include "rapt/mechanism.h"
 
-// What a mechanism takes, in words: for lists and for messages.
+// The parameters of a mechanism in words, for lists and messages.
 namespace rapt::inline v1 {
 
 // "Dq": how formulas write a size of a parameter.

@@ -4,7 +4,7 @@
 
 namespace rapt::mechanisms {
 
-// Differences are squared one by one: ‖q‖² + ‖k‖² − 2 q·k would lose the small distances of large vectors.
+// Differences are squared one by one: ‖q‖² + ‖k‖² − 2 q·k would lose small distances between large vectors.
 struct Distance {
   static constexpr std::string_view formula = "−γ ‖q−k‖²";
   static constexpr std::array parameters{ParameterSpec{.name = "gamma", .fresh = {.value = 0.2}}};

@@ -12,7 +12,7 @@ struct Gaussian {
       ParameterSpec{.name = "gamma", .heads = Heads::required, .sizes = {2, 2}},
   };
 
-  // Not through the form: its terms cancel near a centre that is far from the query.
+  // Not from the form, whose terms cancel near a centre far from the query.
   template <class N, class P, class At>
   constexpr N score(N, const P& p, const At& at) const {
     const N x = at.row - p[0];

@@ -14,7 +14,7 @@ bool MechanismInfo::unit_rows() const { return definition_.unit_rows; }
 bool MechanismInfo::has_form() const { return definition_.form != nullptr; }
 
 bool MechanismInfo::reads_positions() const {
-  // A hook may read positions; only scores of content alone are known not to.
+  // A hook may read positions; only scores without hooks are known not to.
   const MechanismDefinition& d = definition_;
   return d.grid || d.has_index || d.scalar.f32.score || d.scalar.f32.hide;
 }

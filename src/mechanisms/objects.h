@@ -25,13 +25,13 @@ struct RegistryEntry {
   // The hooks as source, where they are text; null: they were compiled with the library.
   const DeviceHooks& (*device_hooks)(const void* object, bool offsets_seen) = nullptr;
   bool reads_keys = false;  // of a formula: it names how many keys there are
-  // Of a formula: what rounding would change in an index or a comparison of such a call; empty: nothing. Null: it has none.
+  // Of a formula: the index or comparison that rounding would change in such a call; empty: none. Null: not checked.
   std::string (*inexact)(const void* object, const CallRanges& call) = nullptr;
-  // Where it may read that table in such a call.
+  // The range of indices at which it may read that table in such a call.
   std::array<NumberRange, 2> (*table_reads)(const void* object, const CallRanges& call, int table) = nullptr;
 };
 
-// One for each line of registry.txt, in that order. Defined in the build tree.
+// One per line of registry.txt, in that order. Defined in the build tree.
 std::span<const RegistryEntry* const> registry_entries();
 
 // The hooks object of a mechanism of the registry; null for a mechanism of the caller's own, whose object is in

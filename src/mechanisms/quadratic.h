@@ -13,7 +13,7 @@ struct Quadratic {
       ParameterSpec{.name = "center", .heads = Heads::required, .sizes = {2}, .fresh = {.value = 0, .spread = 1}},
   };
 
-  // Not through the form: here the offsets, which are whole numbers, stay exact.
+  // Not from the form: here the offsets, which are integers, stay exact.
   template <class N, class P, class At>
   constexpr N score(N, const P& p, const At& at) const {
     return -p[0] * ((at.row - p[1] * 2) * at.row + (at.col - p[2] * 2) * at.col) * at.scale;

@@ -17,7 +17,7 @@ struct Shaw {
                     .required = false},
   };
 
-  // Both tables have 2c+1 rows, each with a c of its own.
+  // Both tables have 2c+1 rows, each with its own c.
   constexpr std::int64_t index(std::int64_t offset, const TableShape& table) const {
     const std::int64_t c = (table.rows - 1) / 2;
     return clamp(offset, -c, c) + c;

@@ -8,7 +8,7 @@
 
 namespace rapt::inline v1 {
 
-// What sizes of parameters depend on, as far as it is known.
+// What sizes of parameters depend on, where it is known.
 struct ParameterSizes {
   static constexpr std::int64_t kUnknown = -1;
 
@@ -19,7 +19,7 @@ struct ParameterSizes {
   std::int64_t any = kUnknown, odd = kUnknown;  // where the specification leaves the length open
 };
 
-// A size of a parameter (see Size) in numbers; none where every length will do or nothing is known.
+// A size of a parameter (see Size) as a number; none if any length will do or nothing is known.
 inline std::optional<std::int64_t> resolve(int size, const ParameterSizes& sizes) {
   const auto offsets = [](std::int64_t places) -> std::optional<std::int64_t> {
     if (places < 1 || places > std::numeric_limits<std::int64_t>::max() / 2) return std::nullopt;

@@ -13,7 +13,7 @@ namespace rapt::inline v1::models {
 // grid and feed-forward layers, both with residuals and norms before them; the mean over the grid; a linear layer.
 class AttentionClassifier {
  public:
-  // Throws where the patches do not fill the image.
+  // Throws if patches do not tile the image.
   AttentionClassifier(const AttentionClassifierConfig& config, const ImageSizes& sizes, layers::Parameters& parameters);
 
   const AttentionClassifierConfig& config() const { return config_; }
@@ -21,7 +21,7 @@ class AttentionClassifier {
   const std::array<std::int64_t, 2>& grid() const { return grid_; }
   // The attention of one layer.
   const layers::GridAttention& attention(std::int64_t layer) const;
-  // Of one image's forward pass.
+  // Multiply-adds of one image's forward pass.
   std::int64_t multiply_adds() const;
 
   // images [count, rows, cols, channels] → [count, classes]

@@ -8,14 +8,14 @@
 
 namespace rapt::inline v1::models {
 
-// A small residual network: a convolution, stages of blocks of two convolutions with norms and a way around them, the
-// mean over all pixels, a linear layer.
+// A small residual network: a convolution, stages of residual blocks of two convolutions with norms, the mean over all
+// pixels, a linear layer.
 class CnnClassifier {
  public:
   CnnClassifier(const CnnConfig& config, const ImageSizes& sizes, layers::Parameters& parameters);
 
   const CnnConfig& config() const { return config_; }
-  // Of one image's forward pass.
+  // Multiply-adds of one image's forward pass.
   std::int64_t multiply_adds() const;
 
   // images [count, rows, cols, channels] → [count, classes]

@@ -11,7 +11,7 @@ namespace rapt::inline v1::models {
 
 enum class Kind : std::uint8_t { seq2seq, transformer };
 
-// How a decoder without attention learns of the source: its encoding is the first state, or a part of every input.
+// How a decoder without attention gets the source: as its first state, or as a part of every input.
 enum class Conditioning : std::uint8_t { first_step, every_step };
 
 struct Sizes {

@@ -6,26 +6,25 @@
 
 namespace rapt::inline v1::models {
 
-// What a decoding run needs of the attention to the source, when it is asked for: [batch, target_steps, source_steps],
-// the mean over heads.
+// The attention to the source, where it is requested: [batch, target_steps, source_steps], the mean over heads.
 template <class T>
 struct Alignment {
   std::vector<T> weights;
 };
 
-// Sources that were encoded once, and hypotheses that grow by one token at a time.
+// Encoded sources, and hypotheses that grow by one token at a time.
 template <class T>
 class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // Hypothesis n continues the former hypothesis parents[n] with tokens[n]; their number may change. In the first call
-  // parents name sources. Returns the logits of what follows, [hypotheses, symbols], good until the next call.
+  // Hypothesis n continues the previous hypothesis parents[n] with tokens[n]; their number may change. In the first
+  // call parents name sources. Returns the logits of the next token, [hypotheses, symbols], valid until the next call.
   virtual const T* step(std::span<const int> tokens, std::span<const int> parents) = 0;
 
   virtual std::int64_t symbols() const = 0;
 
-  // Attention layers tell the observer what each step asks of them, from here on.
+  // From now on attention layers report their calls to the observer.
   void observe(layers::AttentionObserver<T>& observer) { observer_ = &observer; }
 
  protected:

@@ -13,7 +13,7 @@
 namespace rapt::inline v1::models {
 namespace {
 
-// log(e^a + e^b), also where one of them is impossible or no number.
+// log(e^a + e^b), also where one of them is −∞ or NaN.
 float log_of_sum(float a, float b) {
   const double x = a;
   const double y = b;

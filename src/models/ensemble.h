@@ -12,15 +12,16 @@ class Ensemble {
  public:
   Ensemble(const SequenceModel& model, const float* values) { add(model, values); }
 
-  // Models and values outlive the ensemble. Throws where a model reads or writes another number of symbols.
+  // Models and values must outlive the ensemble. Throws if a model reads or writes another number of symbols.
   void add(const SequenceModel& model, const float* values);
 
-  bool has_attention() const;  // all of them have
-  // The most tokens of a target that is searched for, end excluded, and whether models end there.
+  bool has_attention() const;  // all models have it
+  // The longest target that search may give, end excluded, and whether models end there.
   std::int64_t longest_target(std::int64_t source) const;
 
   std::unique_ptr<Decoder<float>> decoder(const Batch& sources) const;
-  // The logits of the batch, [target_steps, batch, symbols]; of several models log probabilities. Memory is the tape's.
+  // The logits of the batch, [target_steps, batch, symbols]; for several models log probabilities. The tape owns the
+  // memory.
   Tensor<float> logits(Tape<float>& tape, const Batch& batch) const;
   // The mean of the alignments.
   Alignment<float> alignment(const Batch& batch) const;

@@ -7,7 +7,7 @@
 
 namespace rapt::inline v1::models {
 
-// Any model that gives an image a class.
+// Any model that classifies images.
 class ImageClassifier {
  public:
   ImageClassifier(const ImageModelConfig& config, const ImageSizes& sizes);
@@ -19,7 +19,7 @@ class ImageClassifier {
   const layers::Parameters& parameters() const { return parameters_; }
   // Null for a model without attention.
   const AttentionClassifier* attention() const { return std::get_if<AttentionClassifier>(&model_); }
-  // Of one image's forward pass.
+  // Multiply-adds of one image's forward pass.
   std::int64_t multiply_adds() const;
 
   // images [count, rows, cols, channels] → [count, classes]

@@ -15,7 +15,8 @@ enum class Sharing : std::uint8_t { none, shared };
 struct MultitaskConfig {
   std::string tasks = "all";
   Sharing sharing = Sharing::shared;
-  // Where a shared map is made from: "skip", the encoder's numbers of the same stage, or a task, those of its decoder.
+  // The source of a shared map: "skip", the encoder's features of the same stage, or a task's name, those of its
+  // decoder.
   std::string reference = "skip";
   std::int64_t patch = 2;   // pixels of a token's side
   std::int64_t width = 32;  // of a token in the first stage; each further one has half the side and twice the width
@@ -27,18 +28,18 @@ struct MultitaskConfig {
   double dropout = 0;
 };
 
-// A network for several tasks on one picture: an encoder that all share, in stages of ever fewer tokens, and for each task
-// a decoder that goes back stage by stage, with what the encoder had there.
+// A network for several tasks on one picture: a shared encoder, in stages with ever fewer tokens, and a decoder per
+// task that reverses them, with a skip connection from each stage.
 class MultitaskNetwork {
  public:
-  // Throws rapt::Error where the settings do not fit the size of the pictures.
+  // Throws rapt::Error if the settings do not fit the size of the pictures.
   MultitaskNetwork(const MultitaskConfig& config, std::int64_t size, std::int64_t classes);
 
   const layers::Parameters& parameters() const { return parameters_; }
   const std::vector<PixelTask>& tasks() const { return tasks_; }
   std::int64_t size() const { return size_; }
   std::int64_t channels(PixelTask task) const;
-  // Of one picture through the network once.
+  // Multiply-adds of one picture's forward pass.
   std::int64_t multiply_adds() const { return multiply_adds_; }
 
   // pixels [size², batch, 3], row by row; for each task [size², batch, channels].
@@ -46,7 +47,7 @@ class MultitaskNetwork {
   std::vector<Tensor<T>> operator()(layers::Graph<T>& graph, const Tensor<T>& pixels) const;
 
  private:
-  // Attention under one map and a feed-forward layer for each of some tasks.
+  // Attention under one map, and a feed-forward layer for each task.
   struct Block {
     Block(layers::Parameters& parameters, const std::string& name, const layers::SharedAttentionShape& shape,
           std::int64_t inner, double dropout);
@@ -93,7 +94,7 @@ class MultitaskNetwork {
   layers::Linear embed_;
   layers::PositionalEncoding positions_;
   std::vector<EncoderStage> encoder_;
-  std::vector<DecoderStage> decoder_;  // by stage, the first at the end of the way
+  std::vector<DecoderStage> decoder_;  // by stage of the encoder: run from the last to the first
   std::vector<Head> heads_;
 };
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-// What a network may say about every pixel of a picture.
+// What a network may predict for every pixel of a picture.
 namespace rapt::inline v1::models {
 
 enum class PixelTask : std::uint8_t { segmentation, depth, normals, edges, reshading };
@@ -14,8 +14,8 @@ enum class PixelTask : std::uint8_t { segmentation, depth, normals, edges, resha
 struct PixelTaskInfo {
   PixelTask task;
   std::string_view name;
-  std::int64_t channels;  // numbers that a network gives for a pixel; 0: one for each class
-  double loss_weight;     // brings the losses of all tasks to about one size
+  std::int64_t channels;  // outputs of a network per pixel; 0: one for each class
+  double loss_weight;     // brings the losses of all tasks to a similar scale
 };
 
 inline constexpr std::array<PixelTaskInfo, 5> kPixelTasks{{{PixelTask::segmentation, "segmentation", 0, 1},
@@ -26,7 +26,7 @@ inline constexpr std::array<PixelTaskInfo, 5> kPixelTasks{{{PixelTask::segmentat
 
 const PixelTaskInfo& info_of(PixelTask task);
 
-// "depth,edges", or "all". Throws rapt::Error for names that there are not, none at all, or one twice.
+// "depth,edges", or "all". Throws rapt::Error for unknown names, for none, and for one given twice.
 std::vector<PixelTask> parse_pixel_tasks(std::string_view text);
 
 // Depth is learned as log(depth / kMiddleDepth).

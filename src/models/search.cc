@@ -48,11 +48,11 @@ class Beam {
   // rows: log probabilities of what follows each growing hypothesis, in order; first: the decoder's row of the first.
   template <class T>
   void advance(const std::vector<const T*>& rows, std::int64_t symbols, int first) {
-    // At the longest length a hypothesis may still end, but grow no more.
+    // At the longest length a hypothesis may end but not grow.
     const bool full = static_cast<std::int64_t>(growing_[0].tokens.size()) >= longest_;
     collect(rows, symbols);
     if (spoiled_) {
-      // Any choice would be arbitrary: the score tells the caller.
+      // Any choice would be arbitrary; the score tells the caller.
       finished_.assign(1, {growing_[0].tokens, std::nan(""), std::nan(""), false});
       growing_.clear();
       return;
@@ -109,7 +109,7 @@ class Beam {
 
   void stop_where_settled() {
     if (growing_.empty() || static_cast<int>(finished_.size()) < options_.beam) return;
-    // Nothing that still grows can overtake the last hypothesis that is wanted.
+    // No growing hypothesis can overtake the last one that is wanted.
     std::vector<double> scores;
     for (const Hypothesis& h : finished_) scores.push_back(h.score);
     std::sort(scores.rbegin(), scores.rend());
@@ -126,7 +126,7 @@ class Beam {
   std::int64_t longest_;
   std::vector<Growing> growing_;
   std::vector<Hypothesis> finished_;
-  bool spoiled_ = false;  // a probability was no number
+  bool spoiled_ = false;  // a probability was NaN
   std::vector<Candidate> candidates_;
 };
 

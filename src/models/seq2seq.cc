@@ -117,7 +117,7 @@ Seq2seq::Step<T> Seq2seq::decode(Graph<T>& graph, const Encoded<T>& source, std:
     if (!has_attention()) return {out.states, std::move(out.last)};
     return {attend(graph, source, out.states, before.steps, weights), std::move(out.last)};
   }
-  // With input feeding a step needs the attentional state of the step before.
+  // With input feeding, a step needs the attentional state of the step before.
   Step<T> result;
   result.state.assign(before.state.begin(), before.state.end());
   result.attentional = graph.tape.make({steps, batch, config_.hidden});
@@ -152,7 +152,7 @@ Tensor<T> Seq2seq::logits(Graph<T>& graph, const Batch& batch, Alignment<T>* ali
   return output_(graph, graph.dropout(step.attentional, config_.dropout));
 }
 
-// Keeps the state of every hypothesis between steps; the sources stay as they are.
+// Keeps the state of every hypothesis between steps; sources are encoded once.
 template <class T>
 class Seq2seqDecoder final : public Decoder<T> {
  public:

@@ -19,7 +19,7 @@ class Seq2seq {
   bool has_attention() const { return config_.attention != "none"; }
   bool has_length_limit() const { return has_attention() && score_.has_length_limit(); }
 
-  // Logits of every target step, [target_steps, batch, symbols], given the right tokens before it.
+  // Logits of every target step, [target_steps, batch, symbols], given the reference tokens before it.
   template <class T>
   Tensor<T> logits(layers::Graph<T>& graph, const Batch& batch, Alignment<T>* alignment = nullptr) const;
 
@@ -48,7 +48,7 @@ class Seq2seq {
 
   template <class T>
   Encoded<T> encode(layers::Graph<T>& graph, const Batch& batch) const;
-  // Where decoding stands: what earlier steps left.
+  // The state of decoding after some steps.
   template <class T>
   struct Before {
     std::span<const CellState<T>> state;
@@ -63,7 +63,7 @@ class Seq2seq {
   template <class T>
   Tensor<T> attend(layers::Graph<T>& graph, const Encoded<T>& source, const Tensor<T>& queries,
                    std::int64_t first_query, T* weights) const;
-  // Whether a table of what each symbol does to the gates saves work over `uses` embedded tokens.
+  // Whether a table of each symbol's part in the gates saves work over `uses` embedded tokens.
   template <class T>
   bool table_pays(const layers::Graph<T>& graph, std::int64_t symbols, std::int64_t uses) const {
     return !graph.drops(config_.dropout) && symbols <= uses / 2;

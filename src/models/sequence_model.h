@@ -19,9 +19,9 @@ class SequenceModel {
   const ModelConfig& config() const { return config_; }
   const Sizes& sizes() const { return sizes_; }
   const layers::Parameters& parameters() const { return parameters_; }
-  // Whether alignments can be had.
+  // Whether the model gives alignments.
   bool has_attention() const;
-  // What an alignment is made of, with layers and heads counted from 0.
+  // What an alignment is the mean of, with layers and heads counted from 0.
   std::string alignment_name() const;
   // Whether sequences end with sizes().max_length, as tables of positions do.
   bool has_length_limit() const;

@@ -17,16 +17,16 @@ class Transformer {
  public:
   Transformer(const TransformerConfig& config, const Sizes& sizes, layers::Parameters& parameters);
 
-  // What the encoder makes of the sources, [source_steps, batch, width].
+  // The encoder's output, [source_steps, batch, width].
   template <class T>
   Tensor<T> encode(layers::Graph<T>& graph, const Batch& batch) const;
 
-  // Logits of every target step, [target_steps, batch, symbols], given the right tokens before it. The alignment is
-  // that of the last layer, the mean of its heads.
+  // Logits of every target step, [target_steps, batch, symbols], given the reference tokens before it. The alignment is
+  // the mean of the last layer's heads.
   template <class T>
   Tensor<T> logits(layers::Graph<T>& graph, const Batch& batch, Alignment<T>* alignment = nullptr) const;
 
-  // Step by step with the keys and values of earlier steps kept: the same bits as logits().
+  // Step by step, keeping the keys and values of earlier steps: the same bits as logits().
   template <class T>
   std::unique_ptr<Decoder<T>> decoder(const layers::Parameters& parameters, const T* values,
                                       const Batch& sources) const;
@@ -35,7 +35,7 @@ class Transformer {
   template <class T>
   friend class TransformerDecoder;
 
-  // A layer that is added to what goes through it, with the norm before or after.
+  // A layer with a residual connection, and the norm before or after it.
   template <class T, class F>
   Tensor<T> residual(layers::Graph<T>& graph, const layers::LayerNorm& norm, const Tensor<T>& x, F&& layer) const {
     if (config_.pre_norm) return add(graph.tape, x, graph.dropout(layer(norm(graph, x)), config_.dropout));

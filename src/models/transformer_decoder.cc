@@ -7,7 +7,7 @@ namespace rapt::inline v1::models {
 
 using layers::Graph;
 
-// Rows of earlier steps, [steps, hypotheses, width], which follow the hypotheses as they branch and end.
+// Rows of earlier steps, [steps, hypotheses, width], reordered as hypotheses branch and end.
 template <class T>
 class StepCache {
  public:
@@ -46,7 +46,7 @@ class StepCache {
   std::vector<T> rows_, moved_;
 };
 
-// One query at a time, at its own position, with the bits that a whole pass gives it.
+// One query at a time, at its own position, with the bits of the full pass.
 template <class T>
 class TransformerDecoder final : public Decoder<T> {
  public:

@@ -13,7 +13,7 @@
 //
 //   static constexpr std::string_view formula;        what `rapt list` prints
 //   static constexpr Threshold threshold;             how a row's threshold τ is found, see below
-//   N weight(N x, const P& p)                         the weight of x = score − τ; never negative, never falling
+//   N weight(N x, const P& p)                         the weight of x = score − τ; never negative, never decreasing
 //   static constexpr double reach;                    solved: weight(0) = 0 and weight(reach) = 1
 //   static constexpr std::array parameters{...};      none: ParameterSpec of role value, one number each; p[n] in weight()
 //   static double absent(int n, std::int64_t keys)    what p[n] is where the caller gives none
@@ -21,7 +21,7 @@
 // The slope of weight(), and so the whole backward pass, is derived. N is any number type, as in mechanisms.
 namespace rapt::inline v1 {
 
-// Named here first: a file that opens rapt::normalizers need not say the ABI's namespace.
+// Declared here first, so that a file that opens rapt::normalizers need not name the ABI's namespace.
 namespace normalizers {}
 
 enum class Threshold : std::uint8_t {
@@ -59,10 +59,10 @@ constexpr double weight_at(double x) {
   return W{}.weight(x, static_cast<const double*>(nullptr));
 }
 
-// Whether weight() can be evaluated while compiling; one that calls exp() or pow() cannot, and its tests tell.
+// Whether weight() is a constant expression; one that calls exp() or pow() is not, and is left to its tests.
 template <class W> concept ConstantWeight = requires { typename std::bool_constant<(weight_at<W>(0.0) >= 0)>; };
 
-// One sentence for each way to get it wrong. True, so that it can stand in a static_assert itself.
+// One sentence for each rule that is broken. Returns true, so that it can be a static_assert itself.
 template <class W>
 constexpr bool check_normalizer() {
   static_assert(

@@ -16,7 +16,7 @@ struct ScalarNormalizer {
   double (*parameter_slope)(double x, const double* p, int n) = nullptr;  // ∂weight/∂p[n]
 };
 
-// All that the library knows of a normaliser; made from its struct.
+// Everything that the library knows of a normaliser, made from its struct.
 struct NormalizerDefinition {
   NormalizerInfo info;
   Threshold threshold = Threshold::none;
@@ -24,7 +24,7 @@ struct NormalizerDefinition {
   ScalarNormalizer scalar;  // where the threshold is none or solved
 };
 
-// One for each line of registry.txt, in that order. Defined in the build tree.
+// One per line of registry.txt, in that order. Defined in the build tree.
 std::span<const NormalizerDefinition> normalizer_definitions();
 
 inline const NormalizerDefinition& definition_of(Normalizer normalizer) {

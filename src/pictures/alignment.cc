@@ -16,7 +16,7 @@ constexpr double kRow = 24;
 constexpr double kMaxHeight = 1200;
 constexpr double kSpan = 220;  // between the two columns
 constexpr double kLabelWidth = 180;
-constexpr double kFaintest = 0.02;  // of the largest; less cannot be seen
+constexpr double kFaintest = 0.02;  // of the largest; fainter lines are invisible
 constexpr std::size_t kMaxLines = 20000;
 
 struct Link {
@@ -24,7 +24,7 @@ struct Link {
   double weight = 0;
 };
 
-// The heaviest last, so that they lie on top.
+// The heaviest last, so that they are on top.
 std::vector<Link> links_of(const Alignment& alignment, double largest) {
   std::vector<Link> links;
   const std::size_t cols = alignment.source.size();
@@ -48,7 +48,7 @@ void check_alignment(const Alignment& alignment) {
       throw Error("alignment: weights: expected finite numbers from 0, got " + short_number(weight));
 }
 
-// One column of tokens: where each lies, and its longest label.
+// One column of tokens: their positions, and the longest label.
 struct Column {
   const std::vector<std::string>& tokens;
   double row = kRow;

@@ -8,14 +8,13 @@
 
 namespace rapt::pictures {
 
-// Source tokens on the left, target tokens on the right, a line between two for the weight that the target gives to the
-// source: the heavier, the darker.
+// Source tokens on the left, target tokens on the right, and a line for each weight: the heavier, the darker.
 struct Alignment {
   std::string title;
   std::vector<std::string> source;
   std::vector<std::string> target;
   std::vector<double> weights;  // [target, source], 0 or more
-  double width = 0;             // of the whole drawing; 0: what its content needs
+  double width = 0;             // of the whole drawing; 0: as wide as its content
 };
 
 Drawing draw(const Alignment& alignment);

@@ -79,7 +79,7 @@ std::vector<Tick> linear_ticks(double low, double high, int most) {
   const double half = high / 2 - low / 2;
   if (!(half > 0) || !std::isfinite(half)) return {};
   const double step = round_step(half / std::max(most - 1, 1) * 2);
-  // Steps that are lost in rounding.
+  // Steps lost in rounding.
   if (!std::isfinite(step) || low + step == low || high - step == high) return {{low, axis_number(low)}};
   const double largest = std::max(std::abs(low), std::abs(high));
   const int decimals = std::max(0, -exponent_of(step));
@@ -93,7 +93,7 @@ std::vector<Tick> linear_ticks(double low, double high, int most) {
                                   : power_number(value, exponent,
                                                  std::clamp(exponent - exponent_of(step), 0, kMostPowerDecimals))});
   }
-  // Labels that say the same tell nothing.
+  // Equal labels say nothing.
   for (std::size_t n = 1; n < ticks.size(); ++n)
     if (ticks[n].text == ticks[n - 1].text) return {ticks.front()};
   return ticks;
@@ -145,7 +145,7 @@ Scale scale_of(std::span<const double> values, bool log) {
   scale.log = log;
   if (low > high) return log ? Scale{1, 10, true} : scale;
   if (log) {
-    // Below this numbers lose their digits, and quotients of them mean nothing.
+    // Subnormal numbers have few digits, and their quotients mean nothing.
     low = std::max(low, std::numeric_limits<double>::min());
     high = std::max(high, low);
     const double ratio = low == high ? 3 : std::pow(high / low, 0.05);
@@ -157,7 +157,7 @@ Scale scale_of(std::span<const double> values, bool log) {
   if (low == 0 && high == 0) room = 1;
   scale.low = low - room;
   scale.high = high + room;
-  // An axis that nearly reaches 0 had better reach it.
+  // An axis that nearly reaches 0 is extended to it.
   if (low >= 0 && low < 0.3 * high) scale.low = 0;
   if (high <= 0 && high > 0.3 * low) scale.high = 0;
   if (!std::isfinite(scale.low)) scale.low = low;

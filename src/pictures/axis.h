@@ -6,12 +6,12 @@
 
 namespace rapt::pictures {
 
-// From numbers to places on the page.
+// From numbers to positions on the page.
 struct Scale {
   double low = 0;
   double high = 1;
   bool log = false;
-  double from = 0;  // where low lies
+  double from = 0;  // the position of low
   double to = 1;
   double at(double value) const;
 };
@@ -27,10 +27,10 @@ std::vector<Tick> linear_ticks(double low, double high, int most);
 // Powers of ten, with 2 and 5 between them where there are few; `low` is above 0.
 std::vector<Tick> log_ticks(double low, double high, int most);
 
-// As many ticks as fit along `length` pixels without their labels touching; `across`: labels lie along the axis.
+// As many ticks as fit into `length` pixels without touching labels; `across`: labels run along the axis.
 std::vector<Tick> fitting_ticks(const Scale& scale, double length, double font_size, bool across);
 
-// The range of the finite numbers with a little room at both ends, and 0 where that is near. On a log axis only numbers
+// The range of the finite numbers with a margin at both ends, extended to 0 if that is near. On a log axis only numbers
 // above 0 count. {0, 1} for none.
 Scale scale_of(std::span<const double> values, bool log);
 

@@ -18,7 +18,7 @@ constexpr double kWidth = 520;
 constexpr double kGroupName = 200;
 constexpr std::size_t kMaxBars = 400;
 
-// The widest number on one side of 0.
+// The widest label on one side of 0.
 double number_width(const Bars& bars, const NumberFormat& numbers, bool negative) {
   double most = 0;
   for (const BarSeries& series : bars.series)
@@ -47,7 +47,7 @@ void check_bars(const Bars& bars) {
   if (!any) throw Error("bars: expected at least one finite number, got none");
 }
 
-// From 0 to the longest bar, with room for the numbers at the ends.
+// From 0 to the longest bar, with room for the labels at the ends.
 Scale value_scale(const Bars& bars, const NumberFormat& numbers, double width) {
   double low = 0, high = 0;
   for (const BarSeries& series : bars.series)
@@ -73,7 +73,7 @@ Drawing draw_at(const Bars& bars, double width) {
   spec.x.scale = value_scale(bars, numbers, width);
   spec.y.title = bars.group_title;
   spec.y.scale = {groups, 0};
-  // In a narrow figure names leave most of the room to the bars.
+  // In a narrow figure names leave most of the width to the bars.
   const double name_room = bars.width > 0 ? std::min(kGroupName, 0.4 * bars.width) : kGroupName;
   for (std::size_t n = 0; n < bars.groups.size(); ++n)
     spec.y.ticks.push_back({static_cast<double>(n) + 0.5, clipped(visible(bars.groups[n]), kSmallSize, name_room)});

@@ -13,19 +13,19 @@ struct BarSeries {
   std::vector<double> values;  // one for each group; NaN: none
 };
 
-// Groups of bars from left to right, one group below the other, each bar with its number.
+// Groups of horizontal bars, one group below the other, each bar labelled with its number.
 struct Bars {
   std::string title;
   std::string value_title;
   std::vector<std::string> groups;
   std::vector<BarSeries> series;
   std::string group_title = {};
-  double width = 0;  // of the whole drawing; 0: what its content needs
+  double width = 0;  // of the whole drawing; 0: as wide as its content
 };
 
 Drawing draw(const Bars& bars);
 
-// How the bars write their numbers.
+// The format of the bars' numbers.
 NumberFormat bar_numbers(const Bars& bars);
 
 }  // namespace rapt::pictures

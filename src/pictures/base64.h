@@ -5,7 +5,7 @@
 
 namespace rapt::pictures {
 
-// Bytes as text, for data within pages and drawings.
+// Bytes as text, for data embedded in pages and drawings.
 std::string base64(std::string_view bytes);
 
 }  // namespace rapt::pictures

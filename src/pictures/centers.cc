@@ -80,7 +80,7 @@ void check_centers(const HeadCenters& c) {
   }
 }
 
-// Everything in sight, but for ellipses that are far larger than the others.
+// Shows everything but ellipses that are far larger than the others.
 double range_of(const HeadCenters& c) {
   double range = 0.5;
   for (std::int64_t e = 0; e < c.epochs; ++e)
@@ -157,7 +157,7 @@ void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::
   drawing.add(std::move(grid));
   Group group("layer", {.clip = box});
   for (std::int64_t head = 0; head < c.heads; ++head) add_head(group, c, panel, layer, head);
-  // The query: a small plus that nothing hides.
+  // The query: a small plus on top of everything.
   const Point query = panel.at({0, 0});
   group.items.push_back({Line{"query", {query.x - 6, query.y}, {query.x + 6, query.y}, {Role::ink, 1.5}}});
   group.items.push_back({Line{"query", {query.x, query.y - 6}, {query.x, query.y + 6}, {Role::ink, 1.5}}});
@@ -169,7 +169,7 @@ void add_panel(Drawing& drawing, const HeadCenters& c, const Panel& panel, std::
                      .color = Role::muted});
 }
 
-// Panels side by side: in a narrow figure as many as can still be read.
+// Panels side by side: in a narrow figure as many as stay readable.
 std::int64_t columns_of(const HeadCenters& c) {
   std::int64_t most = kMaxColumns;
   if (c.width > 0) most = std::clamp<std::int64_t>(static_cast<std::int64_t>(c.width / kNarrow), 1, most);

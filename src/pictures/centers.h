@@ -8,8 +8,8 @@
 
 namespace rapt::pictures {
 
-// Where each head looks, seen from the query pixel at the origin: a point at its centre, ellipses that hold 50 % and 90 %
-// of its weight, and the way the centre went from the first epoch to the last. One panel for each layer.
+// Where each head looks, seen from the query pixel at the origin: a point at its centre, ellipses that hold 50 % and 90
+// % of its weight, and the path of the centre from the first epoch to the last. One panel per layer.
 struct HeadCenters {
   std::string title;
   std::int64_t epochs = 1;
@@ -20,7 +20,7 @@ struct HeadCenters {
   std::vector<double> covariances = {};  // [epochs, layers, heads, 2, 2] in the same order, or none
   std::string x_title = "columns from the query";
   std::string y_title = "rows from the query";
-  double width = 0;  // of the whole drawing; 0: what its content needs
+  double width = 0;  // of the whole drawing; 0: as wide as its content
 };
 
 Drawing draw(const HeadCenters& centers);

@@ -7,7 +7,7 @@
 namespace rapt::pictures {
 namespace {
 
-// Oklab: a Euclidean distance in it is about as large as the difference that is seen.
+// Oklab, in which Euclidean distances approximate perceived differences.
 struct Oklab {
   double lightness, green_red, blue_yellow;
 };
@@ -19,7 +19,7 @@ constexpr std::array<Oklab, 6> kAnchors{{{0.235, -0.010, -0.085},
                                          {0.640, -0.012, 0.025},
                                          {0.780, -0.010, 0.080},
                                          {0.925, -0.018, 0.135}}};
-// From below 0 over 0 to above it: lightness tells how far, the hue on which side.
+// Diverging: lightness shows how far from 0, hue on which side.
 constexpr std::array<Oklab, 7> kSigned{{{0.320, -0.020, -0.130},
                                         {0.530, -0.030, -0.125},
                                         {0.745, -0.022, -0.075},
@@ -55,7 +55,7 @@ Rgb exact_color_at(const std::array<Oklab, count>& anchors, double t) {
                  std::lerp(a.blue_yellow, b.blue_yellow, f)});
 }
 
-// A map of a million cells asks a million times; these steps are finer than 8 bits can tell.
+// A map of a million cells looks up a million colours; these steps are finer than 8 bits resolve.
 constexpr std::size_t kSteps = 1024;
 using Table = std::array<Rgb, kSteps + 1>;
 

@@ -12,12 +12,12 @@ struct Rgb {
   friend bool operator==(const Rgb&, const Rgb&) = default;
 };
 
-// From dark blue to light yellow as t goes from 0 to 1: lightness rises evenly, and the hue changes along blue–yellow,
-// which every kind of colour vision tells apart. t outside is clamped; NaN gives the colour of missing numbers.
+// From dark blue to light yellow as t goes from 0 to 1: lightness rises evenly, and hue changes along blue–yellow,
+// which every kind of colour vision distinguishes. t is clamped; NaN gives the colour of missing numbers.
 Rgb color_at(double t);
 
-// Of a number on a scale from low to high. Where 0 lies between them, it is nearly white, and what is below and above it
-// grows darker in blue and in orange, as fast on both sides; elsewhere color_at. Clamped to the scale's ends.
+// The colour of a number on a scale from low to high, clamped. If 0 is inside, it is nearly white, and numbers darken
+// towards blue below it and orange above, at the same rate; else color_at.
 Rgb color_of(double value, double low, double high);
 
 // "#rrggbb"
@@ -26,7 +26,7 @@ std::string hex(Rgb color);
 // Black or white, whichever is easier to read on that colour.
 Rgb ink_on(Rgb color);
 
-// As the eye weighs them, 0 to 1 (WCAG's relative luminance).
+// WCAG's relative luminance, 0 to 1.
 double luminance(Rgb color);
 
 }  // namespace rapt::pictures

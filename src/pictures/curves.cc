@@ -18,7 +18,7 @@ constexpr std::size_t kDense = 1000;
 constexpr double kPlotWidth = 540, kPlotHeight = 320;  // of the plot, unless the figure's width is given
 constexpr double kLeastPlot = 120, kLeastShare = 0.45;
 
-// Pieces of a line between gaps, in page coordinates.
+// The segments of a line between gaps, in page coordinates.
 std::vector<std::vector<Point>> pieces(const Series& series, const Frame& frame, const Curves& curves) {
   std::vector<std::vector<Point>> result(1);
   for (std::size_t n = 0; n < series.x.size(); ++n) {
@@ -31,7 +31,7 @@ std::vector<std::vector<Point>> pieces(const Series& series, const Frame& frame,
   return result;
 }
 
-// First, lowest, highest and last of each half pixel: what is left out cannot be seen.
+// The first, lowest, highest and last point of each half pixel: the others are invisible.
 std::vector<Point> thinned(const std::vector<Point>& points) {
   if (points.size() < 2000) return points;
   std::vector<Point> result;
@@ -59,12 +59,12 @@ void add_series(Frame& frame, const Curves& curves, std::size_t n) {
   const std::vector<std::vector<Point>> parts = pieces(series, frame, curves);
   std::size_t count = 0;
   for (const auto& part : parts) count += part.size();
-  // Dashes cannot be seen in a dense line.
+  // Dashes are invisible in a dense line.
   const Stroke line = count > kDense ? Stroke{look.color, 1} : Stroke{look.color, 1.75, look.dashes};
   std::vector<Item> markers;
-  // A single long line needs none to be told apart.
+  // A single long line needs no markers.
   const bool plain = curves.series.size() == 1 && count > kMaxMarked;
-  // Markers of different series at different places along the line.
+  // Different series have their markers at different points of the line.
   const std::size_t step = count <= kMaxMarked ? 1 : count / kFewMarkers;
   std::size_t at = count <= kMaxMarked ? 0 : step / 2 + n * step / std::max<std::size_t>(curves.series.size(), 1) / 2;
   for (const auto& part : parts) {
@@ -82,7 +82,7 @@ std::vector<double> all(const std::vector<Series>& series, std::vector<double> S
   return result;
 }
 
-// How many numbers a log axis cannot show; throws where none is left.
+// How many numbers a log axis cannot show; throws if none is left.
 std::size_t check(const Curves& curves) {
   if (curves.series.empty()) throw Error("curves: expected at least one series, got none");
   std::size_t shown = 0, low = 0;

@@ -16,10 +16,10 @@ struct Curves {
   std::vector<Series> series;
   bool log_x = false;
   bool log_y = false;
-  double width = 0;  // of the whole drawing; 0: what its content needs
+  double width = 0;  // of the whole drawing; 0: as wide as its content
 };
 
-// Throws rapt::Error where there is nothing finite to draw, or x and y are not equally long.
+// Throws rapt::Error if there is nothing finite to draw, or if x and y differ in length.
 Drawing draw(const Curves& curves);
 
 }  // namespace rapt::pictures

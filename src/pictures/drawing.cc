@@ -28,7 +28,7 @@ constexpr std::array<RoleColors, 5> kRoles{{{Role::page, "page", {255, 255, 255}
 
 const RoleColors& colors_of(Role role) { return kRoles[static_cast<std::size_t>(role) - 1]; }
 
-// DejaVu Sans and Verdana are equally wide; whatever else is found is narrower.
+// DejaVu Sans and Verdana are equally wide; fallback fonts are narrower.
 constexpr const char* kFonts = "'DejaVu Sans', Verdana, sans-serif";
 
 class SvgWriter {
@@ -92,7 +92,7 @@ class SvgWriter {
       for (const double length : style.stroke->dashes.lengths()) dashes += (dashes.empty() ? "" : " ") + number(length);
       if (!dashes.empty()) attribute("stroke-dasharray", dashes);
     }
-    // Cheaper than the opacity of the whole, which is drawn apart first.
+    // Cheaper than the opacity of a group, which is rendered separately first.
     if (style.opacity != 1 && style.fill) attribute("fill-opacity", style.opacity, 3);
     if (style.opacity != 1 && style.stroke) attribute("stroke-opacity", style.opacity, 3);
   }
@@ -171,7 +171,7 @@ class SvgWriter {
     attribute("font-size", text.size);
     paint("fill", text.color);
     rotate(text.degrees, text.at);
-    // What lies under it keeps its tip.
+    // What is below keeps its tooltip.
     attribute("pointer-events", std::string("none"));
     out_ += ">" + xml_text(text.content) + "</text>\n";
   }
@@ -197,7 +197,7 @@ class SvgWriter {
     out_ += ">\n";
     if (!group.style.tip.empty()) out_ += "<title>" + xml_text(group.style.tip) + "</title>\n";
     if (group.style.clip) {
-      // A picture within the picture clips without a name that another picture of the page might have too.
+      // A nested picture clips without an id, which another picture of the page might have too.
       out_ += "<svg";
       write_box(*group.style.clip);
       attribute("viewBox", number(group.style.clip->x) + " " + number(group.style.clip->y) + " " +

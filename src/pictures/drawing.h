@@ -14,7 +14,7 @@
 #include "pictures/color.h"
 
 // A picture in memory: shapes with coordinates in pixels from the top left. It knows nothing of files; to_svg() writes
-// it as SVG, and pictures/png.h makes the PNG from that very SVG.
+// it as SVG, from which pictures/png.h makes the PNG.
 namespace rapt::pictures {
 
 struct Point {
@@ -71,7 +71,7 @@ struct Style {
 
 enum class Anchor : std::uint8_t { start, middle, end };
 
-// In each shape `kind` becomes the class, for style sheets and tests; `tip` is what a pointer over it shows.
+// In each shape `kind` becomes the class, for style sheets and tests; `tip` is its tooltip.
 struct Rect {
   std::string kind;
   Box box;
@@ -129,7 +129,7 @@ struct Item;
 
 struct GroupStyle {
   std::string tip = {};
-  bool crisp = false;                      // edges on whole pixels: neighbouring cells show no seam
+  bool crisp = false;                      // edges on whole pixels: no seams between cells
   std::optional<Box> clip = std::nullopt;  // nothing is drawn outside
 };
 
@@ -150,7 +150,7 @@ inline Group::Group(std::string group_kind, GroupStyle group_style)
 struct Drawing {
   double width = 0;
   double height = 0;
-  std::string title;  // also what a screen reader says
+  std::string title;  // screen readers say it too
   std::string description = {};
   std::vector<Item> items = {};
 
@@ -160,7 +160,7 @@ struct Drawing {
   }
 };
 
-// automatic: light, and dark where the reader's system asks for it.
+// automatic: light, or dark if the reader's system asks for it.
 enum class Theme : std::uint8_t { light, dark, automatic };
 
 Rgb theme_color(Color color, bool dark);
@@ -168,10 +168,10 @@ Rgb theme_color(Color color, bool dark);
 struct SvgOptions {
   Theme theme = Theme::light;
   double unit = 0;        // 96ths of an inch for a unit of the drawing, written in millimetres; 0: pixels of a screen
-  bool seamless = false;  // cells reach a little under their neighbours: viewers of PDF smooth every edge
+  bool seamless = false;  // cells overlap their neighbours slightly, since PDF viewers smooth every edge
 };
 
-// A file that stands alone. No ids are used, so several may be put into one page.
+// A self-contained file. It uses no ids, so several may be put into one page.
 std::string to_svg(const Drawing& drawing, const SvgOptions& options);
 std::string to_svg(const Drawing& drawing, Theme theme = Theme::light);
 

@@ -19,7 +19,7 @@ Drawing fitted(double width, double content, double least, const std::function<D
     const double next = std::max(least, content + (width - drawing.width) / slope);
     if (next == content) break;
     Drawing other = make(next);
-    // Labels that come and go make steps; what they do to one step must not decide the next.
+    // Labels that come and go make the width jump; one jump must not decide the next step.
     slope = std::clamp((other.width - drawing.width) / (next - content), 1.0, 64.0);
     content = next;
     drawing = std::move(other);

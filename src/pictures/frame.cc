@@ -120,7 +120,7 @@ Frame make_frame(FrameSpec spec) {
   double widest = 0, last = 0;
   for (const Tick& tick : spec.y.ticks) widest = std::max(widest, text_width(tick.text, kSmallSize));
   for (const Tick& tick : spec.x.ticks) last = std::max(last, text_width(tick.text, kSmallSize) / 2);
-  // A label at the left end may reach further than those of the other axis.
+  // A label at the left end may extend farther than those of the other axis.
   left = std::max(left + widest + 8, last + 4);
 
   Frame frame;
@@ -156,7 +156,7 @@ Frame make_frame(FrameSpec spec) {
   if (!spec.y.title.empty())
     frame.drawing.add(Text{.kind = "y-title",
                            .at = {kMargin + 10, top + spec.height / 2},
-                           // Of a low plot it may reach a little beyond the axis.
+                           // On a low plot it may extend slightly beyond the axis.
                            .content = title(spec.y.title, spec.height + 30),
                            .anchor = Anchor::middle,
                            .degrees = -90,

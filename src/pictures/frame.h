@@ -36,7 +36,7 @@ struct FrameSpec {
   bool y_lines = true;  // grid lines at the ticks of y
 };
 
-// A drawing with title, axes, grid and legend, and the place in it where the data goes.
+// A drawing with title, axes, grid and legend, and the box for the data.
 struct Frame {
   Drawing drawing;
   Box area;
@@ -52,12 +52,12 @@ double legend_width(const std::vector<LegendEntry>& legend);
 double legend_height(const std::vector<LegendEntry>& legend, std::size_t columns = 1);
 void add_legend(Drawing& drawing, const std::vector<LegendEntry>& legend, double x, double y, std::size_t columns = 1);
 
-// Whether a legend beside the plot would take too much of a figure of that width; never where the width is free, 0.
+// Whether a legend beside the plot would take too much of a figure of that width; never if the width is free, 0.
 bool legend_goes_below(const std::vector<LegendEntry>& legend, double width);
-// How many entries stand side by side below a plot.
+// How many entries fit side by side below a plot.
 std::size_t legend_columns(const std::vector<LegendEntry>& legend, double width);
 
-// Up to two lines at the top of a drawing whose width is known; returns where the next thing may start.
+// Up to two lines at the top of a drawing whose width is known; returns their lower edge.
 double add_title(Drawing& drawing, const std::string& title);
 
 // The height that add_title would use.

@@ -56,7 +56,7 @@ std::vector<CellLabel> cell_labels(const std::vector<std::string>& labels, std::
           {static_cast<double>(n) + 0.5, clipped(visible(labels[static_cast<std::size_t>(n)]), font_size, max_width)});
     return result;
   }
-  // Numbers: 1, 2, 3 where all have room, else 1, 50, 100.
+  // Numbers: 1, 2, 3 if all fit, else 1, 50, 100.
   const double unit = cell / static_cast<double>(block);
   const std::int64_t step = round_up(room / unit - 1e-9);
   const auto add = [&](std::int64_t n) {
@@ -132,7 +132,7 @@ Group color_bar(double low, double high, const Box& box) {
   Group steps("bar-steps", {.crisp = true});
   const double step = box.height / kBarSteps;
   for (int n = 0; n < kBarSteps; ++n)
-    // A little taller than a step, so that no gap shows between two.
+    // Slightly taller than a step, so that there are no gaps.
     steps.items.push_back({Rect{"bar",
                                 {box.x, box.bottom() - step * (n + 1), box.width, n == 0 ? step : step + 0.5},
                                 {.fill = color_of(low + (high - low) * (n + 0.5) / kBarSteps, low, high)}}});

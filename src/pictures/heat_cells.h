@@ -5,7 +5,7 @@
 
 #include "pictures/heatmap.h"
 
-// What a single heat map and a grid of them share.
+// Shared by single heat maps and grids of them.
 namespace rapt::pictures {
 
 inline constexpr std::int64_t kMaxRects = 6400;
@@ -16,7 +16,7 @@ struct CellLabel {
   std::string text;
 };
 
-// The labels that have room where cells are `cell` wide and a label needs `room`: all, every n-th, or round numbers.
+// The labels that fit if cells are `cell` wide and a label needs `room`: all, every n-th, or round numbers.
 std::vector<CellLabel> cell_labels(const std::vector<std::string>& labels, std::int64_t count, std::int64_t block,
                                    double cell, double room, double font_size, double max_width);
 
@@ -28,7 +28,7 @@ struct CellStyle {
   bool numbers = false;
 };
 
-// How wide the widest number of a map's cells is; a cell gives its number this share of its width.
+// The width of the widest number in a map's cells; a number may take this share of its cell.
 double widest_number(const HeatMap& map, double font_size);
 inline constexpr double kNumberShare = 0.86;
 
@@ -38,7 +38,7 @@ Group cells_of(const HeatMap& map, const Box& box, const CellStyle& style);
 // From low at the bottom to high at the top, with ticks at round numbers to its right.
 Group color_bar(double low, double high, const Box& box);
 
-// The room its numbers need to the right of the bar.
+// The room that its numbers need to the right of the bar.
 double color_bar_labels(double low, double high, double height);
 
 // "each cell is the largest of 4 × 4 numbers"; empty where each cell is one number.

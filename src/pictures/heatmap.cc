@@ -19,7 +19,7 @@ constexpr std::int64_t kMaxCellsWithTips = 64;
 constexpr double kSide = 640;       // of the cells together, at most
 constexpr double kLeastSide = 60;   // and in a narrow figure at least
 constexpr double kMaxCell = 52;     // of one cell
-constexpr double kShortSide = 120;  // a map of few rows is at least so high, cells permitting
+constexpr double kShortSide = 120;  // least height of a map of few rows, cells permitting
 constexpr double kLine = 15;        // height of a line of labels
 constexpr double kLabelWidth = 110;
 constexpr double kSlant = 0.7071;
@@ -30,10 +30,10 @@ bool has_numbers(const HeatMap& map) {
   return map.rows <= kMaxCellsWithText && map.cols <= kMaxCellsWithText;
 }
 
-// Half pixels are whole ones in a PNG at its usual scale.
+// Half pixels are whole ones in a PNG at the default scale.
 double half_pixels(double x) { return std::floor(2 * x) / 2; }
 
-// Where everything lies.
+// The layout.
 struct Layout {
   Box box;  // of the cells
   std::vector<CellLabel> rows, cols;
@@ -51,7 +51,7 @@ struct Layout {
     double cell_width = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.cols))));
     double cell_height = std::max(cell, std::min(20.0, half_pixels(kShortSide / count(map.rows))));
     if (map.width > 0) {
-      // The width is given: cells of any size fill it. Few rows are not drawn as a thread, many not as a tower.
+      // The width is given, and cells of any size fill it. Few rows are not drawn too flat, nor many too tall.
       cell_width = side / count(map.cols);
       if (has_numbers(map)) cell_width = std::max(cell_width, widest_number(map, kLeastNumber) / kNumberShare);
       const double tall = cell_width * count(map.rows);
@@ -59,7 +59,7 @@ struct Layout {
           std::clamp(tall, std::min(kShortSide, 20 * count(map.rows)), std::max(1.4 * side, 300.0)) / count(map.rows);
     }
 
-    // Numbers need not stand on every line that has room.
+    // Numbers need not be on every row that has room.
     const double row_room = map.row_labels.empty() && cell_height < kLine ? 2 * kLine : kLine;
     rows = cell_labels(map.row_labels, map.rows, map.row_block, cell_height, row_room, kLabelSize, kLabelWidth);
     place_col_labels(map, cell_width);
@@ -70,7 +70,7 @@ struct Layout {
     bar = {box.right() + 20, 0, 14, std::max(box.height, 96.0)};
     const double bar_end = bar.right() + color_bar_labels(map.low, map.high, bar.height);
     width = std::ceil(std::max(bar_end, labels_end()) + kMargin);
-    // A long title should not be broken for want of a few cells.
+    // A long title should not wrap just because the map has few cells.
     if (map.width == 0)
       width = std::max({width, std::min(420.0, text_width(visible(map.title), kTitleSize) + 2 * kMargin),
                         std::ceil(text_width(block_note(map), kSmallSize) + 2 * kMargin)});
@@ -219,7 +219,7 @@ HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64
     for (std::int64_t j = 0; j < map.cols; ++j) {
       const double value = map.values[static_cast<std::size_t>(i * map.cols + j)];
       double& kept = result.values[static_cast<std::size_t>(i / row_block * result.cols + j / col_block)];
-      // fmax: a missing number gives way to any other.
+      // fmax prefers any number to a missing one.
       if (!result.farthest) kept = std::fmax(kept, value);
       else if (std::isnan(kept) || std::abs(value) > std::abs(kept)) kept = value;
     }

@@ -10,7 +10,7 @@
 
 namespace rapt::pictures {
 
-// Whether cells carry their numbers; automatic: up to 12 × 12.
+// Whether cells show their numbers; automatic: up to 12 × 12.
 enum class CellNumbers : std::uint8_t { automatic, always, never };
 
 struct HeatMap {
@@ -27,12 +27,12 @@ struct HeatMap {
   CellNumbers numbers = CellNumbers::automatic;
   std::int64_t row_block = 1;  // how many rows of the original one row stands for
   std::int64_t col_block = 1;
-  bool farthest = false;  // blocks show their number farthest from 0, not the largest
-  double width = 0;       // of the whole drawing; 0: what its content needs
+  bool farthest = false;  // blocks show the number farthest from 0, not the largest
+  double width = 0;       // of the whole drawing; 0: as wide as its content
 };
 
-// A picture that stands alone: cells, labels, colour bar and title. Labels that have no room are thinned out and clipped.
-// More than kMaxCells rows or columns are drawn as the largest of blocks. Throws rapt::Error where sizes do not fit.
+// A complete picture: cells, labels, colour bar and title. Labels without room are thinned out and clipped. More than
+// kMaxCells rows or columns are drawn as the largest of blocks. Throws rapt::Error if sizes do not fit.
 Drawing draw(const HeatMap& map);
 
 // Attention weights [target, source] of a decoded sequence: source tokens along the top, target tokens down the side.
@@ -44,14 +44,14 @@ Drawing heat_map(std::span<const float> weights, std::span<const std::string> so
 inline constexpr std::int64_t kMaxCells = 1280;
 inline constexpr std::int64_t kMaxNumberedCells = 40;
 
-// The largest number of each block, with at most so many rows and columns: a single high weight stays in sight. Of a map
-// with numbers on both sides of 0 the farthest from it.
+// The largest number of each block, with at most this many rows and columns, so that a single high weight stays
+// visible; in a map with both signs, the number farthest from 0.
 HeatMap largest_of_blocks(const HeatMap& map, std::int64_t most_rows, std::int64_t most_cols);
 
-// 0 up to the largest for weights; down to the smallest where that is below 0. Never empty.
+// From 0, or the smallest number below it, to the largest. Never empty.
 std::pair<double, double> color_range(std::span<const double> values);
 
-// Throws rapt::Error where numbers, labels and range do not fit together.
+// Throws rapt::Error if numbers, labels and range do not fit together.
 void check(const HeatMap& map);
 
 }  // namespace rapt::pictures

@@ -23,7 +23,7 @@ constexpr double kLabelWidth = 64;  // as long as they may be
 constexpr std::size_t kMaxMaps = 4096;
 
 std::int64_t usual_columns(std::size_t count) {
-  // A row of up to four; then a little wider than high, with few empty places.
+  // One row of up to four; then slightly wider than high, with few empty cells.
   if (count <= 4) return static_cast<std::int64_t>(count);
   const double root = std::sqrt(static_cast<double>(count));
   std::size_t best = 0, fewest = count;
@@ -130,7 +130,7 @@ void add_labels(const Layout& layout, const HeatMap& map, std::int64_t n, Group&
                                   .degrees = -90}});
 }
 
-// What rows and columns of all maps mean, once for the grid.
+// What rows and columns mean, once for the grid.
 void add_axis_titles(const HeatMapGrid& grid, const Layout& layout, Drawing& drawing) {
   const auto title = [](const std::string& text, double room) { return clipped(visible(text), kLabelSize, room); };
   const double height = layout.height - layout.map.y - kMargin;
@@ -150,7 +150,7 @@ void add_axis_titles(const HeatMapGrid& grid, const Layout& layout, Drawing& dra
 
 Drawing draw_at(const HeatMapGrid& grid, double width) {
   const double side = side_of(grid, width);
-  // Half a pixel for a cell at least.
+  // At least half a pixel per cell.
   const auto most_cells = static_cast<std::int64_t>(2 * side);
   std::vector<HeatMap> maps;
   for (const HeatMap& given : grid.maps) {
@@ -160,7 +160,7 @@ Drawing draw_at(const HeatMapGrid& grid, double width) {
     maps.back().numbers = CellNumbers::never;
     check(maps.back());
   }
-  // One head with numbers below 0 makes the sentence true of all: elsewhere the largest is the farthest.
+  // With negative numbers in one head the sentence is true of all: elsewhere the largest is the farthest.
   const auto signed_map = std::find_if(maps.begin(), maps.end(), [](const HeatMap& map) { return map.farthest; });
   const std::string note = block_note(signed_map == maps.end() ? maps[0] : *signed_map);
   const Layout layout(grid, maps[0], note, side);

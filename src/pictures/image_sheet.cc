@@ -78,7 +78,7 @@ std::string terminal_view(const ImageSheet& sheet, const TerminalStyle& style) {
     text += sheet.rows[r] + "\n";
     for (const std::string& column : sheet.columns) text += in_columns(column, width, style.rich) + " ";
     text += "\n";
-    // Two rows of pixels to a line.
+    // Two rows of pixels per line.
     for (std::size_t line = 0; line < width / 2; ++line) {
       for (std::size_t c = 0; c < cols; ++c) {
         const Tile& tile = tile_at(sheet, r, c);

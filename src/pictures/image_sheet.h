@@ -16,14 +16,14 @@ struct Tile {
   std::vector<Rgb> pixels;
 };
 
-// Pictures side by side under titles, in rows with names: what goes in, the truth, what a network says.
+// Pictures side by side under titles, in named rows: input, ground truth, prediction.
 struct ImageSheet {
   std::string title;
   std::vector<std::string> columns;
   std::vector<std::string> rows;
-  std::vector<Tile> tiles;  // row by row; one without pixels leaves its place empty
+  std::vector<Tile> tiles;  // row by row; one without pixels is left empty
   std::vector<LegendEntry> legend;
-  double width = 0;  // of the whole drawing; 0: what its content needs
+  double width = 0;  // of the whole drawing; 0: as wide as its content
 };
 
 Drawing draw(const ImageSheet& sheet);

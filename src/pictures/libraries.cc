@@ -13,7 +13,7 @@ namespace {
   throw Error("pictures: expected " + expected + ", got: " + got);
 }
 
-// Stays open: what it keeps is freed when the process ends. The names are Linux's and macOS's.
+// Stays open until the process ends. The names are those of Linux and macOS.
 void* open_library(const char* name, const char* other_name) {
   if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
   const std::string why = dlerror();

@@ -6,8 +6,8 @@
 
 #include <memory>
 
-// Cairo, librsvg, GLib and fontconfig, loaded with the first picture: they bring forty libraries, which a program that draws
-// nothing should not wait for.
+// Cairo, librsvg, GLib and fontconfig, loaded with the first picture: they bring forty libraries, for which a program
+// that draws nothing should not wait.
 #define RAPT_PICTURE_FUNCTIONS(X)        \
   X(cairo_create)                        \
   X(cairo_destroy)                       \
@@ -43,7 +43,7 @@ struct Libraries {
 #undef RAPT_MEMBER
 };
 
-// Throws rapt::Error where one is missing.
+// Throws rapt::Error if one is missing.
 const Libraries& libraries();
 
 // A pointer freed by one of their functions.

@@ -9,7 +9,7 @@ namespace rapt::pictures {
 namespace {
 
 constexpr int kMostDecimals = 4;
-constexpr double kLargest = 1e6;  // longer whole numbers are hard to read
+constexpr double kLargest = 1e6;  // longer integers are hard to read
 
 double largest_of(std::span<const double> values) {
   double largest = 0;
@@ -58,7 +58,7 @@ std::string NumberFormat::text(double value) const {
                                  powers_ ? std::chars_format::scientific : std::chars_format::fixed, decimals_)
                        .ptr;
   std::string text(digits.data(), end);
-  // −0.00 would say that there is a sign to see.
+  // The sign of −0.00 would mislead.
   if (text.find_first_of("123456789") == std::string::npos) return text;
   if (const std::size_t e = text.find('e'); e != std::string::npos) {
     // 4.8e-05 → 4.8e-5, 1.2e+04 → 1.2e4

@@ -5,7 +5,7 @@
 
 namespace rapt::pictures {
 
-// One format for all numbers of a figure: the same decimals for each, or powers of ten for each.
+// One format for all numbers of a figure: the same number of decimals, or powers of ten.
 class NumberFormat {
  public:
   NumberFormat() = default;
@@ -13,7 +13,7 @@ class NumberFormat {
   // As many decimals as every number needs for four digits of what was measured: 99.7, 100.0.
   static NumberFormat measured(std::span<const double> values);
 
-  // As many as the largest needs for two digits, for cells: 0.47, 0.03, −1.20. None where all are whole numbers.
+  // For cells: as many decimals as the largest needs for two digits: 0.47, 0.03, −1.20. None if all are integers.
   static NumberFormat compact(std::span<const double> values);
 
   std::string text(double value) const;

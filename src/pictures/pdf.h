@@ -6,8 +6,8 @@
 
 namespace rapt::pictures {
 
-// The drawing's SVG as one page of its size: lines as lines, text as text with its fonts. One unit of the drawing is so
-// many 96ths of an inch. The same drawing gives the same bytes: no date is written.
+// The drawing's SVG as one page of its size, with vector lines, and text with its fonts. `unit`: 96ths of an inch per
+// unit of the drawing. The same drawing gives the same bytes: no date is written.
 std::string to_pdf(const Drawing& drawing, Theme theme = Theme::light, double unit = 1);
 
 }  // namespace rapt::pictures

@@ -13,7 +13,7 @@ enum class PictureFormat : std::uint8_t { svg, png, pdf };
 
 // By the name's ending, .svg, .png or .pdf; none for another.
 std::optional<PictureFormat> format_of_name(const std::filesystem::path& path);
-// The same; throws rapt::Error for another. Long work should ask before it starts.
+// The same; throws rapt::Error for another. Ask before long work starts.
 PictureFormat picture_format(const std::filesystem::path& path);
 
 struct PictureOptions {

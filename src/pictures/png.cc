@@ -11,7 +11,7 @@
 namespace rapt::pictures {
 namespace {
 
-// A side that no surface can have.
+// Beyond any surface's size.
 constexpr double kMaxPixels = 32767;
 
 [[noreturn]] void fail(const std::string& why) { throw Error("png: " + why); }
@@ -58,7 +58,7 @@ std::string big_endian(std::uint32_t value) {
   return bytes;
 }
 
-// The chunk pHYs, which Cairo does not write: with it, a document shows the picture in its size.
+// The chunk pHYs, which Cairo does not write: documents take the picture's size from it.
 std::string with_resolution(std::string png, double dpi) {
   constexpr std::size_t kAfterHeader = 33;  // signature, and the chunk IHDR
   const auto per_meter = static_cast<std::uint32_t>(std::lround(dpi / 0.0254));

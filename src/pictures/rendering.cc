@@ -7,7 +7,7 @@
 #include "rapt/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// fontconfig keeps what it knows of fonts until the process ends, out of the leak checker's sight.
+// fontconfig keeps its cache until the process ends; the leak checker cannot see that.
 extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }
 #endif
 
@@ -19,7 +19,7 @@ std::string message_of(GError* error) {
   return error ? error->message : "unknown error";
 }
 
-// Whether any font of this machine has the character.
+// Whether any installed font has the character.
 bool has_glyph(char32_t code) {
   const FcFontSet* const fonts = libraries().FcConfigGetFonts(nullptr, FcSetSystem);
   if (fonts == nullptr) return true;
@@ -32,7 +32,7 @@ bool has_glyph(char32_t code) {
   return false;
 }
 
-// A character without a glyph would be drawn wider than it is measured, over what stands beside it.
+// A character without a glyph would be drawn wider than measured, over its neighbour.
 std::string with_glyphs_only(const std::string& svg) {
   std::map<char32_t, bool> known;
   std::string result;
@@ -60,13 +60,13 @@ void render(const Drawing& drawing, Theme theme, bool seamless, const Surface& s
   const Owned<GInputStream, &Libraries::g_object_unref> stream(
       libraries().g_memory_input_stream_new_from_data(svg.data(), static_cast<gssize>(svg.size()), nullptr));
   GError* error = nullptr;
-  // An embedded image is a long attribute; the text is our own.
+  // An embedded image is a long attribute, which the parser allows only for trusted text.
   const Owned<RsvgHandle, &Libraries::g_object_unref> handle(
       libraries().rsvg_handle_new_from_stream_sync(stream.get(), nullptr, RSVG_HANDLE_FLAG_UNLIMITED, nullptr, &error));
   if (!handle) fail(message_of(error));
   const Owned<cairo_t, &Libraries::cairo_destroy> context(libraries().cairo_create(surface.get()));
   const RsvgRectangle viewport{0, 0, width, height};
-  // A size that is no whole number leaves part of the last pixels bare.
+  // A fractional size leaves part of the last pixels bare.
   const Rgb page = theme_color(Role::page, dark);
   libraries().cairo_set_source_rgb(context.get(), page.red / 255.0, page.green / 255.0, page.blue / 255.0);
   libraries().cairo_paint(context.get());

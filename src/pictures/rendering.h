@@ -3,7 +3,7 @@
 #include "pictures/drawing.h"
 #include "pictures/libraries.h"
 
-// What PNG and PDF share: the drawing's SVG on a surface of Cairo's, through librsvg.
+// Shared by PNG and PDF: the drawing's SVG on a Cairo surface, through librsvg.
 namespace rapt::pictures {
 
 // Fills a surface of that size with the drawing; Theme::automatic is light here. Errors begin with `what`.

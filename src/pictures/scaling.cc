@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kWidth = 480;
 constexpr double kHeight = 360;
-constexpr double kGuideShift = 0.55;  // a guide runs below the line that it is for
+constexpr double kGuideShift = 0.55;  // a guide is drawn below its line
 constexpr std::size_t kMaxGuides = 3;
 
 bool is_shown(const Series& series, std::size_t n) { return std::isfinite(series.x[n]) && std::isfinite(series.y[n]); }
@@ -41,7 +41,7 @@ void check_scaling(const Scaling& scaling) {
       throw Error("scaling: slopes: expected numbers from -20 to 20, got " + short_number(slope));
 }
 
-// The sizes that were measured say more than powers of ten; every n-th where they are many.
+// The measured sizes say more than powers of ten; every n-th if there are many.
 std::vector<Tick> ticks_at(const std::set<double>& values, const Scale& scale, double width) {
   std::vector<Tick> ticks;
   Scale place = scale;
@@ -70,7 +70,7 @@ std::vector<double> guides_of(const Scaling& scaling) {
   return result;
 }
 
-// A point of the series whose slope is nearest to the guide's, for the guide to pass below.
+// A point of the series whose slope is nearest to the guide's; the guide passes below it.
 Point anchor_of(const Scaling& scaling, double slope) {
   const Series* nearest = nullptr;
   double distance = std::numeric_limits<double>::infinity();

@@ -7,7 +7,8 @@
 namespace rapt::pictures {
 namespace {
 
-// After Okabe and Ito, darkest differences first; their yellow is too faint on white, their black follows the theme.
+// After Okabe and Ito, the most distinct first; without yellow, too faint on white, and black, which depends on the
+// theme.
 constexpr std::array<Rgb, 6> kColors{
     {{0, 114, 178}, {213, 94, 0}, {0, 158, 115}, {204, 121, 167}, {230, 159, 0}, {86, 180, 233}}};
 constexpr std::size_t kMarkers = 6;

@@ -15,7 +15,7 @@ struct Series {
   std::vector<double> y;
 };
 
-// How the n-th of several things looks: a colour-blind safe colour, and a dash and a marker for who sees none.
+// The style of the n-th series: a colour-blind safe colour, and a dash and a marker for greyscale.
 struct Look {
   Color color = Role::ink;
   Dashes dashes = {};
@@ -24,7 +24,7 @@ struct Look {
 
 Look look_of(std::size_t n);
 
-// Circle, square, triangle, diamond, triangle down, cross: filled, with a rim of the page's colour.
+// Circle, square, triangle, diamond, inverted triangle, cross: filled, with an edge in the page's colour.
 Item marker(const std::string& kind, Point at, double radius, const Look& look, std::string tip = {});
 
 }  // namespace rapt::pictures

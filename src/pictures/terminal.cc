@@ -42,7 +42,7 @@ std::size_t label_width(const HeatMap& map) {
   return std::min(most, kMaxLabel);
 }
 
-// Names of the columns above them, where all of them have room.
+// Column labels above the columns, if all fit.
 std::string col_header(const HeatMap& map, std::size_t indent, std::size_t cell, bool rich) {
   std::string line(indent, ' ');
   for (std::int64_t j = 0; j < map.cols; ++j) {
@@ -67,7 +67,7 @@ std::string scale_line(const HeatMap& map, std::size_t indent, bool rich) {
   return line + " " + text(map.high) + "\n";
 }
 
-// A line of characters whose upper half shows one row of pixels and whose lower half the next.
+// A line of half blocks: the upper halves show one row of pixels, the lower halves the next.
 std::string half_blocks(const HeatMap& map, std::size_t top, std::size_t cell) {
   std::string line;
   const std::size_t pixels = static_cast<std::size_t>(map.rows) * cell;
@@ -95,7 +95,7 @@ std::string in_columns(const std::string& text, std::size_t columns, bool rich, 
       full = true;
       return;
     }
-    // The minus sign has a plain form; anything else that is not ASCII has none.
+    // The minus sign has an ASCII form; no other such character has one.
     if (rich || code < 0x80) result += bytes;
     else result += code == 0x2212 ? std::string("-") : std::string(width, '?');
     used += width;
@@ -123,12 +123,12 @@ std::string terminal_view(const HeatMap& given, const TerminalStyle& style) {
   }
   const std::size_t widest_cell = std::clamp<std::size_t>((columns - indent) / cols, 1, kMaxCell);
   if (style.rich) {
-    // A character is about twice as high as it is wide: so many half lines make a square.
+    // A character is about twice as high as it is wide, so a half line is a square.
     const std::size_t cell = std::clamp<std::size_t>(std::min(widest_cell, 2 * lines / rows), 1, kMaxCell);
     text += col_header(map, indent, cell, true);
     for (std::size_t top = 0; top < rows * cell; top += 2) {
       const std::size_t row = top / cell;
-      // Beside the line where its first pixels are.
+      // Beside the line of its first pixels.
       const bool first = top == 0 || (top - 1) / cell != row || cell == 1;
       text += in_columns(first ? label_of(map.row_labels, most(row), map.row_block) : "", label, true, true) + " " +
               half_blocks(map, top, cell);

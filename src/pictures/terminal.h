@@ -7,7 +7,7 @@
 #include "pictures/curves.h"
 #include "pictures/heatmap.h"
 
-// Quick views for a terminal. Whether there is one is for the caller to ask.
+// Quick views for a terminal. The caller checks that there is one.
 namespace rapt::pictures {
 
 struct TerminalStyle {
@@ -16,12 +16,12 @@ struct TerminalStyle {
   bool rich = true;  // Unicode blocks and 24-bit colours; otherwise plain ASCII
 };
 
-// Two cells to a character where cells are many: the upper and the lower half have their own colours.
+// Where cells are many, two share a character: its halves have their own colours.
 std::string terminal_view(const HeatMap& map, const TerminalStyle& style);
 std::string terminal_view(const Curves& curves, const TerminalStyle& style);
 std::string terminal_view(const Bars& bars, const TerminalStyle& style);
 
-// The text in exactly so many columns: clipped, or filled with spaces at its end, or at its start where `right`.
+// The text in exactly this many columns: clipped, or padded at its end, or at its start if `right`.
 std::string in_columns(const std::string& text, std::size_t columns, bool rich, bool right = false);
 
 }  // namespace rapt::pictures

@@ -18,7 +18,8 @@ std::string colored(std::size_t series, const std::string& text) {
          text + "\x1b[0m";
 }
 
-// Dots on a grid of characters: 2 × 4 to each in Braille, one in ASCII. The last series that drew a dot gives its colour.
+// Dots on a grid of characters: 2 × 4 per character in Braille, one in ASCII. The last series with a dot there gives
+// the colour.
 class Canvas {
  public:
   Canvas(std::size_t columns, std::size_t lines, bool rich)
@@ -86,7 +87,7 @@ void draw_series(Canvas& canvas, const Series& series, std::size_t n, const Scal
 }  // namespace
 
 std::string terminal_view(const Curves& curves, const TerminalStyle& style) {
-  draw(curves);  // the same demands on the data
+  draw(curves);  // for its checks of the data
   const std::size_t columns = std::max<std::size_t>(style.columns, 40) - 1;
   const std::size_t lines = std::clamp<std::size_t>(style.lines, 12, 40) - 6;
   constexpr std::size_t kLabel = 9;

@@ -43,7 +43,7 @@ void each_character(std::string_view text, F&& visit) {
 
 bool between(char32_t code, char32_t low, char32_t high) { return code >= low && code <= high; }
 
-// XML cannot hold these, or nothing shows them.
+// Not allowed in XML, or invisible.
 bool is_control(char32_t code) {
   return code < 0x20 || between(code, 0x7F, 0x9F) || (code & 0xFFFE) == 0xFFFE || between(code, 0xFDD0, 0xFDEF);
 }
@@ -58,7 +58,7 @@ bool is_wide(char32_t code) {
          between(code, 0xF900, 0xFAFF) || between(code, 0xFF00, 0xFF60) || code >= 0x1F000;
 }
 
-// Hundredths of the size, from the space to the tilde, in DejaVu Sans.
+// Widths in hundredths of the size, from space to tilde, in DejaVu Sans.
 constexpr std::array<std::uint8_t, 95> kWidths{
     32, 40, 46, 84, 64, 95, 78, 27, 39,  39, 50, 84, 32, 36, 32, 34, 64, 64, 64, 64, 64, 64, 64, 64,
     64, 64, 34, 34, 84, 84, 84, 53, 100, 68, 69, 70, 77, 63, 58, 77, 75, 29, 29, 66, 56, 86, 75, 79,
@@ -77,7 +77,7 @@ double character_width(char32_t code) {
   return between(code, 0x2190, 0x22FF) ? 0.84 : 0.8;
 }
 
-// More characters than this are never a label, however narrow they are.
+// No label has more characters than this, however narrow.
 std::size_t most_characters(double size, double width) { return static_cast<std::size_t>(2 + 4 * width / size); }
 
 }  // namespace
@@ -152,7 +152,7 @@ double text_width(std::string_view text, double size) {
 }
 
 std::string clipped(std::string_view text, double size, double width) {
-  // A small part of a very long text tells already that it does not fit.
+  // A small part of a very long text already shows that it does not fit.
   const std::size_t most = most_characters(size, width);
   const double room = width - text_width("…", size);
   double used = 0;

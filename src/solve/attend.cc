@@ -30,13 +30,13 @@ void add_masks(const WorkedProblem& problem, const ProblemHead& head, AttendOpti
   options.mask.window = problem.window;
 }
 
-// Whether query i may see key j, as far as the file's own matrix says.
+// Whether the file's own mask lets query i see key j.
 bool visible(const Matrix& mask, std::int64_t i, std::int64_t j) {
   return mask.empty() || mask(mask.rows == 1 ? 0 : i, j) != 0;
 }
 
-// With one visible key, the largest score of a row is that key's score: real scores of every mechanism. The reference
-// path scales after the product, as the formula is written; the fast ones scale the queries first.
+// With one visible key, the largest score of a row is that key's score, for every mechanism. The reference path scales
+// after the product, as formulas are written; the fast paths scale the queries first.
 Matrix scores_of(const HeadInputs& inputs, const Matrix& mask, AttendOptions options) {
   const std::int64_t queries = inputs.q.rows;
   const std::int64_t keys = inputs.k.rows;

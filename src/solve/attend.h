@@ -10,7 +10,7 @@ namespace rapt::solve {
 // One head's queries, keys and values, projected.
 struct HeadInputs {
   Matrix q, k;
-  std::vector<Matrix> v;  // may be none: then only the weights are wanted
+  std::vector<Matrix> v;  // empty: only the weights are wanted
 };
 
 struct HeadResult {
@@ -18,10 +18,10 @@ struct HeadResult {
   Matrix logits;  // after softcap, bias and mask; −∞ where hidden
   Matrix weights;
   std::vector<Matrix> out;
-  bool changed = false;  // whether anything lies between the scores and the logits
+  bool changed = false;  // whether the logits differ from the scores
 };
 
-// All through rapt::attend in f64, except softmax over columns, which no attention does and which is computed here.
+// All through rapt::attend in f64, except softmax over columns, which the engine does not have; it is computed here.
 HeadResult attend_head(const WorkedProblem& problem, const ProblemHead& head, const HeadInputs& inputs,
                        std::optional<double> scale);
 

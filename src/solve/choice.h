@@ -10,7 +10,7 @@
 #include "rapt/dtype.h"
 #include "rapt/error.h"
 
-// Choices by name, in options and in files. `argument` names the place in errors, as in "attend: --window".
+// Choices by name, in options and in files. `argument` is what errors begin with, as in "attend: --window".
 namespace rapt {
 
 // Throws "ARGUMENT: expected EXPECTED, got 'TEXT'".

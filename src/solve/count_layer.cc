@@ -24,7 +24,7 @@ std::int64_t total_of(const std::vector<Stage>& stages) {
   return total;
 }
 
-// The sizes of a layer under the names of the course assignment on attention and convolution.
+// The sizes of a layer, named as in the course assignment on attention and convolution.
 struct Sizes {
   Quantity batch, heads, tokens, input, hidden, value, output, position, rows, cols, offsets, width, bytes,
       compute_bytes;
@@ -79,7 +79,7 @@ void count_work(const Layer& layer, const Sizes& n, LayerCount& result) {
       break;
     case Encoding::quadratic: stages = {values, {"scores", 3 * pairs}, weighted}; break;
     case Encoding::factorised:
-      // The weights of a row of the grid and of a column serve every query there, and every batch.
+      // The weights of a grid row or column serve every query there, and every batch.
       stages = {values,
                 {"scores", 2 * n.heads * (square(n.rows) + square(n.cols))},
                 {"weighted sum", n.batch * n.heads * n.tokens * (n.rows + n.cols) * n.value}};

@@ -10,8 +10,8 @@
 
 namespace rapt::solve {
 
-// A whole number together with the formula that gives it, in symbols and with the numbers put in.
-// Arithmetic is exact; what does not fit in 64 bits throws rapt::Error.
+// An integer with its formula, in symbols and with values substituted. Arithmetic is exact; what does not fit in 64
+// bits throws rapt::Error.
 class Quantity {
  public:
   Quantity(std::int64_t number);  // a plain number: 2 in 2·D_hid
@@ -30,7 +30,7 @@ class Quantity {
   std::string symbols_;
   std::string numbers_;
   std::int64_t value_ = 0;
-  bool is_sum_ = false;  // needs brackets inside a product
+  bool is_sum_ = false;  // needs parentheses inside a product
 };
 
 std::int64_t checked_add(std::int64_t a, std::int64_t b);
@@ -64,7 +64,7 @@ struct Stage {
   Quantity quantity;
 };
 
-// The order of growth, and its terms with the numbers put in; D_x is D_in.
+// The order of growth, and its terms with values substituted; D_x is D_in.
 struct Growth {
   Encoding encoding = Encoding::absolute;
   std::string what;
@@ -86,7 +86,7 @@ struct LayerCount {
   std::vector<Growth> growth;  // of every encoding that the layer could have
 };
 
-// Fills in what was left out. Throws rapt::Error, its message beginning with `where`, for what does not fit.
+// Fills in defaults. Throws rapt::Error, its message beginning with `where`, for sizes that do not fit.
 void complete(Layer& layer, const std::string& where);
 
 Layer read_layer(const JsonNode& node);

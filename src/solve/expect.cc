@@ -11,7 +11,7 @@
 namespace rapt::solve {
 namespace {
 
-// Digits after the point, and the power of ten that stands behind: 4.79433566e-05 has 8 and −5.
+// Digits after the point, and the exponent: 4.79433566e-05 has 8 and −5.
 PrintedNumber read_number(const JsonNode& node, const std::string& text) {
   PrintedNumber result{text, 0, 0};
   const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
@@ -23,7 +23,7 @@ PrintedNumber read_number(const JsonNode& node, const std::string& text) {
   const std::size_t exponent_at = text.find_first_of("eE");
   const std::size_t point = text.find('.');
   if (point == std::string::npos && exponent_at == std::string::npos) {
-    // A whole number is meant exactly.
+    // An integer is exact.
     result.tolerance = 1e-9 * std::max(1.0, std::abs(result.value));
     return result;
   }
@@ -35,7 +35,7 @@ PrintedNumber read_number(const JsonNode& node, const std::string& text) {
     std::from_chars(text.data() + digits, last, exponent);
     power += exponent;
   }
-  // Half of the last digit, and room for the rounding of a number that lies exactly between two.
+  // Half a unit of the last digit, with a tolerance for numbers exactly halfway.
   result.tolerance =
       0.5 * std::pow(10.0, power) * (1 + 1e-6) + 4 * std::numeric_limits<double>::epsilon() * std::abs(result.value);
   return result;
@@ -96,7 +96,7 @@ void compare_step(const WorkedProblem& problem, const Step& step, const Expectat
   auto cols = static_cast<std::int64_t>(expectation.rows.front().size());
   std::vector<PrintedNumber> numbers;
   for (const auto& row : expectation.rows) numbers.insert(numbers.end(), row.begin(), row.end());
-  // A list of numbers may stand for a column.
+  // A list of numbers may be a column.
   if (rows == 1 && m.cols == 1 && cols == m.rows) std::swap(rows, cols);
   if (rows != m.rows || cols != m.cols)
     fail(problem, expectation.id,

@@ -7,7 +7,7 @@
 
 namespace rapt::solve {
 
-// A number that someone printed, beside ours. Row and column count from 1; a row is a query's own number.
+// A printed number beside ours. Rows and columns count from 1; a row is the query's number.
 struct Comparison {
   std::string id;
   std::int64_t row = 0;
@@ -18,7 +18,7 @@ struct Comparison {
   bool agrees = false;
 };
 
-// Throws rapt::Error where "expect" names no step or has another shape than it.
+// Throws rapt::Error if "expect" names no step, or has another shape.
 std::vector<Comparison> compare(const WorkedProblem& problem, const Solution& solution);
 
 bool all_agree(const std::vector<Comparison>& comparisons);

@@ -17,13 +17,13 @@ constexpr std::uint64_t kMaxFileBytes = 64 << 20;
 constexpr std::int64_t kMaxMatrixSide = 1 << 14;
 constexpr int kMaxBases = 8;
 
-// A text as JSON writes it: quoted, on one line whatever it holds.
+// Text as JSON writes it: quoted, on one line.
 std::string quoted(const std::string& text) {
   const std::string start = text.size() > 40 ? text.substr(0, 40) + "…" : text;
   return nlohmann::json(start).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// What a value is, in words.
+// The kind of a value, in words.
 std::string kind_of(const nlohmann::json& value) {
   if (value.is_array()) return "a list of " + std::to_string(value.size());
   if (value.is_string()) return "the string " + quoted(value.get<std::string>());

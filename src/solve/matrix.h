@@ -7,7 +7,7 @@
 
 namespace rapt::solve {
 
-// A small dense matrix of doubles, rows one after the other. Empty means: not given.
+// A small dense matrix of doubles, row-major. Empty means not given.
 struct Matrix {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -27,13 +27,13 @@ struct Matrix {
 // "2 × 3"
 std::string shape_text(const Matrix& m);
 
-// The sizes must fit; the callers have checked them.
+// Sizes must fit; callers check them.
 Matrix multiply(const Matrix& a, const Matrix& b);
 Matrix transpose(const Matrix& a);
 Matrix add(const Matrix& a, const Matrix& b);           // b may have one row: added to every row
 Matrix join_columns(const std::vector<Matrix>& parts);  // [a, b, …]
 Matrix take_rows(const Matrix& a, std::span<const std::int64_t> rows);
 Matrix reshape(std::span<const double> numbers, std::int64_t rows, std::int64_t cols);
-Matrix standardize(const Matrix& a);  // (x − mean) / std over all numbers, std divided by n
+Matrix standardize(const Matrix& a);  // (x − mean) / std over all elements; the variance divides by n
 
 }  // namespace rapt::solve

@@ -15,7 +15,7 @@ std::string write(double x, std::chars_format format, int decimals) {
 
 bool is_zero(const std::string& digits) { return digits.find_first_of("123456789") == std::string::npos; }
 
-// The digits after the point that are left when zeros at the end are dropped.
+// The digits after the point without trailing zeros.
 int needed_decimals(double x, int decimals) {
   const std::string text = write(x, std::chars_format::fixed, decimals);
   const std::size_t point = text.find('.');
@@ -30,7 +30,7 @@ std::string NumberFormat::text(double x) const {
   if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
   if (!scientific && x != 0 && std::abs(x) < small) return write(x, std::chars_format::scientific, small_decimals);
   std::string result = write(x, scientific ? std::chars_format::scientific : std::chars_format::fixed, decimals);
-  // Nothing is gained by a sign in front of zero.
+  // Zero has no sign.
   if (result.starts_with('-') && is_zero(result.substr(0, result.find('e')))) result.erase(0, 1);
   return result;
 }
@@ -46,7 +46,7 @@ std::string NumberFormat::latex(double x) const {
 }
 
 NumberFormat choose_format(std::span<const double> numbers, int decimals, bool small_counts) {
-  // Below this, fixed point would show less than half of the digits asked for.
+  // Below this, fixed point would show less than half of the requested digits.
   const double lost = std::pow(10.0, -std::ceil(decimals / 2.0));
   double largest = 0;
   std::size_t count = 0, small = 0;

@@ -5,7 +5,7 @@
 
 namespace rapt::solve {
 
-// A head's attention map, with the labels that the example gives.
+// A head's attention map, with the example's labels.
 pictures::HeatMap picture_of(const WorkedProblem& problem, const AttentionMap& map);
 
 }  // namespace rapt::solve

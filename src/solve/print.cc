@@ -9,7 +9,7 @@
 namespace rapt::solve {
 namespace {
 
-// Wider matrices of the file are not repeated.
+// Wider matrices given in the file are not repeated.
 constexpr std::int64_t kMaxGivenColumns = 12;
 
 bool is_omitted(const Step& step) { return step.kind == StepKind::given && step.value.cols > kMaxGivenColumns; }
@@ -32,7 +32,7 @@ std::vector<NumberFormat> formats_of(const Step& step, int precision) {
   return result;
 }
 
-// Names of the rows, where some are left out or have labels of their own.
+// Names of the rows, if some are left out or labelled.
 std::vector<std::string> row_names(const WorkedProblem& problem, const Step& step) {
   std::vector<std::string> names;
   if (step.rows.empty() || (problem.queries.empty() && problem.query_labels.empty())) return names;
@@ -117,7 +117,7 @@ std::string latex_text(const std::string& text) {
   return "\\text{" + result + "}";
 }
 
-// Names of the rows stand before the bracket.
+// Row names precede the bracket.
 std::string matrix_latex(const WorkedProblem& problem, const Step& step, int precision) {
   const std::vector<NumberFormat> formats = formats_of(step, precision);
   std::string result;

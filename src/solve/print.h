@@ -14,7 +14,7 @@ struct PrintOptions {
   bool vectors = false;  // e_ij, a_ij, z_i one by one
 };
 
-// All of a worked example. Every form ends with the comparison where the file has "expect".
+// A whole worked example. Every form ends with the comparison, if the file has "expect".
 std::string print_text(const WorkedProblem& problem, const Solution& solution,
                        const std::vector<Comparison>& comparisons, const PrintOptions& options);
 std::string print_markdown(const WorkedProblem& problem, const Solution& solution,
@@ -29,7 +29,7 @@ struct VectorLine {
   std::vector<Notation> parts;
 };
 
-// The per-vector form of an attention problem; throws rapt::Error for the other kinds.
+// The per-vector form of an attention problem; throws rapt::Error for other kinds.
 std::vector<VectorLine> vector_lines(const WorkedProblem& problem, const Solution& solution, int precision);
 
 }  // namespace rapt::solve

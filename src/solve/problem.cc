@@ -12,10 +12,10 @@
 namespace rapt::solve {
 namespace {
 
-// Every number is printed: more rows than this is not a worked example.
+// Every number is printed, so a worked example has no more rows.
 constexpr std::int64_t kMaxTokens = 256;
 
-// The matrix as x W takes it, [in, out], whatever the file's convention is.
+// The matrix as in x W, [in, out], whatever the file's convention.
 Projection read_projection(const JsonNode& node, const std::string& weight, const std::string& bias, bool columns) {
   Projection result;
   if (const auto w = node.find(weight)) result.weight = columns ? transpose(w->matrix()) : w->matrix();
@@ -57,7 +57,7 @@ bool is_setting(const MechanismInfo& mechanism, const std::string& name) {
                      [&](const SettingSpec& spec) { return spec.name == name; });
 }
 
-// `index` is −1 in a head's own object. Otherwise it is the head's number, and a value may list one entry for each head.
+// `index` is −1 in a head's own object; otherwise the head's number, and a value may list an entry per head.
 void read_parameters(const JsonNode& node, WorkedProblem& problem, ProblemHead& head, std::int64_t index) {
   node.require_object();
   for (const auto& [name, unused] : node.value().items()) {
@@ -170,7 +170,7 @@ void read_score(const JsonNode& root, WorkedProblem& problem) {
               ", got none");
 }
 
-// A mask of true and false, or of ones and zeros.
+// A mask of booleans, or of ones and zeros.
 Matrix read_mask(const JsonNode& node) {
   nlohmann::json numbers = node.value();
   if (numbers.is_array())

@@ -13,10 +13,10 @@
 
 namespace rapt::solve {
 
-// Along what the weights add up to 1. Attention normalises rows; the shared-attention notebook's helper normalises columns.
+// The axis along which weights sum to 1: rows in attention, columns in the shared-attention notebook's helper.
 enum class SoftmaxAxis : std::uint8_t { rows, columns };
 
-// x W + b, or the input itself where no matrix is given. W is stored [in, out] in either convention.
+// x W + b, or the input itself if no matrix is given. W is stored [in, out] in either convention.
 struct Projection {
   Matrix weight;
   Matrix bias;  // one row
@@ -33,14 +33,14 @@ struct ProblemHead {
   Projection query, key, value;
   std::vector<NamedMatrix> parameters;  // of the mechanism, for this head alone
   Matrix bias;                          // added to the scores: [Sq|1, Sk]
-  bool scalar_bias = false;             // given as one number; filled in when the sizes are known
+  bool scalar_bias = false;             // given as one number; expanded once the sizes are known
 
-  // Shared attention: W @ x, where x has one row for each position.
+  // Shared attention: W @ x, with one row of x per position.
   Matrix shared_map;               // W_qk
   std::vector<Matrix> value_maps;  // W_vNAME, in the order of Shared::tasks
 };
 
-// One map of weights from x_s for the values of several tasks: shared attention (MulT).
+// Shared attention (MulT): one map of weights, from x_s, for the values of several tasks.
 struct Shared {
   struct Task {
     std::string name;
@@ -52,13 +52,13 @@ struct Shared {
   bool standardize_inputs = false;
 };
 
-// The weights for each of several values of one parameter.
+// The weights for several values of one parameter.
 struct Limit {
   std::string parameter;
   std::vector<double> values;
 };
 
-// A number as it is printed somewhere, and how far off ours may be to agree to its last digit.
+// A printed number, and the tolerance for agreeing to its last digit.
 struct PrintedNumber {
   std::string text;
   double value = 0;
@@ -74,7 +74,7 @@ struct WorkedProblem {
   std::string file;
   std::string title;
   std::string source;
-  std::string numbers_from;  // who gave the numbers of "expect"; empty: the document prints them
+  std::string numbers_from;  // where the numbers of "expect" are from; empty: the document prints them
   std::optional<int> precision;
   bool vector_form = false;  // "form": "vectors"
   bool columns = false;      // "vectors": "columns": q_i = W h_i
@@ -82,13 +82,13 @@ struct WorkedProblem {
   std::vector<std::int64_t> queries;  // the rows to show, from 0; empty: all
   std::vector<std::string> query_labels, key_labels;
 
-  Matrix x, q, k, v;  // x stands for each of q, k, v that is not given
+  Matrix x, q, k, v;  // x replaces each of q, k, v that is not given
   std::vector<ProblemHead> heads;
   Projection output;  // W_O, b_O
   bool residual = false;
 
   const MechanismInfo* mechanism = nullptr;
-  std::shared_ptr<const void> formula;  // what keeps the mechanism, where it is a formula
+  std::shared_ptr<const void> formula;  // owns the mechanism, if it is a formula
   std::vector<NamedNumber> settings;
   std::array<std::int64_t, 2> grid{};
   std::optional<double> scale;
@@ -107,7 +107,7 @@ struct WorkedProblem {
   bool has_attention() const { return !heads.empty(); }
 };
 
-// Throws rapt::Error, naming the file and the key, for whatever does not fit.
+// Throws rapt::Error, naming the file and the key, for bad input.
 WorkedProblem read_problem(const std::string& file, const FileReader& reader = read_from_disk);
 
 std::vector<Expectation> read_expectations(const JsonNode& node);

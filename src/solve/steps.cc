@@ -7,7 +7,7 @@
 namespace rapt::solve {
 namespace {
 
-// How many queries are also shown laid out on their grid.
+// Up to this many queries are also shown on their grid.
 constexpr std::size_t kMaxGridQueries = 4;
 
 struct Operand {
@@ -115,7 +115,7 @@ void add_given_matrices(const WorkedProblem& problem, Solution& solution) {
   add_given("b_O", section, {"b_O", "b_O"}, problem.output.bias, solution);
 }
 
-// One row of scores and weights laid out as the grid's rows and columns.
+// One row of scores or weights in the grid's rows and columns.
 void add_grids(const WorkedProblem& problem, const HeadResult& result, const std::string& section,
                const std::string& suffix, Solution& solution) {
   const std::vector<std::int64_t> rows = shown_rows(problem, result.scores.rows);
@@ -318,7 +318,7 @@ void solve_limit(const WorkedProblem& problem, Solution& solution) {
       };
       const HeadResult result =
           attend_head(problem, head, {projected(problem.q, head.query), projected(problem.k, head.key), {}}, scale);
-      // The farthest row decides; all but the largest weight are added up, which is exact where 1 − largest is not.
+      // The row farthest from one-hot; all weights but the largest are summed, which is exact where 1 − largest is not.
       double largest = 1;
       double distance = 0;
       for (const std::int64_t i : rows) {

@@ -19,14 +19,14 @@ struct Notation {
 enum class StepKind : std::uint8_t {
   given,  // from the file
   result,
-  weights,  // numbers that may be very small and still count
+  weights,  // numbers that may be very small and still matter
   table,    // columns of different things
-  count,    // one whole number
+  count,    // one integer
 };
 
 struct Step {
   std::string id;       // what "expect" and the JSON output call it
-  std::string section;  // the heading it stands under
+  std::string section;  // its heading
   Notation symbol;
   Notation formula;
   Matrix value;
@@ -36,7 +36,7 @@ struct Step {
   std::int64_t number = 0;                // of a count
 };
 
-// What --plot draws.
+// A picture for --plot.
 struct AttentionMap {
   std::string name;  // part of the file's name
   std::string title;
@@ -44,10 +44,10 @@ struct AttentionMap {
   std::vector<std::int64_t> rows;
 };
 
-// What the per-vector form writes out; all rows.
+// The inputs of the per-vector form; all rows.
 struct HeadVectors {
   std::size_t head = 0;
-  std::string q, k, v;  // "q", or the input's own name where nothing projects it
+  std::string q, k, v;  // "q", or the input's name if there is no projection
   HeadInputs inputs;
   HeadResult result;
 };
@@ -70,11 +70,11 @@ void solve_attention(const WorkedProblem& problem, Solution& solution);
 void solve_shared(const WorkedProblem& problem, Solution& solution);
 void solve_limit(const WorkedProblem& problem, Solution& solution);
 
-// The steps from scores to weights, which all kinds of problem have in common.
+// The steps from scores to weights, common to all kinds of problem.
 void add_weights(const WorkedProblem& problem, std::size_t head, const HeadResult& result, const Notation& product,
                  Solution& solution);
 std::vector<std::int64_t> shown_rows(const WorkedProblem& problem, std::int64_t count);
-// The formula of a score that is not a product: its name and what `rapt list` says of it.
+// The formula of a score that is not a product: its name, and its text in `rapt list`.
 Notation score_notation(const MechanismInfo& mechanism, const Notation& q, const Notation& k);
 Notation with_head(const Notation& symbol, std::size_t head, std::size_t heads);
 std::string head_suffix(std::size_t head, std::size_t heads);  // "_1", or nothing for the only head

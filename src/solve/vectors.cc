@@ -4,11 +4,11 @@
 #include "solve/numbers.h"
 #include "solve/print.h"
 
-// The same attention written for one vector at a time.
+// The same attention, one vector at a time.
 namespace rapt::solve {
 namespace {
 
-// Longer sums are written with Σ only.
+// Longer sums are abbreviated with Σ.
 constexpr std::int64_t kMaxTerms = 6;
 
 class VectorWriter {
@@ -38,7 +38,7 @@ class VectorWriter {
     return {result.text + "]", result.latex + " \\end{bmatrix}"};
   }
 
-  // x_2, or q(0)_2 where there are several heads and the vector is a head's own.
+  // x_2, or q(0)_2 for a head's own vector among several heads.
   Notation named(const std::string& name, std::size_t head, const std::string& index, bool of_head = true) const {
     std::string letter = name;
     if (letter == "X") letter = "x";
@@ -46,7 +46,7 @@ class VectorWriter {
     return {base.text + "_" + index, base.latex + "_{" + index + "}"};
   }
 
-  // Indices run together as e_12 while one digit is enough for each.
+  // Indices are joined as in e_12 while each has one digit.
   std::string pair_index(std::int64_t i, std::int64_t j) const {
     const bool short_form = problem_.q.rows < 10 && problem_.k.rows < 10;
     return std::to_string(i + 1) + (short_form ? "" : ",") + std::to_string(j + 1);

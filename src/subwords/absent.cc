@@ -1,6 +1,6 @@
 #include "subwords/subwords.h"
 
-// The program is built without a library of subwords: tasks/subwords.h then refuses them.
+// For builds without SentencePiece: tasks/subwords.h then refuses subwords.
 namespace rapt::inline v1::subwords {
 
 void use_linked_library() {}

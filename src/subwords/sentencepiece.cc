@@ -55,8 +55,8 @@ class Model : public tasks::Subwords {
 };
 
 std::string learn(std::span<const std::string> lines, tasks::SubwordKind kind, std::int64_t most) {
-  // Texts are taken as they are. One thread, so that the sums of a unigram model are added in one order everywhere; the
-  // limit may be higher than what the lines have.
+  // Texts are not normalised. One thread, so that a unigram model's sums have one order everywhere; the limit may
+  // exceed what the lines need.
   const std::unordered_map<std::string, std::string> options{
       {"model_type", kind == tasks::SubwordKind::bpe ? "bpe" : "unigram"},
       {"vocab_size", std::to_string(most + 1)},  // and <unk>

@@ -2,7 +2,7 @@
 
 namespace rapt::inline v1::subwords {
 
-// Gives tasks/subwords.h the library that this program is built with, where it is built with one.
+// Registers the subword library that this program is built with, if any, with tasks/subwords.h.
 void use_linked_library();
 
 }  // namespace rapt::inline v1::subwords

@@ -17,7 +17,7 @@ std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std
     if (!std::isfinite(cost)) throw Error("assignment: expected finite costs, got " + std::to_string(cost));
   constexpr double kFar = std::numeric_limits<double>::infinity();
   const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  // Column `cols` is a place for the row that looks for one; `owner` −1: none.
+  // Column `cols` stands for the row being assigned; `owner` −1: free.
   std::vector<double> row_price(at(rows), 0.0), col_price(at(cols) + 1, 0.0);
   std::vector<std::int64_t> owner(at(cols) + 1, -1), before(at(cols) + 1, cols);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -52,7 +52,7 @@ std::vector<std::int64_t> least_assignment(const std::vector<double>& costs, std
       }
       col = next;
     }
-    // Every row on the way moves to the next column.
+    // Every row on the path moves to the next column.
     while (col != cols) {
       owner[at(col)] = owner[at(before[at(col)])];
       col = before[at(col)];

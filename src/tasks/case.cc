@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-// "an" is for the vowels below; no word here sounds otherwise than it is spelled.
+// "an" precedes the vowels below; every word here sounds as it is spelled.
 constexpr auto kNouns = std::to_array<std::string_view>(
     {"student", "teacher", "doctor", "writer",  "engineer", "artist", "farmer", "cat",    "dog",     "owl",
      "horse",   "book",    "letter", "picture", "window",   "table",  "island", "river",  "forest",  "bridge",
@@ -27,7 +27,7 @@ constexpr auto kVerbs = std::to_array<std::string_view>(
 constexpr auto kPlaces = std::to_array<std::string_view>({"near", "behind", "under", "beside", "above", "without"});
 constexpr auto kJoints = std::to_array<std::string_view>({"and", "but", "because", "while", "when"});
 
-// The verb "to be" that goes with each, and whether it is one person or thing.
+// The form of "to be" for each, and whether it is singular.
 struct Pronoun {
   std::string_view word;
   std::string_view be;
@@ -102,7 +102,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Half of them as people write; the others word by word in small, capital, first or arbitrary letters.
+// Half of them as people write; the others word by word in lower case, upper case, capitalised or mixed.
 std::string mixed_case(std::string text, Random& random) {
   const bool usual = flip(random);
   std::uint64_t style = 0;
@@ -123,7 +123,7 @@ TaskData case_data(const CaseOptions& options) {
   constexpr int kMostTries = 10000;
   const Amount amount{"case", options.train, options.valid, options.test, options.min_length, options.max_length};
   check(amount);
-  // Other ids than those of other tasks and of the batches.
+  // Ids that neither other tasks nor batches use.
   Random random(options.seed, 0x63617365);
   std::unordered_set<std::string> taken;
   std::vector<Example> examples;

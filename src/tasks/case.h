@@ -20,10 +20,11 @@ struct CaseOptions {
 };
 
 // "<U> I am a student" → "I AM A STUDENT", "<L> …" → lower case: made-up English sentences in mixed case. No two have
-// the same words, whatever their tag and case. Throws where there are fewer sentences than asked for.
+// the same words, whatever their tag and case. Throws if there are fewer sentences than asked for.
 TaskData case_data(const CaseOptions& options);
 
-// The tokens of a written source: the tag is one, the space after it none, then the characters. Throws without a tag.
+// The tokens of a source as text: the tag is one, the space after it is dropped, then the characters. Throws without a
+// tag.
 std::vector<std::string> split_case_source(std::string_view text);
 
 }  // namespace rapt::inline v1::tasks

@@ -10,12 +10,12 @@
 #include "tasks/field_text.h"
 #include "training/run_lock.h"
 
-// The parts that config.json of every kind of run is made of.
+// The parts of config.json that all kinds of runs have.
 namespace rapt::inline v1::tasks {
 
 inline constexpr int kConfigFormat = 1;
 
-// The config.json of a run's directory. Throws where there is none.
+// The config.json of a run's directory. Throws if there is none.
 std::filesystem::path run_config_path(const std::filesystem::path& directory);
 
 // A file that holds one JSON object.
@@ -25,34 +25,34 @@ nlohmann::json parse_config(const std::filesystem::path& path);
 // what belongs to that run alone (sizes, vocabularies, the hash of its data) is left out.
 nlohmann::json parse_settings(const std::filesystem::path& path, std::string_view task);
 
-// The task that a file of settings names; empty where it names none.
+// The task that a file of settings names; empty if it names none.
 std::string task_of_settings(const std::filesystem::path& path);
 
 // The same of a run, whose format and checksum are checked and taken out.
 nlohmann::json parse_run_config(const std::filesystem::path& path);
 
-// config.json of a run, with a checksum of what it says, which parse_run_config() compares: spaces do not count. Runs from
-// before there was one, and files whose checksum was taken out, are taken as they are.
+// config.json of a run, with a checksum of its contents, white space aside, which parse_run_config() compares. Files
+// without a checksum, old or edited on purpose, are accepted.
 void write_run_config(const std::filesystem::path& directory, nlohmann::ordered_json whole);
 
-// One section of the file, which is taken out of the whole; empty where there is none and none is required.
+// One section of the file, removed from it; empty if there is none and none is required.
 nlohmann::json take_section(const std::string& file, nlohmann::json& whole, const char* name, bool required);
 
-// Throws where something is left of the whole.
+// Throws if anything is left of the file.
 void require_nothing_left(const std::string& file, const nlohmann::json& whole, const std::string& takes);
 
-// A run keeps its settings when it goes on, but for how long it trains. Throws for the first other one that differs.
+// A resumed run keeps its settings, but for how long it trains. Throws for the first other one that differs.
 void require_same_settings(const std::string& run, const nlohmann::ordered_json& has,
                            const nlohmann::ordered_json& asked);
 
-// The directory of a run, made where there is none, for this process alone: nothing is written there before. Throws
-// rapt::Error that names the process that has it.
+// Creates the directory of a run if necessary and locks it for this process, before anything is written there. Throws
+// rapt::Error that names the process that holds it.
 std::shared_ptr<training::RunLock> claim_run(const std::filesystem::path& directory);
 
-// Throws where an option is left; `owner` is what has no such setting.
+// Throws if an option is left; `owner` is what has no such setting.
 void require_no_option_left(const std::map<std::string, std::string>& options, const std::string& owner);
 
-// All settings of one struct: into a section, and from one.
+// All settings of one struct, to a section and from one.
 template <class S>
 void write_section(nlohmann::ordered_json& part, S settings) {
   FieldWriter writer(part);
@@ -66,7 +66,7 @@ void read_section(const std::string& file, nlohmann::json part, S& settings) {
   reader.done();
 }
 
-// A model that is one of several kinds: the kind decides which settings there are.
+// A model of one of several kinds; the kind decides which settings there are.
 template <class M>
 void read_model_section(const std::string& file, nlohmann::json part, M& model) {
   FieldReader reader(file + ": model", part);
@@ -75,8 +75,8 @@ void read_model_section(const std::string& file, nlohmann::json part, M& model) 
   reader.done();
 }
 
-// What runs with data of a source, a model of a kind, and sizes have in config.json. The hash is of the files that the run
-// began with; 0: it has none.
+// What config.json holds for runs with a data source, a model of a kind, and sizes. The hash is that of the files the
+// run began with; 0: none.
 template <class Config>
 nlohmann::ordered_json run_sections(const Config& config, std::uint64_t hash) {
   nlohmann::ordered_json whole;

@@ -14,7 +14,7 @@ bool same_subwords(const LearnedSubwords& a, const LearnedSubwords& b) {
   return a.model->bytes() == b.model->bytes() && a.kept == b.kept;
 }
 
-// How one side of two runs differs; empty where a token of one is the same token of the other.
+// How one side of two runs differs; empty if their tokens are the same.
 std::string difference(const char* side, const std::vector<std::string>& first, const std::vector<std::string>& other,
                        const std::string& ending) {
   if (first == other) return "";

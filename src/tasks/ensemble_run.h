@@ -14,11 +14,11 @@ struct EnsembleRun {
   std::vector<SequenceRun> runs;
 
   const SequenceRunConfig& config() const { return runs.front().config; }
-  // Refers to the runs.
+  // Refers to the runs, which must outlive it.
   models::Ensemble models() const;
 };
 
-// Throws where a directory holds no run, or one that reads or writes other symbols than the first.
+// Throws if a directory holds no run, or one that reads or writes other symbols than the first.
 EnsembleRun load_ensemble(std::span<const std::filesystem::path> directories);
 
 }  // namespace rapt::inline v1::tasks

@@ -12,12 +12,12 @@
 #include "training/objective.h"
 #include "training/options.h"
 
-// A training run, whatever it learns: settings, data and model behind one face. `rapt train` drives it.
+// A training run, whatever it learns: settings, data and model behind one interface, which `rapt train` drives.
 namespace rapt::inline v1::tasks {
 
 enum class Split : std::uint8_t { train, valid, test };
 
-// What is worth looking at when a model is trained.
+// What to look at once a model is trained.
 enum class Look : std::uint8_t { answers, head_places, scenes, scores };
 
 class Experiment {
@@ -35,12 +35,13 @@ class Experiment {
   // config.json, from which open() makes the same experiment again.
   virtual void write_config(const std::filesystem::path& directory) const = 0;
 
-  // Nothing where there are no such examples. Once stop() says so, the scores are of what was done until then.
+  // No scores if there are no such examples. After stop(), those of what was scored until then.
   virtual std::optional<training::Scores> score(Split split, const float* values, int threads,
                                                 const std::function<bool()>& stop) const = 0;
 };
 
-// What a user asks for: settings by name ("hidden" → "128") on top of a file of settings on top of the task's own.
+// What a user asks for: settings by name ("hidden" → "128"), which override a file of settings, which overrides the
+// task's own.
 struct Settings {
   std::filesystem::path file;  // may be empty
   std::map<std::string, std::string> options;
@@ -51,25 +52,25 @@ struct TaskInfo {
   std::string_view about;
 };
 
-// Tasks that share their kind of data, models and settings.
+// Tasks with the same kind of data, models and settings.
 struct Family {
   std::span<const TaskInfo> tasks;
   // A new run. Throws rapt::Error for settings that it does not have.
   std::unique_ptr<Experiment> (*start)(std::string_view task, const Settings& settings);
-  // The run of a directory. Settings may repeat what it has; they change only how long it trains.
+  // The run of a directory. Settings may repeat the run's; they change only how long it trains.
   std::unique_ptr<Experiment> (*open)(const std::filesystem::path& directory, const Settings& settings);
 };
 
 std::span<const Family> all_families();
 
-// Throws rapt::Error where there is no task of this name.
+// Throws rapt::Error if there is no task of this name.
 std::unique_ptr<Experiment> start_experiment(std::string_view task, const Settings& settings);
-// Throws rapt::Error where the directory holds no run, or one of other settings.
+// Throws rapt::Error if the directory holds no run, or one with other settings.
 std::unique_ptr<Experiment> open_experiment(const std::filesystem::path& directory, const Settings& settings = {});
-// The task that the run of a directory is about.
+// The task of the run in a directory.
 std::string task_of_run(const std::filesystem::path& directory);
 
-// The best weights of a run. Throws rapt::Error where it has none yet.
+// The best weights of a run. Throws rapt::Error if it has none yet.
 std::vector<float> best_weights(const std::filesystem::path& directory, const layers::Parameters& parameters);
 
 }  // namespace rapt::inline v1::tasks

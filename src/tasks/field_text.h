@@ -63,7 +63,7 @@ void check_range(const std::string& what, const T& value, double low, double hig
   throw Error(what + ": expected " + text(low) + " to " + text(high) + ", got " + text(x));
 }
 
-// Takes the fields it finds out of the object; what is left is unknown.
+// Removes the fields it finds from the object; what is left is unknown.
 class FieldReader {
  public:
   FieldReader(std::string file, nlohmann::json& json) : file_(std::move(file)), json_(json) {}
@@ -86,7 +86,7 @@ class FieldReader {
     });
   }
 
-  // Throws where something is left that no field took.
+  // Throws if any field is left.
   void done() const {
     if (!json_.empty()) throw Error(file_ + ": expected settings that exist here, got '" + json_.begin().key() + "'");
   }
@@ -109,7 +109,7 @@ class FieldReader {
   nlohmann::json& json_;
 };
 
-// Sets fields from options given as text: {"hidden", "128"}. Takes what it finds out of the map.
+// Sets fields from options given as text: {"hidden", "128"}. Removes what it finds from the map.
 class FieldSetter {
  public:
   explicit FieldSetter(std::map<std::string, std::string>& texts) : texts_(texts) {}

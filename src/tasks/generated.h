@@ -8,7 +8,7 @@
 
 namespace rapt::inline v1::tasks {
 
-// How much a generated task is asked for. Errors call it `task`.
+// How many examples of a generated task, and how long. Errors call it `task`.
 struct Amount {
   const char* task;
   std::int64_t train;
@@ -23,7 +23,7 @@ struct Amount {
 // Throws for negative or excessive counts and for lengths that are not 1 ≤ min ≤ max ≤ 10,000.
 void check(const Amount& amount);
 
-// Shuffles before it cuts: short texts run out while they are made, and no part should lack them.
+// Shuffles before splitting: short texts run out while they are generated, and no part should lack them.
 TaskData cut(std::vector<Example> examples, const Amount& amount, Random& random);
 
 }  // namespace rapt::inline v1::tasks

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// The numbers of nested lists of these sizes, in order.
+// The elements of nested lists of these sizes, in order.
 void read_numbers(const json& list, std::span<const std::int64_t> sizes, const std::string& where,
                   std::vector<double>& out) {
   if (sizes.empty()) {
@@ -59,7 +59,7 @@ std::vector<Center> centers_of(const HeadPlaces& places, std::int64_t layer) {
   return list;
 }
 
-// The middle pixel of an even side is the one after the middle, as with a kernel.
+// The middle pixel of an even side is the one after the centre, as in a kernel.
 double grid_distance(const std::vector<Center>& centers, std::int64_t side) {
   const std::int64_t cells = side * side;
   const auto heads = static_cast<std::int64_t>(centers.size());

@@ -6,7 +6,7 @@
 
 #include "tasks/head_places.h"
 
-// What the heads' centres of a run did, epoch by epoch.
+// The heads' centres of a run, epoch by epoch.
 namespace rapt::inline v1::tasks {
 
 struct HeadHistory {
@@ -17,7 +17,7 @@ struct HeadHistory {
 };
 
 // From metrics.jsonl of a run on images. Where centres are parameters, those before training come first. Throws
-// rapt::Error where the run has none, or where the file is not what a run writes.
+// rapt::Error if the run has none, or if the file is not one that a run writes.
 HeadHistory read_head_history(const std::filesystem::path& run);
 
 // The mean distance of a layer's centres from the query.
@@ -28,7 +28,7 @@ double mean_spread(const HeadPlaces& places, std::int64_t layer);
 // How near the heads of a layer come to the K×K pixels around the query, K = ⌊√heads⌋: the theorem's convolution.
 struct GridFit {
   std::int64_t side = 0;       // K
-  double distance = 0;         // mean distance of each pixel from its own head, heads given out for the least sum
+  double distance = 0;         // mean distance of each pixel from its own head, under the optimal assignment
   std::int64_t pixels = 0;     // of the K² pixels, those that are nearest to some head's centre
   double random_distance = 0;  // of as many centres drawn from a normal distribution of the same mean square distance
 };

@@ -86,7 +86,7 @@ double ImageComparisonRow::deviation() const {
 
 std::vector<ImageComparisonRow> compare_image_models(const ImageComparison& c, const ImageComparisonProgress& progress,
                                                      const std::function<bool()>& stop) {
-  // Every setting is looked at before the first training.
+  // All settings are checked before the first run.
   std::int64_t total = 0;
   for (const std::string& task : c.tasks)
     for (const ImageContender& contender : image_contenders())

@@ -18,15 +18,15 @@ struct ImageContender {
 
 const std::vector<ImageContender>& image_contenders();
 
-// Settings under which all contenders on a task are trained in a few minutes.
+// Settings under which all models train on a task in a few minutes.
 std::map<std::string, std::string> comparison_settings(std::string_view task, bool quick);
 
 struct ImageComparison {
   std::vector<std::string> tasks{"digits", "shapes"};
   std::int64_t seeds = 1;
   std::uint64_t seed = 1;           // the first
-  std::int64_t epochs = 0;          // 0: as the settings have it
-  std::filesystem::path directory;  // of the runs; those that are there already go on
+  std::int64_t epochs = 0;          // 0: as in the settings
+  std::filesystem::path directory;  // of the runs; existing ones are resumed
   int threads = 1;
   bool quick = false;
 };
@@ -45,11 +45,11 @@ struct ImageComparisonRow {
   double seconds_per_epoch() const { return seconds / static_cast<double>(epochs); }
 };
 
-// How far it came, in epochs, and what it is doing.
+// Progress in epochs, and what is running.
 using ImageComparisonProgress =
     std::function<void(std::int64_t done, std::int64_t total, const std::string& what, const training::StepReport*)>;
 
-// Trains them all. Throws rapt::Error for a task that it does not have; stops with what is done where stop() says so.
+// Trains them all. Throws rapt::Error for an unknown task; returns what is done when stop() says so.
 std::vector<ImageComparisonRow> compare_image_models(const ImageComparison& comparison,
                                                      const ImageComparisonProgress& progress,
                                                      const std::function<bool()>& stop = {});

@@ -6,16 +6,16 @@
 
 namespace rapt::inline v1::tasks {
 
-// A run on images behind the face that all runs have.
+// A run on images behind the interface of all runs.
 class ImageExperiment : public Experiment {
  public:
-  // A new run where the sizes are not set yet.
+  // A new run if the sizes are not set yet.
   explicit ImageExperiment(ImageRunConfig config);
 
   const ImageRunConfig& config() const { return config_; }
   const ImageTask& data() const { return data_; }
   const models::ImageClassifier& model() const { return *model_; }
-  // Of the images that are trained on: all images are normalised by them.
+  // Of the training images; all images are normalised by them.
   const ChannelStatistics& statistics() const { return statistics_; }
 
   const training::TrainOptions& training() const override { return config_.training; }

@@ -5,8 +5,8 @@
 
 #include "tasks/images.h"
 
-// The files of well-known image sets, as they are published but unpacked: no gzip. Everything is checked, errors name
-// the file and the byte, and nothing larger than the file is allocated.
+// The files of well-known image sets, as published but unpacked: no gzip. Everything is checked, errors name the file
+// and the byte, and nothing larger than the file is allocated.
 namespace rapt::inline v1::tasks {
 
 // Records of a label and 3×32×32 bytes (red, green, blue planes). CIFAR-100 has two labels: coarse, then fine.
@@ -24,7 +24,7 @@ ImageData parse_mnist(std::string_view images, const std::string& images_name, s
                       const std::string& labels_name);
 
 // The whole set from its directory: data_batch_1.bin … data_batch_5.bin and test_batch.bin; train.bin and test.bin;
-// train-images-idx3-ubyte and so on. `valid_fraction` of what is there to train on becomes `valid`, by hash.
+// train-images-idx3-ubyte and so on. `valid_fraction` of the training images becomes `valid`, by hash.
 ImageTask cifar10_task(const std::filesystem::path& directory, double valid_fraction = 0.1);
 ImageTask cifar100_task(const std::filesystem::path& directory, CifarLabels labels, double valid_fraction = 0.1);
 ImageTask mnist_task(const std::filesystem::path& directory, double valid_fraction = 0.1);

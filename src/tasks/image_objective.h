@@ -12,14 +12,14 @@
 
 namespace rapt::inline v1::tasks {
 
-// Accuracy and loss on all images of a set, or on those that were done when stop() said so; bits do not depend on the
-// number of threads, nor of processes, which deal them out.
+// Accuracy and loss on all images of a set, or on those done when stop() said so. The bits depend neither on the number
+// of threads nor on that of the processes that share the images.
 training::Scores classification_scores(const models::ImageClassifier& model, const float* values, const ImageData& data,
                                        const ChannelStatistics& statistics, int threads,
                                        const std::function<bool()>& stop = {},
                                        const training::Processes& processes = training::Processes());
 
-// To give each image its class. Model and data outlive it.
+// Classification. Model and data must outlive it.
 class ImageObjective : public training::Objective {
  public:
   ImageObjective(const models::ImageClassifier& model, const ImageTask& data, const ChannelStatistics& statistics,

@@ -101,7 +101,7 @@ ImageRunConfig image_defaults(std::string_view task, models::ImageModelKind kind
   config.data.augmentation = {.flip = !digits, .crop_margin = digits ? 1 : 2};
   config.model.attention.dropout = config.data.source == ImageSource::digits ? 0.2 : 0;
   if (digits) return config;
-  // Smaller steps, more of them: what these tasks lack is not regularisation.
+  // Smaller steps, and more of them: these tasks need no more regularisation.
   training.batch = 16;
   training.weight_decay = 0.05;
   training.label_smoothing = 0;

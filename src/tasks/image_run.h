@@ -10,7 +10,7 @@
 #include "tasks/shapes.h"
 #include "training/options.h"
 
-// A run on images: what is learned from which data by which model, in one directory.
+// A run on images: task, data and model, in one directory.
 namespace rapt::inline v1::tasks {
 
 enum class ImageSource { digits, shapes, cifar10, cifar100, mnist };
@@ -22,7 +22,7 @@ struct ImageDataConfig {
   std::string directory;
   std::uint64_t hash = 0;
   double valid_fraction = 0.1;
-  std::int64_t train_limit = 0;  // images to train on, the first ones; 0: all
+  std::int64_t train_limit = 0;  // train on the first ones only; 0: all
   Augmentation augmentation{};
 };
 
@@ -36,17 +36,17 @@ struct ImageRunConfig {
 // The settings that suit a task and a model on it. Throws for other names.
 ImageRunConfig image_defaults(std::string_view task, models::ImageModelKind kind);
 
-// A new run's settings: the task's own, then a file, then options as text. Throws for what it does not know.
+// A new run's settings: the task's own, then a file, then options as text. Throws for unknown ones.
 ImageRunConfig image_config(std::string_view task, const std::filesystem::path& file,
                             std::map<std::string, std::string> options);
 
-// A run that goes on: settings may repeat what it has; they change only how long it trains.
+// A resumed run: settings may repeat the run's; they change only how long it trains.
 struct Settings;
 void go_on(ImageRunConfig& config, const std::string& run, const Settings& settings);
-// The same where all settings are asked for.
+// The same with all settings given.
 void go_on(ImageRunConfig& config, const std::string& run, const ImageRunConfig& asked);
 
-// Checks the hash where there is one, and sets it where there is none.
+// Checks the hash if there is one, else sets it.
 ImageTask load_images(ImageDataConfig& data);
 
 void write_config(const std::filesystem::path& directory, const ImageRunConfig& config);

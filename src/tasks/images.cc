@@ -96,7 +96,7 @@ ImageTask split_by_hash(const ImageData& data, double valid_fraction, double tes
 
 ChannelStatistics channel_statistics(const ImageData& data) {
   const auto channels = static_cast<std::size_t>(data.channels());
-  // Whole numbers, so that the sums are exact.
+  // Integers, so that the sums are exact.
   std::vector<std::uint64_t> sums(channels), squares(channels);
   std::size_t n = 0;
   for (const std::uint8_t pixel : data.images.as<std::uint8_t>()) {
@@ -129,10 +129,10 @@ void augmented_image(const ImageData& data, std::int64_t n, const ChannelStatist
   if (margin < 0 || margin > kLargestMargin)
     throw Error("augment: crop_margin: expected 0 to " + std::to_string(kLargestMargin) + ", got " +
                 std::to_string(margin));
-  // The last id tells this stream from those of other purposes.
+  // The last id distinguishes this stream from those for other purposes.
   Random random(seed, epoch, n, 0x6175676d656e74);
   Change change;
-  // Taken always, so that one option does not change what the other does.
+  // Always drawn, so that one option does not change what the other does.
   change.flip = random.below(2) == 1 && augmentation.flip;
   change.down = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(2 * margin + 1))) - margin;
   change.right = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(2 * margin + 1))) - margin;

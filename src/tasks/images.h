@@ -11,7 +11,7 @@ namespace rapt::inline v1::tasks {
 // Images of one size with a class each.
 struct ImageData {
   Array images;             // u8 [N, R, C, channels]
-  std::vector<int> labels;  // [N], places in `classes`
+  std::vector<int> labels;  // [N], indices into `classes`
   std::vector<std::string> classes;
   double white = 255;  // the largest value that a pixel may have
 
@@ -29,10 +29,10 @@ struct ImageTask {
   ImageData test;
 };
 
-// Throws rapt::Error where sizes or labels do not fit each other; `name` is what it calls the data.
+// Throws rapt::Error if sizes and labels do not fit each other; `name` is what errors call the data.
 void check(const ImageData& data, const std::string& name);
 
-// The images of these places, in this order.
+// The images at these indices, in this order.
 ImageData select(const ImageData& data, const std::vector<std::int64_t>& places);
 
 // An image goes to one part by the hash of its pixels, whatever else there is, as split_by_hash of pairs.h has it.
@@ -47,7 +47,7 @@ struct ChannelStatistics {
 ChannelStatistics channel_statistics(const ImageData& data);
 
 struct Augmentation {
-  bool flip = false;             // left and right change places, half of the time
+  bool flip = false;             // mirrored left to right, half of the time
   std::int64_t crop_margin = 0;  // shifted by up to this many pixels; what comes in is black
 };
 
@@ -55,7 +55,7 @@ struct Augmentation {
 template <class T>
 void normalized_image(const ImageData& data, std::int64_t n, const ChannelStatistics& statistics, T* out);
 
-// The same of a changed image. The change is a function of the seed, the epoch and n alone.
+// The same of an augmented image. The augmentation is a function of the seed, the epoch and n alone.
 template <class T>
 void augmented_image(const ImageData& data, std::int64_t n, const ChannelStatistics& statistics,
                      const Augmentation& augmentation, std::uint64_t seed, std::int64_t epoch, T* out);

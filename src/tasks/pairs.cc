@@ -64,7 +64,7 @@ std::string length_error(const Example& example, Units source_units, Units targe
 PairFile parse_pairs(std::string_view text, const std::string& name, Units source_units, Units target_units,
                      std::int64_t max_length, bool skip_long) {
   if (max_length < 1) throw Error("read pairs: expected a max_length of at least 1, got " + std::to_string(max_length));
-  // What cannot be counted yet counts nothing.
+  // Subwords cannot be counted yet, so they count as 0.
   const auto too_long = [&](const Example& example) {
     std::string error;
     if (source_units != Units::subwords) error = side_error(example.source, "source", source_units, max_length);

@@ -20,7 +20,7 @@ bool hit_ground(const Solid& solid, const Ray& ray, double limit, Hit& hit) {
 bool first_root(double a, double b, double c, double& t) {
   const double under = b * b - a * c;
   if (b >= 0 || c <= 0 || under < 0) return false;
-  // Not (−b − √)/a, which cancels for small things far away.
+  // Not (−b − √)/a, which cancels for small solids far away.
   t = c / (-b + std::sqrt(under));
   return true;
 }
@@ -68,7 +68,7 @@ bool hit_cylinder(const Solid& solid, const Ray& ray, double limit, Hit& hit) {
     hit = {t, unit(solid.from_own({p.x + d.x * t, 0, p.z + d.z * t})), 0};
     return true;
   }
-  // Only the cap on the ray's side can be entered through.
+  // A ray can enter only through the cap on its side.
   if (std::abs(p.y) <= half || p.y * d.y >= 0) return false;
   const double side = p.y > 0 ? half : -half;
   t = (side - p.y) / d.y;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-// Rays against simple solids, exactly: what the scenes are made of.
+// Exact intersections of rays with the simple solids of the scenes.
 namespace rapt::inline v1::tasks {
 
 struct Vec3 {
@@ -50,7 +50,7 @@ struct Hit {
   int face = 0;  // another one across every crease: of a box 0 … 5, of a cylinder 0 (side), 1 and 2 (caps)
 };
 
-// Where the ray enters the solid, if that is before `limit`. A ray that starts within a solid does not hit it.
+// Where the ray enters the solid, if that is before `limit`. A ray that starts inside a solid does not hit it.
 bool intersect(const Solid& solid, const Ray& ray, double limit, Hit& hit);
 
 }  // namespace rapt::inline v1::tasks

@@ -11,7 +11,7 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-// A length and how many of its strings are not taken yet.
+// A length, and how many of its strings are not taken yet.
 struct Stock {
   int length;
   std::int64_t left;
@@ -32,7 +32,7 @@ std::string random_string(int length, Random& random) {
 TaskData reverse_data(const ReverseOptions& options) {
   const Amount amount{"reverse", options.train, options.valid, options.test, options.min_length, options.max_length};
   check(amount);
-  // Other ids than those of other tasks and of the batches.
+  // Ids that neither other tasks nor batches use.
   Random random(options.seed, 0x72657665727365);
   std::vector<Stock> stocks;
   for (int length = options.min_length; length <= options.max_length; ++length)

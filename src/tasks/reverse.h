@@ -15,8 +15,8 @@ struct ReverseOptions {
   int max_length = 18;
 };
 
-// Strings over {a, b, c, d}, all different, and the same backwards. A length is as likely as another as long as it has
-// strings left. Throws where there are fewer strings than asked for.
+// Distinct strings over {a, b, c, d}, and their reversals. All lengths that have strings left are equally likely.
+// Throws if there are fewer strings than asked for.
 TaskData reverse_data(const ReverseOptions& options);
 
 }  // namespace rapt::inline v1::tasks

@@ -73,7 +73,7 @@ struct Scenes {
   training::PixelExamples train, valid, test;
 };
 
-// False where it was stopped.
+// False if it was stopped.
 bool run_job(Job& job, const Scenes& scenes, const std::filesystem::path& directory,
              const std::function<void(std::int64_t)>& on_steps, const std::function<bool()>& stop) {
   const models::MultitaskNetwork network = make_network(job.config);
@@ -121,7 +121,7 @@ void add_job(ComparedNetwork& row, const Job& job, std::int64_t seeds) {
   }
 }
 
-// Seed by seed against the mean of the single networks, which as the measure have no spread of their own.
+// Seed by seed against the mean of the single-task networks, which are the baseline.
 ComparedScore gain_of(const ComparedNetwork& row, const ComparedNetwork& single, std::int64_t seeds) {
   ComparedScore gain{"gain", training::Score::Form::number, {}};
   for (std::size_t n = 0; n < static_cast<std::size_t>(seeds); ++n) {
@@ -160,7 +160,7 @@ std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, c
   // Settings are checked before anything is rendered.
   std::vector<std::int64_t> costs;
   for (const Job& job : jobs) costs.push_back(make_network(job.config).multiply_adds());
-  // Seed by seed, so that what is stopped early has whole seeds; the longest first, so that no thread is left alone.
+  // Seed by seed, so that an early stop leaves complete seeds; the longest first, so that all threads end together.
   std::vector<std::size_t> order(jobs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

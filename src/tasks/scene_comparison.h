@@ -7,7 +7,7 @@
 
 #include "tasks/scene_run.h"
 
-// Does sharing help? Networks for one task each, one for all tasks without sharing, and with shared attention, trained on
+// Does sharing help? A network per task, one for all tasks without sharing, and one with shared attention, trained on
 // the same scenes for the same steps.
 namespace rapt::inline v1::tasks {
 
@@ -15,7 +15,7 @@ struct SceneComparison {
   SceneRunConfig run = scene_defaults();        // settings of all; the seed is the first one
   std::vector<std::string> references{"skip"};  // a shared network for each
   std::int64_t seeds = 3;
-  std::filesystem::path directory;  // of the runs; those that are there already go on
+  std::filesystem::path directory;  // of the runs; existing ones are resumed
   int threads = 1;                  // networks that are trained at the same time
 };
 
@@ -30,20 +30,20 @@ struct ComparedScore {
 
 struct ComparedNetwork {
   std::string name;
-  // Of all networks that do the tasks together.
+  // Of all the networks that cover the tasks.
   std::int64_t parameters = 0;
   std::int64_t multiply_adds = 0;  // of one picture
   double seconds = 0;              // of training on one thread, the mean over the seeds
   std::vector<ComparedScore> scores;
-  // By how many percent the tasks' scores are better than those of the single networks, the mean over the tasks.
+  // By how many percent the scores are better than those of the single-task networks: the mean over the tasks.
   ComparedScore gain;
 };
 
 // Called with the steps done, all steps, and what was finished last.
 using ComparisonProgress = std::function<void(std::int64_t, std::int64_t, const std::string&)>;
 
-// First the single networks, then the one without sharing, then those with it. Empty where stop() said so; everything is
-// saved then, and the same call goes on.
+// First the single-task networks, then the one without sharing, then those with it. Empty if stop() said so: everything
+// is saved then, and the same call continues.
 std::vector<ComparedNetwork> compare_scenes(const SceneComparison& comparison, const ComparisonProgress& progress,
                                             const std::function<bool()>& stop = {});
 

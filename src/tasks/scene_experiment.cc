@@ -51,7 +51,7 @@ class SceneExperiment : public Experiment {
   }
 
  private:
-  // Rendered when they are first asked for.
+  // Rendered on first use.
   const training::PixelExamples& scenes(Split split) const {
     training::PixelExamples& part = parts_[static_cast<std::size_t>(split)];
     if (part.count == 0) part = load_scenes(config_.data, split, default_threads());

@@ -3,7 +3,7 @@
 #include "tasks/fields.h"
 #include "tasks/scene_run.h"
 
-// The settings of runs on scenes, as fields.h lists those of all others.
+// The settings of runs on scenes; see fields.h.
 namespace rapt::inline v1::tasks {
 
 template <>

@@ -22,7 +22,7 @@ double lattice(std::uint64_t seed, std::int64_t x, std::int64_t y, std::int64_t 
   return static_cast<double>(h >> 11) * 0x1p-53;
 }
 
-// Random numbers at whole places, joined smoothly.
+// Random values at lattice points, interpolated smoothly.
 double smooth_noise(std::uint64_t seed, const Vec3& p) {
   const std::array<double, 3> at{p.x, p.y, p.z};
   std::array<std::int64_t, 3> low{};
@@ -41,12 +41,12 @@ double smooth_noise(std::uint64_t seed, const Vec3& p) {
   return sum;
 }
 
-// How much of the second colour, 0 to 1.
+// The share of the second colour, 0 to 1.
 double second_share(const SurfaceTexture& texture, const Vec3& p) {
   const auto odd = [&](double x) { return static_cast<std::int64_t>(std::floor(x / texture.period)) & 1; };
   switch (texture.kind) {
     case SurfaceTexture::Kind::plain: return 0;
-    // Off the lattice by an odd bit, so that a face of a box does not lie on a border of cells.
+    // Off the lattice by an odd fraction, so that no face of a box lies on the border of a cell.
     case SurfaceTexture::Kind::checker:
       return static_cast<double>((odd(p.x + 0.013) + odd(p.y + 0.017) + odd(p.z + 0.019)) & 1);
     case SurfaceTexture::Kind::stripes: return static_cast<double>(odd(dot(p, texture.direction)));
@@ -95,7 +95,7 @@ class Renderer {
     return result;
   }
 
-  // A pattern finer than the pixels fades into its mean: far ground would flicker otherwise.
+  // A pattern finer than the pixels fades into its mean, or distant ground would alias.
   SceneColor albedo(const SceneObject& object, const Ray& ray, const Vec3& point, const Hit& hit) const {
     const SurfaceTexture& texture = object.texture;
     double share = second_share(texture, object.solid.to_own(point - object.solid.center));
@@ -113,7 +113,7 @@ class Renderer {
     const Vec3 to_lamp = lamp.position - point;
     const double cosine = dot(surface.hit.normal, to_lamp) / length(to_lamp);
     if (cosine <= 0) return;
-    // A little above the surface, which must not shade itself.
+    // Slightly above the surface, which must not shade itself.
     const Ray ray{point + surface.hit.normal * 1e-7, to_lamp};
     Hit ignored;
     for (const SceneObject& object : scene_.objects)

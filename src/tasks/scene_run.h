@@ -11,7 +11,7 @@
 #include "training/multitask_objective.h"
 #include "training/options.h"
 
-// A run on ray-cast scenes: what is learned about every pixel, by which network.
+// A run on ray-cast scenes: what is learned about every pixel, and by which network.
 namespace rapt::inline v1::tasks {
 
 struct SceneDataConfig {
@@ -30,17 +30,17 @@ struct SceneRunConfig {
 };
 
 SceneRunConfig scene_defaults();
-// Changes a configuration by a file of settings, or by options as text. Both throw for what they do not know.
+// Changes a configuration by a file of settings, or by options as text. Both throw for unknown settings.
 void apply_file(SceneRunConfig& config, const std::filesystem::path& file);
 void apply_options(SceneRunConfig& config, std::map<std::string, std::string> options);
-// A run that goes on: settings may repeat what it has; they change only how long it trains.
+// A resumed run: settings may repeat the run's; they change only how long it trains.
 void go_on(SceneRunConfig& config, const std::string& run, const Settings& settings);
-// The same where all settings are asked for.
+// The same with all settings given.
 void go_on(SceneRunConfig& config, const std::string& run, const SceneRunConfig& asked);
 void write_config(const std::filesystem::path& directory, const SceneRunConfig& config);
 SceneRunConfig read_scene_config(const std::filesystem::path& directory);
 
-// The scenes of one part, rendered: the same ones for any number of threads.
+// The rendered scenes of one part, the same for any number of threads.
 training::PixelExamples load_scenes(const SceneDataConfig& data, Split split, int threads);
 // Scene n of a part alone.
 training::PixelExamples load_scene(const SceneDataConfig& data, Split split, std::int64_t n);

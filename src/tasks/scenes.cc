@@ -86,7 +86,7 @@ double room_of(const Solid& solid) {
 
 void place_objects(Random& random, Scene& scene) {
   const std::uint64_t wanted = 3 + random.below(4);
-  // A crowded scene may get fewer than wanted.
+  // A crowded scene may get fewer.
   std::uint64_t placed = 0;
   for (int tries = 0; tries < 200 && placed < wanted; ++tries) {
     SceneObject object = random_object(random);
@@ -114,7 +114,7 @@ void place_wall(Random& random, double azimuth, Scene& scene) {
   wall.solid.size = {between(random, 2.5, 7), between(random, 0.8, 2.2), 0.12};
   const double away = azimuth + std::numbers::pi + between(random, -0.4, 0.4), distance = between(random, 4.2, 6);
   wall.solid.center = {distance * std::cos(away), wall.solid.size.y, distance * std::sin(away)};
-  // Its thin side towards the middle, more or less.
+  // Its thin side roughly towards the middle.
   wall.solid.axes = rotated(std::numbers::pi / 2 - away + between(random, -0.5, 0.5));
   scene.objects.push_back(wall);
 }
@@ -160,7 +160,7 @@ SceneCamera look_at(const Vec3& position, const Vec3& target, double roll, doubl
 }
 
 Scene random_scene(std::uint64_t seed, int part, std::int64_t n) {
-  // The last id tells this stream from those of other tasks.
+  // The last id distinguishes this stream from those of other tasks.
   Random random(seed, part, n, 0x7363656e6573);
   Scene scene;
   SceneObject ground{

@@ -7,7 +7,7 @@
 #include "tasks/ray.h"
 #include "tensor/array.h"
 
-// Ray-cast scenes by seed, with exact truth at every pixel for several tasks.
+// Ray-cast scenes by seed, with exact ground truth at every pixel for several tasks.
 namespace rapt::inline v1::tasks {
 
 enum class SceneClass : std::uint8_t { sky, ground, wall, sphere, box, cylinder };
@@ -15,7 +15,7 @@ inline constexpr std::array<std::string_view, 6> kSceneClasses{"sky", "ground", 
 
 using SceneColor = std::array<double, 3>;
 
-// A pattern through space, in a solid's own frame.
+// A pattern in space, in a solid's own frame.
 struct SurfaceTexture {
   enum class Kind : std::uint8_t { plain, checker, stripes, noise };
   Kind kind = Kind::plain;
@@ -62,7 +62,7 @@ struct Scene {
   SceneColor sky_high{0.4, 0.6, 0.9};
 };
 
-// What lies further away than this is sky, and the sky's depth is this.
+// Anything farther away is sky, whose depth is this.
 inline constexpr double kSceneFar = 30;
 // In the camera's frame: above it, to the left. Reshading is as if this were the only light.
 inline constexpr Vec3 kReshadingLight{-2, -3, 0};
@@ -71,7 +71,7 @@ inline constexpr Vec3 kReshadingLight{-2, -3, 0};
 // part is always the same; parts (training, test …) share none.
 Scene random_scene(std::uint64_t seed, int part, std::int64_t n);
 
-// Where the pixels of one picture of size × size go; what is null is not made.
+// Where the pixels of one picture of size × size go; what is null is not rendered.
 struct ScenePixels {
   float* rgb = nullptr;                  // [S, S, 3], 0 to 1: Lambert, ambient light, shadows
   std::uint8_t* segmentation = nullptr;  // [S, S], SceneClass

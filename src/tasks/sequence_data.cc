@@ -5,7 +5,7 @@
 #include "rapt/error.h"
 #include "tasks/sequence_run.h"
 
-// What a run on sequences reads, and how texts become tokens and texts again.
+// The data of a run on sequences, and how texts become tokens and back.
 namespace rapt::inline v1::tasks {
 namespace {
 
@@ -36,7 +36,7 @@ void learn(DataConfig& data, const PairFile& file, std::span<const std::size_t> 
   side(data.target_units, &Example::target, data.target_subwords, "target");
 }
 
-// The examples of one part of a file; lines that are too long in subwords are known only now.
+// The examples of one part of a file; only now is it known which lines are too long in subwords.
 std::vector<Example> take(const DataConfig& data, const PairFile& file, const std::string& path,
                           std::span<const std::size_t> places, std::set<std::int64_t>& skipped) {
   std::vector<Example> result;

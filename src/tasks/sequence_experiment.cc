@@ -16,7 +16,7 @@ constexpr std::array<TaskInfo, 3> kSequenceTasks{{
     {"pairs", "lines of source TAB target; data: their file"},
 }};
 
-// What is not usual.
+// Empty for softmax, the usual one.
 std::string normalized(const std::string& name) { return name == "softmax" ? "" : " under " + name; }
 
 std::string attention_of(const std::string& mechanism, const layers::FormulaTexts& formula) {

@@ -4,7 +4,7 @@
 
 namespace rapt::inline v1::tasks {
 
-// reverse, case and a user's own data: sequences from sequences.
+// reverse, case and a user's own data: sequence to sequence.
 Family sequence_family();
 
 }  // namespace rapt::inline v1::tasks

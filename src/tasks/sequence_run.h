@@ -16,7 +16,7 @@
 #include "training/evaluation.h"
 #include "training/options.h"
 
-// A run on sequences: what is learned from which data by which model, in one directory.
+// A run on sequences: task, data and model, in one directory.
 namespace rapt::inline v1::tasks {
 
 enum class Source { reverse, cases, pairs };
@@ -34,10 +34,10 @@ struct DataConfig {
   SymbolOptions symbols;
   // Of sides in subwords: the models that were learned, and the parts of several characters that they keep.
   LearnedSubwords source_subwords, target_subwords;
-  // What load_data left out as too long.
+  // How many lines load_data left out as too long.
   std::int64_t skipped_lines = 0;
 
-  // What the source of a line given to `decode` is made of, and its target.
+  // The units of a source given to `decode`, and of its target.
   std::vector<std::string> split_source(std::string_view text) const;
   std::vector<std::string> split_target(std::string_view text) const;
   std::string join_source(std::span<const std::string> tokens) const;
@@ -55,16 +55,16 @@ struct SequenceRunConfig {
 // The settings that suit a task; "pairs" is a user's own data. Throws for other names.
 SequenceRunConfig task_defaults(std::string_view name);
 
-// Changes a configuration by a file of settings, or by options as text. Both throw for what they do not know.
+// Changes a configuration by a file of settings, or by options as text. Both throw for unknown settings.
 void apply_file(SequenceRunConfig& config, const std::filesystem::path& file);
 void apply_options(SequenceRunConfig& config, std::map<std::string, std::string> options);
 
-// A run that goes on: settings may repeat what it has; they change only how long it trains.
+// A resumed run: settings may repeat the run's; they change only how long it trains.
 struct Settings;
 void go_on(SequenceRunConfig& config, const std::string& run, const Settings& settings);
 
 // The training, validation and test examples. Without files of their own, pairs are split 90/5/5 by their sources.
-// Learns subwords from the training examples where it has none yet.
+// Learns subwords from the training examples if the run has none yet.
 TaskData load_data(DataConfig& data);
 // The examples of another file, as this run reads its own.
 std::vector<Example> load_examples(DataConfig& data, const std::string& path);
@@ -75,7 +75,7 @@ void complete(SequenceRunConfig& config, const TaskData& data);
 void write_config(const std::filesystem::path& directory, const SequenceRunConfig& config);
 SequenceRunConfig read_config(const std::filesystem::path& directory);
 
-// A model with its best weights, as a run left it. Throws where the directory does not hold one.
+// A model with its best weights, as a run left it. Throws if the directory holds none.
 struct SequenceRun {
   SequenceRunConfig config;
   std::unique_ptr<models::SequenceModel> model;
@@ -86,7 +86,7 @@ SequenceRun load_sequence_run(const std::filesystem::path& directory);
 std::vector<training::EncodedExample> encode(const SequenceRunConfig& config, std::span<const Example> examples);
 // Each source once, with all its targets.
 std::vector<training::Question> questions(const SequenceRunConfig& config, std::span<const Example> examples);
-// Answers in subwords are compared as texts: one text may be cut in several ways. Outlives the configuration.
+// Answers in subwords are compared as texts: a text can be split in several ways. Outlives the configuration.
 training::Canonical canonical(const SequenceRunConfig& config);
 
 }  // namespace rapt::inline v1::tasks

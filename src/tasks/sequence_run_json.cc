@@ -67,7 +67,7 @@ std::vector<std::string> symbols(const std::string& file, json& whole, const cha
 
 std::string subwords_name(const std::string& side) { return side + "_subwords.model"; }
 
-// The model of one side, which is a file of its own: what config.json says of it must be true.
+// The subword model of one side, a file of its own, which must be what config.json says.
 LearnedSubwords read_subwords(const std::filesystem::path& directory, const std::string& side, json& sums,
                               const std::vector<std::string>& symbols) {
   const std::filesystem::path path = directory / subwords_name(side);
@@ -82,7 +82,7 @@ LearnedSubwords read_subwords(const std::filesystem::path& directory, const std:
   return {std::move(model), symbols};
 }
 
-// One attention of a model: a mechanism by name, or a formula in its place. Never both: one of them would be ignored.
+// One attention of a model: a mechanism by name, or a formula. Never both: one of them would be ignored.
 struct AttentionChoice {
   std::string name;  // of the setting
   std::string& mechanism;
@@ -98,8 +98,8 @@ std::vector<AttentionChoice> attentions(models::ModelConfig& model) {
 
 constexpr std::array kFormulaParts{"_formula", "_pair", "_visible"};
 
-// What is given last counts: a mechanism takes the place of a formula that was there, and the other way round. Called
-// before settings are read; given(name): whether that one is among them, as a text that is not empty.
+// The later one counts: a mechanism replaces a formula, and a formula a mechanism. Called before settings are read;
+// given(name): whether they include it as non-empty text.
 template <class F>
 void make_room(models::ModelConfig& model, F&& given) {
   for (const AttentionChoice& choice : attentions(model)) {
@@ -176,7 +176,7 @@ void write_config(const std::filesystem::path& directory, const SequenceRunConfi
   whole["target_vocabulary"] = config.target_symbols;
   if (config.data.source == Source::pairs && config.data.symbols.skip_long)
     whole["skipped_lines"] = config.data.skipped_lines;
-  // Models of subwords are there before the file that names them.
+  // Subword models are written before the file that names them.
   for (const auto& [side, subwords] : {std::pair("source", &config.data.source_subwords.model),
                                        std::pair("target", &config.data.target_subwords.model)}) {
     if (!*subwords) continue;
@@ -192,7 +192,7 @@ SequenceRunConfig read_config(const std::filesystem::path& directory) {
   const std::string file = path.string();
   json whole = parse_run_config(path);
   SequenceRunConfig config;
-  // Runs from before there was such a setting go on without it.
+  // Runs from before this setting continue without it.
   config.data.symbols.unknown_dropout = 0;
   if (const auto model = whole.find("model"); model != whole.end()) require_one_attention(file, *model);
   make_room(config.model, [&](const std::string& name) { return has_text(whole.value("model", json()), name); });

@@ -52,7 +52,7 @@ Color random_shade(Random& random, const Shades& shades = kAny) {
   return {red, green, channel()};
 }
 
-// A colour that can be told apart from the others.
+// A colour that is distinct from the others.
 Color random_shade_unlike(Random& random, std::initializer_list<Color> others, double least, const Shades& shades) {
   for (;;) {
     const Color color = random_shade(random, shades);
@@ -81,7 +81,7 @@ struct Pattern {
         first(one),
         second(other) {}
 
-  // Dots lie further apart than stripes: how fine a texture is helps to tell what it is.
+  // Dots are farther apart than stripes: the scale of a texture helps to recognise it.
   static double period_of(Random& random, Texture kind) {
     switch (kind) {
       case Texture::stripes: return uniform_in(random, 3, 4.5);
@@ -97,7 +97,7 @@ struct Pattern {
     const double u = p.x / period - std::floor(p.x / period), v = p.y / period - std::floor(p.y / period);
     switch (texture) {
       case Texture::stripes: return u < 0.5 ? first : second;
-      // As much of one colour as of the other, so that the mean colour tells nothing.
+      // As much of one colour as of the other, so that the mean colour gives nothing away.
       case Texture::dots: return (u - 0.5) * (u - 0.5) + (v - 0.5) * (v - 0.5) < 0.159 ? first : second;
       case Texture::checker: return (u < 0.5) == (v < 0.5) ? first : second;
       case Texture::gradient: return mix(first, second, 0.5 + 0.5 * std::sin(2 * std::numbers::pi * u));
@@ -122,7 +122,7 @@ bool in_star(Point p) {
   return x * (notch_y - 1) - (y - 1) * notch_x > 0;
 }
 
-// About the same area each, so that size tells nothing; 1 is the radius of the circle.
+// Of about equal area, so that size gives nothing away; 1 is the radius of the circle.
 bool inside(Figure figure, Point p) {
   switch (figure) {
     case Figure::circle: return p.x * p.x + p.y * p.y < 1;
@@ -151,7 +151,7 @@ struct Drawn {
 Color over(const Drawn& drawn, const Pattern& pattern, Point pixel, const Color& below) {
   const Point own = drawn.frame.to_own(pixel);
   const Point p{own.x / drawn.radius, own.y / drawn.radius};
-  // No figure reaches further.
+  // No figure extends farther.
   if (p.x * p.x + p.y * p.y > 1.7 * 1.7 || !inside(drawn.figure, p)) return below;
   const double inner = 1 - drawn.outline;
   if (drawn.outline > 0 && !inside(drawn.figure, {p.x / inner, p.y / inner})) return drawn.outline_color;
@@ -241,7 +241,7 @@ class Picture {
   Pattern pattern_;
   Drawn drawn_;
   std::vector<Blot> blots_;
-  std::size_t over_ = 0;  // how many of them lie before the figure
+  std::size_t over_ = 0;  // how many of them are in front of the figure
   double noise_ = 0;
 };
 
@@ -261,7 +261,7 @@ ImageData make_part(const ShapesOptions& options, int part, std::int64_t count) 
 }  // namespace
 
 void draw_shapes_image(std::uint64_t seed, int part, std::int64_t n, std::uint8_t* out) {
-  // The last id tells this stream from those of other tasks.
+  // The last id distinguishes this stream from those of other tasks.
   Random random(seed, part, n, 0x736861706573);
   const auto label = static_cast<int>(n % kClasses);
   Picture(random, static_cast<Figure>(label / 2), label % 2 == 0 ? Texture::stripes : Texture::dots).write(random, out);

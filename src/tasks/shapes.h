@@ -11,9 +11,8 @@ struct ShapesOptions {
   std::int64_t test = 2000;
 };
 
-// Made images of 32×32 colour pixels: one figure of five (circle, square, triangle, cross, star), striped or dotted,
-// anywhere, in any size, rotation and colours, before a background that may itself be striped or dotted, with clutter and
-// noise. The ten classes are figure × texture: neither alone tells the class.
+// Synthetic 32×32 colour images: one of five figures, striped or dotted, at any position, size, rotation and colours,
+// on a background that may be striped or dotted too, with clutter and noise. The ten classes are figure × texture.
 ImageTask shapes_task(const ShapesOptions& options);
 
 // One image, [32, 32, 3]; its number decides its class, n mod 10.

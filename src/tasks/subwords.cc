@@ -20,7 +20,8 @@ std::optional<SubwordLibrary>& linked_library() {
 
 bool is_one_character(const std::string& part) { return split(part, Units::characters).size() == 1; }
 
-// The lines with a space in place of rare characters, which no part then holds, and how many others there are.
+// The lines with rare characters replaced by spaces, so that no part holds them, and how many other characters there
+// are.
 std::vector<std::string> without_rare(std::span<const std::string> lines, std::int64_t min_count,
                                       std::int64_t& characters) {
   Counts counts;
@@ -41,7 +42,7 @@ std::vector<std::string> without_rare(std::span<const std::string> lines, std::i
   return result;
 }
 
-// The parts of several characters that the lines have often enough.
+// The parts of several characters that occur often enough in the lines.
 std::vector<std::string> frequent_parts(const Subwords& model, std::span<const std::string> lines,
                                         std::int64_t min_count, bool& rare) {
   Counts counts;
@@ -87,7 +88,7 @@ LearnedSubwords learn_subwords(std::span<const std::string> lines, const SymbolO
                 ", a subword for each of the " + counted(characters, "character") + " of the " + side +
                 "s and one for the space, got " + std::to_string(most) + "; --min-count leaves rare characters out");
   std::unique_ptr<Subwords> model = library.open(library.learn(texts, options.subwords, most));
-  // What is cut further makes others more frequent, and perhaps some rarer: fewer parts each time, so it ends.
+  // Splitting a part changes how often others occur. There are fewer parts each time, so this ends.
   std::vector<std::string> kept;
   for (bool rare = true; rare;) {
     kept = frequent_parts(*model, texts, options.min_count, rare);

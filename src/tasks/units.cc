@@ -8,7 +8,8 @@
 namespace rapt::inline v1::tasks {
 namespace {
 
-// The bytes of the code point at `at`, or 0 where it is none: too long a form, a surrogate, above U+10FFFF, cut off.
+// The length in bytes of the code point at `at`; 0 if it is invalid: overlong, a surrogate, above U+10FFFF or
+// truncated.
 std::size_t code_point_size(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t n) { return static_cast<unsigned char>(text[n]); };
   const std::uint32_t first = byte(at);

@@ -83,7 +83,7 @@ std::vector<std::string> Vocabulary::decode(std::span<const int> ids) const {
 
 namespace {
 
-// A tab or another control character by its number: itself it would be invisible.
+// A tab or another control character is shown as its number, since it is invisible itself.
 std::string quoted(const std::string& token) {
   const auto code = static_cast<unsigned char>(token.empty() ? 'x' : token[0]);
   if (token.size() != 1 || (code >= 0x20 && code != 0x7f)) return "'" + token + "'";

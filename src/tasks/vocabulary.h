@@ -29,19 +29,19 @@ struct SymbolLimits {
   std::span<const std::string> always = {};  // kept however often they are seen
 };
 
-// Symbols and their ids. The four special ids come first; no text maps to them except what is unknown.
+// Symbols and their ids. The four special ids come first; the only text that maps to one is an unknown symbol.
 class Vocabulary {
  public:
   Vocabulary() = default;
 
-  // The symbols of ids 4, 5, …; throws where one is empty or appears twice.
+  // The symbols of ids 4, 5, …; throws if one is empty or appears twice.
   explicit Vocabulary(std::vector<std::string> symbols);
 
-  // The more frequent symbols first, equally frequent ones in the order of their bytes. Throws where there are symbols and
+  // The more frequent symbols first, equally frequent ones in the order of their bytes. Throws if there are symbols and
   // the limits leave none.
   static Vocabulary from_examples(std::span<const Example> examples, Side side, const SymbolLimits& limits = {});
 
-  // With the special ids.
+  // The number of ids, special ones included.
   int size() const { return kFirstSymbol + static_cast<int>(symbols_.size()); }
 
   // Without the special ones: what the constructor takes.
@@ -67,7 +67,7 @@ class Vocabulary {
   std::unordered_map<std::string, int, Hash, std::equal_to<>> ids_;
 };
 
-// A sentence for every token that is read as unknown, each token once.
+// A sentence for every token that is read as unknown; each token once.
 std::vector<std::string> unknown_notes(std::span<const std::string> tokens, std::span<const int> ids);
 
 }  // namespace rapt::inline v1::tasks

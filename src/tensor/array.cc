@@ -151,7 +151,7 @@ void Array::Free::operator()(std::byte* p) const { ::operator delete(p, kAlignme
 
 Array::Array(ElementType type, std::vector<std::int64_t> shape)
     : type_(type), shape_(std::move(shape)), count_(checked_count(shape_, size_of(type))) {
-  // An array of no elements still has an address, so that it differs from no array.
+  // An empty array still has an address, which distinguishes it from a missing one.
   const std::size_t size = bytes() > 0 ? bytes() : 1;
   data_.reset(static_cast<std::byte*>(::operator new(size, kAlignment)));
   std::memset(data_.get(), 0, size);

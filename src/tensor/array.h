@@ -13,7 +13,7 @@
 
 namespace rapt::inline v1 {
 
-// What files may hold. A boolean is one byte, 0 or 1.
+// The element types of files. A boolean is one byte, 0 or 1.
 enum class ElementType : std::uint8_t { boolean, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 };
 
 std::size_t size_of(ElementType type);
@@ -42,11 +42,11 @@ constexpr ElementType element_type_of() {
 // "[2, 3]"; the shape of a single number is "[]".
 std::string to_string(std::span<const std::int64_t> shape);
 
-// The product of the sizes. Throws where a size is negative or where `element_size` times the count exceeds 2⁶³ − 1;
-// sizes of 0 do not hide an overflow of the others.
+// The product of the sizes. Throws if a size is negative or if `element_size` times the count exceeds 2⁶³ − 1; a size
+// of 0 does not hide an overflow of the others.
 std::int64_t checked_count(std::span<const std::int64_t> shape, std::size_t element_size);
 
-// An array that owns its numbers: any number of dimensions, the last one fastest, aligned for SIMD.
+// An array that owns its memory: any number of dimensions, row-major, aligned for SIMD.
 class Array {
  public:
   Array() = default;
@@ -68,20 +68,20 @@ class Array {
   const std::byte* data() const { return data_.get(); }
   explicit operator bool() const { return data_ != nullptr; }
 
-  // The elements; throws where T is not their type.
+  // The elements; throws if T is not their type.
   template <class T>
   std::span<T> as();
   template <class T>
   std::span<const T> as() const;
 
-  // The same numbers, rounded once to a floating-point type, ties to even.
+  // The same elements, rounded once to a floating-point type, ties to even.
   Array to(ElementType target) const&;
-  Array to(ElementType target) &&;  // without a copy where the type is right already
+  Array to(ElementType target) &&;  // without a copy if the type is the same
 
-  // The same numbers in another shape of as many elements.
+  // The same elements in another shape of the same size.
   void reshape(std::vector<std::int64_t> shape);
 
-  // As the library's functions take it: aligned to the right, up to four dimensions, floating point.
+  // A view for the library's functions: aligned to the right, up to four dimensions, floating point.
   View view();
   ConstView view() const;
 

@@ -14,7 +14,7 @@ struct NamedTensor {
   Tensor<T> value;
 };
 
-// How the heads of a result lie: [queries, batch, heads·value_dim], or [batch, heads, queries, value_dim].
+// The layout of the outputs: [queries, batch, heads·value_dim], or [batch, heads, queries, value_dim].
 enum class HeadLayout : std::uint8_t { side_by_side, apart };
 
 // Attention as an operation of a tape, through the fused engine.
@@ -33,11 +33,11 @@ struct AttentionCall {
   Normalizer normalizer = Normalizer::softmax;
   std::vector<NamedTensor<T>> normalizer_parameters;
   HeadLayout layout = HeadLayout::side_by_side;
-  // Where the weights go, [batch, heads, queries, keys], when they are wanted.
+  // Where the weights go, [batch, heads, queries, keys]; null: not wanted.
   T* weights = nullptr;
 };
 
-// The outputs of each value set, in the layout that the call asks for. The map is computed once.
+// The outputs of each value set, in the layout of the call. The map is computed once.
 template <class T>
 std::vector<Tensor<T>> shared_attention(Tape<T>& tape, const AttentionCall<T>& call);
 

@@ -7,8 +7,8 @@
 
 namespace rapt::inline v1 {
 
-// A 64-bit number for some bytes, to detect damage; it is no defence against deliberate collisions. Every step can
-// be undone, so bytes that differ within one word of 8 never have the same one.
+// A 64-bit checksum against damage, not against deliberate collisions. Every step is invertible, so bytes that differ
+// within one 8-byte word never have the same one.
 std::uint64_t checksum(std::span<const std::byte> bytes);
 
 // As 16 hexadecimal digits.

@@ -11,7 +11,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-constexpr std::int64_t kPieceNumbers = 1 << 15;  // laid out at a time: they stay in the L2 cache
+constexpr std::int64_t kPieceNumbers = 1 << 15;  // gathered at a time: they stay in the L2 cache
 
 template <class T>
 struct Convolution {
@@ -37,8 +37,8 @@ struct Convolution {
       for (std::int64_t first = 0; first < y.size(1); first += most) f(n, first, std::min(most, y.size(1) - first));
   }
 
-  // Calls f(place in the patches, place in x, count) for every run of numbers that lie together in both, and
-  // zero(place, count) for what lies outside of the image.
+  // Calls f(offset in the patches, offset in x, count) for every run that is contiguous in both, and zero(offset,
+  // count) for what is outside the image.
   template <class F, class Zero>
   void for_runs(std::int64_t n, std::int64_t first, std::int64_t rows, const F& f, const Zero& zero) const {
     const std::int64_t image_rows = x.size(1), image_cols = x.size(2), width = in();

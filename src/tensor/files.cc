@@ -28,17 +28,17 @@ Error file_error(const char* operation, const fs::path& path, const std::string&
   return Error(std::string(operation) + " '" + path.string() + "': " + why);
 }
 
-// Hidden, unique within this process and among running ones.
+// A hidden name, unique within this process and among running ones.
 fs::path temporary_name(const fs::path& target) {
   static std::atomic<unsigned> counter{0};
   return target.parent_path() / (".rapt-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
 }
 
-// On the disk before the rename: a power cut leaves the old file or the whole new one. 0, or the reason as errno.
+// Flushes to the disk before the rename: a power cut leaves the old file or the whole new one. 0, or the errno.
 int flush_to_disk(std::FILE* file) {
   if (std::fflush(file) != 0) return errno;
   if (::fsync(::fileno(file)) == 0) return 0;
-  // Some file systems have no such promise to give; that is no failure to write.
+  // Some file systems cannot promise this; that is no failure to write.
   return errno == EINVAL || errno == ENOTSUP ? 0 : errno;
 }
 
@@ -74,7 +74,7 @@ void write_streamed(const fs::path& path, const fs::path& shown,
   }
 }
 
-// A name that rename() must not take: there is something else than a regular file, or a link.
+// A name that rename() must not replace: something other than a regular file, or a link.
 bool is_written_through(const fs::path& path) {
   if (path == "-") return true;
   std::error_code ignored;
@@ -82,8 +82,8 @@ bool is_written_through(const fs::path& path) {
   return fs::exists(status) && !fs::is_regular_file(status);
 }
 
-// The stream of this process that the name means: "-", or another name of the file behind the standard output or the standard
-// error, which would be written from its start if it were opened again.
+// The stream of this process that the name stands for: "-", or another name of the file behind standard output or
+// standard error, which would be overwritten from its start if it were opened again.
 std::ostream* standard_stream(const fs::path& path) {
   if (path == "-") return &std::cout;
   struct stat named {};
@@ -139,7 +139,7 @@ StagedFiles::~StagedFiles() {
   std::error_code ignored;
   for (const Entry& entry : entries_)
     if (!entry.temporary.empty()) fs::remove(entry.temporary, ignored);
-  // Only empty directories go: remove() refuses the others.
+  // Removes only empty directories: remove() refuses the others.
   for (auto path = made_directories_.rbegin(); path != made_directories_.rend(); ++path) fs::remove(*path, ignored);
 }
 
@@ -181,7 +181,7 @@ void StagedFiles::add_streamed(const fs::path& path, const std::function<void(co
   }
   Entry entry{temporary_name(path), path, {}};
   write_streamed(entry.temporary, path, write);
-  // The new file may be read by those who could read the old one.
+  // The new file gets the permissions of the old one.
   if (const fs::file_status old = fs::status(path, error); fs::exists(old))
     fs::permissions(entry.temporary, old.permissions(), error);
   entries_.push_back(std::move(entry));

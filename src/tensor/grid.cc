@@ -28,7 +28,7 @@ void require_grid(const char* operation, const Tensor<T>& x, std::int64_t steps,
 
 std::string text_of(const Grid& grid) { return std::to_string(grid.rows) + "×" + std::to_string(grid.cols); }
 
-// Visits the cells of a fine grid as (coarse cell, place within it, fine cell).
+// Visits the cells of a fine grid as (coarse cell, index within it, fine cell).
 template <class F>
 void for_cells(const Grid& fine, std::int64_t factor, F&& f) {
   const std::int64_t coarse_cols = fine.cols / factor;

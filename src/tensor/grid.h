@@ -2,7 +2,7 @@
 
 #include "tensor/tape.h"
 
-// Operations on tokens that stand on a grid: [rows·columns, batch, width], row after row.
+// Operations on tokens on a grid: [rows·columns, batch, width], row by row.
 namespace rapt::inline v1 {
 
 struct Grid {
@@ -13,11 +13,11 @@ struct Grid {
   Grid divided(std::int64_t by) const { return {rows / by, cols / by}; }
 };
 
-// Each factor × factor cells become one, their numbers side by side: [cells/factor², batch, factor²·width].
+// Merges factor × factor cells into one by concatenation: [cells/factor², batch, factor²·width].
 template <class T>
 Tensor<T> merge_cells(Tape<T>& tape, const Tensor<T>& x, const Grid& grid, std::int64_t factor);
 
-// The way back: each cell of `grid` becomes factor × factor cells.
+// The inverse: splits each cell of `grid` into factor × factor cells.
 template <class T>
 Tensor<T> split_cells(Tape<T>& tape, const Tensor<T>& x, const Grid& grid, std::int64_t factor);
 
@@ -25,12 +25,12 @@ Tensor<T> split_cells(Tape<T>& tape, const Tensor<T>& x, const Grid& grid, std::
 template <class T>
 Tensor<T> to_windows(Tape<T>& tape, const Tensor<T>& x, const Grid& grid, std::int64_t window);
 
-// The way back to [cells, batch, width].
+// The inverse, to [cells, batch, width].
 template <class T>
 Tensor<T> from_windows(Tape<T>& tape, const Tensor<T>& x, const Grid& grid, std::int64_t window);
 
-// A bias for each pair of cells from a table by their distance: table [heads, 2·rows − 1, 2·columns − 1] gives
-// [1, heads, cells, cells], where the key's row and column less the query's choose the number.
+// A bias for each pair of cells from a table by offset: table [heads, 2·rows − 1, 2·columns − 1] gives [1, heads,
+// cells, cells]; the offset is the key's row and column minus the query's.
 template <class T>
 Tensor<T> grid_bias(Tape<T>& tape, const Tensor<T>& table, const Grid& grid);
 

@@ -4,7 +4,7 @@
 
 namespace rapt::inline v1 {
 
-// A parser meets the same brackets and strings, up to where it finds that the text is not JSON.
+// A parser meets the same brackets and strings until it finds that the text is not JSON.
 void require_json_levels(const std::string& where, std::string_view text) {
   int level = 0;
   bool quoted = false;

@@ -9,7 +9,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-// Keeps the length of a vector from being zero.
+// Keeps the length of a vector above zero.
 constexpr double kLeastSquare = 1e-6;
 
 template <class T>

@@ -4,20 +4,20 @@
 
 #include "tensor/ops.h"
 
-// Losses of pictures, one row for each pixel. As with cross_entropy, backward() starts from them: the gradient of the
-// loss times `weight` is added at once.
+// Losses of pictures, one row per pixel. As with cross_entropy, backward() starts from them: the gradient of the loss
+// times `weight` is added at once.
 namespace rapt::inline v1 {
 
-// Σ |x − target|. A target that is not a number does not count; `near`: so close is correct.
+// Σ |x − target|. NaN targets do not count; `near`: the largest error that counts as correct.
 template <class T>
 LossSums absolute_error(Tape<T>& tape, const Tensor<T>& x, std::span<const float> targets, double near, T weight);
 
-// Σ 1 − cos of the angle between x [.., 3] and the target, a unit vector; rows of the target (0, 0, 0) do not count.
-// `near`: a cosine so large is correct.
+// Σ 1 − cos of the angle between x [.., 3] and the target, a unit vector; target rows (0, 0, 0) do not count. `near`:
+// the least cosine that counts as correct.
 template <class T>
 LossSums cosine_error(Tape<T>& tape, const Tensor<T>& x, std::span<const float> targets, double near, T weight);
 
-// Σ of the cross-entropy of sigmoid(x) [.., 1] against 0 or 1; rows of the target 1 count `one` times, others `zero` times.
+// Σ of the cross-entropy of sigmoid(x) [.., 1] against 0 or 1; rows with target 1 have weight `one`, others `zero`.
 struct BinaryWeights {
   double zero = 1;
   double one = 1;

@@ -11,7 +11,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-// One buffer for each thread, which grows and stays.
+// One buffer per thread, which only grows.
 template <class T>
 T* packing_buffer(std::int64_t count) {
   struct Free {

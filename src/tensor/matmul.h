@@ -5,7 +5,7 @@
 
 namespace rapt::inline v1 {
 
-// A matrix as it is multiplied: any strides.
+// A factor of a product: any strides.
 template <class T>
 struct Factor {
   const T* data = nullptr;
@@ -25,11 +25,11 @@ Factor<T> grad_factor(const Matrix<T>& m) {
   return {m.grad, m.rows, m.cols, m.stride, 1};
 }
 
-// C (+)= A·B on the calling thread; the rows of C lie c_stride apart.
+// C (+)= A·B on the calling thread; the rows of C are c_stride apart.
 template <class T>
 void multiply(const Factor<T>& a, const Factor<T>& b, T* c, std::int64_t c_stride, bool accumulate);
 
-// A right factor that serves many products, packed once.
+// A right factor of many products, packed once.
 template <class T>
 class Packed {
  public:

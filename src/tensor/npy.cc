@@ -56,7 +56,7 @@ ElementType parse_descr(std::string_view descr, bool* big_endian) {
   throw Error(kExpected + quoted(descr));
 }
 
-// Reads the one Python expression that a header is: a dict of 'descr', 'fortran_order' and 'shape'. One pass.
+// Reads the Python expression of a header, a dict of 'descr', 'fortran_order' and 'shape', in one pass.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
@@ -160,7 +160,7 @@ class HeaderParser {
     }
     if (at_ == begin) fail("integers in the shape", here());
     if (text_[begin] == '0' && at_ > begin + 1) fail("integers in the shape", "one with a leading zero");
-    // Python 2 wrote long integers so.
+    // As Python 2 wrote long integers.
     if (at_ < text_.size() && text_[at_] == 'L') ++at_;
     return value;
   }
@@ -190,7 +190,7 @@ Word swapped(Word word) {
   return std::bit_cast<Word>(bytes);
 }
 
-// Calls with the unsigned integer that is as wide as an element.
+// Calls f with the unsigned integer type of an element's width.
 template <class F>
 void with_word(std::size_t size, F&& f) {
   switch (size) {
@@ -213,7 +213,7 @@ void swap_bytes(Array& array) {
   });
 }
 
-// From columns first to rows first.
+// From column-major to row-major.
 Array from_fortran_order(const Array& source) {
   Array result(source.type(), source.shape());
   const std::size_t rank = source.shape().size();
@@ -351,7 +351,7 @@ Array read_named(std::istream& in, std::uint64_t size, const std::string& name) 
 
 struct MemoryBuffer : std::streambuf {
   explicit MemoryBuffer(std::string_view bytes) {
-    // Never written to: a get area is all that a streambuf over constant bytes has.
+    // Never written to: a streambuf over constant bytes has only a get area.
     char* begin = const_cast<char*>(bytes.data());
     setg(begin, begin, begin + bytes.size());
   }

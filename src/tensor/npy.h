@@ -11,8 +11,8 @@
 
 namespace rapt::inline v1 {
 
-// Reads a .npy file of format 1.0, 2.0 or 3.0: bool, i1…i8, u1…u8, f2, f4, f8 of either byte order, rows or columns
-// first. Throws rapt::Error, naming the file, for anything else; nothing larger than the file is ever allocated.
+// Reads a .npy file of format 1.0, 2.0 or 3.0: bool, i1…i8, u1…u8, f2, f4, f8 of either byte order, row-major or
+// column-major. Throws rapt::Error, naming the file, for anything else; never allocates more than the file's size.
 Array read_npy(const std::filesystem::path& path);
 
 // Rows are the dimension before the last one.
@@ -20,8 +20,8 @@ struct RowRange {
   std::int64_t begin = 0, end = 0;
 };
 
-// Some rows of a file: `choose` gets the shape of the whole and names the ranges to read, in order. Nothing else of
-// the file is kept in memory, where it has rows first and this machine's byte order.
+// Some rows of a file: `choose` gets the whole shape and returns the ranges to read, in order. Of a row-major file in
+// this machine's byte order nothing else is kept in memory.
 Array read_npy_rows(const std::filesystem::path& path,
                     const std::function<std::vector<RowRange>(const std::vector<std::int64_t>& shape)>& choose);
 
@@ -34,7 +34,7 @@ void write_npy(const std::filesystem::path& path, const Array& array);
 // The same as one of several files that appear together.
 void stage_npy(StagedFiles& files, const std::filesystem::path& path, const Array& array);
 
-// All that stands before the numbers.
+// Everything before the data.
 std::string npy_header(ElementType type, const std::vector<std::int64_t>& shape);
 
 // What write_npy stores for a type: "<f4" and so on.

@@ -31,7 +31,7 @@ void add_column_sums(const Matrix<T>& y, T* sums) {
   for (std::int64_t r = 0; r < y.rows; ++r) tensor_kernels<T>().add(y.grad_row(r), sums, y.cols);
 }
 
-// y = x·W + b with W given as it is multiplied; the gradient of W goes to `of_weight`, seen the same way.
+// y = x·W + b with W as a factor; the gradient of W goes to `of_weight`, in the same orientation.
 template <class T>
 Tensor<T> affine(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias, bool transposed) {
   const Matrix<T> w = as_matrix(weight);
@@ -334,7 +334,7 @@ LossSums cross_entropy(Tape<T>& tape, const Tensor<T>& logits, std::span<const i
       throw Error("cross_entropy: expected targets from 0 to " + std::to_string(rows.cols - 1) + ", got " +
                   std::to_string(target));
     std::int64_t best = 0;
-    // The gradient is ready while the row is in the cache; nothing is left to do on the way back.
+    // The gradient is computed while the row is in the cache; backward() has nothing left to do.
     sums.loss += tensor_kernels<T>().cross_entropy(rows.row(r), rows.cols, target, smoothing, weight,
                                                    tape.recording() ? rows.grad_row(r) : nullptr, &best);
     ++sums.tokens;

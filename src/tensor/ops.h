@@ -5,7 +5,7 @@
 #include "tensor/simd/table.h"
 #include "tensor/tape.h"
 
-// Operations on tensors. Each puts its way back on the tape; gradients are added to what is there.
+// Operations on tensors. Each records its backward pass on the tape; gradients accumulate.
 namespace rapt::inline v1 {
 
 // y = x·W (+ b): x [.., in], W [in, out], b [out].
@@ -16,11 +16,11 @@ Tensor<T> linear(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, con
 template <class T>
 Tensor<T> linear_transposed(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias = {});
 
-// Σ_h x[h]·W_h + b: x [heads, rows, in] with each head apart, W [heads·in, out] with W_h below each other, y [rows, out].
+// Σ_h x[h]·W_h + b: x [heads, rows, in], W [heads·in, out] with the W_h stacked, y [rows, out].
 template <class T>
 Tensor<T> linear_of_heads(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias);
 
-// a + b. b may have a size of 1 where a has more: it is repeated there.
+// a + b; b is broadcast along dimensions where its size is 1.
 template <class T>
 Tensor<T> add(Tape<T>& tape, const Tensor<T>& a, const Tensor<T>& b);
 
@@ -30,7 +30,7 @@ Tensor<T> scale(Tape<T>& tape, const Tensor<T>& x, T factor);
 template <class T>
 Tensor<T> activate(Tape<T>& tape, Activation kind, const Tensor<T>& x);
 
-// Side by side along the last dimension. A part may have a size of 1 where the first has more.
+// Concatenation along the last dimension. A size of 1 in a part is broadcast to that of the first.
 template <class T>
 Tensor<T> concatenate(Tape<T>& tape, std::span<const Tensor<T>> parts);
 
@@ -42,11 +42,12 @@ template <class T>
 Tensor<T> layer_norm(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& gain, const Tensor<T>& bias,
                      T epsilon = T(1e-5));
 
-// Each number is 0 with probability `rate`, and the others grow to keep the mean. The same key drops the same places.
+// Sets each element to 0 with probability `rate` and scales the others to keep the mean. The same key drops the same
+// elements.
 template <class T>
 Tensor<T> dropout(Tape<T>& tape, const Tensor<T>& x, T rate, std::uint64_t key);
 
-// Rotates pairs of neighbouring numbers of each head by an angle that grows with the step: x [steps, batch, heads·dim].
+// Rotates adjacent pairs of elements of each head by an angle that grows with the step: x [steps, batch, heads·dim].
 template <class T>
 Tensor<T> rotate(Tape<T>& tape, const Tensor<T>& x, std::int64_t heads, std::int64_t first_step = 0);
 

@@ -7,7 +7,7 @@
 
 namespace rapt::inline v1 {
 
-// Right factors that a decoder multiplies by at every step, packed at the first. They must not change meanwhile.
+// Right factors that a decoder multiplies by at every step, packed at the first. They must not change in between.
 template <class T>
 class PackCache {
  public:

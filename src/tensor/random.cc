@@ -8,10 +8,10 @@
 namespace rapt::inline v1 {
 namespace {
 
-// 2⁶⁴ over the golden ratio: counting in steps of it moves all bits.
+// 2⁶⁴ over the golden ratio: counting in steps of it changes all bits.
 constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
 
-// The finaliser of SplitMix64 (Stafford's variant 13): every input bit moves every output bit.
+// The finaliser of SplitMix64 (Stafford's variant 13): every input bit affects every output bit.
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -36,7 +36,7 @@ double natural_log(double x) {
   return std::fma(static_cast<double>(exponent), std::numbers::ln2, 2 * s * sum);
 }
 
-// cos 2πx for x in [0, 1): an eighth of a turn around the nearest quarter is enough for both series.
+// cos 2πx for x in [0, 1): both series need to hold only within an eighth of a turn of the nearest quarter.
 double cos_turns(double x) {
   const int quarter = static_cast<int>(std::fma(4.0, x, 0.5));
   const double angle = 2 * std::numbers::pi * std::fma(quarter, -0.25, x);
@@ -60,7 +60,7 @@ void Random::set_key(std::span<const std::uint64_t> ids) {
 }
 
 std::uint64_t Random::next_u64() {
-  // Two rounds with a key of their own each: streams whose starts lie close to each other still share nothing.
+  // Two rounds, each with its own key: streams with neighbouring starts still share nothing.
   return mix(mix(start_ + position_++ * kStep) + twist_);
 }
 
@@ -71,7 +71,7 @@ double Random::normal() {
 
 std::uint64_t Random::below(std::uint64_t n) {
   if (n == 0) throw Error("random below: expected at least 1, got 0");
-  // The first 2⁶⁴ mod n numbers are one too many for some remainders.
+  // Rejects the first 2⁶⁴ mod n values, with which some remainders would be likelier.
   const std::uint64_t reject = (0 - n) % n;
   std::uint64_t number = next_u64();
   while (number < reject) number = next_u64();

@@ -9,8 +9,8 @@
 
 namespace rapt::inline v1 {
 
-// Random numbers by counting: number n is a fixed function of the ids and n, the same bits on every platform. Streams
-// of different ids (say seed, epoch, purpose) are independent; set_position goes on from any place.
+// Counter-based random numbers: number n is a fixed function of the ids and n, with the same bits on every platform.
+// Streams with different ids (say seed, epoch, purpose) are independent; set_position continues anywhere.
 class Random {
  public:
   template <std::integral... Ids>
@@ -25,10 +25,10 @@ class Random {
   // In [0, 1), a multiple of 2⁻⁵³.
   double uniform() { return static_cast<double>(next_u64() >> 11) * 0x1p-53; }
 
-  // Mean 0, variance 1. Takes two numbers of the stream.
+  // Normal, mean 0, variance 1. Consumes two numbers of the stream.
   double normal();
 
-  // One of 0 … n − 1, each as likely as the others. Throws for n = 0.
+  // Uniform over 0 … n − 1. Throws for n = 0.
   std::uint64_t below(std::uint64_t n);
 
   template <class T>
@@ -39,7 +39,7 @@ class Random {
     }
   }
 
-  // How many numbers were taken, and where to go on.
+  // How many numbers were consumed, and where to continue.
   std::uint64_t position() const { return position_; }
   void set_position(std::uint64_t position) { position_ = position; }
 

@@ -11,7 +11,7 @@
 namespace rapt::inline v1 {
 namespace {
 
-// Everything of one run over a sequence that the way back reads.
+// Everything that the backward pass reads of one run over a sequence.
 template <class T>
 struct Run {
   Cell cell = Cell::rnn;
@@ -169,7 +169,7 @@ void weight_gradients(const Run<T>& run, const StepGradients<T>& grads) {
     add_rows(grads.dpart, rows, run.width, run.weights.recurrent_bias.grad);
   const Matrix<T> matrix = as_matrix(run.weights.recurrent);
   if (!matrix.grad) return;
-  // The states before each step are the states of its neighbour in time, all at once.
+  // The states before the steps are those of their neighbours in time: one product for all.
   const bool ahead = run.direction == Direction::forward;
   const std::int64_t others = (run.steps - 1) * run.batch;
   const Factor<T> before = run.rows(run.states.data + (ahead ? 0 : run.state_size()), others, run.hidden);

@@ -34,14 +34,14 @@ struct RecurrentResult {
 
 enum class Direction : std::uint8_t { forward, backward };
 
-// A whole sequence through one cell: x [steps, batch, in]. A sequence of `lengths` steps keeps its state afterwards;
-// backward, it starts at its own end. No lengths: all are full.
+// A whole sequence through one cell: x [steps, batch, in]. A sequence keeps its state after its own length; in reverse,
+// it starts at its own end. No lengths: all are full.
 template <class T>
 RecurrentResult<T> recurrent(Tape<T>& tape, Cell cell, const Tensor<T>& x, const CellWeights<T>& weights,
                              const CellState<T>& initial, std::span<const std::int64_t> lengths, Direction direction);
 
-// The same where x holds rows of an embedding: table [symbols, gates·hidden] is embedding·input + bias, made once for
-// each symbol, and ids name its rows. Of the weights only the recurrent ones are used. The bits are the same.
+// The same for embedded ids: table [symbols, gates·hidden] is embedding·input + bias, computed once per symbol, and ids
+// index its rows. Only the recurrent weights are used. The bits are the same.
 template <class T>
 RecurrentResult<T> recurrent_of_symbols(Tape<T>& tape, Cell cell, const Tensor<T>& table, std::span<const int> ids,
                                         std::int64_t batch, const CellWeights<T>& weights, const CellState<T>& initial,

@@ -63,7 +63,7 @@ void check_layout(std::vector<Entry>& entries, std::uint64_t data_bytes) {
     throw Error("expected " + counted(at, "byte") + " of arrays after the header, got " + std::to_string(data_bytes));
 }
 
-// read(to, count) gives the next bytes and throws where they cannot be had.
+// read(to, count) gives the next bytes, or throws.
 template <class Read>
 Safetensors read_all(std::uint64_t size, const Read& read) {
   if (size < kLengthBytes) throw Error("expected at least 8 bytes, the header's length, got " + std::to_string(size));

@@ -19,7 +19,7 @@ struct NamedArray {
   Array array;
 };
 
-// An array to write; the numbers stay where they are. `data` may be null where the shape has no elements.
+// An array to write, without a copy. `data` may be null if the shape has no elements.
 struct NamedBytes {
   std::string name;
   ElementType type = ElementType::f32;
@@ -33,18 +33,19 @@ struct Safetensors {
   std::vector<NamedArray> arrays;  // in the order of the data
   Metadata metadata;
 
-  // Null where there is no such array.
+  // Null if there is no such array.
   const Array* find(std::string_view name) const;
 };
 
-// Throws rapt::Error, naming the file, where header and data do not agree in every byte; no claim of the header is
-// believed before its bytes are known to be there.
+// Throws rapt::Error, naming the file, unless header and data agree in every byte; no claim of the header is trusted
+// before its bytes are known to exist.
 Safetensors read_safetensors(const std::filesystem::path& path);
 
 // The same from memory; `name` is what errors call it.
 Safetensors parse_safetensors(std::string_view bytes, const std::string& name);
 
-// Written under a temporary name first. Wide elements come first, so that all are aligned; otherwise the order is kept.
+// Written under a temporary name first. Arrays with wider elements come first, so that all are aligned; otherwise the
+// order is kept.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedBytes> arrays,
                        const Metadata& metadata = {});
 

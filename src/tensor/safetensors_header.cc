@@ -35,8 +35,8 @@ constexpr auto kKnown = std::to_array<Known>({{"BOOL", ElementType::boolean},
                                               {"F32", ElementType::f32},
                                               {"F64", ElementType::f64}});
 
-// Takes the header piece by piece as the parser meets it: what does not belong ends the parse at once, so that no
-// deep or long JSON is ever built, and a name that comes twice is seen.
+// Takes the header event by event: anything unexpected ends the parse at once, so that no deep or long JSON is ever
+// built, and duplicate names are noticed.
 class Handler : public nlohmann::json_sax<Json> {
  public:
   Header take() { return std::move(header_); }
@@ -177,9 +177,9 @@ std::string shown(std::string_view text) {
 }
 
 Header parse_header(std::string_view text) {
-  // The format asks for this first byte, and JSON alone would take spaces before it.
+  // The format requires this first byte; JSON alone would allow spaces before it.
   if (!text.starts_with('{')) throw Error("expected a safetensors file, got a header that does not start with '{'");
-  // The parser takes a NUL for the end, and would not look at what follows.
+  // The parser takes a NUL for the end and would ignore what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     throw Error("the header: expected JSON, got a NUL at character " + std::to_string(nul));
   Handler handler;
@@ -197,7 +197,7 @@ std::string header_text(std::span<const Entry> entries, const Metadata& metadata
     std::string_view type;
     for (const Known& known : kKnown)
       if (known.type == entry.type) type = known.name;
-    // Not json[name]: that looks through all the names before it.
+    // Not json[name], which searches all the names before it.
     Json one = {{"dtype", type}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
     json.get_ref<Json::object_t&>().emplace_back(entry.name, std::move(one));
   }

@@ -25,13 +25,13 @@ struct Header {
   Metadata metadata;
 };
 
-// Throws rapt::Error for what is not such a header; where the bytes lie is not checked.
+// Throws rapt::Error for anything else; offsets are not checked.
 Header parse_header(std::string_view text);
 
 // Padded with spaces, so that the data starts at a multiple of 8 bytes.
 std::string header_text(std::span<const Entry> entries, const Metadata& metadata);
 
-// For messages: printable and not long.
+// For messages: printable and short.
 std::string shown(std::string_view text);
 
 }  // namespace rapt::inline v1::safetensors

@@ -49,7 +49,7 @@ void Arena64::rewind(const Mark& mark) {
 void* Arena64::keep_only(const Mark& mark, const void* data, std::size_t bytes) {
   current_ = mark.chunk, used_ = mark.used;
   auto* place = static_cast<std::byte*>(take(bytes));
-  // The places may overlap.
+  // The ranges may overlap.
   std::memmove(place, data, bytes);
   const std::byte* free = chunks_[current_].data.get() + used_;
   forbid_memory(place + bytes, static_cast<std::size_t>(free - (place + bytes)));
@@ -60,7 +60,7 @@ void* Arena64::keep_only(const Mark& mark, const void* data, std::size_t bytes) 
 void Arena64::reset() {
   rewind({});
   if (chunks_.size() < 2) return;
-  // One piece that would have held it all: the next round finds room without asking.
+  // One piece as large as all: the next round needs no allocation.
   const std::size_t total = capacity();
   chunks_.clear();
   chunks_.push_back(make_chunk(total));

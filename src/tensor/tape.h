@@ -14,8 +14,8 @@
 
 namespace rapt::inline v1 {
 
-// Memory that is handed out piece by piece and taken back all at once. After the first rounds it grows no more. Under the
-// address sanitizer only what was handed out may be touched.
+// An arena: memory is handed out piece by piece and released all at once. It stops growing after the first rounds.
+// Under the address sanitizer only what was handed out may be touched.
 class Arena64 {
  public:
   struct Mark {
@@ -25,10 +25,10 @@ class Arena64 {
 
   void* take(std::size_t bytes);
   void reset();
-  // What was taken since the mark is free again.
+  // Releases what was taken since the mark.
   Mark mark() const { return {current_, used_}; }
   void rewind(const Mark& mark);
-  // The same, but for these bytes, which move to the place that is free then.
+  // The same, but keeps these bytes, which move to the released memory.
   void* keep_only(const Mark& mark, const void* data, std::size_t bytes);
   std::size_t capacity() const;
 
@@ -51,8 +51,8 @@ class Arena64 {
 template <class T>
 class PackCache;
 
-// What was computed, in order, with the way back. One thread uses a tape; a computation is split over several tapes.
-// A tape that does not record keeps no gradients: for decoding and validation.
+// The operations of a computation, in order, with their backward passes. One thread uses a tape; work is split over
+// several. A tape that does not record keeps no gradients: for decoding and validation.
 template <class T>
 class Tape {
  public:
@@ -63,11 +63,11 @@ class Tape {
 
   bool recording() const { return recording_; }
 
-  // Weights that are multiplied by again and again are packed there. For a tape that does not record.
+  // Where weights that are multiplied by repeatedly are packed. For a tape that does not record.
   void use(PackCache<T>* packs) { packs_ = packs; }
   PackCache<T>* packs() const { return packs_; }
 
-  // Numbers not set; their gradient zero.
+  // Uninitialised, with a zero gradient.
   Tensor<T> make(std::initializer_list<std::int64_t> sizes) {
     return make(std::span<const std::int64_t>(sizes.begin(), sizes.size()));
   }
@@ -75,7 +75,7 @@ class Tape {
   Tensor<T> make_like(const Tensor<T>& other) {
     return make(std::span<const std::int64_t>(other.shape.data(), static_cast<std::size_t>(other.rank)));
   }
-  // Numbers without derivatives.
+  // Without a gradient.
   template <class U = T>
   U* scratch(std::int64_t count) {
     return static_cast<U*>(arena_.take(static_cast<std::size_t>(count) * sizeof(U)));
@@ -87,7 +87,7 @@ class Tape {
     return {copy, values.size()};
   }
 
-  // `back` adds to the gradients of the inputs from that of the output. Called in reverse order by backward().
+  // `back` adds the gradients of the inputs, given that of the output. backward() calls them in reverse order.
   template <class F>
   void record(F&& back) {
     using Node = std::decay_t<F>;
@@ -101,11 +101,11 @@ class Tape {
   }
 
   void backward();
-  // Forgets what was made since the mark but x, whose numbers move there: layers of a tape that does not record use the
-  // same memory. On one that records nothing happens.
+  // Releases everything since the mark but x, which moves there, so that layers reuse the same memory. Does nothing on
+  // a tape that records.
   Arena64::Mark mark() const { return arena_.mark(); }
   Tensor<T> keep_only(const Arena64::Mark& mark, const Tensor<T>& x);
-  // Forgets everything; the memory is used again.
+  // Releases everything; the memory is reused.
   void reset();
   std::size_t bytes() const { return arena_.capacity(); }
 

@@ -9,8 +9,8 @@
 
 namespace rapt::inline v1 {
 
-// Numbers of a computation and the place of their gradient: up to four dimensions over memory that a Tape owns.
-// Views share both. A gradient of null means that none is wanted.
+// Values and their gradient: up to four dimensions over memory that a Tape owns. Views share both. A null gradient
+// means that none is wanted.
 template <class T>
 struct Tensor {
   T* data = nullptr;
@@ -21,16 +21,16 @@ struct Tensor {
 
   explicit operator bool() const { return data != nullptr; }
 
-  // Sizes by place; negative places count from the end.
+  // Sizes by dimension; negative ones count from the end.
   std::int64_t size(int dim) const { return shape[static_cast<std::size_t>(dim < 0 ? rank + dim : dim)]; }
   std::int64_t count() const;
   bool is_contiguous() const;
 
-  // The same numbers under another shape; they must lie without gaps.
+  // The same elements in another shape; they must be contiguous.
   Tensor reshape(std::initializer_list<std::int64_t> sizes) const;
-  // Places [begin, end) of one dimension.
+  // Indices [begin, end) of one dimension.
   Tensor slice(int dim, std::int64_t begin, std::int64_t end) const;
-  // One place of the first dimension, which is dropped.
+  // One index of the first dimension, which is dropped.
   Tensor at(std::int64_t place) const;
 
   // [steps, batch, heads·dim] seen as [batch, heads, steps, dim].
@@ -43,7 +43,7 @@ struct Tensor {
   Shape aligned(const std::array<std::int64_t, 4>& sizes, std::int64_t fill) const;
 };
 
-// A tensor as rows of numbers, where its leading dimensions fall together into one.
+// A tensor as a matrix, its leading dimensions collapsed into one.
 template <class T>
 struct Matrix {
   T* data = nullptr;
@@ -56,7 +56,7 @@ struct Matrix {
   T* grad_row(std::int64_t r) const { return grad + r * stride; }
 };
 
-// Throws where the rows do not lie at one distance from each other.
+// Throws if the rows are not equally spaced.
 template <class T>
 Matrix<T> as_matrix(const Tensor<T>& tensor);
 

@@ -2,8 +2,8 @@
 
 namespace rapt::inline v1 {
 
-// The ids that every vocabulary starts with; the symbols of the data follow from kFirstSymbol on. They stand here,
-// above models and training, because both pad, begin and end their sequences.
+// The ids that every vocabulary starts with; the symbols of the data follow from kFirstSymbol on. They are here because
+// both models and training pad, begin and end sequences.
 inline constexpr int kPad = 0;
 inline constexpr int kBegin = 1;
 inline constexpr int kEnd = 2;

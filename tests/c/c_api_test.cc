@@ -1,4 +1,4 @@
-// The C API gives the bits of the C++ one, for every mechanism and everything that can be asked for.
+// The C API gives the bits of the C++ one, for every mechanism and every output and option.
 
 #include <gtest/gtest.h>
 
@@ -124,7 +124,7 @@ bool same_bits(const rapt::View& a, const rapt::View& b) {
   return a.shape == b.shape && std::memcmp(a.data, b.data, bytes) == 0;
 }
 
-// A plan, run twice: with the arrays that it was made with, and with others.
+// A plan, run twice: with its own arrays, and with others.
 void expect_same_plan(const CaseSpec& spec) {
   SCOPED_TRACE(describe(spec));
   CaseSpec seeded = spec;

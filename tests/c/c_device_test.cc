@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Arrays of one call on the device, and what is computed into them.
+// Arrays of one call on the device, and its results.
 class Arrays {
  public:
   Arrays(rapt::Dtype dtype, std::int64_t dim) {

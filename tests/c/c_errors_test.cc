@@ -1,4 +1,4 @@
-// Whatever a C program passes that can be told from a right call: a status, a text that says what is wrong, no exception.
+// Every detectable mistake of a C program gives a status and a text that names it, never an exception.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-// A call that would succeed, to be spoilt: B 1, H 2, Sq 3, Sk 4, D 2.
+// A valid call that tests then break: B 1, H 2, Sq 3, Sk 4, D 2.
 struct Good {
   std::vector<float> numbers = std::vector<float>(64, 0.5F);
   std::vector<float> written = std::vector<float>(64, -1.0F);
@@ -211,7 +211,7 @@ TEST(CApiErrors, ThreadsHaveTextsOfTheirOwn) {
   EXPECT_EQ(before, "");
   EXPECT_NE(after.find("'elsewhere'"), std::string::npos) << after;
   EXPECT_EQ(rapt_last_error(), mine);
-  // Questions without a status leave the text; a call that succeeds clears it.
+  // Calls without a status leave the text; a call that succeeds clears it.
   rapt_mechanism_name(0);
   rapt_isa();
   EXPECT_EQ(rapt_last_error(), mine);

@@ -5,7 +5,7 @@
 #include "rapt/attend.h"
 #include "rapt/c.h"
 
-// The C structs that say what the C++ ones say.
+// The C structs equivalent to C++ ones.
 namespace c_test {
 
 inline rapt_array c_array(const rapt::ConstView& view) {
@@ -35,7 +35,7 @@ std::vector<rapt_parameter> c_parameters(const std::vector<Named>& list) {
   return parameters;
 }
 
-// Each of these points into the C++ struct that it was made from, and into itself: no copies.
+// Each points into the C++ struct that it was made from, and into itself, so it must not be copied.
 struct Unmoved {
   Unmoved() = default;
   Unmoved(const Unmoved&) = delete;

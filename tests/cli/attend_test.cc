@@ -6,55 +6,14 @@
 #include <functional>
 #include <limits>
 
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/naive.h"
-#include "tests/cli/run_cli.h"
+#include "tests/cli/attend_files.h"
 
 namespace rapt::test {
 namespace {
 
 using Json = nlohmann::json;
-
-class CliAttend : public testing::Test {
- protected:
-  std::string file(const std::string& name) const { return directory_ / name; }
-  std::string result(const std::string& name) const { return file("out/" + name); }
-
-  void save_problem(const Naive& p) const {
-    save_f8(file("q.npy"), {p.B, p.H, p.Sq, p.D}, p.q);
-    save_f8(file("k.npy"), {p.B, p.H, p.Sk, p.D}, p.k);
-    save_f8(file("v.npy"), {p.B, p.H, p.Sk, p.Dv}, p.v);
-  }
-
-  CliResult attend(std::vector<std::string> more = {}) const {
-    std::vector<std::string> words{"attend", "--q",         file("q.npy"), "--k",      file("k.npy"),
-                                   "--v",    file("v.npy"), "--out",       file("out")};
-    words.insert(words.end(), more.begin(), more.end());
-    CliResult result = run_cli(words);
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.err, "");
-    return result;
-  }
-
-  void expect_values(const std::string& name, const Numbers& expected, double tolerance = 1e-12) const {
-    const Loaded loaded = load(result(name));
-    ASSERT_EQ(loaded.values.size(), expected.size()) << name;
-    for (std::size_t n = 0; n < expected.size(); ++n) {
-      if (std::isinf(expected[n])) EXPECT_EQ(loaded.values[n], expected[n]) << name << " " << n;
-      else EXPECT_NEAR(loaded.values[n], expected[n], tolerance) << name << " " << n;
-    }
-  }
-
-  void expect_file(const std::string& name, const std::string& descr, const Sizes& shape) const {
-    const Loaded loaded = load(result(name));
-    EXPECT_EQ(loaded.descr, descr) << name;
-    EXPECT_EQ(loaded.shape, shape) << name;
-  }
-
-  TemporaryDirectory directory_;
-};
 
 // Practical 10, exercise 1.2.
 TEST_F(CliAttend, GivesTheWorkedExample) {
@@ -222,7 +181,7 @@ TEST_F(CliAttend, BiasSoftcapAndScale) {
   const Numbers bias = pseudo_random(105, 4);
   save_f8(file("bias.npy"), {3, 5, 7}, bias);
   p.change = [&](int, int h, int i, int j, double s) {
-    const double scaled = s * 2 * 0.75;  // √4 put back, then the scale
+    const double scaled = s * 2 * 0.75;  // undo 1/√4, then the scale
     return 0.5 * std::tanh(scaled / 0.5) + bias[static_cast<std::size_t>((h * 5 + i) * 7 + j)];
   };
   p.forward();
@@ -276,28 +235,6 @@ TEST_F(CliAttend, NormalisersByName) {
   EXPECT_NEAR(sunk[0], std::exp(0.25) / (std::exp(0.25) + std::exp(-0.25) + std::exp(2)), 1e-12);
 }
 
-TEST_F(CliAttend, GradientsOfNormalisers) {
-  save_problem(random_problem(1, 2, 3, 5, 4, 2));
-  save_f8(file("go.npy"), {1, 2, 3, 2}, pseudo_random(12, 9));
-  const Numbers go = load(file("go.npy")).values;
-  const auto loss = [&](const std::string& name, const std::string& parameter) {
-    attend({"--normalize", name, "--param", parameter});
-    const Numbers out = load(result("out.npy")).values;
-    double sum = 0;
-    for (std::size_t n = 0; n < out.size(); ++n) sum += out[n] * go[n];
-    return sum;
-  };
-  for (const auto& [name, parameter] : {std::pair{"softmax", "sink"}, std::pair{"sigmoid", "b"}}) {
-    const std::string p = parameter;
-    const double step = 1e-5;
-    const double slope = (loss(name, p + "=0.3,0.50001") - loss(name, p + "=0.3,0.49999")) / (2 * step);
-    attend({"--normalize", name, "--param", p + "=0.3,0.5", "--grad", file("go.npy")});
-    const Loaded gradient = load(result("d_" + p + ".npy"));
-    EXPECT_EQ(gradient.shape, Sizes{2});
-    EXPECT_NEAR(gradient.values[1], slope, 1e-8) << name;
-  }
-}
-
 // A query at its position is the row of the whole pass, bit for bit.
 TEST_F(CliAttend, QueriesStandAtTheirPositions) {
   const Naive p = random_problem(2, 2, 9, 9, 4, 3);
@@ -339,218 +276,6 @@ TEST_F(CliAttend, SizesOfZeroAreNoErrors) {
   save_f4(file("q.npy"), {2, 0, 4}, {});
   attend({"--weights", "--stats"});
   expect_file("out.npy", "<f4", {2, 0, 5});
-}
-
-TEST_F(CliAttend, GradientsOfEverything) {
-  Naive p = random_problem(2, 3, 5, 7, 4, 3);
-  save_problem(p);
-  const Numbers grad = pseudo_random(90, 5), grad_2 = pseudo_random(60, 6), bias = pseudo_random(7, 7);
-  const Numbers v_2 = pseudo_random(84, 8);
-  save_f8(file("go.npy"), {2, 3, 5, 3}, grad);
-  save_f8(file("go_2.npy"), {2, 3, 5, 2}, grad_2);
-  save_f8(file("v_2.npy"), {2, 3, 7, 2}, v_2);
-  save_f8(file("bias.npy"), {1, 7}, bias);
-  p.change = [&](int, int, int, int j, double s) { return s + bias[static_cast<std::size_t>(j)]; };
-  p.forward();
-  Naive second = p;
-  second.v = v_2;
-  second.Dv = 2;
-  second.forward();
-  Numbers by_score = p.score_gradient(grad);
-  const Numbers by_score_2 = second.score_gradient(grad_2);
-  for (std::size_t n = 0; n < by_score.size(); ++n) by_score[n] += by_score_2[n];
-
-  Numbers dq(p.q.size()), dk(p.k.size()), dv(p.v.size()), dv_2(v_2.size()), dbias(7);
-  for (int b = 0; b < 2; ++b)
-    for (int h = 0; h < 3; ++h)
-      for (int i = 0; i < 5; ++i)
-        for (int j = 0; j < 7; ++j) {
-          const std::size_t pair = p.at(b, h, i, 5, j, 7);
-          dbias[static_cast<std::size_t>(j)] += by_score[pair];
-          for (int d = 0; d < 4; ++d) {
-            dq[p.at(b, h, i, 5, d, 4)] += by_score[pair] * p.k[p.at(b, h, j, 7, d, 4)] / 2;
-            dk[p.at(b, h, j, 7, d, 4)] += by_score[pair] * p.q[p.at(b, h, i, 5, d, 4)] / 2;
-          }
-          for (int d = 0; d < 3; ++d) dv[p.at(b, h, j, 7, d, 3)] += p.weights[pair] * grad[p.at(b, h, i, 5, d, 3)];
-          for (int d = 0; d < 2; ++d) dv_2[p.at(b, h, j, 7, d, 2)] += p.weights[pair] * grad_2[p.at(b, h, i, 5, d, 2)];
-        }
-  for (const char* path : {"auto", "generic"}) {
-    std::filesystem::remove_all(file("out"));
-    attend({"--v", file("v_2.npy"), "--grad", file("go.npy"), "--grad", file("go_2.npy"), "--bias", file("bias.npy"),
-            "--path", path});
-    expect_values("out.npy", p.out);
-    expect_values("out_1.npy", second.out);
-    expect_values("dq.npy", dq);
-    expect_values("dk.npy", dk);
-    expect_values("dv.npy", dv);
-    expect_values("dv_1.npy", dv_2);
-    expect_values("dbias.npy", dbias);
-    expect_file("dq.npy", "<f8", {2, 3, 5, 4});
-    expect_file("dv_1.npy", "<f8", {2, 3, 7, 2});
-    expect_file("dbias.npy", "<f8", {1, 7});
-  }
-}
-
-TEST_F(CliAttend, ParametersFromNumbersAndFiles) {
-  Naive p = random_problem(1, 2, 5, 5, 4, 3);
-  save_problem(p);
-  const Numbers grad = pseudo_random(30, 5);
-  save_f8(file("go.npy"), {1, 2, 5, 3}, grad);
-  save_f8(file("m.npy"), {2}, {0.5, 0.25});
-  p.change = [](int, int h, int i, int j, double s) { return s - (h == 0 ? 0.5 : 0.25) * std::abs(i - j); };
-  p.forward();
-  const Numbers by_score = p.score_gradient(grad);
-  Numbers dm(2);
-  for (int h = 0; h < 2; ++h)
-    for (int i = 0; i < 5; ++i)
-      for (int j = 0; j < 5; ++j) dm[static_cast<std::size_t>(h)] -= by_score[p.at(0, h, i, 5, j, 5)] * std::abs(i - j);
-  for (const std::string& value : {std::string("0.5,0.25"), file("m.npy")}) {
-    std::filesystem::remove_all(file("out"));
-    attend({"--score", "alibi", "--param", "m=" + value, "--grad", file("go.npy")});
-    expect_values("out.npy", p.out);
-    expect_values("d_m.npy", dm);
-    expect_file("d_m.npy", "<f8", {2});
-  }
-}
-
-TEST_F(CliAttend, GradientsOfParametersHaveTheirShapes) {
-  const std::int64_t H = 2, S = 6, D = 3;
-  save_f4(file("q.npy"), {H, S, D}, pseudo_random(36, 1));
-  save_f4(file("k.npy"), {H, S, D}, pseudo_random(36, 2));
-  save_f4(file("v.npy"), {H, S, D}, pseudo_random(36, 3));
-  save_f4(file("go.npy"), {H, S, D}, pseudo_random(36, 4));
-  save_f8(file("W.npy"), {D, D}, pseudo_random(9, 5));
-  save_f4(file("W_heads.npy"), {H, D, D}, pseudo_random(18, 5));
-  save_f4(file("one.npy"), {1}, {1.5});
-  save_f4(file("number.npy"), {}, {1.5});
-  save_f4(file("r.npy"), {2 * S - 1, D}, pseudo_random(33, 6));
-  struct Case {
-    std::string score;
-    std::vector<std::string> parameters;
-    std::vector<std::pair<std::string, Sizes>> gradients;
-  };
-  const std::vector<Case> cases{
-      {"bilinear", {"W=" + file("W.npy")}, {{"W", {D, D}}}},
-      {"bilinear", {"W=" + file("W_heads.npy")}, {{"W", {H, D, D}}}},
-      {"bilinear", {"W=1,0,0,0,1,0,0,0,1"}, {{"W", {D, D}}}},
-      {"additive", {"w=1,2,3"}, {{"w", {D}}}},
-      {"additive", {"w=1,2,3,4,5,6"}, {{"w", {H, D}}}},
-      {"additive", {"w=1,2", "Wq=1,0,0,1,1,1", "Wk=1,0,0,1,1,1"}, {{"w", {2}}, {"Wq", {D, 2}}, {"Wk", {D, 2}}}},
-      {"cosine", {"tau=2"}, {{"tau", {}}}},
-      {"cosine", {"tau=2,3"}, {{"tau", {H}}}},
-      {"cosine", {"tau=" + file("one.npy")}, {{"tau", {1}}}},
-      {"cosine", {"tau=" + file("number.npy")}, {{"tau", {}}}},
-      {"distance", {"gamma=0.5"}, {{"gamma", {}}}},
-      {"t5", {"table=1,2,3,4,5,6,7,8", "max_distance=20"}, {{"table", {H, 4}}}},
-      {"shaw", {"a=1,2,3,4,5,6,7,8,9"}, {{"a", {3, D}}}},
-      {"transformer_xl",
-       {"r=" + file("r.npy"), "u=1,2,3,4,5,6", "v=1,2,3,4,5,6"},
-       {{"r", {2 * S - 1, D}}, {"u", {H, D}}, {"v", {H, D}}}},
-      {"quadratic", {"grid=2,3", "alpha=1,2", "center=1,0,0,1"}, {{"alpha", {H}}, {"center", {H, 2}}}},
-      {"gaussian", {"grid=2,3", "center=1,0,0,1", "gamma=1,0,0,1,2,0,0,2"}, {{"center", {H, 2}}, {"gamma", {H, 2, 2}}}},
-      {"learned_2d",
-       {"grid=2,3", "row=1,2,3,4,5,6,7,8,9", "col=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6", "c=1"},
-       {{"row", {3, D}}, {"col", {5, D}}}},
-      {"learned_2d",
-       {"grid=2,3", "row=1,2,3,4,5,6,7,8,9", "col=1,2,3,4,5,6,7,8,9,1,2,3,4,5,6", "content=0"},
-       {{"row", {3, D}}, {"col", {5, D}}}},
-  };
-  for (const Case& item : cases) {
-    SCOPED_TRACE(item.score + " " + testing::PrintToString(item.parameters));
-    std::filesystem::remove_all(file("out"));
-    std::vector<std::string> words{"--score", item.score, "--grad", file("go.npy")};
-    for (const std::string& parameter : item.parameters) words.insert(words.end(), {"--param", parameter});
-    attend(words);
-    std::vector<std::string> names{"dk.npy", "dq.npy", "dv.npy", "lse.npy", "out.npy"};
-    for (const auto& [name, shape] : item.gradients) {
-      expect_file("d_" + name + ".npy", "<f4", shape);
-      double size = 0;
-      for (const double value : load(result("d_" + name + ".npy")).values) size += std::abs(value);
-      EXPECT_GT(size, 0) << "the gradient of " << name << " is zero";
-      names.push_back("d_" + name + ".npy");
-    }
-    std::sort(names.begin(), names.end());
-    EXPECT_EQ(names_in(file("out")), names);
-  }
-}
-
-TEST_F(CliAttend, WeightsOfChosenHeadsAndRows) {
-  Naive p = random_problem(2, 3, 5, 7, 4, 3);
-  save_problem(p);
-  p.forward();
-  attend({"--weights-head", "1,2"});
-  expect_file("weights.npy", "<f8", {1, 1, 5, 7});
-  expect_values("weights.npy", Numbers(p.weights.begin() + 5 * 35, p.weights.end()));
-  attend({"--weights", "--weights-rows", "2:4"});
-  expect_file("weights.npy", "<f8", {2, 3, 2, 7});
-  Numbers expected;
-  for (int head = 0; head < 6; ++head)
-    expected.insert(expected.end(), p.weights.begin() + head * 35 + 14, p.weights.begin() + head * 35 + 28);
-  expect_values("weights.npy", expected);
-}
-
-TEST_F(CliAttend, StatisticsOfEveryRow) {
-  Naive p = random_problem(1, 2, 4, 6, 4, 3);
-  save_problem(p);
-  p.forward();
-  Numbers entropy, argmax, position, covariance, grid_position, grid_covariance, top, top_weights;
-  for (int row = 0; row < 8; ++row) {
-    const double* w = p.weights.data() + row * 6;
-    double e = 0, x = 0, xx = 0, r = 0, c = 0, rr = 0, rc = 0, cc = 0;
-    std::vector<int> order{0, 1, 2, 3, 4, 5};
-    for (int j = 0; j < 6; ++j) {
-      e -= w[j] * std::log(w[j]);
-      x += w[j] * j, xx += w[j] * j * j;
-      r += w[j] * (j / 3), c += w[j] * (j % 3);
-      rr += w[j] * (j / 3) * (j / 3), rc += w[j] * (j / 3) * (j % 3), cc += w[j] * (j % 3) * (j % 3);
-    }
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return w[a] > w[b]; });
-    entropy.push_back(e);
-    argmax.push_back(order[0]);
-    position.push_back(x);
-    covariance.push_back(xx - x * x);
-    for (const double value : {r, c}) grid_position.push_back(value);
-    for (const double value : {rr - r * r, rc - r * c, rc - r * c, cc - c * c}) grid_covariance.push_back(value);
-    for (int n = 0; n < 2; ++n) {
-      top.push_back(order[static_cast<std::size_t>(n)]);
-      top_weights.push_back(w[order[static_cast<std::size_t>(n)]]);
-    }
-  }
-  attend({"--stats", "--top-k", "2"});
-  expect_values("entropy.npy", entropy, 1e-10);
-  expect_values("argmax.npy", argmax, 0);
-  expect_values("position.npy", position, 1e-10);
-  expect_values("covariance.npy", covariance, 1e-10);
-  expect_values("topk.npy", top, 0);
-  expect_values("topk_weights.npy", top_weights, 1e-10);
-  expect_file("argmax.npy", "<i8", {1, 2, 4});
-  expect_file("position.npy", "<f8", {1, 2, 4});
-  expect_file("covariance.npy", "<f8", {1, 2, 4});
-  expect_file("topk.npy", "<i8", {1, 2, 4, 2});
-  expect_file("topk_weights.npy", "<f8", {1, 2, 4, 2});
-
-  attend({"--stats", "--grid", "2,3"});
-  expect_values("position.npy", grid_position, 1e-10);
-  expect_values("covariance.npy", grid_covariance, 1e-10);
-  expect_file("position.npy", "<f8", {1, 2, 4, 2});
-  expect_file("covariance.npy", "<f8", {1, 2, 4, 2, 2});
-}
-
-// Sharp attention at an offset looks one key further on.
-TEST_F(CliAttend, StatisticsUseTheGridOfTheMechanism) {
-  save_f4(file("q.npy"), {6, 1}, Numbers(6, 0));
-  save_f4(file("k.npy"), {6, 1}, Numbers(6, 0));
-  save_f4(file("v.npy"), {6, 1}, {0, 1, 2, 3, 4, 5});
-  for (const std::vector<std::string>& grid : {std::vector<std::string>{"--param", "grid=2,3"}, {"--grid", "2,3"}}) {
-    std::filesystem::remove_all(file("out"));
-    std::vector<std::string> words{"--score", "quadratic", "--param", "alpha=60", "--param", "center=0,1", "--stats"};
-    words.insert(words.end(), grid.begin(), grid.end());
-    attend(words);
-    expect_file("position.npy", "<f4", {6, 2});
-    expect_file("covariance.npy", "<f4", {6, 2, 2});
-    expect_values("position.npy", {0, 1, 0, 2, 0, 2, 1, 1, 1, 2, 1, 2}, 1e-4);
-    expect_values("out.npy", {1, 2, 2, 4, 5, 5}, 1e-4);
-  }
 }
 
 TEST_F(CliAttend, JsonNamesWhatWasWritten) {

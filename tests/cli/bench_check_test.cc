@@ -1,4 +1,4 @@
-// The benchmark's own check of its results: right ones pass, whatever their shape.
+// The benchmark's check of its own results: right ones pass, whatever their shape.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ TEST(BenchCheckSlow, FiveHundredShapesPass) {
   for (int n = 0; n < 500; ++n) {
     Spec spec;
     spec.name = spec.mechanism = mechanisms[static_cast<std::size_t>(below(std::ssize(mechanisms)))]->name();
-    // Small ones first of all: one key, one dimension.
+    // Small ones above all: one key, one dimension.
     const auto size = [&](std::int64_t most) { return 1 + (below(3) == 0 ? below(4) : below(most)); };
     spec.sizes = {1 + below(2), 1 + below(2), size(90), size(70)};
     spec.dtype = below(4) == 0 ? Dtype::bf16 : Dtype::f32;

@@ -1,4 +1,4 @@
-// What `rapt bench --device cuda` measures and refuses. Where there is no GPU the same code runs on the cpu's memory.
+// What `rapt bench --device cuda` measures and refuses. Without a GPU the same code runs on the CPU's memory.
 
 #include <algorithm>
 #include <cmath>
@@ -133,7 +133,7 @@ TEST(CliBenchDevice, KeepsToThePlan) {
   EXPECT_EQ(specs[0].causal, Causal::top_left);
 }
 
-// Copied over, computed and copied back: the same numbers as in ordinary memory.
+// Copied to the device, computed and copied back: the same numbers as in ordinary memory.
 class BenchDeviceWorkload : public testing::TestWithParam<std::string> {};
 
 TEST_P(BenchDeviceWorkload, ComputesTheSame) {
@@ -149,7 +149,7 @@ TEST_P(BenchDeviceWorkload, ComputesTheSame) {
       bench::DeviceWorkload workload(spec, device, 2);
       workload.prepare(direction);
       workload.run(direction);
-      // Nothing arrives before it is asked for.
+      // Nothing arrives before it is requested.
       for (const bench::Workload::Named& result : workload.host().results(direction)) {
         const Array numbers = result.array->to(ElementType::f64);
         for (const double x : numbers.as<double>()) ASSERT_EQ(x, 0) << result.name;

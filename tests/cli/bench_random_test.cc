@@ -1,4 +1,4 @@
-// `rapt bench --random`: the shapes it draws, what it prints and what it refuses. How fast anything is, is not tested here.
+// `rapt bench --random`: the shapes it draws, what it prints and what it refuses. Speed is not tested.
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@ std::vector<std::int64_t> numbers_of(const bench::Spec& s) {
 }
 
 TEST(RandomShapes, ASeedIsTheSameEverywhere) {
-  // Written down: another machine, compiler or library must draw these.
+  // Recorded: another machine, compiler or library must draw the same.
   const std::vector<std::vector<std::int64_t>> expected{
       {326, 5, 5, 22, 22, 16},    {4, 7, 7, 229, 229, 32},    {3, 12, 12, 41, 8000, 88}, {2, 3, 1, 1, 5606, 80},
       {32, 12, 12, 368, 368, 64}, {1, 1, 1, 4600, 4600, 256}, {2, 4, 4, 1644, 1644, 96}, {1, 2, 2, 2756, 2756, 80}};
@@ -81,7 +81,7 @@ TEST(RandomShapes, GroupsOfHeadsAreChecked) {
     workload.prepare_backward(spec.path);
     workload.backward(spec.path);
     EXPECT_NO_THROW(bench::check_rows(workload, direction));
-    // A batch's first heads swapped with its last: each result is a right one, of another group.
+    // A batch's first heads swapped with its last: each result is right, but for another group.
     Array& array = direction == bench::Direction::forward ? workload.out[0] : workload.dq;
     auto numbers = array.as<float>();
     std::rotate(numbers.begin(), numbers.begin() + 3 * 24, numbers.begin() + 6 * 24);

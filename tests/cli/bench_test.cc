@@ -1,4 +1,4 @@
-// What `rapt bench` prints and refuses. How fast anything is, is not tested here.
+// What `rapt bench` prints and refuses. Speed is not tested.
 
 #include <algorithm>
 #include <cmath>
@@ -157,7 +157,7 @@ TEST(CliBench, ReportsGrowth) {
   for (const Json& row : rows) EXPECT_GT(row["seconds"].get<double>(), 0);
 }
 
-// A block that was touched must show, and what was there before must not.
+// A touched block must count, and earlier memory must not.
 TEST(CliBench, SeesPeaks) {
   if (support::kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
   constexpr std::size_t kBlock = 32 << 20;
@@ -174,7 +174,7 @@ TEST(CliBench, SeesPeaks) {
   EXPECT_LT(bench::peak_growth([] {}).value_or(0), 1 << 20);
 }
 
-// The checks before the clock: right results pass, one wrong number does not.
+// The checks before the timing: right results pass, one wrong number does not.
 class BenchChecks : public testing::TestWithParam<std::string> {
  protected:
   static bench::Workload made(bench::Direction direction) {

@@ -1,4 +1,4 @@
-// What `rapt bench train` prints and refuses. How fast anything is, is not tested here.
+// What `rapt bench train` prints and refuses. Speed is not tested.
 
 #include <cmath>
 #include <set>

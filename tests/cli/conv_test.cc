@@ -93,7 +93,7 @@ TEST_F(CliConv, OutputIsTheConvolution) {
             (Words{"alpha.npy", "bias.npy", "center.npy", "conv.npy", "out.npy", "output.npy", "value.npy"}));
 }
 
-// The arrays are those that rapt attend takes: the same output by hand from its generic path.
+// rapt attend takes the written arrays: its generic path, combined by hand, gives the same output.
 TEST_F(CliConv, TheLayerRunsInAttend) {
   save_problem({3, 3, 1, 1}, {5, 5, 1});
   ASSERT_EQ(from_kernel({"--padding", "0"}).status, 0);

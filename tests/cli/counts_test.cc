@@ -13,7 +13,7 @@
 #include "tensor/recurrent.h"
 #include "tests/cli/run_cli.h"
 
-// One of something is "1 key", not "1 keys", wherever a message counts.
+// Messages say "1 key", not "1 keys".
 namespace rapt::test {
 namespace {
 

@@ -1,5 +1,4 @@
-// `rapt attend --device cuda` gives what it gives on the cpu, and `rapt list` names the device. Where there is no GPU it
-// says so.
+// `rapt attend --device cuda` agrees with the CPU, and `rapt list` names the device. Without a GPU both say so.
 
 #include <gtest/gtest.h>
 

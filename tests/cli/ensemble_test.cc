@@ -5,7 +5,7 @@
 
 #include "tests/cli/live_cli.h"
 
-// Several runs that answer as one.
+// Several runs that answer together.
 namespace rapt::test {
 namespace {
 
@@ -36,7 +36,7 @@ class EnsembleRuns : public ::testing::Test {
 
 TEST_F(EnsembleRuns, OfOneRunTwiceIsThatRun) {
   const Json alone = decoded({"abc", "dda"});
-  // The text after the option is a text, not another run.
+  // The argument after the option's is a text, not another run.
   const Json twice = decoded({"--ensemble", dir / "1", "abc", "dda"});
   ASSERT_EQ(twice.size(), 2U);
   for (std::size_t n = 0; n < 2; ++n) {

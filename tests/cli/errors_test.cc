@@ -64,7 +64,7 @@ class CliErrors : public testing::Test {
 
   std::string file(const std::string& name) const { return directory_ / name; }
 
-  // attend with good arguments, some of them replaced, others added.
+  // attend with valid arguments, some replaced, others added.
   Words attend(const std::map<std::string, std::string>& changed, const Words& more = {}) const {
     std::map<std::string, std::string> given{
         {"--q", file("q.npy")}, {"--k", file("k.npy")}, {"--v", file("v.npy")}, {"--out", file("out")}};
@@ -275,7 +275,7 @@ TEST_F(CliErrors, AFullOutputIsAnError) {
   EXPECT_TRUE(is_one_line(result.err)) << result.err;
 }
 
-// Random arguments, many of them sensible: never a crash, never more or less than one line of error.
+// Random arguments, many of them sensible: never a crash, and exactly one line of error.
 TEST_F(CliErrors, RandomArgumentsNeverCrash) {
   const Words options = split(
       "--q --k --v --score --param --scale --softcap --normalize --bias --causal --window --key-lengths --query-starts "
@@ -291,7 +291,7 @@ TEST_F(CliErrors, RandomArgumentsNeverCrash) {
     values.push_back(file(name));
   values.insert(values.end(), {"", "new\nline", std::string(3000, '9')});
   values.insert(values.end(), {"sparsemax", "entmax15", "sigmoid", "sink=1,2,3,4", "b=-1", "cuda", "2,100"});
-  // Groups that go together, so that half of the rounds get far.
+  // Groups that fit together, so that half of the rounds get far.
   const Words groups{"--score cosine --param tau=2",
                      "--score alibi --param m=1,2,3,4",
                      "--score additive --param w=1,2,3",

@@ -161,7 +161,7 @@ class CliFormulaRun : public CliFormula {
   }
 };
 
-// What is given last counts, and never is one of the two ignored.
+// The later one counts, and neither is ever ignored.
 TEST_F(CliFormulaRun, PassesThroughAConfigThatOptionsMayOverride) {
   ASSERT_EQ(
       train("first", {"--attention-formula", "raw*scale - m*abs(i-j)", "--attention-visible", "abs(i-j) < 9"}).status,
@@ -173,7 +173,7 @@ TEST_F(CliFormulaRun, PassesThroughAConfigThatOptionsMayOverride) {
   ASSERT_EQ(train("again", {"--config", file("first/config.json")}).status, 0);
   EXPECT_EQ(config("again")["model"], first["model"]);
   EXPECT_EQ(run_cli({"evaluate", file("again"), "--json"}).status, 0);
-  // A mechanism takes their place; the rows of a comparison differ.
+  // A mechanism replaces them; the rows of a comparison differ.
   const CliResult compared =
       train("compared", {"--config", file("first/config.json"), "--compare", "attention=dot,t5,additive", "--json"});
   ASSERT_EQ(compared.status, 0) << compared.err;
@@ -194,7 +194,7 @@ TEST_F(CliFormulaRun, PassesThroughAConfigThatOptionsMayOverride) {
   EXPECT_EQ(config("dot")["model"]["cross_attention"], "dot");
   EXPECT_EQ(config("dot")["model"]["cross_attention_formula"], "");
   EXPECT_EQ(config("dot")["model"]["attention_formula"], "raw*scale - m*abs(i-j)");
-  // A run keeps what it has.
+  // A resumed run keeps its formula.
   const CliResult other = run_cli({"train", "--resume", "--attention", "dot", "--epochs", "2", "--out", file("first")});
   EXPECT_EQ(other.status, 2);
   EXPECT_NE(other.err.find("attention: expected"), std::string::npos) << other.err;
@@ -235,7 +235,7 @@ TEST_F(CliFormula, IsMeasuredBesideTheMechanismItEquals) {
                                  "--quick", "--no-naive", "--shape", "1,2,96,16", "--json"});
   ASSERT_EQ(own.status, 0) << own.err;
   EXPECT_TRUE(Json::parse(own.out)["rows"][0]["compiled_ratio"].is_null());
-  // No mask is this condition, though a part of it is the causal one.
+  // No mask equals this condition, though a part of it is causal.
   for (const char* visible : {"j <= i and (i-j < 16 or j < 4)", "i - j < 16"}) {
     const CliResult masked = run_cli({"bench", "--formula", "raw*scale", "--visible", visible, "--quick", "--no-naive",
                                       "--direction", "forward", "--shape", "1,2,96,16", "--json"});
@@ -245,7 +245,7 @@ TEST_F(CliFormula, IsMeasuredBesideTheMechanismItEquals) {
   }
 }
 
-// Its tables are as large as the shape reads them; what no table has is said, and is no wrong result.
+// Its tables are as large as the shape needs; an index outside a table is reported, not taken for a wrong result.
 TEST_F(CliFormula, IsMeasuredWithTheTablesThatItReads) {
   const auto bench = [](const std::string& text) {
     return run_cli({"bench", "--formula", text, "--quick", "--no-naive", "--shape", "1,2,96,16", "--json"});

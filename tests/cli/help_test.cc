@@ -14,11 +14,11 @@
 #include "tasks/sequence_run.h"
 #include "tests/cli/live_cli.h"
 
-// What --help says of defaults is what the code has.
+// The defaults in --help are those of the code.
 namespace rapt::test {
 namespace {
 
-// The text of an option on one line, whatever it was wrapped to; and what stands in its last [].
+// The text of an option on one line, however it was wrapped; and the contents of its last [].
 std::string line_of(const std::string& help, const std::string& option) {
   std::istringstream lines(help);
   std::string found;
@@ -170,7 +170,7 @@ TEST(Help, IsNoWiderThanAHundredColumns) {
     for (std::string line; std::getline(lines, line);) {
       EXPECT_LE(cli::character_count(line), 100U) << line;
       ++count;
-      // Commands that can be copied: none is broken but by a backslash.
+      // Commands can be copied: they are broken only by a backslash.
       const bool starts = line.starts_with("  rapt ") || line.starts_with("  mpirun ");
       EXPECT_TRUE(!examples || line.empty() || starts || (continues && line.starts_with("    "))) << line;
       continues = line.ends_with(" \\");

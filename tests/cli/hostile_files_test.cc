@@ -7,7 +7,7 @@
 #include "tensor/safetensors.h"
 #include "tests/cli/live_cli.h"
 
-// Files that were made to break a reader, and files that were damaged: exit status 2, with the file's name.
+// Hostile and damaged files: exit status 2, with the file's name.
 namespace rapt::test {
 namespace {
 
@@ -32,7 +32,7 @@ void expect_too_deep(const Words& words, const std::string& file) {
   expect_refused(words, file, "expected at most 32 levels of nesting, got more");
 }
 
-// Its metadata are other ones, its arrays are as they were.
+// With other metadata and the same arrays.
 void change_metadata(const std::string& path, const std::function<void(std::map<std::string, std::string>&)>& change) {
   Safetensors file = read_safetensors(path);
   std::vector<NamedBytes> arrays;
@@ -58,7 +58,7 @@ TEST(HostileFiles, DeepSettingsAreRefused) {
   for (int n = 0; n < 100'000; ++n) objects += R"({"a":)";
   write(config, R"({"format":1,"data":)" + objects + "1" + std::string(100'000, '}') + "}");
   expect_too_deep({"evaluate", dir / "run"}, config);
-  // Brackets in a text have no depth.
+  // Brackets in a string do not nest.
   write(dir / "text.json", R"({"model": {"kind": ")" + std::string(100, '[') + R"(\"[{"}})");
   expect_refused({"train", "reverse", "--config", dir / "text.json", "--out", dir / "new"}, dir / "text.json", "kind");
   EXPECT_FALSE(fs::exists(dir / "new"));
@@ -119,7 +119,7 @@ TEST(HostileFiles, DamagedSettingsOfARunAreRefused) {
     EXPECT_EQ(result.status, 2) << "byte " << at << ", bit " << n % 7 << ": " << whole.substr(at, 20);
     EXPECT_TRUE(has(result.err, config)) << result.err;
   }
-  // A digit: all of it is still right to look at.
+  // A digit: the file still looks right.
   const std::size_t seed = whole.find("\"hidden\": ") + 10;
   std::string text = whole;
   text[seed] = text[seed] == '9' ? '8' : '9';
@@ -128,10 +128,10 @@ TEST(HostileFiles, DamagedSettingsOfARunAreRefused) {
   expect_refused({"evaluate", dir / "run"}, config, part);
   expect_refused({"decode", dir / "run", "abc"}, config, part);
   expect_refused(small_run(dir / "run", {"--resume", "--epochs", "9"}), config, part);
-  // Of a new run such a file is the settings, whoever edited it.
+  // For a new run such a file is just settings, whoever edited it.
   EXPECT_EQ(run_cli({"train", "reverse", "--config", config, "--epochs", "1", "--out", dir / "new"}).status, 0);
   EXPECT_EQ(run_cli({"evaluate", dir / "new"}).status, 0);
-  // Another order and other spaces change nothing, and runs from before there was a checksum have none.
+  // Order and white space change nothing, and runs from before there were checksums have none.
   std::string spaces = whole;
   for (std::size_t at = 0; (at = spaces.find("\n", at)) != std::string::npos;) spaces.replace(at, 1, "\t ");
   write(config, spaces);

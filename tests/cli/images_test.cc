@@ -42,7 +42,7 @@ TEST(ImagesOnTheCommandLine, TrainEvaluateAndPlot) {
   ASSERT_EQ(maps.status, 0) << maps.err;
   save_f4(dir / "image.npy", {8, 8}, Numbers(64, 0.5));
   EXPECT_EQ(run_cli({"plot", "maps", dir / "run", dir / "image.npy", "--out", dir / "maps.png"}).status, 0);
-  // A picture of this size is what the model takes.
+  // A picture of the model's size.
   EXPECT_EQ(names_in(dir.path().string()), (Words{"centers.svg", "image.npy", "maps.png", "maps.svg", "run"}));
 
   expect_refused(run_cli({"plot", "maps", dir / "run", "360", "--out", dir / "x.svg"}), {"0 to 359"});
@@ -73,7 +73,7 @@ TEST(ImagesOnTheCommandLine, ComparisonOfAll) {
     EXPECT_GE(row["accuracy"].get<double>(), 0);
   }
   EXPECT_EQ(names, (Words{"quadratic", "gaussian", "learned_2d", "learned_2d_positions", "absolute", "cnn"}));
-  // What is there already is not trained again.
+  // Existing runs are not trained again.
   const CliResult again = run_cli(command);
   EXPECT_EQ(Json::parse(again.out)["rows"], rows);
   expect_refused(run_cli({"bench", "images", "letters"}), {"digits or shapes"});

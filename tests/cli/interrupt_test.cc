@@ -10,14 +10,14 @@
 
 #include "tests/cli/live_cli.h"
 
-// Ctrl-C: the first ends a command with what is done, printed or saved, and the second ends it at once.
+// Ctrl-C: the first prints or saves what is done and ends a command, the second ends it at once.
 namespace rapt::test {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// A minute is too long.
+// Waiting more than a minute is a failure.
 void wait_for(const std::string& path) {
   for (int n = 0; n < 600 && !fs::exists(path); ++n) ::usleep(100'000);
   EXPECT_TRUE(fs::exists(path)) << path;
@@ -46,7 +46,7 @@ TEST(Interrupts, AComparisonOfImagesGoesOn) {
   EXPECT_TRUE(has(bench.messages(), "; run the same command to continue")) << bench.messages();
   EXPECT_FALSE(fs::exists(first + "/.lock"));
   wait_for(first + "/state.safetensors");
-  // One that is stopped and goes on learns what an undisturbed one does.
+  // An interrupted and resumed run learns what an undisturbed one does.
   const CliResult second = run_cli(command);
   ASSERT_EQ(second.status, 0) << second.err;
   ASSERT_EQ(run_cli({"bench", "images", "shapes", "--quick", "--epochs", "1", "--out", dir / "whole"}).status, 0);
@@ -106,7 +106,7 @@ TEST(Interrupts, TheRunsOfAComparisonBelongToOneProcess) {
   expect_to_own(scenes, longer, dir / "scenes/single_depth_1");
 }
 
-// With so many repeats one row is enough for minutes.
+// With this many repeats one row takes minutes.
 TEST(Interrupts, RowsOfABenchmarkEndWithWhatIsDone) {
   const Words endless{"--shape", "1,1,32,8", "--threads", "1", "--no-naive", "--quick", "--repeat", "1000000"};
   for (const Words& verb : {Words{"bench", "scaled_dot", "alibi"}, Words{"bench", "train", "small_lstm"},
@@ -152,7 +152,7 @@ TEST(Interrupts, ARowOfMemoryIsNotWaitedFor) {
   EXPECT_TRUE(has(bench.messages(), "stopped after 0 of 1 row")) << bench.messages();
 }
 
-// A graceful end has the same status: what tells them apart is that nothing is said.
+// A graceful end has the same status; the difference is that nothing is printed.
 TEST(Interrupts, TheSecondEndsAtOnce) {
   LiveCli bench({"bench", "scaled_dot", "--threads", "1"});  // its rates alone take half a second and more
   ::usleep(500'000);

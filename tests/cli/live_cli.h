@@ -7,7 +7,7 @@
 
 #include "tests/cli/run_cli.h"
 
-// The program as a shell or a batch queue meets it: while it runs, it is talked to, waited for and interrupted.
+// The running program as a shell or a batch queue sees it: tests talk to it, wait for it and interrupt it.
 namespace rapt::test {
 
 using Words = std::vector<std::string>;
@@ -19,7 +19,7 @@ std::ptrdiff_t lines_in(const std::string& text);
 // Bad input: status 2 and one line that has these parts.
 void expect_refused(const CliResult& result, const Words& parts);
 
-// Training that takes no time: `rapt train reverse` on short strings; options of `more` come in place of the usual ones.
+// Fast training: `rapt train reverse` on short strings; options in `more` replace the usual ones.
 Words small_run(const std::string& out, const Words& more = {});
 
 // The program while it runs, with pipes for its input and output.
@@ -35,13 +35,13 @@ class LiveCli {
   void close_input();
   void signal(int number) const;
 
-  // All output so far, once it holds `part`; a minute is too long.
+  // All output so far, once it contains `part`; fails after a minute.
   const std::string& output_with(const std::string& part);
   // Its exit status; 128 + the signal that ended it.
   int wait();
   // All output.
   std::string rest();
-  // What it has written on standard error until now.
+  // Its standard error so far.
   std::string messages() const;
 
  private:

@@ -47,7 +47,7 @@ struct Naive {
         }
   }
 
-  // The gradient by the changed scores, [B, H, Sq, Sk].
+  // The gradient with respect to the final scores, [B, H, Sq, Sk].
   Numbers score_gradient(const Numbers& grad) const {
     Numbers result(weights.size());
     for (int b = 0; b < B; ++b)

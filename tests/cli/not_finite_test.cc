@@ -9,7 +9,7 @@
 #include "tensor/safetensors.h"
 #include "tests/cli/run_cli.h"
 
-// Numbers that are not finite: exit status 1, which bad input does not have.
+// Numbers that are not finite: exit status 1, distinct from bad input.
 namespace rapt::test {
 namespace {
 
@@ -23,7 +23,7 @@ CliResult train(const std::string& out, const Words& more) {
   return run_cli(all);
 }
 
-// A file as a run writes it, with right checksums, after `change` met all its numbers.
+// A run's file with right checksums, after `change` of all its numbers.
 void rewrite(const std::string& path, const std::function<void(float&)>& change) {
   Safetensors file = read_safetensors(path);
   std::vector<std::vector<float>> values;
@@ -93,7 +93,7 @@ Words image_run(const std::string& task, const std::string& out) {
   return all;
 }
 
-// What shows a run, as evaluate and decode: no picture or page of numbers that are none.
+// Verbs that show a run, like evaluate and decode, make no picture or page of such numbers.
 TEST(NotFinite, NothingIsShownOfAModelThatOverflows) {
   const TemporaryDirectory dir;
   ASSERT_EQ(train(dir / "reverse", {"--epochs", "1"}).status, 0);
@@ -117,7 +117,7 @@ TEST(NotFinite, NothingIsShownOfAModelThatOverflows) {
   }
 }
 
-// Of a damaged file nothing is known: that stays bad input.
+// A damaged file is still bad input.
 TEST(NotFinite, DamageIsBadInput) {
   const TemporaryDirectory dir;
   ASSERT_EQ(train(dir / "run", {"--epochs", "1"}).status, 0);

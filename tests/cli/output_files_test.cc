@@ -5,7 +5,7 @@
 
 #include "tests/cli/live_cli.h"
 
-// Where a verb writes: regular files are replaced, everything else is written to, and "-" is the standard output.
+// How verbs write: regular files are replaced, anything else is written to, and "-" is standard output.
 namespace rapt::test {
 namespace {
 
@@ -64,7 +64,7 @@ TEST_F(OutputFiles, LinksAreWrittenThroughAndRegularFilesReplaced) {
   const std::string drawn = text_of(dir_ / "old.svg");
   EXPECT_NE(drawn, "old");
   EXPECT_EQ(text_of(dir_ / "second.svg"), drawn);
-  // A program that has the old file open keeps it.
+  // A program that has the old file open still sees it.
   ASSERT_EQ(plot({"--out", dir_ / "old.svg", "--title", "new"}).status, 0);
   EXPECT_EQ(text_of(dir_ / "second.svg"), drawn);
   EXPECT_NE(text_of(dir_ / "old.svg"), drawn);

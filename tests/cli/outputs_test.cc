@@ -26,7 +26,7 @@ class Outputs : public testing::Test {
   static std::string at(const std::string& name) { return *shared_ / name; }
   static std::string run() { return at("run"); }
 
-  // Nothing was printed, as nothing was done.
+  // Nothing was printed, since nothing was done.
   static void expect_refused(const Words& command, const std::string& says) {
     const CliResult result = run_cli(command);
     EXPECT_EQ(result.status, 2) << command[0] << ": " << result.out;
@@ -100,7 +100,7 @@ TEST_F(Outputs, WhatCanBeWrittenIsAccepted) {
   EXPECT_TRUE(fs::is_symlink(dir / "link.tsv"));
   EXPECT_EQ(text_of(dir / "later.tsv"), text_of(dir / "new.tsv"));
   EXPECT_EQ(run_cli({"evaluate", run(), "--write-split", dir / "new/split"}).status, 0);
-  // Nothing of the checks stays.
+  // The checks leave nothing behind.
   EXPECT_EQ(names_in(dir.path()), (Words{"later.tsv", "link.tsv", "new", "new.tsv"}));
 }
 
@@ -119,7 +119,7 @@ TEST_F(Outputs, OneOfThemGoesToTheStandardOutput) {
   EXPECT_EQ(run_cli_into(dir / "both", {"decode", run(), "ab", "--json", "--align", dir / "both"}).status, 2);
   const CliResult json = run_cli({"decode", run(), "ab", "--json", "--align", dir / "links"});
   EXPECT_EQ(nlohmann::json::parse(json.out).size(), 1U);
-  // The scores are then for people.
+  // The scores are then printed for people.
   const CliResult table = run_cli({"evaluate", run(), "--predictions", "-"});
   EXPECT_EQ(table.status, 0);
   EXPECT_EQ(run_cli({"evaluate", run(), "--predictions", dir / "table"}).status, 0);

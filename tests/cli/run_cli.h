@@ -8,9 +8,9 @@
 
 namespace rapt::test {
 
-// What a run of the real program gave.
+// The result of a run of the real program.
 struct CliResult {
-  int status = -1;  // 128 + the signal where one ended it; 124 after a minute, or five under a sanitizer
+  int status = -1;  // 128 + the signal that ended it; 124 after a minute, or five under a sanitizer
   std::string out;
   std::string err;
 };
@@ -22,7 +22,7 @@ CliResult run_cli_into(const std::string& stdout_path, const std::vector<std::st
 using Numbers = std::vector<double>;
 using Sizes = std::vector<std::int64_t>;
 
-// A .npy file in a few words, through code that the program does not share.
+// A .npy file, read and written by code that the program does not share.
 void save_f4(const std::string& path, const Sizes& shape, const Numbers& values);
 void save_f8(const std::string& path, const Sizes& shape, const Numbers& values);
 void save_f2_zeros(const std::string& path, const Sizes& shape);
@@ -39,7 +39,7 @@ Loaded load(const std::string& path);
 // Repeatable numbers between −1 and 1.
 Numbers pseudo_random(std::size_t count, std::uint64_t seed);
 
-// The names of everything in a directory, sorted; none where it does not exist.
+// The names of all entries of a directory, sorted; none if it does not exist.
 std::vector<std::string> names_in(const std::string& directory);
 
 }  // namespace rapt::test

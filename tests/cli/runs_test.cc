@@ -21,7 +21,7 @@
 #include "support/sanitized.h"
 #include "tests/cli/live_cli.h"
 
-// Runs as a batch queue, a shell and an impatient user meet them.
+// Runs as a batch queue, a shell and an impatient user see them.
 namespace rapt::test {
 namespace {
 
@@ -31,7 +31,7 @@ using Json = nlohmann::json;
 TEST(Runs, OneCommandStartsARunAndGoesOnWithIt) {
   const TemporaryDirectory dir;
   ASSERT_EQ(run_cli(small_run(dir / "whole", {"--epochs", "4"})).status, 0);
-  // The same command again and again: it starts, goes on, and has nothing left to do.
+  // The same command repeated: it starts, resumes, and then has nothing left to do.
   ASSERT_EQ(run_cli(small_run(dir / "run", {"--resume"})).status, 0);
   const CliResult more = run_cli(small_run(dir / "run", {"--resume", "--epochs", "4"}));
   ASSERT_EQ(more.status, 0) << more.err;
@@ -70,7 +70,7 @@ TEST(Runs, ADirectoryBelongsToOneProcess) {
   first.output_with("epoch   1");
   const Words again = small_run(dir / "run", {"--resume", "--epochs", "100000"});
   expect_refused(run_cli(again), {"--out", "process " + std::to_string(first.process())});
-  // However the other one ends.
+  // However the other process ends.
   first.signal(SIGKILL);
   first.wait();
   LiveCli second(again);
@@ -81,10 +81,10 @@ TEST(Runs, ADirectoryBelongsToOneProcess) {
   EXPECT_EQ(run_cli({"decode", dir / "run", "abc"}).status, 0);
 }
 
-// A client of the explorer that says something and never reads.
+// A client of the explorer that sends a request and never reads.
 class SilentClient {
  public:
-  // `room`: bytes that the system takes for it; 0: the usual.
+  // `room`: the size of its receive buffer; 0: the default.
   SilentClient(int port, const std::string& says, int room = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     if (room > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
@@ -112,7 +112,8 @@ TEST(Runs, AnInterruptEndsTheExplorerWhateverItDoes) {
     const std::string said = explorer.output_with("(Ctrl-C ends it)");
     const int port = std::stoi(said.substr(said.find("127.0.0.1:") + 10));
     const std::string host = " HTTP/1.1\r\nHost: 127.0.0.1:" + std::to_string(port) + "\r\n\r\n";
-    // One has not finished asking, eight do not read their answers, and eight wait for all of a map that takes long.
+    // One has not finished its request, eight do not read their answers, and eight wait for a whole map, which takes
+    // long.
     const SilentClient slow(port, "GET / HT");
     std::vector<std::unique_ptr<SilentClient>> waiting;
     for (int n = 0; n < 8; ++n)
@@ -204,7 +205,7 @@ TEST_F(Decoding, APictureSaysWhatItShows) {
   EXPECT_EQ(piped.out, answer + text_of(dir / "map.svg")) << piped.err;
 }
 
-// Hours of answers must not end in a name that cannot be drawn to.
+// Hours of answers must not end in a picture that cannot be written.
 TEST_F(Decoding, APictureWithoutAFormatIsRefusedBeforeTheAnswers) {
   for (const Words& picture : {Words{"--plot", "-"}, Words{"--plot", "map.gif"},
                                Words{"--plot", "map.svg", "--format", "png"}, Words{"--format", "png"}}) {
@@ -312,7 +313,7 @@ std::string on_narrow_terminal(Words words, unsigned short columns) {
   return text;
 }
 
-// A line that wraps would not be erased.
+// A wrapped line would not be erased.
 TEST(ProgressLine, StaysOnOneLineOfTheTerminal) {
   const TemporaryDirectory dir;
   const std::string erase = "\x1b[K";

@@ -1,4 +1,4 @@
-// Runs on scenes and what is made of them: train, evaluate, plot scenes, bench multitask, bench shared.
+// Verbs on scenes: train, evaluate, plot scenes, bench multitask, bench shared.
 
 #include <algorithm>
 #include <cmath>
@@ -75,7 +75,7 @@ TEST(Scenes, SameWeightsOnAnyNumberOfThreadsAndAfterResuming) {
   EXPECT_EQ(text_of(dir / "one/model.safetensors"), text_of(dir / "three/model.safetensors"));
   Words longer = small_scenes(dir / "longer");
   *(std::find(longer.begin(), longer.end(), "--epochs") + 1) = "3";
-  // A constant rate: how long a run will be does not change its first steps.
+  // A constant rate: the length of a run does not change its first steps.
   longer.insert(longer.end(), {"--schedule", "constant"});
   ASSERT_EQ(run_cli(longer).status, 0);
   ASSERT_EQ(run_cli(small_scenes(dir / "resumed", {"--schedule", "constant"})).status, 0);
@@ -134,10 +134,10 @@ TEST(Scenes, ComparesNetworksOverSeeds) {
     EXPECT_NEAR(row["scores"]["edges_f1"]["deviation"].get<double>(), std::abs(values[0] - values[1]) / std::sqrt(2.0),
                 1e-12);
   }
-  // Two encoders for two tasks; one map in place of two.
+  // Two encoders for two tasks; one map instead of two.
   EXPECT_GT(all["rows"][0]["parameters"], all["rows"][1]["parameters"]);
   EXPECT_GT(all["rows"][1]["parameters"], all["rows"][2]["parameters"]);
-  // The scores are those of the runs that it leaves.
+  // The scores are those of the runs that it keeps.
   const Json one = Json::parse(run_cli({"evaluate", dir / "runs/shared_skip_6", "--json"}).out);
   EXPECT_EQ(all["rows"][2]["scores"]["depth_rmse"]["values"][1], one["depth_rmse"]);
 
@@ -159,7 +159,7 @@ TEST(Scenes, BenchRefusesBadInput) {
   expect_refused(run_cli({"bench", "shared", "x"}), {"no further names"});
 }
 
-// What is printed; how fast it is, is not tested.
+// Only what is printed; speed is not tested.
 TEST(Scenes, BenchSharedMeasuresTasksInTurn) {
   const CliResult done = run_cli({"bench", "shared", "--quick", "--json"});
   ASSERT_EQ(done.status, 0) << done.err;

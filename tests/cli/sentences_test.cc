@@ -5,7 +5,7 @@
 
 #include "tests/cli/live_cli.h"
 
-// Errors as a reader meets them: the whole sentence, what was expected and what was given.
+// Errors as a user sees them: the whole sentence, what was expected and what was given.
 namespace rapt::test {
 namespace {
 

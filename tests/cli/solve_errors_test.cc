@@ -179,7 +179,7 @@ TEST_F(SolveErrors, PerVectorFormNeedsVectors) {
     expect_refused(run_cli({"solve", example_file(name), "--vectors"}), {"per-vector"}, name);
 }
 
-// Every cut and every exchanged value ends in a result or in one line, never in a crash.
+// Every truncation and every replaced value gives a result or one line of error, never a crash.
 TEST_F(SolveErrors, TornFilesNeverCrash) {
   std::ifstream stream(example_file("001_1_1_one_query"));
   const std::string text(std::istreambuf_iterator<char>(stream), {});

@@ -20,7 +20,7 @@ using Rows = std::vector<std::vector<double>>;
 
 std::string example(const std::string& name) { return std::string(RAPT_SOURCE_DIR) + "/examples/" + name + ".json"; }
 
-// What was asked of JSON: {"values": {id: rows}}.
+// The numbers of --json: {"values": {id: rows}}.
 Json solved(const std::string& file, int status = 0) {
   const CliResult result = run_cli({"solve", file, "--json"});
   EXPECT_EQ(result.status, status) << result.err;
@@ -51,7 +51,7 @@ void expect_near(const Json& actual, const Rows& expected, double tolerance, con
   }
 }
 
-// Nine printed digits of each number, however small it is.
+// Nine significant digits of each number, however small.
 void expect_digits(const Json& actual, const Rows& expected, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
   for (std::size_t i = 0; i < expected.size(); ++i)
@@ -282,7 +282,7 @@ TEST_F(Solve, Markdown) {
 
 TEST_F(Solve, OneSmallNumberStaysAlone) {
   const std::string out = run_cli({"solve", example("001_1_2_one_head")}).out;
-  // The row of the weights with the smallest ones: its large ones stay as they are read.
+  // In the row with the smallest weights, large ones stay readable.
   EXPECT_NE(out.find("9.06143069e-09      0.00187818"), std::string::npos) << out;
   EXPECT_NE(out.find("0.99812178"), std::string::npos) << out;
 }
@@ -324,7 +324,7 @@ TEST_F(Solve, VectorForm) {
   const std::string columns = run_cli({"solve", example("004_c_argmax"), "--vectors"}).out;
   EXPECT_NE(columns.find("q_2 = W_Q h_2 = [4, 35]"), std::string::npos);
   EXPECT_NE(columns.find("e_21 = q_2·k_1 = 4·1 + 35·30 = 1054"), std::string::npos);
-  EXPECT_EQ(columns.find("e_11"), std::string::npos);  // only query 2 was asked for
+  EXPECT_EQ(columns.find("e_11"), std::string::npos);  // only query 2 was requested
 }
 
 TEST_F(Solve, QueriesChooseTheRowsThatAreShown) {
@@ -350,8 +350,8 @@ TEST_F(Solve, ADifferenceInTheLastPrintedDigitFails) {
   EXPECT_EQ(with("6.697e-1 0.33").status, 1);
   EXPECT_EQ(with("0.67 0.33").status, 0);
   EXPECT_EQ(with("0.670 0.33").status, 0);
-  EXPECT_EQ(with("0.6700 0.33").status, 1);  // zeros count where they are printed
-  EXPECT_EQ(with("1 0.33").status, 1);       // whole numbers are meant exactly
+  EXPECT_EQ(with("0.6700 0.33").status, 1);  // printed zeros are digits
+  EXPECT_EQ(with("1 0.33").status, 1);       // integers are exact
   const CliResult result = with("0.66976156 0.33023845");
   EXPECT_NE(result.out.find("DIFFERS"), std::string::npos);
   EXPECT_NE(result.out.find("3 of 4 printed numbers agree"), std::string::npos);

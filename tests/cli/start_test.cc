@@ -34,7 +34,7 @@ TEST(Start, LoadsNothingForPicturesOrBenchmarks) {
   if (list.find("libc.so") == std::string::npos) GTEST_SKIP() << "skipped: the loader lists no libraries";
   for (const char* name : {"rsvg", "cairo", "pango", "fontconfig", "freetype", "gobject", "libX11", "openblas"})
     EXPECT_EQ(list.find(name), std::string::npos) << name << " in\n" << list;
-  // The system's, and those of MPI, SentencePiece and the explorer's server. Each costs a start some of its milliseconds.
+  // The system's libraries, and those of MPI, SentencePiece and the explorer's server. Each adds to the start-up time.
   EXPECT_LE(std::count(list.begin(), list.end(), '\n'), 25) << list;
 }
 

@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 void write_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// A task that a tiny model learns in a second: short strings backwards. `more` comes in place of what is the same.
+// A task that a tiny model learns in a second: reversing short strings. `more` replaces options of the same name.
 Words small_reverse(const std::string& out, const Words& more = {}) {
   const Words usual{"--train-size", "300", "--valid-size", "40", "--test-size", "40", "--min-length", "2",
                     "--max-length", "6",   "--hidden",     "16", "--embedding", "8",  "--epochs",     "3",

@@ -35,7 +35,7 @@ void expect_no(const CliResult& result, const Words& parts) {
   for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
 }
 
-// Sentences of a few words and their translations; the names are seen once each.
+// Sentences of a few words and their translations; each name is seen once.
 void write_sentences(const std::string& path, int count = 120) {
   const Words subjects{"walker", "talker", "jumper"};
   const Words verbs{"walks", "talks", "jumps", "walked", "talked"};
@@ -81,14 +81,14 @@ TEST(VocabularyOptions, RareWordsAreUnknown) {
   ASSERT_EQ(decoded.status, 0) << decoded.err;
   EXPECT_NE(decoded.err.find("'name1' is not in the vocabulary; it is read as unknown"), std::string::npos)
       << decoded.err;
-  // What the run has may be given again; another value is refused by name.
+  // Options may be repeated; another value is refused by name.
   EXPECT_EQ(run_cli({"train", "--resume", "--min-count", "2", "--out", dir / "run"}).status, 0);
   expect_no(run_cli({"train", "--resume", "--min-count", "3", "--out", dir / "run"}),
             {"--min-count", "expected 2", "got 3"});
   expect_no(run_cli({"train", "--resume", "--unknown-dropout", "0", "--out", dir / "run"}),
             {"--unknown-dropout", "expected 0.25", "got 0"});
   expect_no(run_cli({"train", "--resume", "--skip-long", "--out", dir / "run"}), {"--skip-long", "expected false"});
-  // A run's own settings make another one.
+  // A run's own config.json makes another run.
   EXPECT_EQ(run_cli({"train", "--config", dir / "run/config.json", "--epochs", "1", "--out", dir / "other"}).status, 0);
   EXPECT_EQ(config_of(dir / "other")["source_vocabulary"], config["source_vocabulary"]);
 }
@@ -239,7 +239,7 @@ TEST(Subwords, ARunHasAllThatItNeeds) {
       {"explore", dir / "moved", "--text", "walker walks", "--target", "walker walks", "--out", dir / "page.html"});
   EXPECT_EQ(page.status, 0) << page.err;
 
-  // What is damaged is refused by its name.
+  // A damaged file is refused by name.
   std::string bytes = content_of(dir / "moved/target_subwords.model");
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   std::ofstream(dir / "moved/target_subwords.model", std::ios::binary) << bytes;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_kernels.sh FOLDER COMMAND...: compiles each of FOLDER's *.cu with COMMAND, and fails where the assembler reports spilled
-# registers or multiplications one after the other (C7504 … C7515), which no test of results would show.
+# check_kernels.sh FOLDER COMMAND...: compiles each of FOLDER's *.cu with COMMAND, and fails if ptxas reports spilled
+# registers or serialised products (C7504 … C7515), which no test of results would show.
 set -euo pipefail
 
 folder=$1

@@ -1,4 +1,4 @@
-// Formulas as source for a device: NVRTC takes the kernels of every formula of the documentation. No device is needed.
+// Formulas as source for a device: NVRTC compiles the kernels of every formula of the documentation, without a device.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ struct Texts {
   rapt::FormulaOptions options;
 };
 
-// What stands between backticks in a cell of a table.
+// The text between backticks in a cell of a table.
 std::string code_of(const std::string& cell) {
   const std::size_t first = cell.find('`'), last = cell.rfind('`');
   return first == std::string::npos ? "" : cell.substr(first + 1, last - first - 1);
@@ -155,7 +155,8 @@ TEST_F(FormulaKernels, SayWhichRunOnTheTensorCores) {
   EXPECT_TRUE(hooks_of(plain, true).is_plain);
 }
 
-// Formulas that differ in names alone are one kernel; a kernel that is kept is not compiled again, unless its file is not whole.
+// Formulas that differ only in names share a kernel; a cached kernel is not compiled again, unless its file is
+// incomplete.
 TEST_F(FormulaKernels, AreKept) {
   const std::string one = hooks_of(rapt::formula("raw*scale + a*j"), true).source;
   const std::string other = hooks_of(rapt::formula("raw * scale + other * j"), true).source;

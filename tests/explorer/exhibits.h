@@ -7,7 +7,7 @@
 
 namespace rapt::explorer::test {
 
-// Numbers [layers, heads, queries, keys] whose rows sum to 1; row 1 of each head sees nothing.
+// Weights [layers, heads, queries, keys] whose rows sum to 1; row 1 of each head sees nothing.
 std::vector<float> some_weights(std::int64_t layers, std::int64_t heads, std::int64_t queries, std::int64_t keys);
 
 // An exhibit of them, with a token for each query and key: "q0", …, "k0", …

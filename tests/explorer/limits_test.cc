@@ -1,4 +1,4 @@
-// Clients that send without end, slowly, or not at all: they are sent away, and others get their answers.
+// Clients that send endlessly, slowly, or not at all: they are disconnected, and others get their answers.
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -46,7 +46,7 @@ class Connection {
     return true;
   }
 
-  // How many of `most` bytes the server takes, sent in pieces like this one.
+  // How many of `most` bytes the server accepts, sent in pieces like this one.
   std::size_t flood(const std::string& piece, std::size_t most) const {
     std::size_t taken = 0;
     while (taken < most && write(piece)) taken += piece.size();
@@ -158,7 +158,7 @@ TEST_F(ExplorerLimits, SlowClientsKeepNobodyWaiting) {
   EXPECT_LT(seconds_since(start), 2.5);
 }
 
-// More than it has room for: those that come are sent away until the slow ones are.
+// More than it has room for: new clients are refused until the slow ones are disconnected.
 TEST_F(ExplorerLimits, ManyClientsAreSentAway) {
   std::vector<std::unique_ptr<Connection>> slow;
   for (int n = 0; n < 160; ++n) slow.push_back(std::make_unique<Connection>(server_.port()));
@@ -167,7 +167,7 @@ TEST_F(ExplorerLimits, ManyClientsAreSentAway) {
   EXPECT_LT(seconds_since(start), 20);
 }
 
-// A byte now and then is no request either.
+// A byte now and then is not a request either.
 TEST_F(ExplorerLimits, ARequestHasItsTime) {
   const Connection one(server_.port());
   ASSERT_TRUE(one.write(head("POST /api/run") + "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"));

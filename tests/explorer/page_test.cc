@@ -20,7 +20,7 @@ std::size_t occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
-// What stands within the element of an id.
+// The contents of the element with an id.
 std::string element(const std::string& page, const std::string& id) {
   const std::size_t at = page.find("id=\"" + id + "\">");
   if (at == std::string::npos) return "";
@@ -69,7 +69,7 @@ TEST(ExplorerPage, HostileTokensStayText) {
   exhibit.title = "</title><script>alert(3)</script>";
   exhibit.text = "</script>";
   const std::string page = static_page(exhibit);
-  // Data, one for each head, and the program: no token made another.
+  // Data, one per head, and the program: no token added another.
   EXPECT_EQ(occurrences(page, "<script"), 1U + 2U + 1U);
   EXPECT_EQ(occurrences(page, "</script>"), 1U + 2U + 1U);
   EXPECT_EQ(occurrences(page, "alert(1)"), 1U);
@@ -136,7 +136,7 @@ TEST(ExplorerPage, DescribesLayersStepsAndEpochs) {
   EXPECT_EQ(json["epochs"][0]["centers"][0][0][1], 2);
 }
 
-// Weights of any number of tokens, none of which is ever asked for.
+// Weights of any number of tokens, none of which is ever computed.
 class Endless final : public Weights {
  public:
   std::int64_t heads() const override { return 1; }

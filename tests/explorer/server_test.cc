@@ -46,7 +46,7 @@ class ExplorerServer : public testing::Test {
     return answer ? answer->status : 0;
   }
 
-  // Sends bytes as they are; what comes back at once. A client that has said that it is done may be left without an answer.
+  // Sends raw bytes; returns what comes back at once. A client that has closed its side may get no answer.
   std::string raw(const std::string& bytes, bool done = true) const {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};

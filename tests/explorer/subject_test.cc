@@ -118,7 +118,7 @@ TEST(SequenceSubject, RefusesAModelWithoutAttention) {
   EXPECT_THROW(SequenceSubject(dir / "run"), Error);
 }
 
-// As `rapt decode` says it: each symbol once, and the target's apart.
+// As in `rapt decode`: each symbol once, and the target's apart.
 TEST(SequenceSubject, SaysWhatIsUnknown) {
   const rapt::test::TemporaryDirectory dir;
   train(dir / "run", "reverse", small_reverse({{"hidden", "8"}}));
@@ -166,7 +166,7 @@ TEST(SceneSubject, ShowsTheMapsOfEveryStage) {
   EXPECT_EQ(exhibit.picture.pixels.size(), 3U * 16U * 16U);
   expect_rows_sum_to_one(exhibit);
 
-  // The same scene of all of them, asked again: each pair of cells has the weight that its window gave it, or none.
+  // The same scene in all layers: each pair of cells has the weight that its window gave it, or none.
   const tasks::SceneRunConfig config = tasks::read_scene_config(dir / "run");
   const models::MultitaskNetwork network = tasks::make_network(config);
   const std::vector<float> values = tasks::best_weights(dir / "run", network.parameters());

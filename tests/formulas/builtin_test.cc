@@ -1,4 +1,4 @@
-// Every mechanism that can be written as a formula against the compiled one: outputs and all gradients.
+// Formulas of built-in mechanisms against the compiled ones: outputs and all gradients.
 
 #include <gtest/gtest.h>
 
@@ -147,7 +147,7 @@ TEST(BuiltinFormulas, AreTheCompiledMechanisms) {
   EXPECT_EQ(compared, 8);
 }
 
-// The same bits: the kernels are the compiled ones, and a factor is one of the score.
+// The same bits: the kernels are the compiled ones, and a factor is applied to the score.
 TEST(BuiltinFormulas, KnowPairsInOtherWordsAndTimesANumber) {
   struct Same {
     const char* mechanism;

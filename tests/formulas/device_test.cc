@@ -147,7 +147,7 @@ void compare(const Case& c, const Sizes& s, rapt::Dtype dtype) {
   }
 }
 
-// One test for each formula: what a device compiles, it compiles once.
+// One test per formula, so that a device compiles each once.
 class DeviceFormulas : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(DeviceFormulas, AreTheReference) {

@@ -1,5 +1,5 @@
-// The attentions of docs/formulas.md against their published definitions, written here once more: values, and gradients
-// against finite differences of those definitions.
+// The attentions of docs/formulas.md against their published definitions, written again here: values, and gradients
+// against finite differences.
 
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ double gaussian(const Pair& p) {
   return p.scaled - x * x / 2;
 }
 
-// By the first words of its line in the page.
+// By the first words of its row on the page.
 std::map<std::string, Published> definitions() {
   const Numbers one{}, each{1, true, {}};
   std::map<std::string, Published> list;
@@ -229,7 +229,7 @@ struct Toy {
   }
 };
 
-// What stands between backticks in a cell of a table.
+// The text between backticks in a cell of a table.
 std::string code_of(const std::string& cell) {
   const std::size_t first = cell.find('`'), last = cell.rfind('`');
   return first == std::string::npos ? "" : cell.substr(first + 1, last - first - 1);

@@ -1,4 +1,4 @@
-// Formulas in layers: what their parameters start with.
+// Formulas in layers: the initial values of their parameters.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Pairs that are computed dimension by dimension: at most twice the error that a naive evaluation in f32 makes, both against
-// f64, over several draws. And the error function, which no library of vectors has.
+// Pairs that are computed dimension by dimension: at most twice the error that a naive evaluation in f32 makes, both
+// against f64, over several draws. And the error function, which no SIMD library has.
 
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ class PairPrecision : public testing::TestWithParam<Case> {};
 
 TEST_P(PairPrecision, IsWithinTwiceTheNaiveErrorOverSeveralDraws) {
   const rapt::Score score = rapt::formula(GetParam().score, {.pair = GetParam().pair});
-  // One draw's largest error is luck; the sums of several are not.
+  // The largest error of one draw is luck; sums over several are not.
   std::array<double, kNames.size()> ours{}, naive{}, size{};
   constexpr unsigned kDraws = 4;
   for (unsigned seed = 0; seed < kDraws; ++seed) {

@@ -117,7 +117,7 @@ struct Toy {
   }
 };
 
-// What the library gives for the same.
+// The library's result for the same.
 struct Result {
   std::vector<double> out, dq, dk, dv, dw;
   std::map<std::string, std::vector<double>> dp;
@@ -263,7 +263,7 @@ TEST_P(RandomFormulas, HaveTheValuesAndSlopesOfAnEvaluationInDouble) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomFormulas, testing::Range(0, 40));
 
-// The library on the toy's numbers, which a storage type holds; parameters and their gradients are f32.
+// The library on the problem's numbers, which a storage type holds; parameters and their gradients are f32.
 Result run_stored(const Toy& toy, const Formula& f, rapt::Dtype dtype) {
   const Sizes& s = toy.s;
   rapt::AttendOptions options;

@@ -1,4 +1,4 @@
-// Tables that a formula reads at places of its own: large ones, whose gradients are summed in place.
+// Tables that a formula reads at its own indices: large ones, whose gradients are summed in place.
 
 #include <gtest/gtest.h>
 
@@ -164,7 +164,7 @@ TEST(FormulaTables, AreRefusedWhereIndicesAreNotExact) {
             "attend: score formula: expected comparisons of whole numbers within ±16777216, which are exact outside "
             "f64, got them of numbers up to 20499098");
   EXPECT_NEAR(one_row<double>("raw", "i*4099 + j != 20495001", 5000, 4099, {}).lse, std::log(4098.0), 1e-12);
-  // Infinity is outside of every table, whatever is added to it.
+  // Infinity is outside every table, whatever is added to it.
   EXPECT_NEAR(one_row<float>("0*raw + t[(i - 5000)*4099 + where(j < 4099, j, inf)]", "", 5000, 4099, {4099}).lse,
               std::log(expected), 1e-5);
   EXPECT_TRUE(std::isnan(one_row<float>("0*raw + t[where(j < 7, j, inf) + 1]", "", 5000, 9, {9}).lse));
@@ -179,7 +179,7 @@ TEST(FormulaTables, AreRefusedWhereIndicesAreNotExact) {
   }
 }
 
-// Whole numbers from positions, as text.
+// Integers made of positions, as text.
 std::string whole_text(std::mt19937& random, int depth) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   if (depth == 0) {
@@ -200,7 +200,7 @@ std::string whole_text(std::mt19937& random, int depth) {
   }
 }
 
-// Whatever is not refused in f32 reads the numbers that f64 reads.
+// Whatever f32 does not refuse reads the numbers that f64 reads.
 TEST(FormulaTables, OfIndicesThatAreNotRefusedReadTheNumbersOfF64) {
   std::mt19937 random(5);
   int read = 0, refused = 0;

@@ -1,4 +1,4 @@
-// What texts are refused, how, and how fast; and what the language means.
+// Which texts are refused, how, and how fast; and what the language means.
 
 #include <gtest/gtest.h>
 
@@ -204,7 +204,7 @@ TEST(FormulaTexts, MayHaveManyParts) {
   EXPECT_EQ(error_of(sandwich), "");
   EXPECT_EQ(error_of(learned), "");
   EXPECT_EQ(error_of(keys), "");
-  // What is too much says what was counted, and shows where it became so.
+  // A refusal says what was counted, and shows where it became too much.
   const auto expect_caret = [](const std::string& text, const rapt::FormulaOptions& options, const std::string& part) {
     const std::string message = error_of(text, options);
     EXPECT_TRUE(message.starts_with(part)) << message;
@@ -277,7 +277,7 @@ TEST(FormulaTexts, ArePlannedInTimeThatGrowsWithTheirLength) {
   EXPECT_LT(planning_seconds(waves(200), 10), 40 * planning_seconds(waves(20), 10));
 }
 
-// Anything that a keyboard or a broken file gives is either a formula or refused with a sentence.
+// Any text, even of a broken file, is either a formula or refused with a sentence.
 TEST(FormulaTexts, OfRandomTokensNeverDoAnythingElse) {
   static const char* const kTokens[] = {"raw", "i",  "j",      "(",    ")",  "[",     "]",    ",",  "+",
                                         "-",   "*",  "/",      "^",    "<",  "<=",    "and",  "or", "not",

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-// Formulas as trees that a test makes itself: each is written as text for the library, and evaluated in double here. No
-// code is shared with the library.
+// Formulas as trees made by a test: written as text for the library, and evaluated in double here, without shared code.
 namespace trees {
 
 // An array of a parameter: numbers, or numbers of each head.

@@ -1,4 +1,4 @@
-// Conditions: which keys a row sees, and which tiles are never computed.
+// Conditions: which keys a row sees, and which tiles are skipped.
 
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST(VisibleFormulas, OfOffsetsBecomeRangesOfKeys) {
   EXPECT_EQ(offsets("j < 10").first, 999);
 }
 
-// Tiles of 64 keys by 32 queries, asked as the engine asks.
+// Tiles of 64 keys by 32 queries, as the engine asks for them.
 TEST(VisibleFormulas, AnswerForWholeTiles) {
   const Arrays arrays;
   const auto classes = [&](const std::string& visible, std::vector<rapt::NamedView> parameters = {}) {

@@ -1,5 +1,5 @@
-// The command line of the verbs that end soon: words, one on each line, in a directory with a few arrays. Whatever they are,
-// the status is 0, 1 or 2.
+// The command line of the fast verbs: one word per line, in a directory with a few arrays. Whatever they are, the
+// status is 0, 1 or 2.
 
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kVerbs[] = {"list", "count", "solve", "attend", "conv", "plot", "evaluate", "decode"};
 
-// A directory of its own to work in, gone when the process ends.
+// A working directory, removed when the process ends.
 struct Place {
   Place() {
     std::string name = (std::filesystem::temp_directory_path() / "rapt_fuzz_arguments_XXXXXX").string();
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::cout.rdbuf(usual_out);
   std::cerr.rdbuf(usual_err);
   if (status < 0 || status > 2 || (status == 2 && err.str().empty())) std::abort();
-  // Results of this call are no input of the next.
+  // The results of one call must not be the input of the next.
   for (const auto& entry : std::filesystem::directory_iterator(place.path)) std::filesystem::remove_all(entry.path());
   return 0;
 }

@@ -1,4 +1,4 @@
-// Files of arrays: what is read is within what was given, and what cannot be is refused with an error.
+// Files of arrays: reading stays within the file, and bad files are refused with an error.
 
 #include <cstdint>
 #include <string_view>

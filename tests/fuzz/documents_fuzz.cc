@@ -14,7 +14,7 @@ namespace {
 
 void solve(const std::string& text) {
   const auto reader = [&](const std::string& file) {
-    // A file that builds on itself is as bad as one that is missing.
+    // A file that is its own base is as bad as a missing one.
     if (file != "fuzz.json" && file != "./fuzz.json") throw rapt::Error("fuzz: no file " + file);
     return text;
   };

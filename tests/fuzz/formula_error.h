@@ -114,7 +114,7 @@ inline Evaluation evaluate(const Graph& graph, std::span<const NodeId> roots,
     } else {
       to = operation(node, a, b, child(2), e.sure);
     }
-    // What f32 does not hold, and what is no number, is nothing to compare.
+    // Overflow in f32 and NaN are not compared.
     e.sure = e.sure && std::fabs(to.value) < 1e30 && to.error < 1e30;
   }
   return e;

@@ -32,7 +32,7 @@ struct Sizes {
   std::int64_t queries = 1, keys = 1;
 };
 
-// An array with numbers after it that nothing may write.
+// An array followed by numbers that must not be written.
 template <class T>
 struct Guarded {
   static constexpr std::size_t kGuard = 8;

@@ -1,5 +1,5 @@
 // Files that are read beside a run or in its place: metrics, arrays to explore, tables to plot, pictures, settings, and
-// stored results. The first byte says which reader. What is refused is refused with an error that is one line.
+// stored results. The first byte says which reader. Bad input is refused with a one-line error.
 
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-// A directory of this process, with arrays to score and a run of images, gone when it ends.
+// A directory of this process, with arrays and a run on images, removed when it ends.
 struct Scratch {
   Path path;
   Scratch() {

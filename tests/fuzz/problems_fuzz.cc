@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const support::CaseSpec spec = spec_of(bytes);
   try {
     support::Case c = support::make_case(spec);
-    // Numbers that break careless kernels, wherever the bytes say.
+    // Numbers that break careless kernels, at positions that the bytes choose.
     for (double bad : {1e30, -1e30, 1e-40, 0.0}) {
       if (const std::uint8_t at = bytes.next(); at > 0) c.problem.q.data[at % c.problem.q.data.size()] = bad;
       if (const std::uint8_t at = bytes.next(); at > 0) c.problem.k.data[at % c.problem.k.data.size()] = bad;

@@ -1,6 +1,6 @@
-// Runs a fuzzer without libFuzzer: FUZZER SEEDS COUNT [SEED] takes every file of the folder SEEDS, then COUNT inputs that
-// are made from them. The same inputs each time; another number SEED gives others. An input that breaks something is left
-// beside the program, as NAME_input.
+// Runs a fuzzer without libFuzzer: FUZZER SEEDS COUNT [SEED] runs every file of the folder SEEDS, then COUNT mutations
+// of them, the same each time; another SEED gives others. An input that breaks something is left beside the program, as
+// NAME_input.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,10 +22,10 @@ using Input = std::vector<std::uint8_t>;
 std::filesystem::path left;
 
 void run(const Input& input) {
-  // Before, since nothing may be left of the process after.
+  // Written before the run, since the process may not survive it.
   std::ofstream(left, std::ios::binary)
       .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
-  // A copy that ends where its memory does.
+  // A copy that ends where its allocation ends.
   const std::vector<std::uint8_t> exact(input.begin(), input.end());
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
 }

@@ -1,5 +1,5 @@
-// What a client may send to the explorer's server: heads, bodies, chunks, and several requests one after the other. The
-// server answers a good request afterwards.
+// Bytes from a client of the explorer's server: heads, bodies, chunks, and several requests in a row. Afterwards the
+// server answers a valid request.
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ namespace {
 
 using rapt::explorer::Server;
 
-// Answers until the process ends.
+// Serves until the process ends.
 class Running {
  public:
   Running()
@@ -42,7 +42,7 @@ class Running {
   std::thread thread_;
 };
 
-// All that the server answers before it closes; at most a few seconds of it.
+// Everything that the server sends before it closes, for a few seconds at most.
 std::string answer(int port, std::string_view says) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -67,7 +67,7 @@ std::string answer(int port, std::string_view says) {
   return all;
 }
 
-// "@" in a request stands for the server's own name, which is another one each time.
+// "@" in a request stands for the server's address, which differs each time.
 std::string with_host(std::string_view bytes, const std::string& host) {
   std::string text;
   for (const char c : bytes) {

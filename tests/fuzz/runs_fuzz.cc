@@ -22,7 +22,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-// A directory of this process, gone when it ends.
+// A directory of this process, removed when it ends.
 struct Directory {
   Path path;
   Directory() {
@@ -47,7 +47,7 @@ Path file(const char* name, std::string_view bytes) {
   return path;
 }
 
-// What the configuration holds can be written and read again.
+// A configuration that was read can be written and read again.
 template <class Config>
 void read_twice(Config (*read)(const Path&), std::string_view bytes) {
   file("config.json", bytes);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# check_exports.sh NM API_PAGE ABI LIBRARY...: the shared libraries export what the page lists under "Names that stay", and
-# nothing else; C++ names lie in the namespace of that ABI version. Listed are functions and classes that lie in a library, in the table's second column; a class stands for its members.
+# check_exports.sh NM API_PAGE ABI LIBRARY...: the shared libraries export what the page lists under "Names that stay",
+# and nothing else; C++ names are in the namespace of that ABI version. The table's second column lists the functions
+# and classes; a class stands for its members.
 set -euo pipefail
 
 nm=$1 page=$2 abi=$3
@@ -9,7 +10,7 @@ shift 3
 # What librapt_train uses of librapt_attend beyond the headers, and librapt_subwords of librapt_train; see docs/design.md.
 internal='rapt::parallel_for rapt::tasks::use_subword_library'
 
-# Without arguments and the ABI's namespace; where that is missing, with a mark that is in no list.
+# Without arguments and the ABI's namespace; names outside that get a mark that no list has.
 exported=$("$nm" -D -C --defined-only "$@" | awk -v abi="rapt::v${abi}::" 'NF >= 3 && $2 ~ /^[A-Za-z]$/ {
     name = $0
     sub(/^[^ ]+ [A-Za-z] /, "", name)

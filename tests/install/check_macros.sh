@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_macros.sh INCLUDE_DIR COMPILER OPTION...: fails where a public header defines a macro whose name does not start with
-# RAPT_. The compiler's -dD tells definitions with the file that they stand in.
+# check_macros.sh INCLUDE_DIR COMPILER OPTION...: fails if a public header defines a macro whose name does not start
+# with RAPT_. The compiler's -dD prints definitions with their files.
 set -euo pipefail
 
 include=$1

@@ -1,4 +1,4 @@
-// A user's program against librapt_train: an error thrown in one library is caught by its type in another.
+// A user's program against librapt_train: an error thrown in one library is caught by type in another.
 #include <rapt/rapt.h>
 #include <rapt/trained_model.h>
 #ifdef USER_HAS_SUBWORDS

@@ -1,5 +1,5 @@
-// The arena of the kernels, of every SIMD target: what lies between its pieces may not be touched. Overruns there reach
-// no other memory, so without the address sanitizer nothing tells of them.
+// The kernels' arena, on every SIMD target: memory between its pieces may not be touched. Only the address sanitizer
+// notices overruns there.
 #include <gtest/gtest.h>
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Memory of the engine, which is rounded up and kept for the next call: what lies past its end may not be touched, nor what
-// was given back. Such reads reach nobody else's memory, so without the address sanitizer nothing tells of them.
+// The engine's memory, which is rounded up and kept for the next call: neither memory past its end nor released memory
+// may be touched. Only the address sanitizer notices such reads.
 #include <gtest/gtest.h>
 
 #include "backends/cpu/buffer.h"
@@ -11,7 +11,7 @@ namespace rapt::inline v1 {
 namespace {
 
 constexpr const char* kFound = "use-after-poison";
-// A vector may be read past the end, not more.
+// One vector may be read past the end, no more.
 constexpr std::size_t kBeyond = 128;
 
 char at(const volatile char* memory, std::size_t n) { return memory[n]; }

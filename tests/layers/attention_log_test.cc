@@ -33,7 +33,7 @@ struct Model {
   }
 };
 
-// Weights that are computed again are those that the layer used.
+// Recomputed weights are those that the layer used.
 TEST(AttentionLog, GivesTheWeightsOfTheLayer) {
   for (const char* mechanism : {"scaled_dot", "additive", "alibi", "transformer_xl", "t5", "quadratic", "learned_2d"}) {
     SCOPED_TRACE(mechanism);
@@ -75,7 +75,7 @@ TEST(AttentionLog, GivesTheWeightsOfTheLayer) {
   }
 }
 
-// Two steps are scored beside a third that only fills up; it is not shown.
+// Two steps are scored beside a third that is padding; it is not shown.
 TEST(AttentionLog, CountsTheStepsThatWereAsked) {
   const Model model("scaled_dot");
   Random random(1);
@@ -96,7 +96,7 @@ TEST(AttentionLog, CountsTheStepsThatWereAsked) {
   EXPECT_THROW(record.weights(0, 2, 0, 1, rows.data()), Error);
 }
 
-// Rows that lie blocks apart, of which the engine computes only those that are asked for.
+// Rows that are blocks apart: the engine computes only those that are requested.
 TEST(AttentionLog, TakesRowsFromTheMiddle) {
   const Model model("scaled_dot");
   const int64_t steps = 300;
@@ -131,7 +131,7 @@ models::Batch one_pair() {
   return batch;
 }
 
-// A decoder that is fed its own attention asks one step after the other; the record has them all.
+// A decoder with input feeding attends step by step; the record has all steps.
 TEST(AttentionLog, JoinsTheStepsOfARecurrentDecoder) {
   for (const char* mechanism : {"dot", "additive", "alibi", "transformer_xl"})
     for (const bool feeding : {false, true}) {

@@ -151,7 +151,7 @@ TEST(MultiHead, Gradients) {
 
 class Scores : public testing::TestWithParam<std::string> {};
 
-// Every registered mechanism that is not on a grid, and argmax: fresh parameters work, and gradients are right.
+// Every mechanism without a grid, and argmax: initial parameters work, and gradients are right.
 TEST_P(Scores, ShapesAndGradients) {
   ScoreChoice choice = choose_score(GetParam());
   choice.heads = 2;
@@ -180,7 +180,7 @@ TEST_P(Scores, ShapesAndGradients) {
   for (const double y : support::numbers_of(run(graph, x)[0])) EXPECT_TRUE(std::isfinite(y));
 }
 
-// A query without those before it: where scores look at positions it moves, unless it is told where it stands.
+// A query without those before it: scores that read positions change, unless its position is given.
 TEST_P(Scores, AQueryStandsWhereItIsPut) {
   ScoreChoice choice = choose_score(GetParam());
   choice.query_dim = choice.key_dim = 4;

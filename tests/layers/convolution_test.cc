@@ -63,7 +63,7 @@ Problem random_problem(std::mt19937_64& random, ElementType type) {
   return p;
 }
 
-// Straight from the definition, through a function that is 0 outside of the image.
+// Straight from the definition, with an image that is 0 outside its bounds.
 Numbers naive(const Problem& p, Sizes& shape) {
   const Numbers x = numbers(p.image), w = numbers(p.kernel);
   const Sizes& k = p.kernel.shape();
@@ -151,7 +151,7 @@ TEST(Convolution, CentersAreWhereTheTapsLook) {
   EXPECT_EQ(layer.parameter_count(), 6 * 1 * (2 * 3 + 1) + 6 * 1 * 1 + 1);
 }
 
-// A kernel that is not symmetric tells a convolution from its mirror image.
+// An asymmetric kernel distinguishes a convolution from its mirror image.
 TEST(Convolution, IsNotFlipped) {
   const Numbers x{1, 2, 3, 4, 5, 6, 7, 8, 9}, w{0, 0, 0, 0, 0, 1, 0, 0, 0};
   const Array image = Array::of<double>({3, 3, 1}, x), kernel = Array::of<double>({3, 3, 1, 1}, w);
@@ -300,7 +300,7 @@ TEST(ConvolutionErrors, BadInputIsRefused) {
   EXPECT_THROW(apply(layer, random_array({5, 5, 3}, random), {.count = {5, 5}}), Error);
 }
 
-// One number of a layer's arrays or one shape is wrong at a time.
+// One array or one shape of a layer is wrong at a time.
 TEST(ConvolutionErrors, BadLayersAreRefused) {
   std::mt19937_64 random(8);
   const auto refused = [&](const std::function<void(QuadraticLayer&)>& change) {

@@ -49,7 +49,7 @@ TEST(GridAttentionLayer, Gradients) {
     }
 }
 
-// What a score does not read has no projection: nothing is learned that cannot matter.
+// What a score does not read has no projection, so nothing useless is learned.
 TEST(GridAttentionLayer, ProjectsOnlyWhatIsRead) {
   const auto names = [](const Kind& kind, bool full) {
     Parameters parameters;

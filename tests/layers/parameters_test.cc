@@ -129,7 +129,7 @@ TEST(BasicLayers, MlpCountsAndGradients) {
                        [&](auto& graph, const auto& x) { return std::vector{layer(graph, x[0])}; });
 }
 
-// Dropout is on in training only; its places change from call to call, and are those of the key.
+// Dropout is on in training only; the dropped elements change from call to call and follow from the key.
 TEST(BasicLayers, GraphDropout) {
   const Parameters none;
   support::Held<float> ones({"x", {4096}, std::vector<double>(4096, 1.0)});

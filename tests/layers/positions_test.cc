@@ -13,7 +13,7 @@ namespace {
 using std::int64_t;
 using support::random_input;
 
-// The encoding alone: what is added to zeros, or stands beside them.
+// The encoding alone: added to zeros, or concatenated with them.
 std::vector<double> encoding(const PositionsShape& shape, int64_t first, int64_t steps) {
   Parameters parameters;
   const PositionalEncoding layer(parameters, "positions", shape);

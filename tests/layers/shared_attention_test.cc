@@ -184,7 +184,7 @@ TEST(SharedAttention, Gradients) {
   }
 }
 
-// The map depends on where it is made from and on nothing that the tasks bring.
+// The map depends on its source only, not on the tasks' inputs.
 TEST(SharedAttention, OneMapWhateverTheTasksHold) {
   SharedAttentionShape shape = small_shape();
   shape.grid = {2, 4};

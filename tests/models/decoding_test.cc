@@ -15,7 +15,7 @@ constexpr int kLongest = 70;  // steps: past a tile of 64
 
 class Decoding : public testing::TestWithParam<Named> {
  protected:
-  // The Transformer's steps have the bits of the whole pass; the others agree to rounding.
+  // The Transformer's steps have the bits of the full pass; the others agree to rounding.
   void expect_same(const float* got, const float* want, const std::string& where) const {
     for (std::int64_t s = 0; s < kSizes.target_symbols; ++s) {
       if (GetParam().config.kind == Kind::transformer) ASSERT_EQ(got[s], want[s]) << where << ", symbol " << s;
@@ -86,7 +86,7 @@ TEST_P(Decoding, WholePassesOfAnyLengthAgree) {
   }
 }
 
-// As a beam does it: hypotheses are dropped, doubled and moved, and their number changes.
+// As in a beam: hypotheses are dropped, duplicated and moved, and their number changes.
 TEST_P(Decoding, BranchesEqualTheWholePass) {
   const SequenceModel model(GetParam().config, kSizes);
   const std::vector<float> values = random_values<float>(model, 7, 0.4);
@@ -124,7 +124,7 @@ TEST_P(Decoding, BranchesEqualTheWholePass) {
   }
 }
 
-// Work, not time: a step gives every layer one query of each hypothesis, and no more keys than there are.
+// Counts work, not time: a step has one query per hypothesis in every layer, and no more keys than there are.
 TEST_P(Decoding, AStepAsksOneQuery) {
   struct Counter final : layers::AttentionObserver<float> {
     void attended(const layers::Attended<float>& use) override {
@@ -175,7 +175,7 @@ TEST(DecodingLimits, ShortestTables) {
     }
 }
 
-// The engine divides thousands of keys among threads; here that would tell steps from whole passes.
+// The engine divides thousands of keys among threads; here that must not distinguish steps from the full pass.
 TEST(DecodingLimits, ThousandsOfSteps) {
   ModelConfig config = transformer_models()[0].config;
   config.transformer.layers = 1;

@@ -16,7 +16,7 @@ struct Pair {
   std::vector<int> target;
 };
 
-// Laid out here and not by the library.
+// Laid out here, not by the library.
 Batch batch_of(const std::vector<Pair>& pairs);
 
 // Random tokens of the given lengths, kEnd of the target not counted.
@@ -37,7 +37,7 @@ struct Named {
 // gtest's names.
 std::string name_of(const testing::TestParamInfo<Named>& info);
 
-// What the tests of all models run over.
+// The configurations that the tests of all models use.
 std::vector<Named> seq2seq_models();
 std::vector<Named> transformer_models();
 std::vector<Named> all_models();

@@ -51,7 +51,7 @@ TEST_P(WholeModel, Gradients) {
     for (std::int64_t n = 0; n < p.count; ++n)
       largest = std::max(largest, std::abs(gradients[static_cast<std::size_t>(p.offset + n)]));
     const bool argmax = GetParam().config.seq2seq.attention == "argmax";
-    // Softmax forgets what all keys share; everything else is felt.
+    // Softmax cancels what all keys share; everything else has an effect.
     const bool unfelt = p.name.ends_with("key.bias");
     if (!unfelt && !argmax) {
       EXPECT_GT(largest, 1e-12) << p.name;
@@ -79,7 +79,7 @@ TEST_P(WholeModel, Gradients) {
   EXPECT_GE(checked, 40);
 }
 
-// What lies between the parameters of the array has no gradient.
+// The padding between parameters has no gradient.
 TEST_P(WholeModel, GapsStayZero) {
   const SequenceModel model(GetParam().config, kSizes);
   const std::vector<float> values = random_values<float>(model, 1, 0.4);

@@ -76,7 +76,7 @@ TEST_P(ImageModels, Gradients) {
     const auto first = gradients.begin() + p.offset;
     const auto largest =
         std::max_element(first, first + p.count, [](double a, double b) { return std::abs(a) < std::abs(b); });
-    // Softmax forgets what all keys share; everything else is felt.
+    // Softmax cancels what all keys share; everything else has an effect.
     if (!p.name.ends_with("key.bias")) {
       EXPECT_GT(std::abs(*largest), 1e-12) << p.name;
     }
@@ -98,7 +98,7 @@ TEST_P(ImageModels, Gradients) {
   }
 }
 
-// No image feels what else is in its batch, bit for bit.
+// An image's result does not depend on its batch, bit for bit.
 TEST_P(ImageModels, ImagesStandAlone) {
   const ImageClassifier model(GetParam().config, kSizes);
   Random random(2);

@@ -63,7 +63,7 @@ TEST(Multitask, OneOutputForEachTaskInTheirOrder) {
   EXPECT_EQ(to_string(out[2]), "[64, 2, 3]");
 }
 
-// The pictures of a batch do not see each other.
+// The pictures of a batch are independent.
 TEST(Multitask, PicturesAreIndependent) {
   for (const Sharing sharing : {Sharing::none, Sharing::shared}) {
     const MultitaskNetwork network(tiny(sharing), 8, kClasses);

@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<int>;
 
-// Logits are a fixed function of the source and of what was said so far; nothing is computed step by step.
+// Logits are a fixed function of the source and the prefix, without a recurrent state.
 class TableDecoder final : public Decoder<double> {
  public:
   using Logits = std::function<std::vector<double>(int source, const Tokens& prefix)>;
@@ -96,7 +96,7 @@ std::vector<Found> enumerate(const TableDecoder::Logits& logits, int source, std
   return all;
 }
 
-// A beam that holds every prefix finds what enumeration finds, in its order, with its scores.
+// A beam that holds every prefix finds what enumeration finds, in the same order, with the same scores.
 TEST(BeamSearch, WideBeamsAreExhaustive) {
   const std::int64_t symbols = kFirstSymbol + 3;
   for (const double penalty : {0.0, 0.6, 1.0, -0.5})
@@ -157,7 +157,7 @@ TEST(BeamSearch, BestAreSortedDifferentAndNoBetterWithLessBeam) {
         ASSERT_FALSE(best.empty());
         ASSERT_LE(best.size(), static_cast<std::size_t>(beam));
         for (std::size_t n = 0; n < best.size(); ++n) {
-          // Scores are what the tokens are worth.
+          // Scores are the log probabilities of the tokens.
           double sum = 0;
           Tokens prefix;
           for (const int token : best[n].tokens) {
@@ -178,7 +178,7 @@ TEST(BeamSearch, BestAreSortedDifferentAndNoBetterWithLessBeam) {
     }
 }
 
-// The special symbols are never said, however likely they are.
+// Special symbols are never produced, however likely they are.
 TEST(BeamSearch, SpecialSymbolsAreNeverSaid) {
   const std::int64_t symbols = kFirstSymbol + 2;
   const TableDecoder::Logits logits = [](int, const Tokens& prefix) {
@@ -195,7 +195,7 @@ TEST(BeamSearch, SpecialSymbolsAreNeverSaid) {
   }
 }
 
-// An end that is impossible, that lies behind all other symbols, and logits that are no numbers.
+// An impossible end, an end less likely than all other symbols, and NaN logits.
 TEST(BeamSearch, WhatNeverEndsIsCut) {
   const auto row = [](double end, double others) {
     return [=](int, const Tokens&) {

@@ -16,8 +16,8 @@ fail() { echo "FAILED: $1" >&2; exit 1; }
 
 command -v mpirun >/dev/null || skip "mpirun was not found (scripts/bootstrap --mpi)"
 command -v python3 >/dev/null || skip "python3 was not found"
-# Open MPI starts nothing as root, and no more processes than there are cores, unless told so. Processes of one machine that
-# share its cores must not spin.
+# Unless told otherwise, Open MPI starts nothing as root, and no more processes than cores. Processes that share cores
+# must not spin.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_base_warn_component_unused=0
 # Within containers one process may not read the memory of another.
@@ -92,7 +92,7 @@ for processes in 2 3 4; do
   mpi "$processes" "$rapt" "${train[@]}" --epochs 3 --out "train$processes" >/dev/null
   cmp -s alone/model.safetensors "train$processes/model.safetensors" || fail "$processes processes train other weights"
 done
-# Another number of processes goes on with what the first ones left.
+# Another number of processes resumes the run.
 mpi 3 "$rapt" "${train[@]}" --epochs 1 --out resumed >/dev/null
 mpi 2 "$rapt" train --resume --epochs 2 --out resumed >/dev/null
 mpi 4 "$rapt" train --resume --epochs 3 --out resumed >/dev/null
@@ -138,7 +138,7 @@ disturb() {
   ((status != 0)) || fail "$signal: the run says that all is well"
   sleep 1
   for pid in "${pids[@]}"; do
-    # What is dead but not yet waited for is gone too.
+    # A zombie counts as gone too.
     [[ ! -e /proc/$pid ]] || grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null || fail "$signal: process $pid is still there"
   done
   echo "   $signal of process $rank: ended after $((SECONDS - start)) s: $(grep -aE 'rapt: process|exited on signal' "$run.log" | head -n 1)"
@@ -146,14 +146,14 @@ disturb() {
 
 echo "== train: a process that dies, and one that is stopped"
 disturb KILL 1 killed
-# A process hangs whose main thread does: that another one still runs says nothing.
+# A process hangs if its main thread does, even if others still run.
 disturb FREEZE 1 frozen &
 frozen=$!
 disturb STOP 2 stopped
 wait "$frozen" || fail "a process whose main thread was stopped did not end the run"
-! grep -q '^stopped' frozen.freeze || grep -q 'rapt: process 1 has not been heard of for' frozen.log || fail "expected a sentence about process 1, got $(cat frozen.log)"
-grep -q 'rapt: process 2 has not been heard of for' stopped.log || fail "expected a sentence about process 2, got $(cat stopped.log)"
-# Two processes go on with what three left, and arrive where one arrives that was never disturbed.
+! grep -q '^stopped' frozen.freeze || grep -q 'rapt: process 1 has not been heard from for' frozen.log || fail "expected a sentence about process 1, got $(cat frozen.log)"
+grep -q 'rapt: process 2 has not been heard from for' stopped.log || fail "expected a sentence about process 2, got $(cat stopped.log)"
+# Two processes resume what three left, and reach the result of one undisturbed process.
 for run in killed stopped; do
   epochs=$(($(wc -l <"$run/metrics.jsonl") + 2))
   mpi 2 "$rapt" train --resume --epochs "$epochs" --out "$run" >/dev/null
@@ -189,7 +189,7 @@ mkdir -p long
 python3 "$arrays" make long 3000 rows
 for ((n = 0; n < 3; ++n)); do
   if die $((RANDOM % 3)) "$(moment)" attend --q long/q.npy --k long/k.npy --v long/v.npy --grad long/grad.npy --distribution ring --out "died$n"; then
-    # Whole files or none: what is there has the bits of a run that was not disturbed.
+    # Whole files or none, with the bits of an undisturbed run.
     [[ -d undisturbed ]] || mpi 3 "$rapt" attend --q long/q.npy --k long/k.npy --v long/v.npy --grad long/grad.npy --distribution ring --out undisturbed >/dev/null
     for file in "died$n"/*.npy; do
       [[ ! -e $file ]] || cmp -s "$file" "undisturbed/${file##*/}" || fail "$file is not whole"

@@ -11,7 +11,7 @@ function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-# Times are kept, so that a second run builds only what changed.
+# Timestamps are kept, so that a second run builds only what changed.
 file(REMOVE_RECURSE "${tree}")
 foreach(part IN ITEMS CMakeLists.txt LICENSE cmake data docs include src)
   file(COPY "${SOURCE_DIR}/${part}" DESTINATION "${tree}" PATTERN peers EXCLUDE)
@@ -50,7 +50,7 @@ run("${CMAKE_COMMAND}" "-DRAPT=${build}/rapt" "-DDOCUMENT=${tree}/docs/mechanism
 run("${CMAKE_CURRENT_LIST_DIR}/check.sh" "${build}/rapt" "${WORK_DIR}/arrays")
 execute_process(COMMAND "${build}/rapt_attend_test" "--gtest_filter=*/${name}*" COMMAND_ECHO STDOUT OUTPUT_VARIABLE output
                 ECHO_OUTPUT_VARIABLE COMMAND_ERROR_IS_FATAL ANY)
-# A filter that fits nothing would pass too.
+# A filter that matches nothing would pass too.
 foreach(suite IN ITEMS GradientCheck Influence Properties)
   if(NOT output MATCHES "OK \\] Registry/${suite}\\.[A-Za-z]+/${name}")
     message(FATAL_ERROR "no test of ${suite} ran for ${name}")

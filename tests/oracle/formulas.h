@@ -82,7 +82,7 @@ class Formula {
   Head<T>& head_;
 
  private:
-  // Every pair asks for the same few literals: their addresses tell them apart, where comparing texts took half the time.
+  // Every pair asks for the same few literals, so addresses are compared: comparing texts took half the time.
   template <class Value>
   class Lookup {
    public:

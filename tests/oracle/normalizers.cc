@@ -123,7 +123,7 @@ void normalize(const Rule<T>& rule, Row<T>& row) {
     has_nan = has_nan || std::isnan(s);
     row.largest = std::max(row.largest, s);
   }
-  // A sink alone is nothing to see.
+  // A row that sees only the sink sees nothing.
   if (row.largest == -kInfinity<T> && !has_nan) return;
   has_nan = has_nan || (rule.sink && std::isnan(*rule.sink));
   if (has_nan && rule.normalizer != Normalizer::sigmoid) {

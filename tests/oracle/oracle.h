@@ -6,7 +6,7 @@
 #include "oracle/problem.h"
 
 // Attention by its definition, one row at a time, with the whole matrix of weights kept. It shares no code with the
-// library: what both agree on, two independent writings agree on.
+// library: the two are independent implementations.
 namespace oracle {
 
 // Arithmetic of the evaluation: `exact` is double; `single` is a naive evaluation in float, the yardstick of error bounds;

@@ -3,7 +3,7 @@
 #include "oracle/formulas.h"
 #include "oracle/problem.h"
 
-// Where queries and keys stand, and what they see from there.
+// The positions of queries and keys, and what is visible.
 namespace oracle {
 
 // A size that divides the full one is spread over it: 1 repeats, and query heads share key heads in groups.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-// What the oracle is asked: plain arrays of double and explicit sizes. Nothing here comes from the library.
+// The oracle's input: plain arrays of double and explicit sizes. Nothing here comes from the library.
 namespace oracle {
 
 using Int = std::int64_t;

@@ -5,7 +5,7 @@ import pathlib
 import random
 import struct
 
-# Tokens that would do harm if a page took them for more than text.
+# Tokens that would do harm if a page took them for markup or code.
 HOSTILE = ["<script>window.hacked=1</script>", "</script><script>window.hacked=2</script>",
            "<img src=x onerror=\"window.hacked=3\">", "\"><svg onload=window.hacked=4>", "'; window.hacked=5; '",
            "{{script}}", "{{nonce}}", "\u2028", "\u202eright to left", "", "   ", "a" * 5000, "日本語" * 50,

@@ -30,7 +30,7 @@ TEST(Alignment, LinesJoinTokensByWeight) {
   EXPECT_EQ(texts(svg, "target-label"), alignment.target);
   const auto links = of_class(svg, "link");
   ASSERT_EQ(links.size(), 3u);  // one weight is too faint to be seen
-  // The heaviest lies on top.
+  // The heaviest is on top.
   EXPECT_EQ(links[0]->tip(), "chat → the: 0.25");
   EXPECT_EQ(links[2]->tip(), "le → the: 1");
   EXPECT_EQ(links[0]->attribute("stroke-opacity"), "0.25");

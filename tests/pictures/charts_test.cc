@@ -46,7 +46,7 @@ TEST(Axis, LinearTicksAreRound) {
   EXPECT_EQ(tick_texts(linear_ticks(-7, 13, 5)), (Texts{"−5", "0", "5", "10"}));
   EXPECT_EQ(tick_texts(linear_ticks(0, 0.00007, 3)).back(), "5·10⁻⁵");
   EXPECT_EQ(tick_texts(linear_ticks(0, 2e9, 3)), (Texts{"0", "10⁹", "2·10⁹"}));
-  // One format for an axis, also where it passes the numbers that are written plainly.
+  // One format per axis, also beyond the numbers that are written without a power of ten.
   EXPECT_EQ(tick_texts(linear_ticks(0, 2.6e-4, 8)), (Texts{"0", "0.5·10⁻⁴", "10⁻⁴", "1.5·10⁻⁴", "2·10⁻⁴", "2.5·10⁻⁴"}));
   EXPECT_EQ(tick_texts(linear_ticks(-2e6, 2e6, 8)).front(), "−2·10⁶");
   EXPECT_EQ(tick_texts(linear_ticks(-2e6, 2e6, 5)).at(1), "−10⁶");
@@ -107,8 +107,8 @@ TEST(Curves, LinesFollowTheNumbers) {
     EXPECT_NEAR(first[n].x - first[n - 1].x, first[1].x - first[0].x, 0.02);
     EXPECT_NEAR(first[n].y - first[n - 1].y, first[1].y - first[0].y, 0.02);
   }
-  EXPECT_GT(first[1].y, first[0].y);  // smaller numbers lie lower
-  // The same numbers of two series lie at the same height.
+  EXPECT_GT(first[1].y, first[0].y);  // smaller numbers are lower
+  // Equal numbers of two series are at the same height.
   EXPECT_NEAR(points_of(*lines[1])[1].y, first[0].y, 0.02);
   EXPECT_EQ(of_class(svg, "marker").size(), 9u);
   test::expect_texts_fit(svg, "curves");
@@ -228,7 +228,7 @@ TEST(Bars, LengthsFollowTheNumbers) {
   EXPECT_EQ(test::marks_at_edges(test::read_png(to_png(draw(bars)))), 0u);
 }
 
-// A bar says what was measured, and all bars of a figure say it in one format.
+// A bar shows what was measured, and all bars of a figure share a format.
 TEST(Bars, NumbersKeepTheirDigits) {
   const auto values = [](std::vector<double> numbers) {
     Bars bars;

@@ -53,7 +53,7 @@ TEST(Drawing, SvgStandsAlone) {
   EXPECT_EQ(of_class(svg, "word")[0]->name, "text");
   EXPECT_EQ(of_class(svg, "word")[0]->text, "<x>");
   EXPECT_EQ(of_class(svg, "clipped")[0]->tip(), "a group");
-  // Names would clash where several pictures stand in one page.
+  // Ids would clash if a page has several pictures.
   EXPECT_EQ(text.find(" id="), std::string::npos);
   EXPECT_EQ(text.find("url("), std::string::npos);
 }
@@ -86,7 +86,7 @@ TEST(Drawing, DarkAndAutomaticThemes) {
   EXPECT_EQ(to_svg(sample()).find("prefers-color-scheme"), std::string::npos);
   const std::string text = to_svg(sample(), Theme::automatic);
   const Element automatic = test::read_svg(text);
-  // Light where nothing is said; the rule changes what has a role, by its class.
+  // Light by default; the media rule changes the colours of roles, by class.
   EXPECT_EQ(test::fills(automatic, "page")[0], "#ffffff");
   EXPECT_TRUE(of_class(automatic, "page")[0]->has_class("fill-page"));
   EXPECT_TRUE(of_class(automatic, "word")[0]->has_class("fill-ink"));

@@ -1,5 +1,5 @@
-// Figures for papers: PDF files, and sizes in centimetres and points. A PDF is asked what it says of itself: its page, its
-// fonts, and that it is the same each time.
+// Figures for papers: PDF files, and sizes in centimetres and points. Of a PDF the page size, the fonts and
+// reproducibility are checked.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -88,7 +88,7 @@ Drawing drawn(Picture picture, double width) {
   return draw(picture);
 }
 
-// Every kind at the widths of a column and of a page: exactly so wide, and no label over another or cut.
+// Every kind at the widths of a column and of a page: exactly as wide, with no label overlapping or cut.
 TEST(Figure, EveryKindFillsTheWidth) {
   const std::vector<std::pair<std::string, std::function<Drawing(double)>>> kinds{
       {"curves", [](double w) { return drawn(curves(), w); }},
@@ -122,7 +122,7 @@ TEST(Figure, ALegendMovesBelowANarrowPlot) {
   EXPECT_LT(place(900).first, place(900).second);
 }
 
-// What cannot be that narrow is wider, for the caller to refuse.
+// A drawing that cannot be that narrow is wider, and the caller refuses it.
 TEST(Figure, LabelsDoNotShrink) {
   EXPECT_GT(drawn(curves(), 60).width, 100);
   HeatMap map = map_of(12, 12);

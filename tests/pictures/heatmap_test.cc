@@ -217,7 +217,7 @@ TEST(HeatMap, ManyLabelsAreThinnedOut) {
   EXPECT_LT(texts(svg, "col-label").size(), 50u);
 }
 
-// What a viewer of the file could take for marks, commands or turns of the text.
+// Text that a viewer could take for markup, commands or direction marks.
 const std::vector<std::string> kHostile{"<script>alert('x')</script>",
                                         "\"quotes\" & 'more' ]]> -->",
                                         std::string("nul\0 bell\a esc\x1b[31m line\n", 25),
@@ -246,7 +246,7 @@ TEST(HeatMap, HostileLabelsStayTexts) {
   const Element svg = read_svg(text);
   test::expect_texts_fit(svg, "hostile labels");
   const std::vector<std::string> labels = texts(svg, "row-label");
-  // The empty label is no text at all.
+  // An empty label has no text element.
   ASSERT_EQ(labels.size(), kHostile.size() - 1);
   EXPECT_TRUE(labels[0].starts_with("<script>"));
   EXPECT_TRUE(labels[0].ends_with("…"));
@@ -262,7 +262,7 @@ TEST(HeatMap, HostileLabelsLeaveThePictureWhole) {
   const Drawing drawing = draw(hostile_map());
   const test::Pixels pixels = test::read_png(to_png(drawing));
   EXPECT_EQ(test::marks_at_edges(pixels), 0u);
-  // No label runs into the cells: those of the first column keep their colour at the left edge.
+  // No label overlaps the cells: those of the first column keep their colour at the left edge.
   const Element svg = read_svg(drawing);
   for (const Element* cell : of_class(svg, "cell")) {
     if (cell->number("x") != of_class(svg, "cell")[0]->number("x")) continue;

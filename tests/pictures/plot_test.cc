@@ -28,7 +28,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Empty: done; otherwise what it said.
+// Empty if it succeeded; else its message.
 std::string plot(Words words) {
   CLI::App app;
   app.require_subcommand(1);
@@ -69,7 +69,7 @@ class Plot : public testing::Test {
 
   Element svg() const { return read_svg(read_file(out_)); }
 
-  // Refused with one message that holds the parts, and nothing written.
+  // Refused with one message that contains the parts, and without a file.
   void expect_refused(const Words& words, const Words& parts) {
     const std::string message = plot(words);
     for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "'";

@@ -16,10 +16,10 @@ struct Pixels {
   pictures::Rgb at(double x, double y) const;
 };
 
-// Throws std::runtime_error for what is no PNG.
+// Throws std::runtime_error for anything but a PNG.
 Pixels read_png(const std::string& bytes);
 
-// The pixels along the four edges that are not the page's colour: something was cut off there.
+// The pixels along the four edges that differ from the page's colour: something was cut off there.
 std::size_t marks_at_edges(const Pixels& pixels, pictures::Rgb page = {255, 255, 255});
 
 }  // namespace rapt::test

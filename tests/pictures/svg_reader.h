@@ -19,11 +19,11 @@ struct Element {
   bool has_class(std::string_view kind) const;
   double number(const std::string& attribute) const;  // 0 where it is absent
   const std::string& attribute(const std::string& name) const;
-  // What its <title> says; empty where it has none.
+  // The text of its <title>; empty if there is none.
   std::string tip() const;
 };
 
-// Throws std::runtime_error where the text is not well formed.
+// Throws std::runtime_error if the text is not well formed.
 Element read_svg(const std::string& text);
 Element read_svg(const pictures::Drawing& drawing);
 
@@ -32,7 +32,7 @@ std::vector<const Element*> of_class(const Element& root, std::string_view kind)
 std::vector<std::string> texts(const Element& root, std::string_view kind);
 std::vector<std::string> fills(const Element& root, std::string_view kind);
 
-// Where each text reaches, its turn included; letters as wide as in the widest usual font.
+// The extent of each text, rotation included, with letters as wide as in the widest usual font.
 struct TextBox {
   std::string kind, content;
   pictures::Box box;

@@ -1,4 +1,4 @@
-# A registry that is wrong must stop CMake with a message that says what is wrong, and where.
+# A bad registry must stop CMake with a message that says what is wrong, and where.
 cmake_minimum_required(VERSION 3.25)
 
 # The same file, started again by itself for one case.

@@ -26,7 +26,7 @@ const std::string& page_text() {
   return text;
 }
 
-// The parser knows nothing of HTML: what it reads is well formed.
+// The parser knows no HTML, so what it reads is well-formed XML.
 const Element& page() {
   static const Element root = read_svg(page_text());
   return root;
@@ -99,7 +99,7 @@ TEST(ReproducePage, ClaimsComeFirstAndSayWhetherTheyHold) {
   EXPECT_NE(verdicts[3].find("✗ does not hold"), std::string::npos);  // of the part that threw
 }
 
-// Whatever does not hold says why in its row; what holds needs no excuse.
+// A claim that does not hold has its reason in its row; one that holds has none.
 TEST(ReproducePage, TheReasonStandsBesideWhatDoesNotHold) {
   std::vector<std::string> rows;
   each(*of_name("main").at(0), [&](const Element& e) {

@@ -24,7 +24,7 @@ namespace {
 using reproduce::Context;
 using reproduce::Part;
 
-// Those that train nothing and measure no time.
+// Parts that neither train nor measure time.
 std::vector<Part> still_parts() {
   const std::set<std::string_view> names{"examples", "order", "formulas", "convolution", "shared_attention"};
   std::vector<Part> parts;
@@ -46,7 +46,7 @@ TEST(ReproduceParts, WhatMustHoldHolds) {
           << part.name << ": " << claim.claim << ": " << claim.theirs << " and " << claim.ours;
       for (const std::string* text : {&claim.document, &claim.claim, &claim.theirs, &claim.ours, &claim.rule})
         EXPECT_FALSE(text->empty()) << part.name << ": " << claim.claim;
-      // Documents have names; a file's number means nothing to a reader.
+      // Documents have names: a file's number means nothing to a reader.
       EXPECT_FALSE(claim.document.starts_with("00") || claim.claim.starts_with("00")) << claim.document << claim.claim;
     }
     EXPECT_FALSE(part.section.document.starts_with("00")) << part.section.document;
@@ -87,7 +87,7 @@ TEST(ReproduceParts, EveryPartSaysWhichCommandGivesItsResults) {
   }
 }
 
-// A figure that the document does not print is not passed off as its own: the claim says who gave the numbers.
+// A figure that the document does not print is not passed off as its own: the claim says where the numbers are from.
 TEST(ReproduceExamples, NumbersThatAreNotTheDocumentsSaySo) {
   for (const char* name :
        {"000_shared_attention.json", "000_shared_attention_columns.json", "002_additive.json", "002_bilinear.json",
@@ -95,7 +95,7 @@ TEST(ReproduceExamples, NumbersThatAreNotTheDocumentsSaySo) {
     EXPECT_NE(comparison_claim(reproduce::solve_example(name)).theirs.find(" from "), std::string::npos) << name;
   for (const char* name : {"001_1_1_one_query.json", "001_2_2_vectors_two_heads.json", "004_a_scores.json"})
     EXPECT_EQ(comparison_claim(reproduce::solve_example(name)).theirs.find(" from "), std::string::npos) << name;
-  // Every example that says so in its source says it in the field too.
+  // Every example that says so in its source also has the field.
   for (const reproduce::EmbeddedFile& file : reproduce::example_files()) {
     const reproduce::Worked worked = reproduce::solve_example(file.name);
     const bool without = worked.problem.source.find("no numbers") != std::string::npos;
@@ -127,7 +127,7 @@ TEST(ReproduceExperiments, TheToolCarriesThoseOfTheFolder) {
   }
 }
 
-// What has not been run is named, rather than left for the reader to miss.
+// What has not been run is named.
 TEST(ReproduceExperiments, NamesWhatHasNotBeenRun) {
   std::set<std::string> stored;
   for (const reproduce::EmbeddedFile& file : reproduce::experiment_files())
@@ -258,7 +258,7 @@ TEST(ReproduceTraining, AnInterruptionIsSavedAndGoneOnFrom) {
   }
   EXPECT_EQ(halves.test.get("symbol_error"), whole.test.get("symbol_error"));
   EXPECT_EQ(halves.best_epoch, whole.best_epoch);
-  // Other settings begin anew.
+  // Other settings start over.
   std::vector<reproduce::Job> others = jobs;
   others[0].options["hidden"] = "6";
   EXPECT_EQ(train_all(context, "tiny", others).front().epochs.size(), 3u);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bootstrap_test.sh BOOTSTRAP FOLDER: a machine of stand-ins where everything is installed but the browser. apt-cache writes so
-# much after the line that decides that a reader that stops breaks its pipe.
+# bootstrap_test.sh BOOTSTRAP FOLDER: a fake machine on which everything but the browser is installed. apt-cache writes
+# so much after the deciding line that a reader which stops breaks the pipe.
 set -euo pipefail
 
 bootstrap=$1 folder=$2
@@ -44,7 +44,7 @@ output=$(HAS=no "$bootstrap" --pages) || fail "a system without the browser is n
 [[ $output == *"this system has no package chromium-driver; tests that need it will be skipped."* ]] || fail "it said: $output"
 [[ ! -e $INSTALLED ]] || fail "packages that the system does not have were asked for"
 
-# What the fuzzers need is no matter of tests that could be skipped.
+# What the fuzzers need is required: there are no tests to skip.
 rm -f "$INSTALLED"
 output=$(ALSO_ABSENT=libclang-rt-dev HAS=yes "$bootstrap" --fuzz) || fail "it failed: $output"
 grep -qx libclang-rt-dev "$INSTALLED" || fail "libclang-rt-dev was not installed: $output"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# checked_nvcc_test.sh CHECKED_NVCC FOLDER: what the launcher makes of a compiler's words, with a compiler that only speaks.
+# checked_nvcc_test.sh CHECKED_NVCC FOLDER: what the launcher makes of a compiler's messages, with a fake compiler.
 set -euo pipefail
 
 checked=$1 folder=$2

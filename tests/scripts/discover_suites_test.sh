@@ -73,7 +73,7 @@ $listed"
 ran=$(ctest --test-dir "$folder" -V -R '^folder/Mixed$')
 [[ $ran == *"ran --gtest_filter=Mixed.Quick"* ]] || fail "an entry does not run its tests: $ran"
 
-# A program that ends with an error must not pass for one without tests.
+# A program that fails must not be taken for one without tests.
 printf '#!/bin/sh\necho broken; exit 3\n' >"$folder/program"
 if output=$(ctest --test-dir "$folder" 2>&1); then fail "a broken program counts as passed: $output"; fi
 

@@ -16,7 +16,7 @@ fake() {
   printf '#!/bin/sh\nexit %s\n' "$2" >"$1"
   chmod +x "$1"
 }
-# No other Python may be found; these few tools are all that the script needs.
+# No other Python may be found: the PATH has only the few tools that the script needs.
 for tool in bash dirname; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done
 chosen() { PATH=$work/bin PYENV_ROOT=$work/pyenv "$@" "$work/scripts/wheel" --python; }
 fake "$work/bin/python3" 1

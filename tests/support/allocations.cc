@@ -36,7 +36,7 @@ void* counted(std::size_t size, std::size_t alignment) {
 [[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t a) {
   return counted(size, static_cast<std::size_t>(a));
 }
-// std::stable_sort asks this way.
+// std::stable_sort uses it.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return counted_or_null(size, 1);
 }

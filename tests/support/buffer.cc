@@ -7,9 +7,9 @@
 namespace support {
 namespace {
 
-// NaN in f32, bf16 and f16, and 1e303 in f64: no kernel makes it, and reading it shows.
+// NaN in f32, bf16 and f16, and 1e303 in f64: no kernel produces it, and reading it is noticed.
 constexpr std::byte kPattern[2] = {std::byte{0xa5}, std::byte{0x7f}};
-// Odd, so that rows do not lie on the boundaries that vectors like.
+// Odd, so that rows are not aligned for vectors.
 constexpr std::int64_t kGuard = 67;
 constexpr std::int64_t kOff = 3;
 constexpr std::int64_t kAligned = 64;  // elements, so a multiple of 16 bytes of every type
@@ -110,7 +110,7 @@ std::string Buffer::damage() const {
       problem = "element " + std::to_string(n) + " was not written";
   });
   if (!problem.empty()) return problem;
-  // What lies outside: all that is left when the elements have the pattern again.
+  // The guard bytes: what is left when the elements are reset to the pattern.
   std::vector<std::byte> outside = bytes_;
   for_each_row(shape_, strides_, element, [&](std::size_t place) {
     fill(outside.data() + start_ + place, static_cast<std::size_t>(shape_[3]) * element);

@@ -33,7 +33,7 @@ class Buffer {
   // Every byte, guards included: equal buffers hold equal bits.
   const std::vector<std::byte>& bytes() const { return bytes_; }
 
-  // What is wrong after a call that should have written every element and nothing else; empty: all is well.
+  // What is wrong after a call that should have written every element and nothing else; empty if nothing.
   std::string damage() const;
   // Whether nothing was written at all.
   bool untouched() const;

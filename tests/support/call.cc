@@ -8,7 +8,7 @@
 namespace support {
 namespace {
 
-// An oracle follows every call: idle threads would wait for nothing, a fifth of all processor time.
+// The oracle follows every call: spinning idle threads would waste a fifth of all processor time.
 [[maybe_unused]] const bool kSleepsSoon = [] {
   rapt::awake_us = 10;
   return true;

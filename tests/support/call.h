@@ -30,7 +30,7 @@ struct ForwardResult {
   oracle::Array weights;  // [B, H, Sq, Sk]
   oracle::Statistics statistics;
   std::vector<std::byte> bits;
-  std::string damage;  // a guard that was written over or an element that was not written; empty: all is well
+  std::string damage;  // an overwritten guard or an unwritten element; empty if there is none
 };
 
 // Which gradients to ask for.
@@ -63,7 +63,7 @@ class Call {
   // Runs the forward pass first, for its outputs.
   BackwardResult backward(const BackwardWants& wants = {});
 
-  // Where the calls are computed: the device under test, or the cpu where it does not take f64 or the reference path.
+  // Where calls are computed: the device under test, or the CPU for f64 and the reference path.
   rapt::Device device() const;
   // The outputs of the last forward().
   std::vector<rapt::ConstView> out_views() const;

@@ -103,7 +103,7 @@ void add_parameters(Case& c, Random& random) {
       continue;
     }
     if (spec.settings == Settings::defaults) continue;
-    // A range without a useful end (a distance up to 1e9) gets a number that the sizes of the tests reach.
+    // A range without a useful end (a distance up to 1e9) is limited to what the tests' sizes reach.
     const double value = s.high > 1000 ? 20 : (spec.settings == Settings::high ? s.high : s.low);
     if (value >= s.low && value <= s.high) c.problem.settings[name] = value;
   }
@@ -403,7 +403,7 @@ Array random_array(const Sizes& shape, Random& random, rapt::Dtype dtype, double
 }
 
 Case make_case(const CaseSpec& spec) {
-  // Masks have numbers of their own: they do not change with what else a case has.
+  // Masks have their own random numbers, independent of the rest of a case.
   Random random(spec.seed + 77);
   return make_case(spec, [&random](const CaseSpec& sized) { return default_mask(sized, random); });
 }

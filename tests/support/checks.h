@@ -9,14 +9,14 @@
 #include "support/call.h"
 #include "support/compare.h"
 
-// What the tests of forward and backward have in common: one case, every SIMD target and path, against the oracle.
+// Shared by the tests of forward and backward: one case on every SIMD target and path, against the oracle.
 namespace support {
 
 // Outputs, lse, weights and statistics.
 void check_forward(const CaseSpec& spec);
 // Every gradient, with and without the saved row sums.
 void check_backward(const CaseSpec& spec);
-// Both, for a problem that was made by hand.
+// Both, for a hand-made problem.
 void check_case(const Case& c);
 
 constexpr rapt::Path kPaths[] = {rapt::Path::automatic, rapt::Path::generic, rapt::Path::reference};

@@ -7,7 +7,7 @@
 
 #include "support/cases.h"
 
-// Checks of mechanisms that a caller writes: by their formula, and by finite differences on the library itself.
+// Checks of custom mechanisms: by their formula, and by finite differences on the library itself.
 namespace support {
 
 struct Custom {

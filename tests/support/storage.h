@@ -4,7 +4,7 @@
 
 #include "rapt/dtype.h"
 
-// The storage types as the tests understand them, written from their definitions and not with the library's conversions.
+// The storage types by their definitions, without the library's conversions.
 namespace support {
 
 // The nearest number that the type holds, ties to even.

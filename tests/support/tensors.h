@@ -9,7 +9,7 @@
 #include "tensor/random.h"
 #include "tensor/tape.h"
 
-// Tensors that a test owns, and the checks that every operation on a tape passes.
+// Tensors that a test owns, and the checks for every operation on a tape.
 namespace support {
 
 using Sizes = std::vector<std::int64_t>;

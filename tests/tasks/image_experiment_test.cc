@@ -35,7 +35,7 @@ std::string bytes_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Without what a clock says.
+// Without times.
 std::string metrics_of(const std::filesystem::path& directory) {
   std::istringstream in(bytes_of(directory / "metrics.jsonl"));
   std::string result;
@@ -47,7 +47,7 @@ std::string metrics_of(const std::filesystem::path& directory) {
   return result;
 }
 
-// A new process would do the same: it knows nothing but the directory.
+// Like a new process, it knows nothing but the directory.
 void go_on(const std::filesystem::path& directory, int threads, int stop_after) {
   for (;;) {
     const auto run = open_experiment(directory);

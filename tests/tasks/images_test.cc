@@ -102,7 +102,7 @@ TEST(Digits, BadBytes) {
 TEST(Images, SplitByHashGivesEachImageOnePlace) {
   const ImageData data = digits_data();
   const ImageTask all = split_by_hash(data, 0.1, 0.2);
-  // An image stays in its part when others go.
+  // An image stays in its part when others are removed.
   std::vector<std::int64_t> some;
   for (std::int64_t n = 0; n < data.count(); n += 3) some.push_back(n);
   const ImageTask part = split_by_hash(select(data, some), 0.1, 0.2);
@@ -225,7 +225,7 @@ TEST(Shapes, ThreadsDoNotMatter) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// What the class means must not show in colours: their means over many images are close to each other.
+// Colours must not give the class away: their means over many images are close to each other.
 TEST(Shapes, MeanColoursTellNothing) {
   const ImageData data = shapes_task({.train = 2000, .valid = 0, .test = 0}).train;
   std::vector<double> means(10);

@@ -106,7 +106,7 @@ TEST(Pairs, Files) {
   EXPECT_THROW(read_pairs(directory.path(), Units::words, Units::words, 5), Error);
 }
 
-// Bytes that are often at fault, in any order: an error of this file or examples that keep the rules.
+// Troublesome bytes in any order: an error that names the file, or examples that keep the rules.
 TEST(Pairs, HostileBytes) {
   const std::string bytes("a\t\t\n\n\r \0\xc3\xa9\xe2\xff", 13);
   Random random(4);
@@ -130,7 +130,7 @@ TEST(Pairs, HostileBytes) {
   EXPECT_GT(good, 1000);
 }
 
-// Worked out by other means.
+// Computed independently.
 TEST(Pairs, TheHashIsFixed) {
   EXPECT_EQ(stable_hash(""), 0xefd01f60ba992926);
   EXPECT_EQ(stable_hash("a"), 0x82a2a958a9bece5b);

@@ -15,7 +15,7 @@
 namespace rapt::tasks::test {
 namespace {
 
-// One picture with all its truth.
+// One picture with all its ground truth.
 struct Picture {
   explicit Picture(const Scene& scene, std::int64_t side, int samples = 1) : size(side) {
     const auto pixels = static_cast<std::size_t>(side * side);
@@ -108,7 +108,7 @@ TEST(Ray, HitsAreWhereTheSurfacesAre) {
   EXPECT_FALSE(intersect(cylinder, {{1.1, 9, 0}, {0, -1, 0}}, 100, hit));
 }
 
-// Whether a point lies within a solid, from its definition.
+// Whether a point is inside a solid, by definition.
 bool within(const Solid& solid, const Vec3& p) {
   const Vec3 own = solid.to_own(p - solid.center);
   switch (solid.kind) {
@@ -132,7 +132,7 @@ TEST(Ray, AgreesWithSmallSteps) {
         .center = {number(1), number(1), number(1)},
         .size = {0.3 + random.uniform(), 0.3 + random.uniform(), 0.3 + random.uniform()},
         .axes = {Vec3{std::cos(turn), 0, -std::sin(turn)}, Vec3{std::sin(turn), 0, std::cos(turn)}, Vec3{0, -1, 0}}};
-    // Towards the solid, nearly or not quite.
+    // Roughly towards the solid.
     const Vec3 origin{number(4), number(4), number(4)}, aim{number(1.2), number(1.2), number(1.2)};
     const Ray ray{origin, (solid.center + aim - origin) * (0.2 + random.uniform())};
     if (within(solid, ray.origin)) continue;

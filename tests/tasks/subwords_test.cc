@@ -8,7 +8,7 @@
 namespace rapt::tasks::test {
 namespace {
 
-// This program is not linked with a library of subwords, as those who use rapt::train alone.
+// This program links no subword library, like programs that use rapt::train alone.
 TEST(SubwordLibraries, WithoutOneSubwordsAreRefused) {
   try {
     learn_subwords(std::vector<std::string>{"some text"}, {}, "source");
@@ -17,7 +17,7 @@ TEST(SubwordLibraries, WithoutOneSubwordsAreRefused) {
     EXPECT_NE(std::string(error.what()).find("expected a program that is built with SentencePiece"), std::string::npos)
         << error.what();
   }
-  // Joining what was cut needs none.
+  // Joining subwords needs none.
   DataConfig data;
   data.target_units = Units::subwords;
   EXPECT_EQ(data.join_target(std::vector<std::string>{"▁some", "▁te", "xt"}), "some text");

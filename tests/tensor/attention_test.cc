@@ -151,7 +151,7 @@ TEST(AttentionOnATape, Weights) {
   }
 }
 
-// As the models use it: the same tensor asks, answers and is summed.
+// As models use it: the same tensor gives queries, keys and values.
 TEST(AttentionOnATape, OneTensorInAllPlaces) {
   Random random(5);
   support::check_operation({random_input("x", {5, kBatch, kHeads * kDim}, random)},

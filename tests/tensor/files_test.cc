@@ -123,7 +123,7 @@ TEST(Files, APipeIsWrittenTo) {
   EXPECT_TRUE(fs::is_fifo(path));
 }
 
-// Opened again, the file behind it would be written from its start, over what it has.
+// If opened again, the file behind it would be overwritten from its start.
 TEST(Files, WhatTheStandardErrorHasIsKept) {
   const TemporaryDirectory directory;
   const fs::path path = directory / "messages";

@@ -67,7 +67,7 @@ TEST(ImageOperations, Convolution) {
   }
 }
 
-// So large that an image is laid out in several pieces, which end within it.
+// So large that an image is gathered in several pieces.
 TEST(ImageOperations, ConvolutionInPieces) {
   const Case c{2, 37, 41, 9, 5, 3, 3, 1, 1, true};
   Random random(2);

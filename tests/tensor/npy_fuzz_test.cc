@@ -72,7 +72,7 @@ void mutate(std::string& bytes, Random& random) {
   }
 }
 
-// Either an array that the bytes can hold or an error that names the file; never more memory than they warrant.
+// Either an array that fits the bytes or an error that names the file; never more memory than the file's size.
 bool accepts(const std::string& bytes) {
   constexpr std::size_t kMessages = 4096;
   const std::size_t before = support::allocated_bytes();
@@ -103,7 +103,7 @@ TEST(NpyFuzz, MutatedFilesNeverCrashOrAskForMuchMemory) {
     if (accepts(bytes)) ++accepted;
     if (testing::Test::HasFailure()) ADD_FAILURE() << "round " << round << ": " << testing::PrintToString(bytes);
   }
-  // Both ends are reached: some changes are harmless, most are not.
+  // Both outcomes occur: some changes are harmless, most are not.
   EXPECT_GT(accepted, 100);
   EXPECT_LT(accepted, kRounds / 2);
 }

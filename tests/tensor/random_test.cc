@@ -15,7 +15,7 @@
 namespace rapt::test {
 namespace {
 
-// Worked out by other means (Python's integers): a change of these makes every run another one.
+// Computed independently, with Python's integers: changing these numbers changes every run.
 TEST(RandomNumbers, AreTheSameEverywhere) {
   const auto expect = [](Random random, std::array<std::uint64_t, 3> values) {
     for (const std::uint64_t value : values) EXPECT_EQ(random.next_u64(), value);
@@ -27,7 +27,7 @@ TEST(RandomNumbers, AreTheSameEverywhere) {
   expect(Random(-1, 5, 7), {0x27defdf8e5bb6ff, 0xb39fe74c5e83365f, 0x646fbc4f47749340});
 }
 
-// Worked out with 200 bits.
+// Computed with 200 bits.
 TEST(RandomNumbers, NormalsAreExactToAFewUlp) {
   Random random(1, 2);
   for (const double value : {0x1.f6de28e729c15p-3, -0x1.dc85968d9cd1ap-5, 0x1.12a1a6838f358p-1, 0x1.11f8e27f9eb78p-1})
@@ -41,7 +41,7 @@ TEST(RandomNumbers, NormalsAreExactToAFewUlp) {
   }
 }
 
-// The bits of many normals in one number: it differs where a platform rounds in another way.
+// The bits of many normals in one number: it differs if a platform rounds differently.
 TEST(RandomNumbers, NormalsHaveTheSameBits) {
   Random random(3, 4);
   std::uint64_t bits = 0;

@@ -147,7 +147,7 @@ TEST_P(RecurrentCells, OddSizes) {
     check({GetParam(), Direction::forward, {}, true, steps, batch, in, hidden});
 }
 
-// What stands in the padding is never looked at.
+// Padding is never read.
 TEST_P(RecurrentCells, PaddingDoesNotMatter) {
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     const Case c{GetParam(), direction, {2, 4}, true, 4, 2, 3, 9};

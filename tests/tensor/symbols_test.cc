@@ -1,4 +1,4 @@
-// The short ways of decoding and of small vocabularies give what the long ways give.
+// The shortcuts for decoding and small vocabularies give the results of the general code.
 
 #include <array>
 #include <cmath>

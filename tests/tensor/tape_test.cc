@@ -79,7 +79,7 @@ TEST_F(TapeMemoryDeathTest, TouchingWhatWasTakenBack) {
   kept[199] = 1;
   EXPECT_DEATH(gone[0] = 1, kFound);
   EXPECT_DEATH(large[5] = 1, kFound);
-  // The pieces give way to one.
+  // The pieces are replaced by one.
   arena.reset();
   EXPECT_DEATH(kept[0] = 1, "AddressSanitizer");
 }
@@ -98,7 +98,7 @@ TEST_F(TapeMemoryDeathTest, TouchingWhatWasNotKept) {
 }
 #endif
 
-// Whole steps of training, forward and backward: memory is asked for in the first rounds only.
+// Whole training steps, forward and backward: only the first rounds allocate.
 TEST(TapeMemory, StepsAllocateNothingInTheSteadyState) {
   Random random(1);
   Tape<float> tape;

@@ -8,7 +8,7 @@
 
 namespace rapt::test {
 
-// An empty directory that is gone with the object.
+// An empty directory, removed with the object.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

@@ -127,7 +127,7 @@ TEST(BatchesOf, SeedAndEpochAloneDecideTheOrder) {
   EXPECT_NE(order_of(Batches(examples, 16, 6)), first);
 }
 
-// The whole recipe once more, with a stable sort.
+// The whole recipe again, with a stable sort.
 TEST(BatchesOf, PoolsAreSortedAndBatchesShuffled) {
   const std::vector<EncodedExample> examples = examples_of(700);
   constexpr int kSize = 4;

@@ -40,7 +40,7 @@ Progress some_progress() { return {3, 7, 31, 0.1 + 0.2, 1234567890123, 99, 0.75,
 
 void write(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-// What load_state says about a file; it must name it.
+// The error of load_state, which must name the file.
 std::string complaint(const std::string& path, Small& into) {
   const std::string message = error_of([&] {
     State state = into.state();
@@ -196,7 +196,7 @@ TEST(Checkpoints, BadProgressIsRefused) {
   for (const NamedArray& a : file.arrays)
     arrays.push_back({a.name, a.array.type(), a.array.shape(), reinterpret_cast<const std::byte*>(a.array.data())});
   const auto with = [&](const std::string& progress) {
-    // As files were before they had checksums; those are read too.
+    // Files from before there were checksums can be read too.
     write_safetensors(path, arrays, {{"format", "rapt run 1"}, {"progress", progress}});
     return error_of([&] {
       State state = small.state();

@@ -10,7 +10,7 @@
 #include "tests/training/tiny_run.h"
 #include "training/evaluation.h"
 
-// Several models that answer as one.
+// Several models that answer together.
 namespace rapt::training::test {
 namespace {
 
@@ -143,7 +143,7 @@ TEST(Ensemble, EndsWithTheShortestTable) {
             8U);
 }
 
-// Where a model gives no number the search must say so, not choose.
+// If a model gives NaN, the search must say so, not choose.
 TEST(Ensemble, AProbabilityThatIsNoNumberIsNotHidden) {
   std::vector<Trained> list = three();
   std::fill(list[1].values.begin(), list[1].values.end(), std::nanf(""));

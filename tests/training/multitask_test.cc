@@ -91,7 +91,7 @@ TEST(PixelScores, NamesAndGoal) {
   EXPECT_NEAR(named.goal, (1 + 0.5) / 2, 1e-15);
 }
 
-// Pictures of one bright square, whose place is the truth of all tasks.
+// Pictures of one bright square, whose position is the ground truth of all tasks.
 PixelExamples squares(int64_t count, std::uint64_t seed) {
   PixelExamples e;
   e.count = count;
@@ -193,7 +193,7 @@ TEST(MultitaskRun, LearnsAllTasks) {
     EXPECT_LT(scores.get("normals_angle"), 10);
     EXPECT_GT(scores.get("edges_f1"), 0.8);
     EXPECT_LT(scores.get("reshading_l1"), 0.1);
-    // A picture asked alone says the same, in the units of the truth.
+    // A single picture gives the same, in the units of the ground truth.
     const auto predicted = predict(run.network, values.data(), run.valid, 3);
     ASSERT_EQ(predicted.size(), 5U);
     double right = 0;

@@ -35,7 +35,7 @@ std::vector<Bits> train(const std::function<TinyRun()>& make, int size, const fs
   return values;
 }
 
-// Numbers enough that several processes have some of them to move.
+// Enough numbers for several processes to have some to update.
 models::ModelConfig wide_seq2seq() {
   models::ModelConfig config = tiny_seq2seq();
   config.seq2seq.hidden = 72;

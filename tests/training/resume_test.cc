@@ -23,7 +23,7 @@ void copy_run(const fs::path& from, const fs::path& to) {
     fs::copy_file(entry.path(), to / entry.path().filename(), fs::copy_options::overwrite_existing);
 }
 
-// A new process would do the same: a new trainer that knows nothing but the directory.
+// Like a new process: a new trainer that knows nothing but the directory.
 Bits go_on(const TinyRun& run, const fs::path& directory, const std::function<bool()>& stop = {}) {
   for (;;) {
     const auto trainer = run.trainer(directory);
@@ -53,7 +53,7 @@ TEST(Resuming, StoppedAtEveryKthStep) {
     }
 }
 
-// The same trainer asked to run again.
+// The same trainer, run again.
 TEST(Resuming, TheSameTrainerGoesOn) {
   const TinyRun run;
   const TemporaryDirectory undisturbed;
@@ -113,8 +113,8 @@ TEST(ResumingThreads, ChangeNoBit) {
   expect_same_run(directory.path(), undisturbed.path(), "threads");
 }
 
-// A child that trains and saves after every step, or at the end of each epoch only, is killed at moments of no choice
-// of its own until one lives to the end.
+// A child that trains and saves after every step, or only after each epoch, is killed at random moments until one
+// reaches the end.
 void kill_until_finished(const TinyRun& run, bool every_step, const Bits& expected, const fs::path& undisturbed) {
   const TemporaryDirectory directory;
   Random random(every_step ? 1 : 2);
@@ -134,7 +134,7 @@ void kill_until_finished(const TinyRun& run, bool every_step, const Bits& expect
       }
       ::_exit(0);
     }
-    // More and more time, so that it ends.
+    // More time each round, so that it ends.
     std::this_thread::sleep_for(
         std::chrono::microseconds(200 + random.below(static_cast<std::uint64_t>(4000 + 1500 * attempt))));
     ::kill(child, SIGKILL);

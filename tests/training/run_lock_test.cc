@@ -42,7 +42,7 @@ TEST(RunLock, NamesTheProcessThatHasIt) {
   const std::string message = error_of([&] { RunLock::acquire(directory.path()); });
   EXPECT_NE(message.find("process " + std::to_string(other) + " "), std::string::npos) << message;
   EXPECT_NE(message.find(directory.path().string()), std::string::npos) << message;
-  // A trainer does not start there either, and leaves the run as it is.
+  // A trainer does not start there either, and leaves the run unchanged.
   TinyRun run;
   const auto trainer = run.trainer(directory.path());
   EXPECT_NE(error_of([&] { trainer->run({}); }).find("in use by process"), std::string::npos);

@@ -9,7 +9,7 @@
 #include "training/sequence_objective.h"
 #include "training/trainer.h"
 
-// A small model on a small task: strings and the same backwards.
+// A small model on a small task: reversing strings.
 namespace rapt::training::test {
 
 using Bits = std::vector<float>;
@@ -41,7 +41,7 @@ struct TinyRun {
 Bits finish(Trainer& trainer, std::function<bool()> stop = {});
 
 std::string bytes_of(const std::filesystem::path& path);
-// Lines without what a clock says.
+// Lines without times.
 std::vector<std::string> timeless_metrics(const std::filesystem::path& directory);
 
 // Weights and metrics are those of the other directory, byte for byte.

@@ -74,7 +74,7 @@ TEST(TrainerThreads, ChangeNoBit) {
     }
 }
 
-// A batch in parts is the same batch: gradients are sums over all of it, whatever part an example is in.
+// A batch in parts is the same batch: gradients are sums over all of it, however it is split.
 TEST(TrainerRuns, PartsChangeOnlyRounding) {
   TinyRun run;
   run.config.seq2seq.dropout = 0;
@@ -200,7 +200,7 @@ TEST(TrainerRuns, PatienceEndsThem) {
   EXPECT_EQ(trainer->progress().epoch, 4);
   EXPECT_EQ(trainer->progress().best_epoch, 1);
   EXPECT_TRUE(trainer->progress().finished);
-  // A run that has ended stays so; with more patience it goes on.
+  // A run that has stopped stays stopped; with more patience it continues.
   const auto again = run.trainer(directory.path());
   again->resume();
   EXPECT_EQ(again->run({}), Trainer::End::finished);

@@ -101,7 +101,7 @@ TEST(TranslatingThreads, ChangeNoBit) {
   }
 }
 
-// A model that never ends, with and without tables of positions: cut, not an error.
+// A model that never ends an answer, with and without tables of positions: cut off, not an error.
 TEST(Translating, EndsWithTheLongestTarget) {
   for (Ready& ready : models()) {
     for (const layers::Parameter& p : ready.model->parameters().list())

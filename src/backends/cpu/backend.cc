@@ -34,7 +34,7 @@ class Pass final : public ForwardPass {
 
   void run() override {
     read_host_parameters(problem_);
-    // Which way is a question of the parameters' numbers, which may be others by now.
+    // The path depends on the parameters' values, which may have changed.
     if (factorizes()) {
       factorized_forward(problem_, outputs_);
       return;

@@ -4,7 +4,7 @@
 
 namespace rapt::inline v1 {
 
-// Fused and threaded, on the processor's vectors.
+// Fused, threaded and vectorised.
 const Backend& cpu_backend();
 
 }  // namespace rapt::inline v1

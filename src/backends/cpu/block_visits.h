@@ -9,8 +9,8 @@
 
 namespace rapt::inline v1 {
 
-// How many blocks of queries all tasks of backward passes came to, one that they then passed over among them: what the
-// time of a pass under a narrow mask grows with, for tests that cannot trust a clock.
+// How many blocks of queries the tasks of backward passes visited, skipped ones included: the time of a pass under a
+// narrow mask, for tests that cannot trust a clock.
 inline std::atomic<std::int64_t> visited_blocks{0};
 
 // Which blocks of queries meet which chunks of keys, so that a backward pass under a narrow mask visits no others. For one
@@ -54,7 +54,7 @@ class BlockVisits {
     }
   }
 
-  // The blocks of a chunk are among these.
+  // A range that contains the blocks of a chunk.
   std::int64_t first_block(std::int64_t chunk) const { return is_all() ? 0 : first_block_[index(chunk)]; }
   std::int64_t last_block(std::int64_t chunk) const { return is_all() ? blocks_ : last_block_[index(chunk)]; }
 

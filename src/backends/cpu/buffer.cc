@@ -23,7 +23,7 @@ namespace rapt::inline v1 {
 namespace {
 
 constexpr std::size_t kLarge = std::size_t{1} << 20;
-// From here on large pages save thousands of page faults, for which threads wait on each other.
+// From this size on, huge pages save thousands of page faults, on which threads wait for each other.
 constexpr std::size_t kManyPages = std::size_t{4} << 20;
 
 bool is_mapped(std::size_t bytes) {
@@ -40,7 +40,7 @@ void* allocate(std::size_t bytes) {
   if (is_mapped(bytes)) {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    if (bytes >= kManyPages) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish; small pages do as well
+    if (bytes >= kManyPages) madvise(memory, bytes, MADV_HUGEPAGE);  // a hint; small pages work as well
     return memory;
   }
 #endif
@@ -60,8 +60,8 @@ void release(void* memory, std::size_t bytes) {
   std::free(memory);
 }
 
-// Pieces are kept for the next call: new ones cost a page fault for every 4 KiB. No more than kKeep stay, and where a large
-// piece has to be made the large ones that lie idle go first, so that memory is what the paths promise.
+// Pieces are kept for the next call: new ones cost a page fault per 4 KiB. At most kKeep bytes stay, and idle large
+// pieces are freed before a new large one is allocated, so that memory stays within what the paths promise.
 class Kept {
  public:
   static constexpr std::size_t kSmallest = std::size_t{1} << 15;
@@ -72,13 +72,13 @@ class Kept {
     for (std::size_t n = 0; n < pieces_.size(); ++n) pieces_[n].reserve(kKeep / (kSmallest << n));
   }
 
-  // Around a fork, or the child could inherit a lock whose owner it does not have.
+  // Held across a fork, or the child could inherit a lock whose owner it lacks.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
   static bool keeps(std::size_t bytes) { return bytes >= kSmallest && bytes <= kLargest; }
 
-  // Null: there is none, and large ones that lay idle are gone.
+  // Null if there is none; idle large ones have then been freed.
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!keeps(bytes) || pieces_[place(bytes)].empty()) {
@@ -125,8 +125,8 @@ class Kept {
   std::size_t total_ = 0;
 };
 
-// Never destroyed: a call at the end of the process may still come. Made without a lock, which a child could inherit from a
-// thread that it does not have.
+// Never destroyed: calls may come until the process ends. Made without a lock, which a child could inherit from a
+// thread that it lacks.
 Kept& kept() {
   static constinit std::atomic<Kept*> instance{nullptr};
   Kept* found = instance.load(std::memory_order_acquire);
@@ -144,7 +144,7 @@ Kept& kept() {
 // With room to read a vector past the end.
 std::size_t padded_size(std::size_t bytes) { return (bytes + 127) / 64 * 64; }
 
-// What is really asked for, in sizes that find each other again.
+// The allocated size, rounded so that pieces are reused.
 std::size_t whole_size(std::size_t bytes) {
   const std::size_t padded = padded_size(bytes);
   return Kept::keeps(padded) ? std::bit_ceil(padded) : padded;
@@ -165,7 +165,7 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   const std::size_t whole = whole_size(bytes_);
-  // Before another thread can have it.
+  // Before another thread can get it.
   forbid_memory(data_, whole);
   if (Kept::keeps(whole) && kept().give(data_, whole)) return;
   release(data_, whole);

@@ -27,7 +27,7 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-// Gives back what is kept between calls.
+// Frees what is kept between calls.
 void release_buffers();
 
 }  // namespace rapt::inline v1

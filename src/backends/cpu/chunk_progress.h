@@ -7,8 +7,8 @@
 
 namespace rapt::inline v1 {
 
-// How far each chunk of keys has come in the blocks of queries, which it takes in order. A chunk may wait only for one that
-// was started before it.
+// The progress of each chunk of keys through the blocks of queries, in order. A chunk may wait only for one that was
+// started before it.
 class ChunkProgress {
  public:
   explicit ChunkProgress(std::int64_t chunks) : next_(static_cast<std::size_t>(chunks)) {}
@@ -25,7 +25,7 @@ class ChunkProgress {
       std::this_thread::yield();
     }
   }
-  // After an error nobody waits any more: what is added then is thrown away with the call.
+  // After an error nobody waits any more: the call's results are discarded.
   void abandon() { abandoned_.store(true, std::memory_order_release); }
 
  private:

@@ -183,7 +183,7 @@ void make_what_calls_share() noexcept {
       normalizer_program<double>(isa, normalizer);
     }
   } catch (const std::exception&) {
-    // What cannot be made says so in the call that needs it.
+    // A failure here is reported by the call that needs it.
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include "attend/backend.h"
 
-// The ways in which the CPU backend computes a problem. Parameters are read, outputs and gradients checked.
+// The paths of the CPU backend. Parameters have been read, outputs and gradients checked.
 namespace rapt::inline v1 {
 
 // Tile by tile: every problem. `narrow`: everything that the caller asked for is bf16.
@@ -11,7 +11,7 @@ bool all_narrow(const Outputs& outputs);
 // The same, and where rows are saved for a backward pass, outputs as they were before they were rounded to 16 bits.
 std::unique_ptr<ForwardPass> keeping_forward(const Problem& problem, const Outputs& outputs);
 bool all_narrow(const BackwardRequest& request);
-// Plain products of short sequences, whole heads at a time. False: the problem is none, and nothing was written.
+// Plain products of short sequences, whole heads at a time. False: not such a problem, and nothing was written.
 bool short_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
 void tiled_backward(const Problem& problem, const BackwardRequest& request, const Saved::Rows& rows);
 

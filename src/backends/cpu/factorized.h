@@ -48,7 +48,7 @@ struct AxisMoments {
 template <class T>
 std::vector<T> rounded_weights(const Axis& axis);
 
-// Memory aligned for vectors, that only grows. What was there may be lost.
+// Memory aligned for vectors, which only grows. Growing discards the contents.
 template <class T>
 class Growing {
  public:

@@ -2,8 +2,8 @@
 
 namespace rapt::inline v1 {
 
-// Makes now what the first call that needs it makes: registries, tables of kernels, the choice of the instruction set. A
-// child that is forked while another thread makes one of them would wait for ever for that thread, which it does not have.
+// Does the first call's initialisation now: registries, tables of kernels, the choice of the instruction set. A child
+// forked while another thread initialises one of them would wait forever for that thread.
 void make_what_calls_share() noexcept;
 
 }  // namespace rapt::inline v1

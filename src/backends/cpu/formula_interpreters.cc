@@ -4,7 +4,7 @@
 #include "backends/cpu/targets.h"
 #include "formulas/programs.h"
 
-// Formulas know that there are interpreters; which one a processor has is known here.
+// The interpreter of formulas for this processor.
 namespace rapt::inline v1 {
 
 #define RAPT_DECLARE(name)                              \

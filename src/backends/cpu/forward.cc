@@ -70,7 +70,8 @@ class OutputArrays {
   Operand lse_;
 };
 
-// Few queries against many keys leave threads without work unless tasks share the keys. Who computes a part changes no bit.
+// Few queries against many keys leave threads idle unless tasks share the keys. Which task computes a part changes no
+// bit.
 bool shares_keys(const Problem& p, const Outputs& outputs, std::int64_t tasks) {
   const std::int64_t few_tasks = std::max(32, 4 * p.threads);
   const bool softmax = p.is_softmax() && !p.normalizer_parameters[0].given;
@@ -162,7 +163,7 @@ class Forward final : public ForwardPass {
       arrays_.of_head(wave_[n].b, wave_[n].h, targets_[n]);
     if (parts_ == 1)
       parallel_for(count * blocks_, workers_, [&](std::int64_t n, int worker) {
-        // The last blocks of a causal mask see the most keys: they go first, so that no thread is left with one at the end.
+        // The last blocks of a causal mask see the most keys: they go first, so that all threads end together.
         run_block(static_cast<std::size_t>(n % count), blocks_ - 1 - n / count, worker);
       });
     else run_parts(count);

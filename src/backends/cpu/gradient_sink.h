@@ -32,7 +32,7 @@ class Sink {
     }
   }
 
-  // Before anything is added. Not needed where every row is first written.
+  // Clears the sums. Not needed if every row is written before it is added to.
   void clear() {
     if (!wanted()) return;
     for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) {

@@ -4,8 +4,8 @@
 
 #include "attend/backend.h"
 
-// One query of many heads that share their keys and values, as when a cache is decoded from: the heads of a group become the
-// rows of one head, and each key and value is read once for all of them. No bit of an output depends on it.
+// One query of many heads that share keys and values, as in decoding with a cache: the heads of a group become the rows
+// of one head, so that each key and value is read once for all. No bit of an output depends on it.
 namespace rapt::inline v1 {
 
 bool groups_heads(const Problem& problem);

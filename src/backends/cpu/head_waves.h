@@ -25,7 +25,7 @@ struct Head {
   std::vector<const std::uint16_t*> transposed_v;  // as HeadTask has it
 };
 
-// Prepares heads in waves, so that mapped rows take a bounded amount of memory however many heads there are.
+// Prepares heads in waves, so that mapped rows take bounded memory for any number of heads.
 template <class T>
 class HeadWaves {
  public:

@@ -5,8 +5,8 @@
 #include "backends/cpu/simd/kernels.h"
 #include "backends/host/storage.h"
 
-// The backward pass lowers gradients by Σ out∘grad_out. Of outputs that were rounded to 16 bits the sum is wrong by more than
-// all else together, so it gets them as they were.
+// The backward pass subtracts Σ out∘grad_out from gradients. With outputs rounded to 16 bits this would be its largest
+// error, so it gets them unrounded.
 namespace rapt::inline v1 {
 namespace {
 

@@ -28,8 +28,8 @@ struct Work {
   std::atomic<int> joined{0}, left{0};
 };
 
-// The thread sanitizer does not see the barriers of a runtime that was compiled without it: work is handed over by this
-// number, which lies where no stack of another call was, and back by `left`.
+// The thread sanitizer cannot see the barriers of an uninstrumented runtime: work is handed over by this number, which
+// no other call's stack overlaps, and back by `left`.
 std::atomic<unsigned> begun{0};
 
 // GOMP_parallel is the entry of GCC's runtime, and LLVM's and Intel's have it too. A team may be smaller than asked for.
@@ -53,7 +53,7 @@ Region entry_of(const std::string& path) {
   return library == nullptr ? nullptr : reinterpret_cast<Region>(dlsym(library, "GOMP_parallel"));
 }
 
-// Only names are taken here: the loader's lock is held, and dlopen takes another one first.
+// Only collects names: the loader's lock is held, and dlopen takes another one first.
 int look_at(dl_phdr_info* info, std::size_t /*size*/, void* data) {
   const std::string_view path = info->dlpi_name;
   const std::string_view file = path.substr(path.rfind('/') + 1);

@@ -40,7 +40,7 @@ struct Job {
   std::exception_ptr error;
   std::mutex error_mutex;
 
-  // A task has its worker's memory, so a host's number that is none of the job's must not reach it.
+  // A task uses its worker's memory, so an invalid worker number from a host must not reach it.
   void work_for_host(int worker) {
     if (worker >= 0 && worker < workers) return work(worker);
     // As below: what was started may be waited for.
@@ -58,7 +58,7 @@ struct Job {
       try {
         call_task_hook();
       } catch (...) {
-        // What was started ends by itself, as others may hold tickets after it; nothing else is started.
+        // Started tasks run to their end, as others may hold later tickets; nothing else is started.
         next.store(count, std::memory_order_relaxed);
         const std::lock_guard lock(error_mutex);
         if (!error) error = std::current_exception();
@@ -110,12 +110,12 @@ class Pool {
       const int inside = inside_.load();
       if (inside == 0) break;
       if (spins < 2000) pause_processor();
-      else inside_.wait(inside);  // a long last task: the processor is for others
+      else inside_.wait(inside);  // a long last task: frees the processor
     }
   }
 
  private:
-  // Where the system has no more threads to give, fewer do the work.
+  // If the system cannot start more threads, fewer do the work.
   void start_threads(int wanted) {
     try {
       for (; threads_ < wanted; ++threads_) std::thread([this] { loop(); }).detach();
@@ -165,7 +165,7 @@ class Pool {
 // A forked child has none of its parent's threads, so it gets a pool of its own; the parent's is left as it is.
 std::atomic<Pool*> current_pool{nullptr};
 
-// Without a lock: a child would wait for ever for the thread that held it.
+// Without a lock: a child would wait forever for the thread that held it.
 Pool& pool() {
   Pool* found = current_pool.load(std::memory_order_acquire);
   if (found != nullptr) return *found;
@@ -202,7 +202,7 @@ void parallel_for(std::int64_t count, int threads, TaskRef task) {
   if (const HostThreads run = host_threads.load(std::memory_order_acquire)) {
     run(
         useful, [](void* own, int worker) { static_cast<Job*>(own)->work_for_host(worker); }, &job);
-    // What a host that did not call for every worker has left.
+    // Work left by a host that did not call for every worker.
     if (job.next.load(std::memory_order_relaxed) < count) job.work(0);
   } else {
     pool().run(job, useful);

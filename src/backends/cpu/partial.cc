@@ -17,7 +17,7 @@ namespace {
   throw Error(std::string(operation) + ": " + what);
 }
 
-// Names are put together where something is wrong alone: merge() allocates nothing.
+// Names are built only for errors: merge() allocates nothing.
 struct Name {
   const char* text;
   std::ptrdiff_t part = -1;  // of which part; −1: of the result

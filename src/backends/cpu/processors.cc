@@ -22,8 +22,8 @@ struct Hierarchy {
   std::string mount;
 };
 
-// Streams read whole lines here and no numbers or words: those ask for facets of a locale, which go wrong in a process with
-// two copies of the C++ library, such as a Python with modules that each bring their own.
+// Streams read only whole lines here: numbers and words need facets of a locale, which fail in a process with two
+// copies of the C++ library, such as Python with modules that each bring their own.
 std::vector<std::string_view> parts_of(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -120,7 +120,7 @@ std::optional<int> control_group_processors(const std::string& root) {
     }
   }
   if (!least) return std::nullopt;
-  // Not std::ceil of a quota near INT_MAX, nor of 2.0000000001 that a division made.
+  // Plain std::ceil would overflow for a quota near INT_MAX, and round 2.0000000001, the result of a division, up.
   return static_cast<int>(std::clamp(*least + 1 - 1e-6, 1.0, 1e6));
 }
 

@@ -133,7 +133,7 @@ double RowMeans<T>::common_part(const HeadTask<T>& head) const {
 
 template <class T>
 auto RowMeans<T>::find_bound(const HeadTask<T>& head, std::int64_t n, double rounding, bool strict) const -> Bound {
-  // What rounding leaves of the row with the largest gradients; no other row needs to be better than that.
+  // The rounding error of the row with the largest gradients; no other row needs to be better.
   const double* const sizes = score_sizes(n);
   double most = 0, largest = 0;
   for (std::int64_t i = 0; i < p_.queries; ++i) {

@@ -7,7 +7,7 @@
 
 namespace rapt::inline v1 {
 
-// Among the heads of a wave: how many share one thing (a matrix, a table), and which of them each is. `owner` gives what
+// How many heads of a wave share one thing (a matrix, a table), and each head's number among them. `owner` gives what
 // head n uses, as a number.
 struct Sharing {
   std::vector<std::int64_t> place, rank, count;

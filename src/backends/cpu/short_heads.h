@@ -13,14 +13,14 @@ inline ShortArray short_array(const Operand& o) {
   return {{o.data, o.dtype, o.row_stride}, o.batches == 1 ? 0 : o.batch_stride * bytes, o.head_stride * bytes, o.group};
 }
 
-// How whole heads are shared out, a `unit` of them together.
+// How whole heads are divided among tasks, a `unit` of them together.
 struct ShortShare {
   int workers = 1;
   std::int64_t heads = 1;  // of a task
 
   // `products`: of which each pair of a query and a key has so many.
   ShortShare(const Problem& p, double products, std::int64_t unit) {
-    // Waking a thread takes as long as this much work.
+    // The work that takes as long as waking a thread.
     constexpr double kProductsPerThread = 1 << 17;
     constexpr std::int64_t kTasksPerThread = 4;
     const std::int64_t total = p.batch * p.heads / unit;

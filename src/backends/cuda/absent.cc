@@ -4,7 +4,7 @@
 #include "distributed/device_site.h"
 #include "rapt/error.h"
 
-// Stands in where the library is built without CUDA.
+// For builds without CUDA.
 namespace rapt::inline v1 {
 namespace {
 

@@ -16,7 +16,7 @@ struct Added {
 };
 
 Added& added() {
-  static Added& all = *new Added;  // lives as long as calls of other threads may
+  static Added& all = *new Added;  // never destroyed: other threads may still be calling
   return all;
 }
 

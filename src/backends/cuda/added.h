@@ -4,7 +4,7 @@
 
 #include "rapt/api.h"
 
-// Kernels of mechanisms that a program brings itself.
+// Kernels of a program's own mechanisms.
 namespace rapt::inline v1 {
 
 class MechanismInfo;
@@ -13,10 +13,11 @@ namespace cuda {
 
 struct Programs;
 
-// `layout` is programs_layout() where they were compiled. Both arguments must outlive every call with the mechanism.
+// `layout` is programs_layout() as the kernels were compiled. Both arguments must outlive every call with the
+// mechanism.
 RAPT_API void add_programs(const MechanismInfo& mechanism, const Programs& programs, std::uint64_t layout);
 
-// Null: none were added.
+// Null if none were added.
 const Programs* added_programs(const MechanismInfo& mechanism);
 
 }  // namespace cuda

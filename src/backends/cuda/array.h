@@ -26,7 +26,7 @@ struct Array {
   }
 };
 
-// Rows of 16-bit numbers that the copy engine and 16-byte loads and stores reach.
+// Rows of 16-bit numbers, aligned for the copy engine and for 16-byte loads and stores.
 inline bool is_aligned(const Array& a) {
   return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.row_stride % 8 == 0 && a.head_stride % 8 == 0 &&
          a.batch_stride % 8 == 0 && a.dim % 8 == 0;

@@ -11,7 +11,7 @@
 namespace rapt::inline v1::cuda {
 namespace {
 
-// The gradients of one call, one kind after the other, all in the order of the stream.
+// The gradients of one call, kind by kind, in stream order.
 class Backward {
  public:
   Backward(const Problem& problem, const BackwardRequest& request, Workspace& workspace)
@@ -123,7 +123,7 @@ class Backward {
     return a;
   }
 
-  // Rows that other keys have a part in: their statistics and δ are not found in those of the call.
+  // Rows that see keys outside the call: their statistics and δ cannot be computed from it.
   bool of_more_keys() const { return request_.saved && request_.saved->of_more_keys; }
 
   bool wants_values() const {
@@ -159,7 +159,7 @@ class Backward {
            fast.forward(call_, outputs, workspace_.take<std::byte>(fast.memory(call_)), stream_);
   }
 
-  // Softmax statistics of the forward pass, or computed again.
+  // Softmax statistics of the forward pass, or recomputed.
   void find_rows() {
     if (request_.saved) {
       arguments_.rows = device_rows(*request_.saved);
@@ -386,7 +386,7 @@ class Backward {
     if (!target) return;
     const bool output = value.spec->role == Role::relative_output;
     const Table& shape = output ? call_.output_table : call_.tables[value.first_slot];
-    // As many splits of the queries as give the device work; they follow from the sizes alone.
+    // Enough splits of the queries to fill the device; they follow from the sizes alone.
     const std::int64_t tiles = (problem_.queries + kTile - 1) / kTile;
     const std::int64_t blocks = problem_.batch * problem_.heads * ((shape.offsets + kTile - 1) / kTile);
     const bool fast = is_fast_table(value);
@@ -396,7 +396,7 @@ class Backward {
     gradient.slot = output ? -1 : value.first_slot;
     gradient.splits = static_cast<std::int32_t>(splits);
     gradient.out = workspace_.take<float>(problem_.batch * problem_.heads * splits * size);
-    // The general kernel then only computes again what is not finite.
+    // The general kernel then only recomputes what is not finite.
     BackwardArguments general = arguments_;
     if (fast) {
       FastGradients f = fast_;
@@ -442,7 +442,7 @@ class Backward {
     if (!target) return;
     const std::vector<int> reads = reads_of_table(problem_, value.table);
     if (reads.empty()) return store_zeros(*target, stream_);
-    // As many splits of the queries as give the device work, and not much memory; they follow from the sizes alone.
+    // Enough splits of the queries to fill the device, within a memory limit; they follow from the sizes alone.
     constexpr std::int64_t kNumbers = std::int64_t{1} << 26;
     const std::int64_t pairs = problem_.batch * problem_.heads, tiles = (problem_.queries + kTile - 1) / kTile;
     const std::int64_t most = std::max<std::int64_t>(1, std::min(512 / pairs, kNumbers / (pairs * value.size())));

@@ -8,16 +8,16 @@
 #include "normalizers/contract.h"
 #include "rapt/hooks.h"
 
-// One checked call as kernels read it: passed by value, all pointers to device memory.
+// One checked call as kernels read it: passed by value, with all pointers to device memory.
 namespace rapt::inline v1::cuda {
 
 inline constexpr int kMaxValueSets = 8;
 inline constexpr int kMaxSettings = 8;
 
-// Beyond every position, and still addable to one.
+// Beyond every position, but adding one cannot overflow.
 inline constexpr std::int32_t kFar = 1 << 29;
 
-// What leaves every query one range of keys; see Visibility.
+// Masks that leave every query one range of keys; see Visibility.
 struct Masks {
   bool causal = false;
   bool packed_bottom_right = false;
@@ -47,10 +47,10 @@ struct Table {
   std::int64_t spread_stride = 0;
 };
 
-// Beyond what a tile that sticks out of a problem reads.
+// More than a tile at the edge of a problem reads.
 inline constexpr int kOffsetPadding = 512;
 
-// A table that a formula reads at places of its own: [heads or 1][rows][cols]. Outside of it there are no numbers.
+// A table that a formula reads at any index: [heads or 1][rows][cols]. Outside it reads NaN.
 struct FreeTable {
   const float* numbers = nullptr;
   std::int64_t head_stride = 0;  // 0: shared by the heads
@@ -148,7 +148,7 @@ struct RequestedStatistics {
 };
 
 struct BackwardArguments {
-  // Not null: the kernels do nothing where it points to 0, since the fast ones have done it all.
+  // Not null: the kernels do nothing if it points to 0, since the fast ones have done everything.
   const int* gate = nullptr;
   RowStatistics rows;
   const float* delta = nullptr;  // [batch·heads·queries]

@@ -12,10 +12,10 @@ void* allocate(int device, std::size_t bytes);
 void release(int device, void* data);
 void copy_to_device(int device, void* to, const void* from, std::size_t bytes);
 void copy_to_host(int device, void* to, const void* from, std::size_t bytes);
-// In the order of a stream, which is waited for: other streams then see the bytes.
+// In stream order, and waits for the stream, so that other streams see the bytes.
 void copy_to_device(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void copy_to_host(int device, void* to, const void* from, std::size_t bytes, void* stream);
-// In the order of the stream, without waiting.
+// In stream order, without waiting.
 void copy_within(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void synchronize(int device);
 void synchronize(int device, void* stream);
@@ -24,7 +24,7 @@ void* create_event(int device);
 void release_event(int device, void* event);
 void record_event(int device, void* event, void* stream);
 double seconds_between(int device, void* first, void* second);  // waits for both
-// Gives back the memory of workspaces and tables that nothing uses.
+// Frees the memory of workspaces and tables that are not in use.
 void release_device_memory();
 
 }  // namespace rapt::inline v1::cuda

@@ -11,7 +11,7 @@
 
 namespace rapt::inline v1::cuda {
 
-// Freed with the last call that uses it.
+// Freed by the last call that uses it.
 struct DeviceTable {
   DeviceTable(int on, std::span<const std::int32_t> from) : device(on), numbers(from.begin(), from.end()) {
     check(cudaMalloc(&data, std::max<std::size_t>(1, numbers.size()) * sizeof(std::int32_t)), "table");
@@ -80,7 +80,7 @@ std::mutex& tables_mutex() {
   static std::mutex& mutex = *new std::mutex;
   return mutex;
 }
-// The last used one first.
+// The most recently used first.
 std::list<std::shared_ptr<const DeviceTable>>& kept_tables() {
   static auto& list = *new std::list<std::shared_ptr<const DeviceTable>>;
   return list;
@@ -91,7 +91,7 @@ void drop_tables(std::size_t keep) {
   while (list.size() > keep) list.pop_back();
 }
 
-// The first one found, or uploaded.
+// A cached table, or a new upload.
 std::shared_ptr<const DeviceTable> find_table(std::span<const std::int32_t> numbers) {
   const int device = current_device();
   const std::lock_guard lock(tables_mutex());
@@ -114,7 +114,7 @@ std::shared_ptr<const DeviceTable> find_table(std::span<const std::int32_t> numb
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // the next call starts without it
+  cudaGetLastError();  // clears it for the next call
   throw Error(std::string("cuda: ") + what + ": " + cudaGetErrorString(status));
 }
 

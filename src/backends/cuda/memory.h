@@ -17,7 +17,7 @@ namespace rapt::inline v1::cuda {
 // Throws rapt::Error: "attend: cuda: …".
 void check(cudaError_t status, const char* what);
 
-// Makes a device current, and goes back.
+// Makes a device current, and restores the previous one.
 class DeviceScope {
  public:
   explicit DeviceScope(int index);
@@ -31,8 +31,8 @@ class DeviceScope {
 
 struct DeviceTable;
 
-// Pieces of device memory that live until it is destroyed, in the order of the stream: what was started before may still
-// use them. They come from a pool that keeps what it has, so that no call allocates in the steady state.
+// Pieces of device memory, freed in stream order with this object: kernels launched before may still use them. They
+// come from a pool that keeps its memory, so that no call allocates in the steady state.
 class Workspace {
  public:
   explicit Workspace(cudaStream_t stream) : stream_(stream) {}
@@ -47,7 +47,7 @@ class Workspace {
   }
   // The numbers, copied without waiting for the stream.
   const std::int64_t* upload(std::span<const std::int64_t> numbers);
-  // A table that holds these numbers. Those of the last calls are kept, so that the same numbers are uploaded once.
+  // A table of these numbers. Those of recent calls are cached, so that the same numbers are uploaded once.
   const std::int32_t* table(std::span<const std::int32_t> numbers);
 
  private:

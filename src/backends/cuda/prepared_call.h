@@ -20,7 +20,7 @@ struct Rows {
   Array array;  // its group is counted against its own heads
   std::int32_t batches = 1, heads = 1;
 
-  // As seen by a problem of so many heads.
+  // As seen by a problem with this many heads.
   Array seen_by(std::int32_t problem_heads) const {
     Array a = array;
     a.group = problem_heads / heads;
@@ -34,7 +34,7 @@ struct Side {
   Rows scored;  // after the division by their lengths and the shift
 };
 
-// A problem on its way to kernels: parameters gathered, rows prepared, masks uploaded, all on the workspace's stream.
+// A problem prepared for kernels: parameters gathered, rows prepared, masks uploaded, all on the workspace's stream.
 class PreparedCall {
  public:
   PreparedCall(const Problem& problem, Workspace& workspace);

@@ -17,7 +17,7 @@ constexpr Programs make_programs() {
   return programs;
 }
 
-// Nothing but a factor, which the call has: all such mechanisms have the kernels of one.
+// Nothing but a factor, which is in the call: all such mechanisms share kernels.
 struct Plain {};
 template <class M>
 constexpr bool is_plain() {

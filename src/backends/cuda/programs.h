@@ -75,14 +75,15 @@ struct HeadForm {
   double slope[kTerms][kMaxSlots];
 };
 
-// What a mechanism whose score is such a form adds to the passes over a grid.
+// What the passes over a grid need of a mechanism whose score is such a form.
 struct FactorizedPrograms {
   void (*form)(const Call&, double scale, HeadForm* of_heads, cudaStream_t);
   // The general forward pass, which does nothing where *gate is 0.
   void (*forward_again)(const Call&, const ForwardOutputs&, const int* gate, cudaStream_t);
 };
 
-// The kernels of one mechanism: those that serve every call, and the fast ones. They start on the stream and return.
+// The kernels of one mechanism: those that serve every call, and the fast ones. They are launched on the stream,
+// without waiting.
 struct Programs {
   void (*forward)(const Call&, const ForwardOutputs&, cudaStream_t);
   void (*weights)(const Call&, const RowStatistics&, const RequestedWeights&, cudaStream_t);
@@ -93,7 +94,7 @@ struct Programs {
   void (*backward_table)(const Call&, const BackwardArguments&, const TableGradient&, cudaStream_t);
   // Null: the mechanism reads no tables at indices of its own.
   void (*backward_free_table)(const Call&, const BackwardArguments&, const FreeTableGradient&, cudaStream_t) = nullptr;
-  const FastPrograms* fast = nullptr;              // null: the mechanism's scores cannot be computed there
+  const FastPrograms* fast = nullptr;              // null: the tensor cores cannot compute the mechanism's scores
   const FactorizedPrograms* factorized = nullptr;  // null: its score is no quadratic form
 };
 

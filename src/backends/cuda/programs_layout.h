@@ -8,7 +8,7 @@
 
 namespace rapt::inline v1::cuda {
 
-// What tells kernels that were compiled against other headers than the library's: sizes of what they are handed.
+// Detects kernels compiled against other headers than the library's, by the sizes of their arguments.
 constexpr std::uint64_t programs_layout() {
   std::uint64_t layout = RAPT_VERSION_MAJOR * 1'000'000 + RAPT_VERSION_MINOR * 1'000 + RAPT_VERSION_PATCH;
   for (const std::size_t size :

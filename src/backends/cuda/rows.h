@@ -5,8 +5,8 @@
 #include "backends/cuda/call.h"
 #include "rapt/view.h"
 
-// Kernels that know no mechanism: rows on their way to the scores and back, and sums in a fixed order. `gate`: see
-// BackwardArguments.
+// Kernels independent of the mechanism: rows on their way to the scores and back, and sums in a fixed order. `gate`:
+// see BackwardArguments.
 namespace rapt::inline v1::cuda {
 
 // out = view's numbers, contiguous in f32.
@@ -22,7 +22,7 @@ void spread_table(Table& table, int heads, float* to, cudaStream_t stream);
 // The places on a grid of `count` positions from `first` on; those before 0 stand where 0 does.
 void find_grid_places(int cols, std::int64_t first, std::int64_t count, float2* to, cudaStream_t stream);
 
-// What happens to the rows of q or k: rotation by position, division by their length, a vector added.
+// Changes to the rows of q or k: rotation by position, division by their length, an added vector.
 struct RowChange {
   std::int32_t batches = 1, heads = 1, rows = 1, dim = 1;  // of the result, [batches, heads, rows, dim] in f32
   std::int32_t rotary_dims = 0;                            // 0: none
@@ -67,7 +67,7 @@ struct PaddedRows {
 void prepare_rows(const Call& call, const RowStatistics& rows, const Array& out, const void* remainder,
                   const Array& grad_out, const Array& grad_lse, const PaddedRows& to, float* plain_delta, int* redo,
                   cudaStream_t stream);
-// What each row adds to the gradient of its head's sink.
+// Each row's part of the gradient of its head's sink.
 void sink_gradients(const Call& call, const RowStatistics& rows, const float* delta, float* grad, const int* gate,
                     cudaStream_t stream);
 

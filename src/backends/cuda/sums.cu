@@ -53,7 +53,7 @@ RAPT_DEVICE double load_wide(const void* data, Dtype dtype, std::int64_t n) {
   return dtype == Dtype::f64 ? static_cast<const double*>(data)[n] : static_cast<double>(load(data, dtype, n));
 }
 
-// Of 2, 4 or 8 bytes: whatever they mean, as they are.
+// Elements of 2, 4 or 8 bytes, copied as bits.
 template <class T>
 __global__ void copy_kernel(const T* from, Strided source, T* to, Strided target, std::int64_t count) {
   for (std::int64_t n = thread_place(); n < count; n += thread_count()) to[target(n)] = from[source(n)];
@@ -116,7 +116,7 @@ __global__ void merge_kernel(float* max, float* sum, const float* part_max, cons
     max[row] = static_cast<float>(top);
     sum[row] = static_cast<float>(s * own + others);
   }
-  // What is 0 adds nothing: a weight that vanished hides an infinity.
+  // A factor of 0 adds nothing: a vanished weight hides an infinity.
   const auto a = static_cast<float>(own), c = static_cast<float>(others);
   for (int n = 0; n < sets.count; ++n) {
     const OutSums& set = sets.out[n];

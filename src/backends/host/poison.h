@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-// Under the address sanitizer, memory of an arena that was not given out may not be touched.
+// Under the address sanitizer, memory of an arena that is not handed out may not be touched.
 #if defined(__SANITIZE_ADDRESS__)
 #define RAPT_ARENA_CHECKS 1
 #elif defined(__has_feature)

@@ -24,7 +24,7 @@ template <class T>
 void store_array(const T* src, const View& dst);
 
 void store_zeros(const View& dst);
-// Of every gradient that is wanted.
+// Clears every requested gradient.
 void store_zeros(const Gradients& gradients);
 
 }  // namespace rapt::inline v1

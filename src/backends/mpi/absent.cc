@@ -2,7 +2,7 @@
 
 #include "backends/mpi/session.h"
 
-// Stands in where the tool is built without MPI.
+// For builds without MPI.
 namespace rapt::inline v1::mpi {
 
 Communicator* world() { return nullptr; }

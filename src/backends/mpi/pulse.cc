@@ -13,7 +13,7 @@
 namespace rapt::inline v1::mpi {
 namespace {
 
-// Less may be what a library's own threads do while nothing happens.
+// Less may come from a library's idle threads.
 constexpr double kWork = 0.01;
 
 double seconds_of(clockid_t clock) {
@@ -29,7 +29,7 @@ std::string line_of(const std::string& path) {
   return line;
 }
 
-// Another thread of this process, or a time, ends these; all others are ended from outside.
+// Waits that another thread of this process or a timeout ends; all others end from outside.
 bool is_idle(long call) {
   constexpr std::array kIdle{static_cast<long>(SYS_futex), static_cast<long>(SYS_nanosleep),
                              static_cast<long>(SYS_clock_nanosleep)};

@@ -7,15 +7,15 @@
 
 namespace rapt::inline v1::mpi {
 
-// Whether a process gets on, as a thread of it that does nothing else can tell: that this thread runs says nothing of the
+// Whether a process makes progress, as judged by a dedicated thread: that this thread runs says nothing about the
 // others.
 class Pulse {
  public:
-  // Watches the thread that makes it, and those that it gives work to.
+  // Watches the thread that constructs it, and those to which it gives work.
   Pulse();
 
-  // Whether something was computed since the last time, or the watched thread waits for a file, a terminal or a processor.
-  // False: it is stopped, or waits for another thread that does nothing either.
+  // Whether anything was computed since the last call, or the watched thread waits for a file, a terminal or a
+  // processor. False: it is stopped, or waits for another idle thread.
   bool beats();
 
  private:

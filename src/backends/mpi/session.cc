@@ -45,13 +45,13 @@ bool is_launcher(const char* comm_path) {
          text == "prted" || text == "hydra_pmi_proxy";
 }
 
-// A launcher that has lost its other half waits for it for minutes. Who started this process is given some seconds to end by
-// itself, and is then ended, by a process that outlives this one.
+// A launcher that has lost its counterpart waits for minutes. The one that started this process gets some seconds to
+// end by itself; then a process that outlives this one ends it.
 void end_launcher_later() {
   const pid_t launcher = ::getppid();
   const std::string path = "/proc/" + std::to_string(launcher) + "/comm";
   if (!is_launcher(path.c_str()) || ::fork() != 0) return;
-  // What the launcher waits for must not be held open; and it ends the group of its processes.
+  // The launcher waits for open files, and ends its process group: this process must hold no file and leave the group.
   ::setsid();
   const auto files = static_cast<int>(::sysconf(_SC_OPEN_MAX));
   for (int file = 0; file < std::min(files, 65536); ++file) ::close(file);
@@ -65,8 +65,8 @@ void end_launcher_later() {
   ::_exit(0);
 }
 
-// Every process tells the next one that it gets on, and listens to the one before it. A process that hangs or was stopped, or
-// whose machine or link is gone, falls silent; MPI alone would wait for it for ever.
+// Every process sends heartbeats to the next one, and listens to the one before it. A process that hangs or was
+// stopped, or whose machine or link is gone, falls silent; MPI alone would wait for it forever.
 class Watch {
  public:
   Watch() {
@@ -95,7 +95,7 @@ class Watch {
       MPI_Test(&sending, &done, MPI_STATUS_IGNORE);
       if (done && pulse_.beats()) MPI_Isend(&out, 1, MPI_CHAR, after, 0, own_, &sending);
       MPI_Test(&receiving, &done, MPI_STATUS_IGNORE);
-      // A process that was asleep itself has no right to complain.
+      // A process that was stopped itself must not blame another.
       if (done || seconds_since(woke) > 2) heard = Clock::now();
       if (done) MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
       woke = Clock::now();
@@ -110,7 +110,7 @@ class Watch {
   void end(int silent) const {
     std::fprintf(
         stderr,
-        "rapt: process %d has not been heard of for %.0f seconds, so the run of %d processes ends; files that were "
+        "rapt: process %d has not been heard from for %.0f seconds, so the run of %d processes ends; files that were "
         "written are whole, and `rapt train --resume` goes on from the last saved state\n",
         silent, kSilence, size_);
     std::fflush(stderr);
@@ -136,7 +136,7 @@ void share_processors() {
   set_default_threads(std::max(1, std::min(default_threads(), processors / here)));
 }
 
-// Where process 0 speaks for all.
+// Process 0 speaks for all.
 class Silence {
  public:
   Silence() : out_(std::cout.rdbuf(nowhere_.rdbuf())), err_(std::cerr.rdbuf(kept_.rdbuf())) {}
@@ -165,7 +165,7 @@ class Silence {
   std::streambuf* err_;
 };
 
-// Whether all processes come to their end too, within some seconds.
+// Whether all other processes end too, within some seconds.
 bool all_end() {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibarrier(MPI_COMM_WORLD, &request);
@@ -221,7 +221,7 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
       MPI_Abort(MPI_COMM_WORLD, 2);
     }
     share_processors();
-    // Without threads in MPI a silent process is not noticed; one that dies still is, by mpirun.
+    // Without thread support in MPI a silent process is not noticed; mpirun still notices one that dies.
     std::unique_ptr<Watch> watch;
     if (level >= MPI_THREAD_MULTIPLE && the_world->size() > 1) watch = std::make_unique<Watch>();
     std::string complaint;
@@ -232,7 +232,7 @@ int run(int argc, const char* const* argv, const std::function<int(int, const ch
       status = program(argc, argv);
       complaint = silence.text();
     }
-    // All fail alike, or one alone: then the others wait for messages that it will never send.
+    // All fail alike, or one fails alone: then the others wait for messages that it will never send.
     if (status == 0) {
       wait_for_all();
     } else if (!all_end()) {

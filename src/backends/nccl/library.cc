@@ -12,7 +12,7 @@ namespace rapt::inline v1::nccl {
 namespace {
 
 void* open_library() {
-  // One that the process has loaded, PyTorch's say, is found by its name.
+  // One that is already loaded, such as PyTorch's, is found by its name.
   if (const char* own = std::getenv("RAPT_NCCL_LIBRARY")) return dlopen(own, RTLD_NOW | RTLD_LOCAL);
   return dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
 }

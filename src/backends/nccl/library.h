@@ -2,7 +2,7 @@
 
 #include <nccl.h>
 
-// The functions of libnccl.so.2 that are used here, found when the first of them is called.
+// The functions of libnccl.so.2 that are used here, loaded on first use.
 namespace rapt::inline v1::nccl {
 
 struct Library {
@@ -19,7 +19,7 @@ struct Library {
   const char* (*last_error)(ncclComm_t) = nullptr;  // since 2.13; null: not there
 };
 
-// Throws rapt::Error where there is none.
+// Throws rapt::Error if there is none.
 const Library& library();
 
 // Throws rapt::Error: "nccl: WHAT: …".

@@ -4,7 +4,7 @@
 
 namespace rapt::inline v1 {
 
-// The naive path, which stores every matrix: what the others are held to.
+// The naive path, which stores every matrix: the others are compared with it.
 const Backend& reference_backend();
 
 }  // namespace rapt::inline v1

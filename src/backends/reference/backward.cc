@@ -9,7 +9,7 @@ namespace rapt::inline v1 {
 namespace reference {
 namespace {
 
-// A gradient added up in double over the batches and heads that share what it belongs to.
+// A gradient summed in double over the batches and heads that share its array.
 class GradientSum {
  public:
   GradientSum() = default;
@@ -68,7 +68,7 @@ struct Sums {
   std::vector<GradientSum> normalizer;
 };
 
-// Everything that one head adds to the sums. Pairs without a gradient are passed over: their q, k or v may be NaN.
+// One head's part of all sums. Pairs without a gradient are skipped: their q, k or v may be NaN.
 template <class T>
 class HeadBackward {
  public:
@@ -216,7 +216,7 @@ class HeadBackward {
       for (T& g : pairs_.data) g *= static_cast<T>(problem_.scale);
       return;
     }
-    // Key by key: a tile adds its numbers up in T, and one sum over all pairs would lose digits.
+    // Key by key: a tile sums in T, and one sum over all pairs would lose digits.
     for (std::int64_t j = 0; j < problem_.keys; ++j) {
       ScoreTile<T> tile = head_.score_tile(j, 1, pairs_);
       tile.value_grads = d_values.data();
@@ -364,7 +364,7 @@ class HeadBackward {
 template <class T>
 void backward(const Problem& problem, const BackwardRequest& request) {
   Sums sums(problem, request.gradients);
-  // One head after the other: whatever is shared is added up in a fixed order.
+  // Head by head: whatever is shared is summed in a fixed order.
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.heads; ++h)
       HeadBackward<T>(problem, b, h, sums).run(request.grad_out, request.grad_lse);

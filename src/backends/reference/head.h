@@ -6,7 +6,7 @@
 #include "attend/backend.h"
 #include "rapt/tile_program.h"
 
-// The naive path: one head at a time, every intermediate stored. It is the definition that the other paths are held to.
+// The naive path: one head at a time, every intermediate stored. The other paths are compared with it.
 namespace rapt::inline v1::reference {
 
 template <class T>

@@ -1,4 +1,4 @@
-// The page: what is chosen, and who is told when that changes.
+// The page: the selection, and who is notified when it changes.
 
 class App {
   constructor(data) {
@@ -35,14 +35,14 @@ class App {
     document.body.classList.toggle("by-number", exhibit.input === "image");
     document.getElementById("live-goal").hidden = exhibit.input === "image";
     const groups = [...new Set(exhibit.layers.map((layer) => layer.group))];
-    // Where the answer looks in the source says most.
+    // The answer's attention to the source says most.
     if (!groups.includes(this.group)) this.group = groups.includes("cross") ? "cross" : groups[0];
     this.makeGroups(groups);
     this.makeViews();
     this.openGroup();
   }
 
-  // Each text keeps its own direction of writing; what was asked stands before what was answered.
+  // Each text keeps its own writing direction; the question precedes the answer.
   makeSubtitle(exhibit) {
     const box = document.getElementById("subtitle");
     box.replaceChildren();
@@ -61,7 +61,7 @@ class App {
     box.title = box.textContent;
   }
 
-  // What was taken otherwise than it was written.
+  // Warnings, such as symbols read as unknown.
   warn(lines) {
     const box = document.getElementById("warnings");
     box.hidden = lines.length === 0;
@@ -72,7 +72,7 @@ class App {
     }));
   }
 
-  // The grid with the most places: a layer may see an image more coarsely than another.
+  // The finest grid: layers may see an image at different resolutions.
   finest() {
     if (this.finestOf !== this.store) {
       const grids = this.store.exhibit.layers.filter((layer) => layer.grid).map((layer) => layer.grid);
@@ -82,7 +82,7 @@ class App {
     return this.finestGrid;
   }
 
-  // The chosen row as a query of a layer: the cell that holds the place of the finest grid.
+  // The selected row as a query of a layer: the cell that contains that place of the finest grid.
   queryOf(layer) {
     const { grid, queries } = this.store.exhibit.layers[layer];
     const fine = this.finest();
@@ -91,7 +91,7 @@ class App {
     return Math.floor((r * grid[0]) / fine[0]) * grid[1] + Math.floor((c * grid[1]) / fine[1]);
   }
 
-  // A query of the chosen layer becomes the chosen row.
+  // Selects the row of a query of the selected layer.
   chooseQuery(query) {
     const { grid } = this.store.exhibit.layers[this.layer];
     const fine = this.finest();
@@ -129,7 +129,7 @@ class App {
     for (const button of document.querySelectorAll("#groups button"))
       button.setAttribute("aria-pressed", String(button.dataset.group === this.group));
     const layers = this.overview.layers();
-    // The same depth as before, where there is one.
+    // The same depth as before, if there is one.
     const depth = Math.max(0, Math.min(this.depth || 0, layers.length - 1));
     this.layer = layers[depth];
     this.head = Math.min(this.head || 0, this.store.exhibit.layers[this.layer].heads - 1);
@@ -177,7 +177,7 @@ class App {
     return this.view && this.view.key === "lines" ? this.heads.has(head) : head === this.head;
   }
 
-  // More heads of the layer beside the chosen one; one always stays.
+  // Toggles further heads of the layer; one always stays selected.
   toggleHead(head) {
     if (this.heads.has(head) && this.heads.size > 1) this.heads.delete(head);
     else this.heads.add(head);
@@ -221,14 +221,14 @@ class App {
     document.body.dataset.ready = "true";
   }
 
-  // at: where the pointer is, [x, y] on the canvas; the text is shown there too.
+  // at: the pointer, [x, y] on the canvas, where the text is shown too.
   say(text, at = null) {
     document.getElementById("readout").textContent = text;
     const tip = document.getElementById("tip");
     tip.hidden = !text || !at;
     if (tip.hidden) return;
     tip.textContent = text;
-    // Towards the middle, so that nothing has to be measured while the pointer moves; a finger hides what is below it.
+    // Towards the middle, so that nothing is measured while the pointer moves; a finger hides what is below it.
     const [x, y] = at;
     const [width, height] = this.size;
     const right = x < width / 2;
@@ -322,7 +322,7 @@ class App {
       return [event.clientX - box.left, event.clientY - box.top];
     };
     let drag = null;
-    // Two fingers come closer by their distance.
+    // Two fingers zoom by their distance.
     const fingers = new Map();
     const spread = () => {
       const [[x1, y1], [x2, y2]] = [...fingers.values()];
@@ -361,7 +361,7 @@ class App {
     canvas.addEventListener("pointerup", (event) => {
       if (drag && !drag.moved) {
         this.view.click(...place(event));
-        // A finger has no other way to ask.
+        // A touch screen has no hover.
         if (this.touched) this.view.move(...place(event));
       }
       lift(event);
@@ -401,7 +401,7 @@ class App {
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.getElementById("keys").open) return;
     if (event.target.matches("input:not([type=checkbox]), select, textarea")) return;
-    // A button in focus keeps its own key.
+    // A focused button keeps its own keys.
     if (event.key === " " && event.target.matches("button")) return;
     const groups = [...document.querySelectorAll("#groups button")];
     const actions = {

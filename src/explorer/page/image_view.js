@@ -1,4 +1,4 @@
-// Attention between places of an image: click a pixel, see where every head looks from there, and how the heads' centres
+// Attention between places of an image: where every head looks from the selected pixel, and how the heads' centres
 // moved from epoch to epoch.
 
 class ImageView {
@@ -14,14 +14,14 @@ class ImageView {
     return this.app.store.exhibit.layers.some((layer) => layer.grid);
   }
 
-  // Of the chosen kind; all where that has no grid.
+  // Layers of the selected kind; all if it has no grid.
   layers() {
     const all = this.app.store.exhibit.layers.map((layer, n) => ({ layer, n })).filter(({ layer }) => layer.grid);
     const own = all.filter(({ layer }) => layer.group === this.app.group);
     return own.length ? own : all;
   }
 
-  // Places are chosen on the finest grid.
+  // Places are selected on the finest grid.
   grid() {
     return this.app.finest();
   }
@@ -79,7 +79,7 @@ class ImageView {
     this.app.invalidate();
   }
 
-  // One small bitmap for every head, made once for each pixel.
+  // One small bitmap per head, drawn once per pixel.
   bitmaps() {
     const id = this.app.contrast;
     if (this.pictures && this.pictures.id === id) return this.pictures.list;
@@ -122,7 +122,7 @@ class ImageView {
     const [rows, cols] = this.grid();
     const row = Math.floor(this.app.row / cols);
     const col = this.app.row % cols;
-    // A tall screen has the heads below the image.
+    // On a tall screen the heads are below the image.
     const tall = width < 0.8 * height;
     const big = tall ? Math.min(width - 20, height * 0.4) : Math.min(width * 0.36, height - 40, 420);
     const scale = Math.min(big / cols, big / rows);
@@ -152,7 +152,7 @@ class ImageView {
     const { theme } = this.app;
     const bitmaps = this.bitmaps();
     const most = Math.max(...this.maps.map(({ layer }) => layer.heads));
-    // Heads of a layer may wrap: the widest way that fits.
+    // Heads of a layer may wrap: the layout with the largest maps.
     let best = { side: 0, perLine: 1 };
     for (let perLine = 1; perLine <= most; ++perLine) {
       const lines = this.maps.reduce((sum, { layer }) => sum + Math.ceil(layer.heads / perLine), 0);

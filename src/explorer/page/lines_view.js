@@ -1,5 +1,5 @@
-// Queries on the left, keys on the right, a line for every weight that is large enough. Several heads of a layer may be
-// shown at once, each in its colour.
+// Queries on the left, keys on the right, and a line for every large weight. Several heads of a layer may be shown at
+// once, each in its own colour.
 
 class LinesView {
   constructor(app) {
@@ -70,7 +70,7 @@ class LinesView {
     const { queries, keys } = this.layer();
     const longest = Math.max(queries, keys);
     const row = Math.max(15, Math.min(26, (height - 30) / longest));
-    // Lines that are too long to follow are of no help.
+    // Lines that are too long to follow do not help.
     const half = Math.min(width * 0.2, 260);
     return { row, top: 24, left: width / 2 - half, right: width / 2 + half, w: width, h: height,
       most: Math.max(0, longest * row - (height - 30)) };
@@ -81,7 +81,7 @@ class LinesView {
     this.app.invalidate();
   }
 
-  // The rows on the screen and a screen more on either side.
+  // The rows on the screen, and one screen more on either side.
   async fetch(first, last) {
     const { store, layer } = this.app;
     const heads = [...this.app.heads];
@@ -103,7 +103,7 @@ class LinesView {
     }
   }
 
-  // Lines of the rows at hand, the strongest first where there are too many.
+  // Lines of the visible rows, the strongest first if there are too many.
   lines() {
     const focus = this.hover || this.pinned;
     const id = `${this.rows.key}/${this.least}/${focus ? focus.side + focus.place : ""}`;
@@ -139,7 +139,7 @@ class LinesView {
     const scroll = p.saving ? Math.ceil(this.scroll / g.row) * g.row : this.scroll;
     const first = Math.max(0, Math.floor(scroll / g.row));
     const count = p.saving ? Math.floor((height - g.top) / g.row) : Math.ceil((height - g.top) / g.row) + 1;
-    // Whole blocks, so that scrolling seldom asks for more.
+    // Whole blocks, so that scrolling seldom needs a request.
     const from = Math.min(Math.max(0, queries - 1), Math.floor(first / 64) * 64);
     const to = Math.min(queries, Math.ceil((first + count) / 64) * 64);
     if (to > from) this.fetch(from, to);

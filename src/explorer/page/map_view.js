@@ -1,4 +1,4 @@
-// The heat map of one head: hover for values, wheel to come closer, drag to move.
+// The heat map of one head: hover for values, wheel to zoom, drag to pan.
 
 class MapView {
   constructor(app) {
@@ -23,7 +23,7 @@ class MapView {
     return `map-${this.layer().name}-head-${this.app.head}`;
   }
 
-  // How wide the labels of a list are, measured once. Those far down are as long as the others.
+  // The width of a list's labels, measured once, from its beginning.
   longest(list) {
     this.widths = this.widths || new WeakMap();
     if (!this.widths.has(list)) {
@@ -34,7 +34,7 @@ class MapView {
     return this.widths.get(list);
   }
 
-  // The pixels that the map itself may use, beside labels as long as they are.
+  // The pixels that labels leave for the map itself.
   plot(width, height) {
     const { queryTokens, keyTokens, queries, keys } = this.layer();
     const { tokens } = this.app.store.exhibit;
@@ -46,7 +46,7 @@ class MapView {
     return { x, y, w, h: Math.max(40, height - y - 8), upright };
   }
 
-  // Scales and the token in the upper left corner; made anew for another size of map.
+  // Scales and the token in the upper left corner; reset when the map's size changes.
   frame(plot) {
     const { queries, keys } = this.layer();
     const id = `${queries}×${keys}`;
@@ -55,7 +55,7 @@ class MapView {
     if (view.whole) {
       let sx = Math.min(48, plot.w / keys);
       let sy = Math.min(48, plot.h / queries);
-      // Square cells, unless one side would get lost.
+      // Square cells, unless one side would become too short.
       if (Math.max(sx, sy) <= 2.5 * Math.min(sx, sy)) sx = sy = Math.min(sx, sy);
       Object.assign(view, { sx, sy, x: 0, y: 0 });
     }
@@ -90,7 +90,7 @@ class MapView {
     this.paint();
   }
 
-  // The weight that the lightest colour stands for in a query's row.
+  // The weight of the lightest colour in a query's row.
   peakAt(query) {
     if (!contrasts[this.app.contrast].alone) return this.base.peak;
     return this.base.peaks[Math.floor((query * this.base.rows) / this.layer().queries)];
@@ -108,7 +108,7 @@ class MapView {
     this.app.invalidate();
   }
 
-  // What the base tile shows too coarsely is fetched for the part on the screen.
+  // Where the base tile is too coarse, the visible part is fetched.
   refine(plot) {
     const view = this.window;
     const { base } = this;
@@ -128,7 +128,7 @@ class MapView {
     const covers = have && have.top <= view.y && have.bottom >= Math.min(queries, view.y + high) &&
       have.left <= view.x && have.right >= Math.min(keys, view.x + wide) &&
       (have.right - have.left) / this.detail.cols < 1.6 * Math.max(1, wide / plot.w);
-    // A pointer that moves draws again and again: the wait is for the window to rest, not for the pointer.
+    // A moving pointer redraws constantly: this waits for the window to rest, not for the pointer.
     const wanted = [part.top, part.bottom, part.left, part.right].join();
     if (covers || wanted === this.wanted) return;
     this.wanted = wanted;
@@ -213,7 +213,7 @@ class MapView {
     const { theme } = this.app;
     const { queryTokens, keyTokens, queries, keys } = this.layer();
     const { tokens } = this.app.store.exhibit;
-    // 1, 2, 5, 10, 20 …: so many places lie between labels that need some pixels.
+    // 1, 2, 5, 10, 20 …: the step between labels that need some pixels each.
     const every = (scale, pixels = 10) => {
       if (scale >= 10) return 1;
       const ten = 10 ** Math.floor(Math.log10(pixels / scale));
@@ -228,7 +228,7 @@ class MapView {
     for (let i = Math.ceil(view.y / stepY) * stepY; i + 0.5 < Math.min(queries, view.y + plot.h / view.sy); i += stepY)
       p.text(plot.x - 5, plot.y + (i + 0.5 - view.y) * view.sy, label(tokens[queryTokens], i, view.sy, plot.x - 8),
         { fill: pointed("query", i), size: size(view.sy), align: "right" });
-    // Numbers lie beside each other.
+    // Numbers are horizontal.
     const stepX = every(view.sx, textWidth(String(keys), 9) + 8);
     for (let j = Math.ceil(view.x / stepX) * stepX; j + 0.5 < Math.min(keys, view.x + plot.w / view.sx); j += stepX) {
       const text = label(tokens[keyTokens], j, view.sx, plot.y - 8);
@@ -242,7 +242,7 @@ class MapView {
     p.text(plot.x - 5, plot.y - 9, "query ↓", { fill: theme.faint, size: 10, align: "right" });
   }
 
-  // The weight of a pair, or the largest of the cell that it falls into.
+  // The weight of a pair, or the largest of its cell.
   valueAt(query, key) {
     for (const tile of [this.detail, this.base]) {
       if (!tile) continue;

@@ -1,4 +1,4 @@
-// The grid of thumbnails, the filters, and what is known of the chosen head.
+// The grid of thumbnails, the filters, and the summary of the selected head.
 
 const statistics = [
   { key: "entropy", title: "Entropy", unit: "nats" },
@@ -6,7 +6,7 @@ const statistics = [
   { key: "largest", title: "Largest", unit: "" },
 ];
 
-// How far a head looks means something where queries and keys are the same places.
+// Distance is meaningful only if queries and keys are the same positions.
 function hasDistance(exhibit, layer) {
   if (layer.grid) return true;
   if (layer.group === "cross" || layer.queries !== layer.keys) return false;
@@ -29,13 +29,13 @@ class Overview {
     });
   }
 
-  // The layers of the chosen kind, as places in the exhibit.
+  // The layers of the selected kind, as indices into the exhibit.
   layers() {
     return this.app.store.exhibit.layers.map((layer, n) => ({ layer, n }))
       .filter(({ layer }) => layer.group === this.app.group).map(({ n }) => n);
   }
 
-  // What heads of the chosen kind can be told apart by.
+  // The filters for heads of the selected kind.
   measures() {
     const { store, group } = this.app;
     if (!this.measured || this.measured.store !== store || this.measured.group !== group) {
@@ -239,7 +239,7 @@ class Overview {
     document.getElementById("filter-count").textContent = `${kept} of ${this.cells.size} heads`;
   }
 
-  // The next head in a direction that the filters let through.
+  // The next head in a direction that passes the filters.
   step(layerStep, headStep) {
     const layers = this.layers();
     let at = layers.indexOf(this.app.layer);

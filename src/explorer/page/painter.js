@@ -1,4 +1,4 @@
-// One way to draw, two things to draw on: the canvas of the page, and an SVG file.
+// One drawing interface with two targets: the page's canvas, and an SVG file.
 
 class Theme {
   constructor(palette, name) {
@@ -29,14 +29,14 @@ class Theme {
   }
 }
 
-// Told apart by every kind of colour vision (Okabe and Ito).
+// Distinct for every kind of colour vision (Okabe and Ito).
 const headColors = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a800", "#8a6fdf"];
 
-// How a share of the largest weight becomes a place on the palette.
+// From a fraction of the largest weight to a position on the palette.
 const contrasts = {
   linear: { of: (x) => x, back: (y) => y },
   root: { of: (x) => Math.sqrt(x), back: (y) => y * y },
-  // Long rows share their weight among many keys; beside a row that looks at one key they would all be dark.
+  // Rows that spread their weight over many keys would all be dark beside one that looks at a single key.
   row: { of: (x) => Math.sqrt(x), back: (y) => y * y, alone: true },
   log: {
     of: (x) => (x <= 1e-4 ? 0 : 1 + Math.log10(x) / 4),
@@ -52,7 +52,7 @@ function rowPeaks(rows, cols, cells) {
   return peaks;
 }
 
-// Numbers as an image of one pixel each. peakOf(row): what counts as the largest there.
+// Numbers as an image with a pixel for each. peakOf(row): the weight of the lightest colour there.
 function bitmap(theme, rows, cols, cells, peakOf, contrast) {
   const canvas = document.createElement("canvas");
   canvas.width = cols;
@@ -165,7 +165,7 @@ class SvgPainter {
     this.clips = 0;
   }
   static escape(text) {
-    // What XML cannot hold at all is left out.
+    // Characters that XML does not allow are left out.
     return String(text).replace(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "")
       .replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
   }
@@ -224,7 +224,7 @@ class SvgPainter {
   }
 }
 
-// A bar of the palette with the weights that its ends and middle stand for.
+// A colour bar with the weights of its ends and middle.
 function drawScale(p, theme, x, y, height, largest, contrast) {
   const peak = contrasts[contrast].alone ? 1 : largest;
   for (let n = 0; n < 64; ++n)
@@ -234,7 +234,7 @@ function drawScale(p, theme, x, y, height, largest, contrast) {
   if (contrasts[contrast].alone) p.text(x, y + height + 14, "of its row", { fill: theme.faint, size: 10 });
 }
 
-// The same, lying.
+// The same, horizontal.
 function drawScaleAcross(p, theme, x, y, width, largest, contrast) {
   for (let n = 0; n < 64; ++n)
     p.rect(x + (n * width) / 64, y, width / 64 + 0.5, 8, { fill: theme.color((n + 0.5) / 64) });

@@ -1,6 +1,6 @@
-// Pictures for files: cropped to what is drawn, on light paper unless the dark one is chosen.
+// Pictures for files: cropped to what is drawn, on a light background unless the dark one is chosen.
 
-// Draws nothing, and knows afterwards how far a drawing reaches.
+// Draws nothing, but measures the extent of a drawing.
 class BoundsPainter {
   constructor() {
     this.saving = true;
@@ -60,7 +60,7 @@ class BoundsPainter {
   }
 }
 
-// draw(painter) on paper of a theme; as: "svg" or "png". A Blob.
+// draw(painter) on the background of a theme, as a Blob; as: "svg" or "png".
 async function pictureOf(draw, theme, as) {
   const bounds = new BoundsPainter();
   draw(bounds);
@@ -71,7 +71,7 @@ async function pictureOf(draw, theme, as) {
     draw(p);
     return new Blob([p.finish()], { type: "image/svg+xml" });
   }
-  // Browsers draw no larger canvases.
+  // Browsers limit the size of a canvas.
   const scale = Math.min(2, 16000 / Math.max(box.w, box.h));
   const canvas = document.createElement("canvas");
   canvas.width = Math.round(scale * box.w);

@@ -1,4 +1,4 @@
-// Decoding, one step at a time: what was produced so far, what else was likely, and where the step looked.
+// Decoding step by step: the answer so far, likely alternatives, and where the step looked.
 
 class StepsView {
   constructor(app) {
@@ -20,7 +20,7 @@ class StepsView {
     return `steps-${this.at}${from}`;
   }
 
-  // A mean of one head says no more than the head.
+  // The mean of one head is that head.
   severalHeads() {
     return this.app.store.exhibit.layers.some((layer) => layer.group !== "encoder" && layer.heads > 1);
   }
@@ -37,7 +37,7 @@ class StepsView {
       box.append(b);
       return b;
     };
-    button("◀", "step-back", "Step before (,)", () => this.step(-1));
+    button("◀", "step-back", "Previous step (,)", () => this.step(-1));
     const slider = document.createElement("input");
     slider.type = "range";
     slider.min = 0;
@@ -64,7 +64,7 @@ class StepsView {
     box.append(label);
   }
 
-  // The layers of the other kinds at the same depth as the chosen one.
+  // The layers of the other kinds at the depth of the selected one.
   beside(group) {
     const { layers } = this.app.store.exhibit;
     const places = (g) => layers.map((layer, n) => ({ layer, n })).filter(({ layer }) => layer.group === g).map(({ n }) => n);
@@ -99,7 +99,7 @@ class StepsView {
     this.app.invalidate();
   }
 
-  // Tokens as boxes that wrap; returns where the next line may begin. tell(n): what the pointer is told of one.
+  // Tokens as boxes that wrap; returns where the next line begins. tell(n): the tooltip of one.
   boxes(p, list, x0, y0, width, style, tell) {
     let x = x0;
     let y = y0;
@@ -117,7 +117,7 @@ class StepsView {
     return y + 28;
   }
 
-  // t: the place on the palette, or null where nothing is known.
+  // t: the position on the palette, or null if unknown.
   box(p, t, x, y, width, text) {
     const { theme } = this.app;
     p.rect(x, y, width, 24, { fill: t === null ? theme.panel : theme.color(t), stroke: theme.rule });
@@ -137,7 +137,7 @@ class StepsView {
     return y + 30;
   }
 
-  // Tokens in the colours of a step's weights, and what the colours stand for.
+  // Tokens coloured by a step's weights, and the colour scale.
   drawLook(p, y, width, list, look) {
     const { theme, contrast } = this.app;
     const weights = look && look.weights;

@@ -1,5 +1,5 @@
-// Where weights come from. Both stores answer the same questions: a head's summary, a part of its map in so many cells
-// (the largest weight in each), and one query's row for all heads of a layer.
+// Where weights come from. Both stores give a head's summary, a part of its map in a number of cells (the largest
+// weight of each), and one query's row for all heads of a layer.
 
 function bytesOf(base64) {
   const text = atob(base64);
@@ -27,7 +27,7 @@ function floatsOf(halves) {
   return floats;
 }
 
-// Answers are kept, the last used longest.
+// Answers are cached; the least recently used is dropped first.
 class Cache {
   constructor(most) {
     this.most = most;
@@ -115,7 +115,7 @@ class ServedStore {
     try {
       message = (await response.json()).error || message;
     } catch {
-      // Not JSON: the number says it.
+      // Not JSON: the status says it all.
     }
     throw new Error(message);
   }

@@ -1,15 +1,15 @@
-// Words of the page: tokens as they are written, numbers, names of files.
+// Texts of the page: tokens, numbers, file names.
 
-// Strong characters of scripts that are written from right to left.
+// Strong characters of right-to-left scripts.
 const rightToLeft = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
-// Keeps its own direction of writing, and leaves that of what stands around it.
+// Isolated: it keeps its own writing direction, and does not affect the text around it.
 function isolated(text) {
   return rightToLeft.test(text) ? `\u2068${text}\u2069` : text;
 }
 
-// White space and nothing must be seen too, and what turns the direction of writing must not turn the text around it.
-// Joiners within a token belong to its letters.
+// White space and empty tokens must be visible too, and direction marks must not affect the text around them. Joiners
+// within a token belong to its letters.
 function shown(token) {
   if (token === "") return "∅";
   return token.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥")
@@ -24,7 +24,7 @@ function short(token, most) {
 
 const letterCache = new Map();
 const segmenter = typeof Intl.Segmenter === "function" ? new Intl.Segmenter(undefined, { granularity: "grapheme" }) : null;
-// Whether a reader sees one character: an accent or a joiner makes no second one.
+// Whether a reader sees one character: combining marks and joiners do not count.
 function isLetter(token) {
   if (token.length > 24) return false;
   if (!letterCache.has(token)) {
@@ -37,7 +37,7 @@ function isLetter(token) {
 const fontFamily = "'DejaVu Sans', Verdana, sans-serif";
 const ruler = document.createElement("canvas").getContext("2d");
 const widths = new Map();
-// Measured once: a text of another size is as many times as long.
+// Measured once: width is proportional to size.
 function textWidth(text, size, bold = false) {
   const key = bold ? `b${text}` : `n${text}`;
   let width = widths.get(key);
@@ -50,7 +50,7 @@ function textWidth(text, size, bold = false) {
   return width * size;
 }
 
-// As much of a token as the pixels hold.
+// As much of a token as fits into the pixels.
 function fitted(token, size, pixels, most = 24) {
   let text = short(token, most);
   for (let letters = most; letters > 2 && textWidth(text, size) > pixels; text = short(token, letters))
@@ -58,7 +58,7 @@ function fitted(token, size, pixels, most = 24) {
   return text;
 }
 
-// A place and its token; where that is the number again, once is enough.
+// A position and its token; if that is the number again, once is enough.
 function numbered(n, token) {
   return token === String(n) ? token : `${n} “${short(token, 40)}”`;
 }
@@ -73,7 +73,7 @@ function fileName(text) {
   return text.replace(/[^A-Za-z0-9.-]+/g, "-").replace(/^-+|-+$/g, "");
 }
 
-// What tells names apart: "encoder.0.self" and "encoder.1.self" are 0 and 1. Numbers stay whole.
+// The part in which names differ: "encoder.0.self" and "encoder.1.self" give 0 and 1. Numbers stay whole.
 function distinct(names) {
   if (names.length < 2) return names.map((name) => (name.match(/\d+(\.\d+)*/) || [name])[0]);
   const shared = (list) => {

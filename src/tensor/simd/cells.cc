@@ -54,7 +54,7 @@ void lstm_backward(const CellGradArgs<T>& a) {
   const std::int64_t h = a.hidden;
   for (std::int64_t r = 0; r < a.rows; ++r) {
     T* dg = a.dgates + r * 4 * h;
-    // A sequence that has ended hands its gradient on as it is.
+    // A sequence that has ended passes its gradient on unchanged.
     if (a.live && !a.live[r]) {
       clear_row(dg, 4 * h);
       continue;

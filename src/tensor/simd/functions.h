@@ -30,7 +30,7 @@ RAPT_FN Vec<T> tanh_of(Vec<T> x) {
   return tanh(Lane<T>(x)).v;
 }
 
-// Calls f(place, lanes) for whole vectors and then for what is left.
+// Calls f(index, lanes) for whole vectors and then for the rest.
 template <class T, class F>
 RAPT_FN void for_vectors(std::int64_t count, F&& f) {
   std::int64_t n = 0;
@@ -38,7 +38,7 @@ RAPT_FN void for_vectors(std::int64_t count, F&& f) {
   if (n < count) f(n, count - n);
 }
 
-// The last numbers of a row go through a buffer: nothing outside the row is touched.
+// The tail of a row goes through a buffer: nothing outside the row is touched.
 template <class T>
 RAPT_FN Vec<T> load(const T* p, std::int64_t lanes) {
   const Tag<T> tag;

@@ -1,14 +1,14 @@
 #include "backends/cpu/simd/product.h"
 #include "tensor/simd/entry.h"
 
-// Products of matrices of any shape, on the same block kernel as attention. B is packed into panels of two vectors;
-// one panel of kDepth rows and eight rows of A stay in the first cache, kPanels panels in the second.
+// Products of matrices of any shape, on the same block kernel as attention. B is packed into panels of two vectors; one
+// panel of kDepth rows and eight rows of A stay in the L1 cache, kPanels panels in L2.
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
 constexpr std::int64_t kDepth = 256;
 constexpr std::int64_t kPanels = 8;
-// Up to so many rows, packing B costs more than reading it where it lies; a small B is read where it lies for longer.
+// Up to this many rows, packing B costs more than reading it in place; for a small B the limit is higher.
 constexpr std::int64_t kFewRows = 8;
 constexpr std::int64_t kFewRowsOfSmall = 64;
 constexpr std::int64_t kSmall = 1 << 15;
@@ -71,7 +71,7 @@ void rows_of_panel(const ProductArgs<T>& panel, std::int64_t m, std::int64_t row
   product_columns<T, 2>(part, 0);
 }
 
-// The last columns: computed beside, then copied.
+// The last columns go through a buffer.
 template <class T>
 void edge_of_panel(ProductArgs<T> panel, std::int64_t m, std::int64_t rows, std::int64_t width) {
   T block[kProductRows * panel_width<T>()];

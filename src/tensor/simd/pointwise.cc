@@ -3,7 +3,7 @@
 #include "tensor/simd/entry.h"
 #include "tensor/simd/functions.h"
 
-// What is done to each number by itself.
+// Element-wise operations.
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 

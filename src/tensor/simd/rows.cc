@@ -4,11 +4,11 @@
 #include "tensor/simd/entry.h"
 #include "tensor/simd/functions.h"
 
-// What is done to a row as a whole: normalisation, softmax and the loss.
+// Operations on whole rows: normalisation, softmax and the loss.
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
-// Numbers past the end of a row count as `fill`.
+// Elements past the end of a row count as `fill`.
 template <class T>
 RAPT_FN Vec<T> load_or(const T* p, std::int64_t lanes, T fill) {
   const Tag<T> tag;

@@ -6,7 +6,7 @@
 // The functions of tensors that are compiled once for each SIMD target. Plain structs only, as in backends/cpu/simd/kernels.h.
 namespace rapt::inline v1 {
 
-// C = A·B, or C += A·B. A and B lie at any strides; the rows of C are contiguous. Every number of C is one chain of
+// C = A·B, or C += A·B. A and B lie at any strides; the rows of C are contiguous. Every element of C is one chain of
 // multiply-adds over k, in order: a row has the same bits whatever rows are computed beside it.
 template <class T>
 struct MatmulArgs {
@@ -27,7 +27,7 @@ enum class Activation : std::uint8_t { tanh, sigmoid, relu, gelu };
 template <class T>
 struct CellArgs {
   std::int64_t rows = 0, hidden = 0;
-  const std::uint8_t* live = nullptr;  // [rows]: 0 = the sequence has ended and keeps its state; null: all go on
+  const std::uint8_t* live = nullptr;  // [rows]: 0 = the sequence has ended and keeps its state; null: none has
   T* gates = nullptr;        // in: sums; out: activated. LSTM: input, forget, cell, output. GRU: reset, update, new
   T* hidden_part = nullptr;  // GRU: h·U + c of all gates, [rows][3·hidden]
   const T* h_before = nullptr;
@@ -37,8 +37,8 @@ struct CellArgs {
   T* c_tanh = nullptr;
 };
 
-// Gradients of the same step: dh and dc hold those of the step's state and leave as those of the state before it,
-// without the part that goes through the recurrent matrix.
+// Gradients of the same step: dh and dc hold those of the step's state and become those of the state before it, without
+// the part through the recurrent matrix.
 template <class T>
 struct CellGradArgs {
   std::int64_t rows = 0, hidden = 0;

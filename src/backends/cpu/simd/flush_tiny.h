@@ -8,8 +8,8 @@
 
 namespace rapt::inline v1::RAPT_TARGET {
 
-// While it lives, results below the smallest normal number are 0 on this thread. Weights of far keys end there, and some
-// processors take a hundred times as long for such a number.
+// While it lives, subnormal results are flushed to 0 on this thread. Weights of distant keys become subnormal, and some
+// processors take a hundred times as long for them.
 class FlushTiny {
  public:
 #if defined(__x86_64__)

@@ -13,7 +13,7 @@
 
 #include "backends/cpu/simd/product.h"
 
-// Moving rows between storage and tiles.
+// Moves rows between storage and tiles.
 namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
@@ -326,8 +326,8 @@ RAPT_FN void exchange(P*& a, P*& b) {
   b = before;
 }
 
-// Gives out aligned pieces of one block of memory; with a null block it only counts. Under the address sanitizer what lies
-// between two pieces may not be touched.
+// Hands out aligned pieces of one block of memory; with a null block it only counts. Under the address sanitizer memory
+// between pieces may not be touched.
 class Arena {
  public:
   RAPT_FN explicit Arena(char* block) : block_(block) {}

@@ -4,7 +4,7 @@
 
 #include "backends/cpu/simd/scores.h"
 
-// Facts about rows of weights, gathered tile by tile beside the output. Nothing here grows with the number of keys.
+// Statistics of rows of weights, gathered tile by tile beside the output. Nothing here grows with the number of keys.
 namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>

@@ -33,7 +33,7 @@ extern const Bf16Kernels kernels;
 
 namespace {
 
-// The system saves tiles of a process only after it was asked to.
+// The operating system saves a process's tiles only on request.
 bool system_allows_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr int kRequestPermission = 0x1023;

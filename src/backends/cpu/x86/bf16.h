@@ -6,7 +6,8 @@
 #include "backends/cpu/tile_size.h"
 #include "rapt/threads.h"
 
-// Products of bf16 numbers, two at a time, summed in f32: instructions that newer processors have beside their SIMD target.
+// Products of bf16 numbers, two at a time, summed in f32: instructions that newer processors have in addition to their
+// SIMD target.
 namespace rapt::inline v1 {
 
 // C (+)= A·B, by words of two bf16 numbers that follow each other along the sum. Sizes are padded: m and n to 16,
@@ -36,7 +37,7 @@ struct Bf16Kernels {
   // Rounds rows of numbers to rows of bf16, [rows][to_stride], the padding of each zero. cols is a multiple of 16.
   void (*round_rows)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                      std::uint16_t* to, std::ptrdiff_t to_stride);
-  // Rounds, and puts each two rows that follow each other side by side: [kTileKeys / 2][cols], zero past the last row.
+  // Rounds, and interleaves adjacent rows in pairs: [kTileKeys / 2][cols], zero past the last row.
   void (*round_to_bf16)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                         std::uint32_t* to);
   // Each two rows side by side, as words: [padded_rows / 2][to_stride], zero where there are none. to_stride: a multiple of 16.
@@ -56,7 +57,7 @@ struct Bf16Kernels {
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                std::uint16_t* to, std::ptrdiff_t to_stride);
 
-// All that this processor runs, the fastest last; empty where there are none.
+// All that this processor can run, the fastest last; empty if there are none.
 struct Bf16Choices {
   const Bf16Kernels* list[2] = {};
   int count = 0;

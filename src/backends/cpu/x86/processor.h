@@ -6,7 +6,7 @@
 
 namespace rapt::inline v1 {
 
-// What an x86-64 processor and its operating system say they can do.
+// The features that an x86-64 processor and its operating system report.
 struct ProcessorReport {
   std::uint32_t leaf1_c = 0;         // CPUID 1: ECX
   std::uint32_t leaf7_b = 0;         // CPUID 7, 0: EBX
@@ -14,7 +14,7 @@ struct ProcessorReport {
   std::uint64_t enabled_states = 0;  // XCR0: the registers that the system saves; 0 where it does not say
 };
 
-// Nothing at all on other processors.
+// All zero on other processors.
 ProcessorReport read_processor();
 
 // Whether everything is there that the compile flags of a SIMD target let the compiler use; see cmake/library.cmake.

@@ -16,13 +16,13 @@ RAPT_DEVICE float without_denormals(double x) {
   return x < kSmallest && x > -kSmallest ? 0.f : static_cast<float>(x);
 }
 
-// The part of the score that one axis has.
+// One axis's part of the score.
 struct AxisScore {
   double linear, square, peak;
   bool near;
 
   RAPT_DEVICE AxisScore(double l, double s, int size) : linear(l), square(s), peak(s != 0 ? -l / (2 * s) : 0) {
-    // Counted from a peak that is near, no large terms cancel. From one far away they would.
+    // Relative to a nearby peak no large terms cancel; relative to a distant one they would.
     near = s != 0 && fabs(peak) <= 4.0 * size;
   }
   RAPT_DEVICE double operator()(int offset) const {

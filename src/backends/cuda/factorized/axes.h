@@ -3,11 +3,11 @@
 #include "backends/cuda/memory.h"
 #include "backends/cuda/programs.h"
 
-// The softmax along one axis of a grid, for every head. What a score f(row) + g(col) gives a pair is the product of two
-// such weights.
+// The softmax along one axis of a grid, for every head. Under a score f(row) + g(col) a pair's weight is the product of
+// two such weights.
 namespace rapt::inline v1::cuda::factorized {
 
-inline constexpr int kFiber = 16;  // numbers along an axis that a thread has at a time, or half as many
+inline constexpr int kFiber = 16;  // numbers along an axis that a thread works on at a time, or half as many
 
 // Matrices of an axis, [heads][size][pitch]; past `size` numbers a line has zeros.
 struct Axis {
@@ -30,7 +30,7 @@ struct Axes {
   int* redo = nullptr;        // not 0: the form does not separate, or its numbers are not finite
 };
 
-// Computes everything, from the mechanism's form.
+// Computes all of it from the mechanism's form.
 Axes make_axes(const Call& call, double scale, int rows, const FactorizedPrograms& programs, bool backward,
                Workspace& workspace);
 

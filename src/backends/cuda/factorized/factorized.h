@@ -4,7 +4,7 @@
 #include "backends/cuda/prepared_call.h"
 
 // Scores that are f(row offset) + g(column offset): a pass over the columns of the grid and one over its rows, time
-// O(N·(rows + cols)). What they may have got wrong, since a number is not finite, the general kernels compute again.
+// O(N·(rows + cols)). Where a number is not finite, the general kernels compute everything again.
 namespace rapt::inline v1::cuda::factorized {
 
 // By mechanism, options and types; the numbers of the parameters are checked on the device.

@@ -4,14 +4,14 @@
 
 #include "backends/cuda/factorized/axes.h"
 
-// Products along an axis of a grid of vectors. A fiber is what one place of the other axis and four numbers of the vectors
-// have along the axis; a thread computes 16 numbers of a fiber at a time, or 8.
+// Products along an axis of a grid of vectors. A fiber is a line along the axis, of four numbers of the vectors at one
+// place of the other axis; a thread computes 16 places of a fiber at a time, or 8.
 namespace rapt::inline v1::cuda::factorized {
 
 inline constexpr int kMostThreads = 256;
 
 RAPT_DEVICE bool is_finite(float4 x) {
-  // Any number that is not makes the sum of products with 0 a NaN.
+  // Any number that is not finite makes the sum of products with 0 a NaN.
   const float zero = 0.f * x.x + 0.f * x.y + 0.f * x.z + 0.f * x.w;
   return zero == 0;
 }

@@ -5,7 +5,7 @@
 #include "backends/cuda/factorized/form.cuh"
 #include "backends/cuda/runtime/kernels.h"
 
-// How the kernels of form.cuh are started.
+// Launches the kernels of form.cuh.
 namespace rapt::inline v1::cuda::factorized {
 
 inline LaunchSize form_size(const Call& call) { return {dim3(static_cast<unsigned>((call.heads + 63) / 64)), 64, 0}; }
@@ -19,7 +19,7 @@ void launch_form(const Call& call, double scale, HeadForm* forms, cudaStream_t s
 inline Blocks forward_blocks(const Call& call) {
   return {call.batch * call.heads, tile_count(call.queries), ::max(1, column_passes(call))};
 }
-// A few that take all of them in turn.
+// A few blocks that take all tiles in turn.
 inline LaunchSize forward_again_size(const Call& call) {
   return {dim3(static_cast<unsigned>(std::min(forward_blocks(call).count(), 256))), kThreads,
           static_cast<int>(sizeof(Shared))};

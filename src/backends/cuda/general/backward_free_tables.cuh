@@ -2,7 +2,7 @@
 
 #include "backends/cuda/general/gradients.cuh"
 
-// Gradients of the tables that a formula reads at indices of its own.
+// Gradients of the tables that a formula reads at any index.
 namespace rapt::inline v1::cuda {
 
 // Adds numbers to the places of a table that only this block adds to: each place belongs to one thread, which takes a

@@ -20,7 +20,7 @@ struct Shared {
   int range[2];
 };
 
-// Which of the blocks of a grid to work on; few real ones may take many in turn.
+// Which logical blocks to work on; a few real ones may take many in turn.
 struct Block {
   int x, y, z;
 };

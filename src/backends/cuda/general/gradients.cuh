@@ -4,7 +4,7 @@
 
 #include "backends/cuda/general/requested.cuh"
 
-// What every kernel of the backward pass computes of a tile: its weights and the gradient of its logits.
+// Shared by all kernels of the backward pass: a tile's weights and the gradient of its logits.
 namespace rapt::inline v1::cuda {
 
 template <class M>

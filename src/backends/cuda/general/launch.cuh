@@ -8,14 +8,14 @@
 #include "backends/cuda/general/backward_tables.cuh"
 #include "backends/cuda/runtime/kernels.h"
 
-// How the kernels that serve every call are started. The other files here have no code for the host: they are compiled
-// when the program runs, too.
+// Launches the kernels that serve every call. The other files here have no host code: they are compiled at run time,
+// too.
 namespace rapt::inline v1::cuda {
 
 // Stands for a mechanism whose kernels call.kernels has.
 template <class M> concept AtRunTime = requires { M::at_run_time; };
 
-// Starts a kernel of blocks of kThreads with the shared memory of Shared.
+// Launches a kernel with kThreads threads a block and the shared memory of Shared.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, cudaStream_t stream, const A&... arguments) {
   cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -2,7 +2,7 @@
 
 #include "backends/cuda/general/forward.cuh"
 
-// Outputs on request, from the row statistics of a forward pass: weights of some rows, and facts about each row.
+// Outputs on request, from the softmax statistics of a forward pass: weights of some rows, and statistics of each row.
 namespace rapt::inline v1::cuda {
 
 RAPT_DEVICE Row row_of(const Call& call, const RowStatistics& rows, int b, int h, int i) {

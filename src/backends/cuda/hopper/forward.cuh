@@ -37,7 +37,7 @@ struct Forward {
   static constexpr int kGroups = Plan::kGroups, kKeys = Plan::kKeys;
   static constexpr int kQueries = 64 * kGroups, kPanels = (D + 63) / 64;
   static constexpr int kThreads = 128 * (kGroups + 1);
-  // What a block has at its start, 168 or 128 for each thread, dealt out anew: more would wait for ever.
+  // The registers of a block at its start, 168 or 128 a thread, redistributed: asking for more would wait forever.
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232, kProducerRegisters = kGroups == 3 ? 32 : 40;
   static_assert(kConsumerRegisters * kGroups + kProducerRegisters <= (kGroups == 3 ? 128 * 4 : 168 * 3));
   static constexpr bool kScaleOnly = Rule::kScaleOnly;
@@ -469,7 +469,7 @@ __global__ __launch_bounds__(128 * (Plan::kGroups + 1), 1) void forward(const __
   }
 }
 
-// Computes again what the fast kernel could not: rows that are not finite, or that a hidden value which is not has spoilt.
+// Recomputes what the fast kernel could not: rows that are not finite, or that a hidden non-finite value has spoilt.
 template <class M>
 __global__ __launch_bounds__(kThreads, 1) void redo_forward(const __grid_constant__ Call call,
                                                             const __grid_constant__ ForwardOutputs outputs,
@@ -477,7 +477,7 @@ __global__ __launch_bounds__(kThreads, 1) void redo_forward(const __grid_constan
   extern __shared__ float4 memory[];
   const int tiles = (call.queries + 64 * f.groups - 1) / (64 * f.groups), passes = column_passes(call);
   const int count = tiles * f.groups * call.heads * call.batch;
-  // One look at many marks: nearly always there is none.
+  // Tests many marks at once: nearly always none is set.
   for (int base = static_cast<int>(blockIdx.x) * kThreads; base < count;
        base += static_cast<int>(gridDim.x) * kThreads) {
     const int own = base + static_cast<int>(threadIdx.x);

@@ -5,7 +5,7 @@
 #include "backends/cuda/hopper/forward.cuh"
 #include "backends/cuda/hopper/tensor_map.h"
 
-// Which calls the kernels for the tensor cores take, and how they are started.
+// Which calls the kernels for the tensor cores take, and their launches.
 namespace rapt::inline v1::cuda::hopper {
 
 template <class M>

@@ -5,7 +5,7 @@
 #include "backends/cuda/hopper/launch.cuh"
 #include "backends/cuda/hopper/table_windows.cuh"
 
-// Which calls the kernels of the backward pass for the tensor cores take, and how they are started.
+// Which calls the backward kernels for the tensor cores take, and their launches.
 namespace rapt::inline v1::cuda::hopper {
 
 // A gradient has the type of its array, one for each batch; the heads that share a key are added up in the kernel.

@@ -37,7 +37,7 @@ struct Nvrtc {
 void* open_library() {
   std::vector<std::string> names;
   if (const char* own = std::getenv("RAPT_NVRTC")) return dlopen(own, RTLD_NOW | RTLD_LOCAL);
-  // The versions that have C++20; one that the process has loaded is found by its name.
+  // The versions with C++20; one that is already loaded is found by its name.
   for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) names.emplace_back(name);
   for (const char* variable : {"CUDA_PATH", "CUDA_HOME"})
     if (const char* folder = std::getenv(variable)) names.push_back(std::string(folder) + "/lib64/libnvrtc.so");
@@ -88,7 +88,7 @@ const Nvrtc& nvrtc() {
   return found;
 }
 
-// The digest of all headers: a kernel that was made with others is made again.
+// The digest of all headers: a kernel made with other headers is compiled again.
 const std::string& headers_digest() {
   static const std::string sum = [] {
     std::string all;
@@ -149,7 +149,7 @@ class Compilation {
     if (status != 0) throw Error(std::string("cuda: formula: NVRTC: ") + nvrtc().error(status));
   }
 
-  // Its first lines.
+  // The beginning of the source.
   std::string log() const {
     std::size_t size = 0;
     if (nvrtc().log_size(program_, &size) != 0 || size == 0) return "(it says nothing)";

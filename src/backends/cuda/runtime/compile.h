@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-// Kernels from source, by NVRTC, which is found when the program runs. Nothing here needs a device.
+// Compiles kernels from source by NVRTC, which is found at run time. Nothing here needs a device.
 namespace rapt::inline v1::cuda {
 
 // A file that kernels include, by the name that they include it under. Written by the build.
@@ -17,17 +17,17 @@ std::span<const Header> kernel_headers();
 struct CompiledKernel {
   std::string name;   // as the loader knows it
   std::string image;  // for one architecture, or PTX
-  bool kept = false;  // it came from the folder of compiled kernels
+  bool kept = false;  // it came from the disk cache
 };
 
-// Empty: there is a compiler.
+// Empty if there is a compiler.
 std::string compiler_refusal();
 
-// hooks: the source of struct Formula. kernel: as in start_kernel(). architecture: sm_90a, or compute_90a for PTX. Kept in a folder between programs, unless that cannot
-// be written. Throws rapt::Error with the compiler's words.
+// hooks: the source of struct Formula. kernel: as in start_kernel(). architecture: sm_90a, or compute_90a for PTX.
+// Cached on disk, if that is writable. Throws rapt::Error with the compiler's messages.
 CompiledKernel compile_kernel(std::string_view hooks, std::string_view kernel, std::string_view architecture);
 
-// Where kernels are kept: RAPT_KERNEL_CACHE, else in the user's cache; empty: nowhere.
+// The directory of the disk cache: RAPT_KERNEL_CACHE, else in the user's cache directory; empty: none.
 std::string kernel_folder();
 
 }  // namespace rapt::inline v1::cuda

@@ -5,15 +5,15 @@
 
 #include "backends/cuda/runtime/compile.h"
 
-// Compiled kernels in a folder, each in a file named after what it was made from.
+// Compiled kernels in a directory, each in a file named after what it was made from.
 namespace rapt::inline v1::cuda {
 
-// A number that follows from the bytes; files compare what they were made from, so that it need not be a secret.
+// A hash of the bytes. Files also hold what they were made from, so it need not be cryptographic.
 std::string digest(std::string_view bytes);
 
-// None where there is no such file, or where it is not whole.
+// None if there is no such file, or if it is incomplete.
 std::optional<CompiledKernel> find_kept(const std::string& folder, std::string_view key);
-// Appears at once or not at all. What cannot be written is not kept.
+// The file appears whole or not at all. Failure to write is ignored.
 void keep(const std::string& folder, std::string_view key, const CompiledKernel& kernel);
 
 }  // namespace rapt::inline v1::cuda

@@ -70,7 +70,7 @@ class Kernels {
   Kernels(std::string hooks, std::string architecture)
       : hooks_(std::move(hooks)), architecture_(std::move(architecture)) {}
 
-  // Compiles and loads it the first time.
+  // Compiles and loads it on first use.
   CUfunction find(const std::string& kernel, int shared_bytes) const {
     const std::lock_guard lock(mutex_);
     auto [place, fresh] = functions_.try_emplace(kernel);
@@ -128,7 +128,7 @@ std::vector<int> reads_of_table(const Problem& problem, int table) {
   return reads;
 }
 
-// Kernels are kept as long as the program runs: formulas that are the same share them.
+// Kernels are kept as long as the program runs; equal formulas share them.
 const Kernels& kernels_of(const Problem& problem) {
   static std::mutex mutex;
   static auto& all = *new std::map<std::pair<int, std::string>, std::unique_ptr<Kernels>>;

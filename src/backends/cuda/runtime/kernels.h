@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-// Kernels that are compiled when they are first started: those of a mechanism whose hooks are text.
+// Kernels that are compiled when first launched: those of a mechanism whose hooks are text.
 namespace rapt::inline v1 {
 
 struct BackwardRequest;
@@ -16,7 +16,7 @@ namespace cuda {
 struct Programs;
 
 bool is_compiled_at_run_time(const Problem& problem);
-// Empty: its kernels can be compiled.
+// Empty if its kernels can be compiled.
 std::string run_time_refusal(const Problem& problem, const BackwardRequest* backward);
 // Of a problem whose kernels are compiled at run time.
 const Programs& run_time_programs(const Problem& problem);

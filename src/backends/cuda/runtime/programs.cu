@@ -6,7 +6,7 @@
 namespace rapt::inline v1 {
 namespace cuda {
 
-// Stand for the mechanism where kernels are started; what they compute is in Call::kernels.
+// Stand for the mechanism at launches; what they compute is in Call::kernels.
 namespace run_time {
 
 struct Scaled {
@@ -20,7 +20,7 @@ struct Scored {
   }
 };
 
-// With so many numbers that kernels have smaller tiles.
+// With so many numbers that tiles must be smaller.
 struct Heavy : Scored {
   static constexpr std::array parameters{ParameterSpec{.name = "", .sizes = {3, 0}}};
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the driver fills in and the copy engine reads.
+// Filled in by the driver, read by the copy engine.
 struct alignas(64) CUtensorMap {
   unsigned long opaque[16];
 };

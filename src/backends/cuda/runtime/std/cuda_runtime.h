@@ -1,4 +1,4 @@
 #pragma once
 
-// Kernels start none themselves.
+// Kernels launch none themselves.
 using cudaStream_t = struct CUstream_st*;
