@@ -45,21 +45,28 @@ target_link_libraries(rapt_cuda_machine PRIVATE rapt_private)
 # Kernels say much that only nvcc understands.
 target_compile_options(rapt_cuda_machine PRIVATE -O1 -mfma -w "SHELL:-include \"${machine}/machine.h\"")
 
-add_executable(rapt_attend_machine_test $<TARGET_OBJECTS:rapt_attend_test> $<TARGET_OBJECTS:rapt_cuda_machine>
-  $<TARGET_OBJECTS:rapt_cuda_runtime>)
-set_target_properties(rapt_attend_machine_test PROPERTIES LINKER_LANGUAGE CXX)
-target_link_libraries(rapt_attend_machine_test PRIVATE rapt_test_support GTest::gtest_main ${CMAKE_DL_LIBS})
+# The tests of a folder, with the backend in place of the one that refuses.
+function(rapt_machine_executable folder)
+  set(target rapt_${folder}_machine_test)
+  add_executable(${target} $<TARGET_OBJECTS:rapt_${folder}_test> $<TARGET_OBJECTS:rapt_cuda_machine>
+    $<TARGET_OBJECTS:rapt_cuda_runtime>)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  get_target_property(libraries rapt_${folder}_test LINK_LIBRARIES)
+  target_link_libraries(${target} PRIVATE ${libraries} ${CMAKE_DL_LIBS})
+endfunction()
+rapt_machine_executable(attend)
+rapt_machine_executable(distributed)
 
 # A part that takes a minute of a processor; all of it: RAPT_TEST_DEVICE=cuda build/release/rapt_attend_machine_test
-function(rapt_machine_test name filter)
-  add_test(NAME cuda_machine/${name} COMMAND rapt_attend_machine_test --gtest_filter=${filter})
+function(rapt_machine_test name folder filter)
+  add_test(NAME cuda_machine/${name} COMMAND rapt_${folder}_machine_test --gtest_filter=${filter})
   set_tests_properties(cuda_machine/${name} PROPERTIES ENVIRONMENT RAPT_TEST_DEVICE=cuda TIMEOUT 1500 COST 50
     FAIL_REGULAR_EXPRESSION "ran no tests|0 tests from 0 test suites ran")
 endfunction()
-rapt_machine_test(forward "All/Forward.*/transformer_xl_f32:All/Forward.*/additive_f16:All/Forward.*/t5_bf16")
-rapt_machine_test(backward "All/Backward.Every*/learned_2d_f32:All/Backward.Every*/distance_bf16:All/Backward.ScaleGroups*/*_f32")
-rapt_machine_test(normalizers "All/Normalizers.EveryMask/gaussian_*:All/Normalizers.EveryMask/bilinear_sink")
-rapt_machine_test(tensor_cores "All/Aligned.EveryHeadDim/*:All/Aligned.PositionsSink*/t5_f16:All/Aligned.*NotFinite/alibi_bf16")
-rapt_machine_test(tensor_cores_backward
+rapt_machine_test(forward attend "All/Forward.*/transformer_xl_f32:All/Forward.*/additive_f16:All/Forward.*/t5_bf16")
+rapt_machine_test(backward attend "All/Backward.Every*/learned_2d_f32:All/Backward.Every*/distance_bf16:All/Backward.ScaleGroups*/*_f32")
+rapt_machine_test(normalizers attend "All/Normalizers.EveryMask/gaussian_*:All/Normalizers.EveryMask/bilinear_sink")
+rapt_machine_test(tensor_cores attend "All/Aligned.EveryHeadDim/*:All/Aligned.PositionsSink*/t5_f16:All/Aligned.*NotFinite/alibi_bf16")
+rapt_machine_test(tensor_cores_backward attend
   "All/Aligned.GradientsOfEveryHeadDim/scaled_dot_bf16:All/Aligned.GradientsOfEveryHeadDim/t5_f16:All/Aligned.GradientsWith*/quadratic_bf16")
-rapt_machine_test(few_queries "All/Aligned.FewQueries*/scaled_dot_bf16:All/Aligned.FewQueries*/alibi_f16")
+rapt_machine_test(few_queries attend "All/Aligned.FewQueries*/scaled_dot_bf16:All/Aligned.FewQueries*/alibi_f16")
