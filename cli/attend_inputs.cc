@@ -243,6 +243,7 @@ void AttendInputs::read_grid(const AttendArguments& arguments) {
   }
   const auto given = parse_integers(argument("--grid"), arguments.grid, "ROWS,COLS: two integers", 2);
   grid = {given[0], given[1]};
+  if (grid[0] < 1 || grid[1] < 1) refuse(argument("--grid"), arguments.grid, "ROWS,COLS of 1 or more");
   if (!mechanism_grid && !arguments.stats) throw Error("attend: expected --stats beside --grid, got --grid alone");
   if (!mechanism_grid) return;
   if (parameters.grid != std::array<std::int64_t, 2>{} && parameters.grid != grid)

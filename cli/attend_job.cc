@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "attend/copied_call.h"
@@ -197,11 +196,10 @@ class Job {
     statistics.position = make_rows("position", inputs_.number_type, on_grid ? Tail{2} : Tail{}).view();
     statistics.covariance = make_rows("covariance", inputs_.number_type, on_grid ? Tail{2, 2} : Tail{}).view();
     if (arguments_.top_k.empty()) return;
-    const std::int64_t top_k = parse_integers("attend: --top-k", arguments_.top_k, "an integer", 1)[0];
-    statistics.top_k = static_cast<int>(std::clamp<std::int64_t>(top_k, -1, std::numeric_limits<int>::max()));
-    const std::int64_t made = std::clamp<std::int64_t>(top_k, 0, sizes_.keys);
-    statistics.top_indices = make_rows("topk", ElementType::i64, {made}).as<std::int64_t>().data();
-    statistics.top_weights = make_rows("topk_weights", inputs_.number_type, {made}).view();
+    const std::int64_t top_k = parse_within("attend: --top-k", arguments_.top_k, 1, sizes_.keys);
+    statistics.top_k = static_cast<int>(top_k);
+    statistics.top_indices = make_rows("topk", ElementType::i64, {top_k}).as<std::int64_t>().data();
+    statistics.top_weights = make_rows("topk_weights", inputs_.number_type, {top_k}).view();
   }
 
   // A gradient has the shape of its array.

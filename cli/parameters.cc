@@ -1,7 +1,9 @@
 #include "cli/parameters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -97,7 +99,12 @@ class Shaper {
 };
 
 Given read_array(const std::string& name, const ParameterSpec* spec, const std::string& value, ElementType type) {
-  if (const auto numbers = try_numbers(value)) return {name, spec, *numbers, {}};
+  if (const auto numbers = try_numbers(value)) {
+    constexpr double kMost = std::numeric_limits<float>::max();
+    if (type != ElementType::f64 && std::ranges::any_of(*numbers, [](double x) { return std::abs(x) > kMost; }))
+      refuse(argument(name), value, "numbers of at most 3.40282e+38 outside f64, either sign");
+    return {name, spec, *numbers, {}};
+  }
   std::error_code ignored;
   if (!std::filesystem::exists(value, ignored)) refuse(argument(name), value, "numbers or an existing .npy file");
   try {

@@ -213,16 +213,18 @@ class Builder {
     return resolve(size, sizes).value_or(-1);
   }
 
+  // "[4, 8]"; of one that all heads may share "[4, 8] or [8]".
   std::string wanted(const ParameterSpec& spec) const {
-    std::string text = spec.heads == Heads::shared
-                           ? ""
-                           : (spec.heads == Heads::required ? number(p_.heads) : number(p_.heads) + " or none");
+    std::string sizes;
     for (const int size : spec.sizes) {
       if (size == 0) continue;
       const std::int64_t n = expected(size);
-      text += (text.empty() ? "" : ", ") + (n >= 0 ? number(n) : std::string(size == kOdd ? "an odd number" : "any"));
+      sizes += (sizes.empty() ? "" : ", ") + (n >= 0 ? number(n) : std::string(size == kOdd ? "an odd number" : "any"));
     }
-    return text.empty() ? "a single number" : "[" + text + "]";
+    const std::string shared = sizes.empty() ? "a single number" : "[" + sizes + "]";
+    if (spec.heads == Heads::shared) return shared;
+    const std::string each = "[" + number(p_.heads) + (sizes.empty() ? "" : ", ") + sizes + "]";
+    return spec.heads == Heads::required ? each : each + " or " + shared;
   }
 
   void read(const std::string& owner, const ParameterSpec& spec, const ConstView& view, ParameterValue& value) {

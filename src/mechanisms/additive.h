@@ -30,43 +30,48 @@ struct Additive {
     return exp(x + x);
   }
 
+  // What a pair gets depends on its own two rows alone, whatever else is in the tile.
   template <class V>
   static void fast_raw(const PairTile<typename Lanes<V>::Scalar>& tile) {
     using T = typename Lanes<V>::Scalar;
+    constexpr int kLanes = Lanes<V>::count;
     T weight_sum(0);
     for (int d = 0; d < tile.dim; ++d) weight_sum += tile.weights[d];
-    const int paired = shares_reciprocals<V>(tile) ? tile.dim / 2 * 2 : 0;
-    for (int j = 0; j < tile.keys; j += kKeys) {
-      // The last keys of a tile may repeat: a full block keeps the loop free of branches.
-      const T* key[kKeys];
-      T* score[kKeys];
-      for (int n = 0; n < kKeys; ++n) {
-        const int row = j + n < tile.keys ? j + n : tile.keys - 1;
-        key[n] = tile.key_rows + row * tile.key_stride;
-        score[n] = tile.scores + static_cast<std::ptrdiff_t>(row) * tile.stride;
+    for (int begin = 0; begin < tile.columns; begin += kColumns * kLanes) {
+      const int end = begin + kColumns * kLanes < tile.columns ? begin + kColumns * kLanes : tile.columns;
+      V large[kColumns];  // 1 for a query with a number that shares no reciprocal, else 0
+      bool some_large[kColumns], all_large[kColumns];
+      for (int c = begin, n = 0; c < end; c += kLanes, ++n) {
+        large[n] = large_queries<V>(tile, c);
+        const T count = Lanes<V>::sum(large[n]);
+        some_large[n] = count > 0;
+        all_large[n] = count == T(kLanes);
       }
-      for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
-        V sum[kKeys];
-        for (int n = 0; n < kKeys; ++n) sum[n] = V(0);
-        const T* q = tile.queries + c;
-        int d = 0;
-        for (; d < paired; d += 2, q += 2 * static_cast<std::ptrdiff_t>(tile.stride)) {
-          const V q0 = Lanes<V>::load(q);
-          const V q1 = Lanes<V>::load(q + tile.stride);
-          const V w0(tile.weights[d]);
-          const V w1(tile.weights[d + 1]);
-          for (int n = 0; n < kKeys; ++n) {
-            const V x = mul_add(q0, V(key[n][d]), V(1));
-            const V y = mul_add(q1, V(key[n][d + 1]), V(1));
-            sum[n] = mul_add(mul_add(w0, y, w1 * x), reciprocal(x * y), sum[n]);
+      for (int j = 0; j < tile.keys; j += kKeys) {
+        // The last keys of a tile may repeat: a full block keeps the loop free of branches.
+        const T* key[kKeys];
+        T* score[kKeys];
+        bool small[kKeys];
+        bool some_small = false, all_small = true;
+        for (int n = 0; n < kKeys; ++n) {
+          const int row = j + n < tile.keys ? j + n : tile.keys - 1;
+          key[n] = tile.key_rows + row * tile.key_stride;
+          score[n] = tile.scores + static_cast<std::ptrdiff_t>(row) * tile.stride;
+          small[n] = is_small<V>(key[n], tile.dim);
+          some_small = some_small || small[n];
+          all_small = all_small && small[n];
+        }
+        for (int c = begin, v = 0; c < end; c += kLanes, ++v) {
+          V sum[kKeys];
+          if (some_small && !all_large[v]) sum_of_reciprocals<V, true>(tile, key, c, sum);
+          if (!all_small || some_large[v]) {
+            V alone[kKeys];
+            sum_of_reciprocals<V, false>(tile, key, c, alone);
+            for (int n = 0; n < kKeys; ++n)
+              sum[n] = small[n] && !all_large[v] ? where(large[v] > V(0), alone[n], sum[n]) : alone[n];
           }
+          for (int n = 0; n < kKeys; ++n) Lanes<V>::store(V(weight_sum) - (sum[n] + sum[n]), score[n] + c);
         }
-        for (; d < tile.dim; ++d, q += tile.stride) {
-          const V q0 = Lanes<V>::load(q);
-          const V w0(tile.weights[d]);
-          for (int n = 0; n < kKeys; ++n) sum[n] = mul_add(w0, reciprocal(mul_add(q0, V(key[n][d]), V(1))), sum[n]);
-        }
-        for (int n = 0; n < kKeys; ++n) Lanes<V>::store(V(weight_sum) - (sum[n] + sum[n]), score[n] + c);
       }
     }
   }
@@ -100,23 +105,62 @@ struct Additive {
  private:
   static constexpr int kKeys = 8;
   static constexpr int kVectors = 4;
+  static constexpr int kColumns = 8;
+  static constexpr double kSharedLimit = 1.3e9;  // e^{2·shared_limit}
+
+  // 1 where a query of the columns from c on has a number above the limit, or NaN; else 0.
+  template <class V>
+  static V large_queries(const PairTile<typename Lanes<V>::Scalar>& tile, int c) {
+    V most(0);
+    for (int d = 0; d < tile.dim; ++d)
+      most = max(most, Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c));
+    return where(most <= V(kSharedLimit), V(0), V(1));
+  }
+
+  template <class V>
+  static bool is_small(const typename Lanes<V>::Scalar* key, int dim) {
+    V most(0);
+    int d = 0;
+    for (; d + Lanes<V>::count <= dim; d += Lanes<V>::count) most = max(most, Lanes<V>::load(key + d));
+    bool small = Lanes<V>::sum(where(most <= V(kSharedLimit), V(0), V(1))) == 0;
+    for (; d < dim; ++d) small = small && key[d] <= kSharedLimit;  // NaN is not small
+    return small;
+  }
+
+  // Σ w/(1+x) of kKeys keys and the columns from c on.
+  template <class V, bool kShared>
+  static void sum_of_reciprocals(const PairTile<typename Lanes<V>::Scalar>& tile,
+                                 const typename Lanes<V>::Scalar* const (&key)[kKeys], int c, V (&sum)[kKeys]) {
+    for (int n = 0; n < kKeys; ++n) sum[n] = V(0);
+    const auto* q = tile.queries + c;
+    int d = 0;
+    if constexpr (kShared)
+      for (; d + 2 <= tile.dim; d += 2, q += 2 * static_cast<std::ptrdiff_t>(tile.stride)) {
+        const V q0 = Lanes<V>::load(q);
+        const V q1 = Lanes<V>::load(q + tile.stride);
+        const V w0(tile.weights[d]);
+        const V w1(tile.weights[d + 1]);
+        for (int n = 0; n < kKeys; ++n) {
+          const V x = mul_add(q0, V(key[n][d]), V(1));
+          const V y = mul_add(q1, V(key[n][d + 1]), V(1));
+          sum[n] = mul_add(mul_add(w0, y, w1 * x), reciprocal(x * y), sum[n]);
+        }
+      }
+    for (; d < tile.dim; ++d, q += tile.stride) {
+      const V q0 = Lanes<V>::load(q);
+      const V w0(tile.weights[d]);
+      for (int n = 0; n < kKeys; ++n) sum[n] = mul_add(w0, reciprocal(mul_add(q0, V(key[n][d]), V(1))), sum[n]);
+    }
+  }
 
   // Whether every number of the tile is small enough for two denominators to be multiplied.
   template <class V>
   static bool shares_reciprocals(const PairTile<typename Lanes<V>::Scalar>& tile) {
-    const V limit(1.3e9);  // e^{2·shared_limit}
-    V most(0);
-    for (int d = 0; d < tile.dim; ++d)
-      for (int c = 0; c < tile.columns; c += Lanes<V>::count)
-        most = max(most, Lanes<V>::load(tile.queries + static_cast<std::ptrdiff_t>(d) * tile.stride + c));
-    bool small = true;
-    for (int j = 0; j < tile.keys; ++j) {
-      const auto* key = tile.key_rows + j * tile.key_stride;
-      int d = 0;
-      for (; d + Lanes<V>::count <= tile.dim; d += Lanes<V>::count) most = max(most, Lanes<V>::load(key + d));
-      for (; d < tile.dim; ++d) small = small && key[d] <= 1.3e9;
-    }
-    return small && Lanes<V>::sum(where(most <= limit, V(0), V(1))) == 0;  // NaN is not small
+    for (int c = 0; c < tile.columns; c += Lanes<V>::count)
+      if (Lanes<V>::sum(large_queries<V>(tile, c)) > 0) return false;
+    for (int j = 0; j < tile.keys; ++j)
+      if (!is_small<V>(tile.key_rows + j * tile.key_stride, tile.dim)) return false;
+    return true;
   }
 
   // Dimensions d … d+kDims−1 of the columns from c on. What all pairs share, 4·w, is multiplied in at the end, and so is the

@@ -23,6 +23,12 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(start).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// With U+FFFD for bytes of a file that are not UTF-8.
+std::string readable(const std::string& text) {
+  const std::string clean = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json::parse(clean).get<std::string>();
+}
+
 // The kind of a value, in words.
 std::string kind_of(const nlohmann::json& value) {
   if (value.is_array()) return "a list of " + std::to_string(value.size());
@@ -40,7 +46,7 @@ nlohmann::json parse(const std::string& verb, const std::string& file, const Fil
   } catch (const nlohmann::json::exception& e) {
     std::string what = e.what();
     if (const auto end = what.find("] "); end != std::string::npos) what.erase(0, end + 2);
-    throw Error(verb + ": " + file + ": expected valid JSON, got: " + what);
+    throw Error(verb + ": " + file + ": expected valid JSON, got: " + readable(what));
   }
 }
 

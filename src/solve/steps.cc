@@ -351,7 +351,7 @@ void solve_limit(const WorkedProblem& problem, Solution& solution) {
         {"limit" + head_suffix(h, heads),
          heads > 1 ? "Limit, head " + std::to_string(h) : "Limit",
          {"distance from one-hot", "\\text{distance from one-hot}"},
-         {"distance from one-hot (1 − largest weight), worst row", "\\max_i \\sum_{j \\neq j^*} P_{ij}"},
+         {"the sum of all weights but the largest, in the worst row", "\\max_i \\sum_{j \\neq j^*} P_{ij}"},
          table,
          StepKind::table,
          {},

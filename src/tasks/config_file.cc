@@ -25,7 +25,8 @@ std::string checksum_of(const json& whole) {
 
 std::filesystem::path run_config_path(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory))
-    throw Error("expected the directory of a run, got '" + directory.string() + "', which does not exist");
+    throw Error("expected the directory of a run, got '" + directory.string() + "', which " +
+                (std::filesystem::exists(directory) ? "is not a directory" : "does not exist"));
   std::filesystem::path path = directory / "config.json";
   if (!std::filesystem::exists(path))
     throw Error(directory.string() + ": expected the directory of a run, got one without config.json");

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "oracle/formulas.h"
 #include "support/checks.h"
@@ -12,6 +14,44 @@ namespace {
 using support::CaseSpec;
 using support::Int;
 using support::NormalizerKind;
+
+// +∞ counts as the largest finite number: which key is the first of the largest, and how large it is, follow from that.
+template <class T>
+void check_infinite_argmax(rapt::Path path) {
+  constexpr T kMost = std::numeric_limits<T>::max(), kInf = std::numeric_limits<T>::infinity();
+  constexpr Int kKeys = 70;
+  std::vector<T> zeros(kKeys, T(0)), values(kKeys), bias(2 * kKeys, T(0)), out(2), lse(2);
+  for (Int j = 0; j < kKeys; ++j) values[static_cast<std::size_t>(j)] = static_cast<T>(j);
+  bias[3] = kMost;
+  bias[5] = bias[66] = kInf;
+  bias[kKeys + 66] = kInf;
+  std::vector<std::int64_t> largest(2);
+  rapt::AttendOptions options;
+  options.normalizer = rapt::Normalizer::argmax;
+  options.bias = rapt::view(bias.data(), {2, kKeys});
+  options.path = path;
+  rapt::Outputs outputs;
+  outputs.out = {rapt::view(out.data(), {2, 1})};
+  outputs.lse = rapt::view(lse.data(), {2, 1});
+  outputs.statistics.argmax = largest.data();
+  rapt::attend({.q = rapt::view(zeros.data(), {2, 1}),
+                .k = rapt::view(zeros.data(), {kKeys, 1}),
+                .v = {rapt::view(values.data(), {kKeys, 1})}},
+               outputs, options);
+  EXPECT_EQ(out, (std::vector<T>{3, 66}));
+  EXPECT_EQ(largest, (std::vector<std::int64_t>{3, 66}));
+  EXPECT_EQ(lse, (std::vector<T>{kMost, kMost}));
+}
+
+TEST(Argmax, TakesInfiniteScoresAsTheLargestNumber) {
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const support::IsaScope scope(isa);
+    for (const rapt::Path path : {rapt::Path::automatic, rapt::Path::reference}) {
+      check_infinite_argmax<float>(path);
+      check_infinite_argmax<double>(path);
+    }
+  }
+}
 
 class Normalizers : public testing::TestWithParam<support::MechanismAndNormalizer> {
  protected:

@@ -175,13 +175,15 @@ TEST_F(CliErrors, Parameters) {
   expect_refused(score("alibi", {"m=1,2,3,nan"}), "expected numbers or an existing .npy file");
   expect_refused(score("alibi", {"m=1,2,3,inf"}), "expected numbers or an existing .npy file");
   expect_refused(score("alibi", {"m=1,2,3,1e999"}), "expected numbers or an existing .npy file");
+  expect_refused(score("alibi", {"m=1,2,3,1e39"}), "expected numbers of at most 3.40282e+38 outside f64");
+  expect_refused(score("cosine", {}), "attend: --param tau: expected [4] or a single number, got none");
   expect_refused(score("alibi", {"m=abc"}), "'abc'");
   expect_refused(score("alibi", {"m=" + file("text.npy")}), "--param m");
   expect_refused(score("alibi", {"m=" + file("folder")}), "directory");
   expect_refused(score("alibi", {"m=" + file("flat.npy")}), "attend: --param m: expected [4], got shape [1, 1, 1, 6]");
   expect_refused(score("bilinear", {"W=" + file("bias.npy")}),
-                 "attend: --param W: expected [4 or none, 3, 3], got shape [1, 1, 6, 6]");
-  expect_refused(score("bilinear", {"W=1,2,3"}), "attend: --param W: expected [4 or none, 3, 3]");
+                 "attend: --param W: expected [4, 3, 3] or [3, 3], got shape [1, 1, 6, 6]");
+  expect_refused(score("bilinear", {"W=1,2,3"}), "attend: --param W: expected [4, 3, 3] or [3, 3]");
   expect_refused(score("additive", {"w=1,2"}), "attend: --param w: ");
   expect_refused(score("additive", {"w=" + file("flat.npy")}), "attend");
   expect_refused(score("additive", {"Wq=" + file("square.npy")}), "attend: --param w: expected");
@@ -246,8 +248,8 @@ TEST_F(CliErrors, Options) {
   expect_refused(with({"--query-starts", "0,6", "--key-starts", "0,3,6"}), "--key-starts");
   expect_refused(with({"--top-k", "2"}), "--stats");
   for (const char* value : {"0", "-1", "7", "x", "99999999999"})
-    expect_refused(with({"--stats", "--top-k", value}), "--top-k");
-  for (const char* value : {"2,2", "0,6", "x", "-2,-3", "2", "9223372036854775807,2"})
+    expect_refused(with({"--stats", "--top-k", value}), std::string("--top-k: expected 1 to 6, got '") + value + "'");
+  for (const char* value : {"2,2", "0,6", "0,0", "x", "-2,-3", "2", "9223372036854775807,2"})
     expect_refused(with({"--stats", "--grid", value}), "--grid");
   expect_refused(with({"--grid", "2,3"}), "--stats");
   for (const char* value : {"2,0", "0,4", "-1,0", "0", "x,y"})

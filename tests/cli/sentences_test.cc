@@ -43,6 +43,9 @@ TEST_F(Sentences, OfSettings) {
 TEST_F(Sentences, OfRuns) {
   expect({"evaluate", dir_ / "nope"},
          "expected the directory of a run, got '" + (dir_ / "nope") + "', which does not exist\n");
+  std::ofstream(dir_ / "file") << "text";
+  expect({"evaluate", dir_ / "file"},
+         "expected the directory of a run, got '" + (dir_ / "file") + "', which is not a directory\n");
   std::ofstream(dir_ / "pairs.tsv") << "ab\tx\nba\ty\nbb\tz\naa\tx\nabb\ty\n";
   const Words start{"train",    "--data", dir_ / "pairs.tsv", "--valid", dir_ / "pairs.tsv",
                     "--hidden", "4",      "--epochs",         "1",       "--embedding",

@@ -53,6 +53,7 @@ TEST_F(SolveErrors, NameTheFileAndTheKey) {
   const std::vector<Case> cases{
       {"", {"bad.json", "parse error"}},
       {"{\"X\": [[1,2]", {"bad.json", "parse error"}},
+      {"\x93NUMPY", {"bad.json", "last read: '\xEF\xBF\xBD'"}},
       {"{\"X\": [[1e999]]}", {"bad.json"}},
       {"[1,2]", {"bad.json", "object"}},
       {"null", {"bad.json"}},

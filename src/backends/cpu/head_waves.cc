@@ -27,6 +27,13 @@ bool too_small_for_bf16(const Problem& p, const Bf16Kernels& kernels, bool backw
   return (p.queries <= kShort && p.keys <= kShort) || (backward && std::min(p.queries, p.keys) < fewest);
 }
 
+template <class T>
+bool all_within(const T* values, std::int64_t count, T bound) {
+  bool all = true;
+  for (std::int64_t i = 0; i < count; ++i) all = all && std::abs(values[i]) <= bound;
+  return all;
+}
+
 }  // namespace
 
 template <class T>
@@ -44,7 +51,8 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
     : problem_(problem),
       kernels_(kernels),
       programs_(programs_for(*problem.mechanism, problem.isa)),
-      visibility_(problem) {
+      visibility_(problem),
+      backward_(backward) {
   for (const Operand& v : problem.v) value_dims_.push_back(v.dim);
   relative_dim_ = 1;
   for (const ParameterValue& p : problem.parameters)
@@ -150,6 +158,7 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.program = &(programs_ ? *programs_ : p.mechanism->definition().scalar).template get<T>();
   task.object = p.object;
   task.content = p.uses_content;
+  task.checks_rows = fast_ && !backward_;
   task.scale = static_cast<T>(p.scale);
   task.slots = p.mechanism->definition().slots;
   task.grid = p.mechanism->grid();
@@ -287,7 +296,8 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
       for (std::int64_t d = 0; d < p.inner; ++d) to[r * inner_pad_ + d] += shift->template head<T>(head.h)[d];
 }
 
-// The fast path holds for a head when all its mapped numbers are within the limit, and not all of them are small.
+// A forward pass takes the fast path for every pair whose two rows are within the limit; a backward pass for a head when all
+// its rows are, and not all of them are small.
 template <class T>
 void HeadWaves<T>::prepare_fast(std::span<Head<T>> heads) const {
   const std::int64_t q_count = problem_.queries * inner_pad_;
@@ -296,17 +306,33 @@ void HeadWaves<T>::prepare_fast(std::span<Head<T>> heads) const {
   const T least = static_cast<T>(fast_least_);
   parallel_for(static_cast<std::int64_t>(heads.size()), problem_.threads, [&](std::int64_t n, int) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
-    const auto inside = [&](const T* values, std::int64_t count, T bound) {
-      bool all = true;
-      for (std::int64_t i = 0; i < count; ++i) all = all && std::abs(values[i]) <= bound;
-      return all;
+    const auto is_within = [&](T bound) {
+      return all_within(head.mapped_q, q_count, bound) && all_within(head.mapped_k, k_count, bound);
     };
-    head.task.fast = inside(head.mapped_q, q_count, limit) && inside(head.mapped_k, k_count, limit) &&
-                     !(least > 0 && inside(head.mapped_q, q_count, least) && inside(head.mapped_k, k_count, least));
+    const bool inside = is_within(limit);
+    head.task.fast = !backward_ || (inside && !(least > 0 && is_within(least)));
+    head.task.plain_q = head.task.plain_k = {};
+    if (!backward_ && !inside) keep_outside(head);
     if (!head.task.fast) return;
     head.task.program->fast_prepare(head.mapped_q, q_count);
     head.task.program->fast_prepare(head.mapped_k, k_count);
   });
+}
+
+template <class T>
+void HeadWaves<T>::keep_outside(Head<T>& head) const {
+  const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
+  const auto keep = [&](const T* mapped, std::int64_t rows, std::vector<T>& plain, std::vector<char>& outside) {
+    plain.assign(mapped, mapped + rows * inner_pad_);
+    outside.resize(static_cast<std::size_t>(rows));
+    for (std::int64_t r = 0; r < rows; ++r)
+      outside[static_cast<std::size_t>(r)] = all_within(mapped + r * inner_pad_, problem_.inner, limit) ? 0 : 1;
+    return MatrixRef{plain.data(), dtype_of<T>(), inner_pad_};
+  };
+  head.task.plain_q = keep(head.mapped_q, problem_.queries, head.plain_q, head.outside_q);
+  head.task.plain_k = keep(head.mapped_k, problem_.keys, head.plain_k, head.outside_k);
+  head.task.outside_q = head.outside_q.data();
+  head.task.outside_k = head.outside_k.data();
 }
 
 // One more head of the wave, with its memory from `mapped` on. Returns what follows it.

@@ -64,21 +64,36 @@ class ArgmaxBlock {
   void choose(std::int64_t first, int keys) {
     const Tag<T> tag;
     for (int c = 0; c < columns_; c += kLanes<T>) {
-      Vec<T> best = hn::LoadU(tag, max_ + c);
-      Vec<T> place = hn::Set(tag, T(-1));
+      if (choose_of(c, keys)) continue;
+      // +∞ counts as the largest finite number.
+      const Vec<T> largest = hn::Set(tag, kLargest<T>);
       for (int j = 0; j < keys; ++j) {
         const Vec<T> s = hn::LoadU(tag, tile_ + j * columns_ + c);
-        // A NaN is taken and then kept: no number is larger than it.
-        const auto better = hn::And(hn::Not(hn::Le(s, best)), hn::Eq(best, best));
-        best = hn::IfThenElse(better, s, best);
-        place = hn::IfThenElse(better, hn::Set(tag, static_cast<T>(j)), place);
+        hn::StoreU(hn::IfThenElse(hn::Gt(s, largest), largest, s), tag, tile_ + j * columns_ + c);
       }
-      hn::StoreU(best, tag, max_ + c);
-      hn::StoreU(place, tag, place_ + c);
+      choose_of(c, keys);
     }
     for (int c = 0; c < columns_; ++c)
       if (place_[c] >= T(0)) chosen_[c] = first + static_cast<std::int64_t>(place_[c]);
     if (no_weights_) statistics_.add(first, keys, tile_, no_weights_, max_, max_, zeros_, ones_);
+  }
+
+  // Of the columns from c on. False, and nothing chosen: a score is +∞.
+  bool choose_of(int c, int keys) {
+    const Tag<T> tag;
+    Vec<T> best = hn::LoadU(tag, max_ + c);
+    Vec<T> place = hn::Set(tag, T(-1));
+    for (int j = 0; j < keys; ++j) {
+      const Vec<T> s = hn::LoadU(tag, tile_ + j * columns_ + c);
+      // A NaN is taken and then kept: no number is larger than it.
+      const auto better = hn::And(hn::Not(hn::Le(s, best)), hn::Eq(best, best));
+      best = hn::IfThenElse(better, s, best);
+      place = hn::IfThenElse(better, hn::Set(tag, static_cast<T>(j)), place);
+    }
+    if (!hn::AllFalse(tag, hn::Gt(best, hn::Set(tag, kLargest<T>)))) return false;
+    hn::StoreU(best, tag, max_ + c);
+    hn::StoreU(place, tag, place_ + c);
+    return true;
   }
 
   const ForwardTask<T> task_;

@@ -41,6 +41,10 @@ class Scores {
     relative_pad_ = padded<T>(head.relative_dim);
     q_rows_ = arena.take<T>(columns_ * dim_pad_);
     q_columns_ = arena.take<T>(head.dim * columns_);
+    if (head.checks_rows) {
+      plain_columns_ = arena.take<T>(head.dim * columns_);
+      plain_scores_ = arena.take<T>(columns_);
+    }
     if (head.queries <= kNarrow) few_rows_ = arena.take<T>(kLanes<T> * dim_pad_);
     if (head.bf16) {
       bf16_dim_ = round_up(head.dim, 32);
@@ -117,6 +121,10 @@ class Scores {
     if (head_.bf16) {
       query_factor_ = set_query_bf16(query_factor_);
     } else {
+      if (head_.plain_q.data) {
+        load_q_rows(head_.plain_q);
+        transpose(q_rows_, dim_pad_, columns_, head_.dim, plain_columns_, columns_);
+      }
       fill_q_rows();
       transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
     }
@@ -139,8 +147,7 @@ class Scores {
 
   // load_queries() does it but for bf16 products, which do not read them.
   void fill_q_rows() {
-    load_rows(head_.q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
-    clear_rows(q_rows_, dim_pad_);
+    load_q_rows(head_.q);
     if (query_factor_ != T(1))
       for (std::int64_t n = 0; n < count_ * dim_pad_; ++n) q_rows_[n] *= query_factor_;
   }
@@ -214,6 +221,7 @@ class Scores {
       PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
       pairs.scores = scores;
       (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
+      if (head_.plain_q.data) score_outside(first, keys, scores);
     } else if (head_.bf16 && bf16_rows.data) {
       bf16_scores(keys, bf16_rows, scores);
     } else if (head_.queries <= kNarrow) {
@@ -314,6 +322,30 @@ class Scores {
   }
 
  private:
+  void load_q_rows(const MatrixRef& q) {
+    load_rows(q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
+    clear_rows(q_rows_, dim_pad_);
+  }
+
+  // The pairs of rows that fast_raw is not for.
+  void score_outside(std::int64_t first, int keys, T* scores) {
+    const char* query = head_.outside_q + first_query_;
+    bool some_query = false;
+    for (int c = 0; c < count_; ++c) some_query = some_query || query[c];
+    for (int j = 0; j < keys; ++j) {
+      const bool outside = head_.outside_k[first + j] != 0;
+      if (!outside && !some_query) continue;
+      PairTile<T> pairs = pair_tile(1, static_cast<const T*>(head_.plain_k.data) + (first + j) * head_.plain_k.stride,
+                                    head_.plain_k.stride);
+      T* row = scores + static_cast<std::ptrdiff_t>(j) * columns_;
+      pairs.queries = plain_columns_;
+      pairs.scores = plain_scores_;
+      head_.program->raw(pairs);
+      for (int c = 0; c < count_; ++c)
+        if (outside || query[c]) row[c] = plain_scores_[c];
+    }
+  }
+
   // A formula may have no number for the padding's queries: NaN there would spread to the gradients of keys.
   void clear_padding(T* scores) const {
     if (count_ == columns_) return;
@@ -494,10 +526,12 @@ class Scores {
   int tile_keys_ = 0;
   Visible visible_ = Visible::some;
   std::int64_t grid_first_ = -1;
-  T query_factor_ = 1;      // what the queries are multiplied by
-  T* q_rows_ = nullptr;     // [columns][dim_pad]
-  T* q_columns_ = nullptr;  // [dim][columns]
-  T* few_rows_ = nullptr;   // [kLanes][dim_pad]: fewer keys than lanes
+  T query_factor_ = 1;          // what the queries are multiplied by
+  T* q_rows_ = nullptr;         // [columns][dim_pad]
+  T* q_columns_ = nullptr;      // [dim][columns]
+  T* plain_columns_ = nullptr;  // the same of rows as they were before they were prepared
+  T* plain_scores_ = nullptr;   // [columns]
+  T* few_rows_ = nullptr;       // [kLanes][dim_pad]: fewer keys than lanes
   std::int64_t bf16_dim_ = 0;
   T bf16_scale_ = 1;
   std::uint16_t* q_rows16_ = nullptr;  // [columns][bf16_dim]

@@ -1,0 +1,107 @@
+// Additive scores have a fast form for rows of small numbers. Which form a pair takes must follow from its own two rows: a row's
+// bits do not depend on what other rows hold, and a decoding step is the row of the whole pass.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "rapt/rapt.h"
+#include "support/cases.h"
+
+namespace {
+
+constexpr std::int64_t kLength = 150, kDim = 9;
+
+template <class T>
+struct Additive {
+  std::vector<T> q, k, v, w;
+
+  Additive() : q(kLength * kDim), k(q.size()), v(q.size()), w(kDim) {
+    std::mt19937 random(3);
+    std::normal_distribution<double> normal;
+    for (std::vector<T>* numbers : {&q, &k, &v, &w})
+      for (T& x : *numbers) x = static_cast<T>(normal(random));
+  }
+
+  // Rows first … first+count−1 of the queries under a causal mask.
+  std::vector<T> rows(std::int64_t first, std::int64_t count, rapt::Path path = rapt::Path::automatic) const {
+    const std::int64_t keys = first + count;
+    std::vector<T> out(static_cast<std::size_t>(count * kDim));
+    rapt::AttendOptions options;
+    options.score = {.mechanism = &rapt::builtin::additive(), .parameters = {{"w", rapt::view(w.data(), {kDim})}}};
+    options.mask.causal = rapt::Causal::top_left;
+    options.first_query = {first};
+    options.path = path;
+    rapt::attend(rapt::view(q.data() + first * kDim, {count, kDim}), rapt::view(k.data(), {keys, kDim}),
+                 rapt::view(v.data(), {keys, kDim}), rapt::view(out.data(), {count, kDim}), options);
+    return out;
+  }
+};
+
+template <class T>
+bool same_row(const std::vector<T>& a, std::int64_t i, const std::vector<T>& b, std::int64_t j) {
+  return std::memcmp(a.data() + i * kDim, b.data() + j * kDim, kDim * sizeof(T)) == 0;
+}
+
+template <class T>
+class AdditiveRows : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(AdditiveRows, Types);
+
+// 12: no shared reciprocals; 30 and more: outside the fast form.
+const double kLarge[] = {12, 30, 1e3, 1e30, std::numeric_limits<double>::quiet_NaN()};
+
+TYPED_TEST(AdditiveRows, HaveTheirBitsWhateverOtherRowsHold) {
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const support::IsaScope scope(isa);
+    const Additive<TypeParam> small;
+    const std::vector<TypeParam> before = small.rows(0, kLength);
+    for (const double large : kLarge) {
+      Additive<TypeParam> changed;
+      constexpr std::int64_t kQuery = 70, kKey = 90;
+      changed.q[kQuery * kDim + 2] = static_cast<TypeParam>(large);
+      changed.k[kKey * kDim + 8] = static_cast<TypeParam>(-large);
+      const std::vector<TypeParam> after = changed.rows(0, kLength);
+      for (std::int64_t i = 0; i < kKey; ++i) {
+        if (i == kQuery) continue;
+        ASSERT_TRUE(same_row(before, i, after, i)) << rapt::name_of(isa) << ", " << large << ", row " << i;
+      }
+    }
+  }
+}
+
+TYPED_TEST(AdditiveRows, AreDecodingSteps) {
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const support::IsaScope scope(isa);
+    for (const double large : kLarge) {
+      Additive<TypeParam> some;
+      for (const std::int64_t row : {3, 64, 65, 100, 149}) some.q[row * kDim + 4] = static_cast<TypeParam>(large);
+      for (const std::int64_t row : {5, 63, 64, 128}) some.k[row * kDim + 4] = static_cast<TypeParam>(-large / 2);
+      const std::vector<TypeParam> whole = some.rows(0, kLength);
+      for (std::int64_t t = 0; t < kLength; ++t)
+        ASSERT_TRUE(same_row(some.rows(t, 1), 0, whole, t)) << rapt::name_of(isa) << ", " << large << ", step " << t;
+    }
+  }
+}
+
+TYPED_TEST(AdditiveRows, AgreeWithTheReference) {
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const support::IsaScope scope(isa);
+    for (const double large : kLarge) {
+      Additive<TypeParam> some;
+      for (std::int64_t d = 0; d < kDim; ++d) some.q[70 * kDim + d] = static_cast<TypeParam>(d % 2 ? large : -large);
+      for (std::int64_t d = 0; d < kDim; ++d) some.k[20 * kDim + d] = static_cast<TypeParam>(d % 3 ? large : -large);
+      const std::vector<TypeParam> got = some.rows(0, kLength), want = some.rows(0, kLength, rapt::Path::reference);
+      for (std::size_t n = 0; n < got.size(); ++n) {
+        if (std::isnan(want[n])) EXPECT_TRUE(std::isnan(got[n])) << n;
+        else EXPECT_NEAR(got[n], want[n], sizeof(TypeParam) == 4 ? 4e-6 : 1e-14) << large << ", " << n;
+      }
+    }
+  }
+}
+
+}  // namespace
