@@ -121,6 +121,31 @@ INSTANTIATE_TEST_SUITE_P(Registry, ExactnessSlow,
                                           testing::Values(rapt::Dtype::f32, rapt::Dtype::bf16, rapt::Dtype::f16)),
                          support::mechanism_and_type);
 
+// Terms that are each half of a weight, less one half: their sum must not round at the size of all weights.
+TEST(ExactnessOfSumsSlow, AdditiveWithManyWeightsOfOneSign) {
+  if (!support::on_cpu()) GTEST_SKIP() << "of the cpu backend";
+  for (const double scale : {0.5, 1.0, 3.0}) {
+    exact::Errors errors;
+    for (std::uint64_t seed = 1; seed <= support::unless_sanitized<std::uint64_t>(5, 1); ++seed) {
+      CaseSpec s;
+      s.mechanism = "additive";
+      s.dtype = rapt::Dtype::f32;
+      s.queries = s.keys = 12;
+      s.key_dim = support::unless_sanitized<Int>(701, 70);
+      s.optional_parameters = false;
+      s.heads = 1;
+      s.seed = seed;
+      Case c = make_case(s);
+      for (Array* x : {&c.problem.q, &c.problem.k})
+        for (double& e : x->data) e = support::round_to(s.dtype, e * scale);
+      for (double& e : c.problem.parameters.at("w").data) e = std::abs(e);
+      exact::add_outputs(errors, c, false);
+      exact::add_gradients(errors, c, false, true);
+    }
+    errors.expect_within();
+  }
+}
+
 // Scores so large that only the largest counts: exactly 0 at any scale.
 TEST(Exactness, GradientsOfCertainRowsAreZero) {
   for (const double scale : {1e4, 1e15, 1e30}) {
