@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "attend/inner_call.h"
 #include "backends/host/storage.h"
 
 namespace rapt::inline v1::distributed {
@@ -135,12 +136,43 @@ void BackwardWork<T>::add(const KeyPieces& keys, PieceSums<T>& sums, const Tasks
   });
 }
 
+// What a cell is told of its rows. False: none of them has chosen a key of it.
+template <class T>
+bool BackwardWork<T>::load_rows_of(const BackwardSlot<T>& slot, const QueryPiece& queries, const Span& keys,
+                                   Saved::Rows& saved) const {
+  const Call& call = cells_.call();
+  const Slot& place = cells_.slot(slot.slot);
+  const Shape shape{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
+  saved.resize(element_count(shape), std::is_same_v<T, double>);
+  saved.of_more_keys = true;
+  if (slot.means) saved.means.resize(static_cast<std::size_t>(saved.count));
+  bool any = !call.is_choice();
+  std::size_t n = 0;
+  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    T& second = saved.sum<T>()[n];
+    saved.max<T>()[n] = *row_at<T>(slot.max, b, h, queries.at + i);
+    second = *row_at<T>(slot.sum, b, h, queries.at + i);
+    if (slot.means) saved.means[n] = *row_at<double>(slot.means, b, h, queries.at + i);
+    ++n;
+    // The chosen key, or NaN.
+    if (!call.is_choice() || second != second) {
+      any = true;
+      return;
+    }
+    second -= static_cast<T>(keys.begin);
+    if (second < T(0) || second >= static_cast<T>(keys.count())) second = T(-1);
+    else any = true;
+  });
+  return any;
+}
+
 // Adds to dq, leaves the rest in the worker. False: no query sees a key.
 template <class T>
 bool BackwardWork<T>::compute_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries,
                                    const KeyPieces& keys, const typename PieceSums<T>::Sums& to, int threads,
                                    Worker& worker) const {
   if (!cells_.describe(slot.slot, queries, keys.rows, threads, worker.workspace)) return false;
+  if (!load_rows_of(slot, queries, keys.rows, *worker.saved.rows())) return false;
   const auto rows = [&](const auto& view) {
     return view.data ? part_of(view, 2, queries.at, queries.rows.count()) : view;
   };
@@ -167,23 +199,13 @@ bool BackwardWork<T>::compute_cell(const BackwardSlot<T>& slot, std::size_t whic
     cell.parameters.push_back({wanted_.parameters[p].name, view});
   }
 
-  const Slot& place = cells_.slot(slot.slot);
-  const Shape shape{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
-  Saved::Rows& saved = *worker.saved.rows();
-  saved.resize(element_count(shape), std::is_same_v<T, double>);
-  saved.of_more_keys = true;
-  std::size_t n = 0;
-  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-    saved.max<T>()[n] = *row_at<T>(slot.max, b, h, queries.at + i);
-    saved.sum<T>()[n++] = *row_at<T>(slot.sum, b, h, queries.at + i);
-  });
   std::vector<ConstView> out, grad_out;
   for (std::size_t s = 0; s < slot.out.size(); ++s) {
     out.push_back(rows(slot.out[s]));
     grad_out.push_back(rows(slot.grad_out[s]));
   }
-  attend_backward({rows(slot.q), keys.k[which], keys.v[which]}, out, grad_out, &worker.saved, cell,
-                  worker.workspace.options, rows(slot.grad_lse));
+  attend_backward_within(cells_.outer(slot.slot), {rows(slot.q), keys.k[which], keys.v[which]}, out, grad_out,
+                         &worker.saved, cell, worker.workspace.options, rows(slot.grad_lse));
   if (slot.dq) add_rows<T>(slot.dq, queries.at, cell.q);
   return true;
 }

@@ -15,6 +15,7 @@ struct BackwardSlot {
   std::vector<ConstView> out, grad_out;
   ConstView grad_lse;
   ConstView max, sum;  // [b, h, rows, 1], of type T, of the whole rows
+  View means;          // the same shape, of type f64: δ, where a threshold is solved
   View dq;             // of type T; added to; without data: not wanted
   View dbias;          // [b, h, rows, keys]: written; without data: not wanted, or one row for all queries
 };
@@ -84,6 +85,7 @@ class BackwardWork {
     std::vector<std::vector<double>> parameters;
   };
 
+  bool load_rows_of(const BackwardSlot<T>& slot, const QueryPiece& queries, const Span& keys, Saved::Rows& saved) const;
   bool compute_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries, const KeyPieces& keys,
                     const typename PieceSums<T>::Sums& to, int threads, Worker& worker) const;
   void add_cell(const typename PieceSums<T>::Sums& to, const Worker& worker) const;

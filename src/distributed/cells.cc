@@ -60,6 +60,10 @@ Cells::Cells(const Call& call, Site* site) : call_(call), site_(site) {
   }
 }
 
+OuterCall Cells::outer(std::int64_t n) const {
+  return {slot(n).batches.begin, slot(n).heads.begin, call_.queries.length(), call_.keys.length()};
+}
+
 bool Cells::any_visible(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const {
   const Visibility visibility(call_.whole);
   if (visibility.is_whole()) return true;

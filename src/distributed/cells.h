@@ -45,6 +45,8 @@ class Cells {
 
   std::int64_t slots() const { return static_cast<std::int64_t>(slots_.size()); }
   const Slot& slot(std::int64_t n) const { return slots_[static_cast<std::size_t>(n)]; }
+  // What the hooks of a slot's cells are told of the whole call.
+  OuterCall outer(std::int64_t n) const;
   const Call& call() const { return call_; }
 
  private:

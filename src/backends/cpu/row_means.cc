@@ -59,6 +59,7 @@ void RowMeans<T>::prepare_rows(std::int64_t n, std::int64_t first, std::int64_t 
 template <class T>
 void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype) {
   rest_.resize(static_cast<std::size_t>(p_.batch * p_.heads * p_.queries));
+  if (!rows_.means.empty()) return use_means();
   const std::int64_t blocks = (p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
   const auto count = static_cast<std::int64_t>(wave.size());
   SlopeMeansTask<T> sample;
@@ -85,6 +86,25 @@ void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTa
     task.workspace = workspaces[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.slope_means(task);
   });
+}
+
+// Those of rows that have more keys than the call.
+template <class T>
+void RowMeans<T>::use_means() {
+  for (std::size_t n = 0; n < rest_.size(); ++n) {
+    const T first = static_cast<T>(rows_.means[n]);
+    const double rest = rows_.means[n] - static_cast<double>(first);
+    delta_.template as<T>()[n] = first;
+    rest_[n] = rest == rest ? static_cast<T>(rest) : T(0);
+  }
+}
+
+template <class T>
+std::vector<double> RowMeans<T>::all() const {
+  std::vector<double> means(rest_.size());
+  for (std::size_t n = 0; n < means.size(); ++n)
+    means[n] = static_cast<double>(delta_.template as<T>()[n]) + static_cast<double>(rest_[n]);
+  return means;
 }
 
 // With w the sink's weight and μ = δ − ∂lse: the gradients of a row's scores sum to w·μ + ∂lse.
