@@ -10,11 +10,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "attend/counted.h"
 #include "backends/mpi/pulse.h"
@@ -32,7 +36,7 @@ std::unique_ptr<Communicator> the_world;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Whether a process is the part of Open MPI or MPICH that starts and ends processes here. Safe between fork and exit.
+// Whether a process is a part of Open MPI or MPICH that starts and ends processes. Safe between fork and exit.
 bool is_launcher(const char* comm_path) {
   std::array<char, 32> name{};
   const int file = ::open(comm_path, O_RDONLY);
@@ -40,17 +44,36 @@ bool is_launcher(const char* comm_path) {
   const auto length = ::read(file, name.data(), name.size() - 1);
   ::close(file);
   if (length <= 0) return false;
-  const std::string_view text(name.data(), static_cast<std::size_t>(length) - 1);  // without its line's end
+  std::string_view text(name.data(), static_cast<std::size_t>(length) - 1);  // without its line's end
+  text = text.substr(0, text.find('.'));                                     // mpirun.openmpi, mpiexec.hydra
   return text == "mpirun" || text == "mpiexec" || text == "orterun" || text == "orted" || text == "prterun" ||
          text == "prted" || text == "hydra_pmi_proxy";
 }
 
-// A launcher that has lost its other half waits for it for minutes. Who started this process is given some seconds to end by
-// itself, and is then ended, by a process that outlives this one.
+pid_t parent_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // After the name, in parentheses, come a letter and the number.
+  const std::size_t name_end = line.rfind(')');
+  return name_end == std::string::npos || name_end + 4 > line.size() ? 0 : std::atoi(line.c_str() + name_end + 4);
+}
+
+struct Launcher {
+  pid_t process = 0;
+  std::string comm;  // the file that has its name
+};
+
+// A launcher that has lost its other half waits for it for minutes. Who started this process, and who started that, are given
+// some seconds to end by themselves, and are then ended, by a process that outlives this one.
 void end_launcher_later() {
-  const pid_t launcher = ::getppid();
-  const std::string path = "/proc/" + std::to_string(launcher) + "/comm";
-  if (!is_launcher(path.c_str()) || ::fork() != 0) return;
+  std::vector<Launcher> launchers;
+  for (pid_t process = ::getppid(); process > 1; process = parent_of(process)) {
+    Launcher launcher{process, "/proc/" + std::to_string(process) + "/comm"};
+    if (!is_launcher(launcher.comm.c_str())) break;
+    launchers.push_back(std::move(launcher));
+  }
+  if (launchers.empty() || ::fork() != 0) return;
   // What the launcher waits for must not be held open; and it ends the group of its processes.
   ::setsid();
   const auto files = static_cast<int>(::sysconf(_SC_OPEN_MAX));
@@ -58,9 +81,12 @@ void end_launcher_later() {
   for (const int signal : {SIGTERM, SIGKILL}) {
     for (int second = 0; second < kLauncherSeconds; ++second) {
       ::sleep(1);
-      if (!is_launcher(path.c_str())) ::_exit(0);
+      bool any = false;
+      for (const Launcher& launcher : launchers) any = any || is_launcher(launcher.comm.c_str());
+      if (!any) ::_exit(0);
     }
-    ::kill(launcher, signal);
+    for (const Launcher& launcher : launchers)
+      if (is_launcher(launcher.comm.c_str())) ::kill(launcher.process, signal);
   }
   ::_exit(0);
 }
