@@ -7,6 +7,7 @@
 #include "attend/counted.h"
 #include "attend/inner_call.h"
 #include "rapt/error.h"
+#include "rapt/tiles.h"
 
 namespace rapt::inline v1 {
 namespace {
@@ -90,6 +91,11 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   run_backward(nullptr, inputs, out, grad_out, saved, gradients, options, grad_lse);
 }
 
+bool hooks_see_outer(const Problem& problem) {
+  const MechanismDefinition& hooks = problem.mechanism->definition();
+  return problem.is_inner() && (hooks.entry == nullptr || hooks.reads_call);
+}
+
 void attend_within(const OuterCall& outer, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
   run_forward(&outer, inputs, outputs, options);
 }
@@ -100,9 +106,10 @@ void attend_backward_within(const OuterCall& outer, const Inputs& inputs, const 
   run_backward(&outer, inputs, out, grad_out, saved, gradients, options, grad_lse);
 }
 
-void find_slope_means(const OuterCall& outer, const Inputs& inputs, const std::vector<ConstView>& out,
-                      const std::vector<ConstView>& grad_out, Saved& saved, const AttendOptions& options) {
-  run_backward(&outer, inputs, out, grad_out, &saved, {}, options, {}, &saved.rows()->means);
+void find_row_means(const OuterCall& outer, const Inputs& inputs, const std::vector<ConstView>& out,
+                    const std::vector<ConstView>& grad_out, Saved& saved, const AttendOptions& options,
+                    const ConstView& grad_lse) {
+  run_backward(&outer, inputs, out, grad_out, &saved, {}, options, grad_lse, &saved.rows()->means);
 }
 
 }  // namespace rapt::inline v1

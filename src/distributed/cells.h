@@ -50,7 +50,8 @@ class Cells {
   const Call& call() const { return call_; }
 
  private:
-  bool any_visible(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const;
+  // Which keys the masks but the dense one leave the queries, whose ranges are then in the workspace.
+  Visible find_ranges(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const;
   void hide_by_ranges(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const;
   BoolView dense_of(const Slot& slot, const QueryPiece& queries, const Span& keys) const;
 

@@ -156,7 +156,7 @@ void heads_backward(const Call& call, const Given& given, const Saved::Rows& row
     for (const auto& set : grad_out) slot.grad_out.push_back(set->at(n));
     slot.max = max.at(n);
     slot.sum = sum.at(n);
-    if (call.is_solved()) slot.means = means.emplace_back(slot.max.shape).view();
+    if (call.is_solved() || call.is_softmax) slot.means = means.emplace_back(slot.max.shape).view();
     if (dq) slot.dq = dq->at(n);
     work_slots.push_back(slot);
   }

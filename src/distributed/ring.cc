@@ -270,7 +270,8 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
     own_dq = Block<T>(dq.shape);
     dq = own_dq.view();
   }
-  std::vector<double> means(call.is_solved() ? static_cast<std::size_t>(element_count(max.shape)) + 1 : 0);
+  const bool has_means = call.is_solved() || call.is_softmax;
+  std::vector<double> means(has_means ? static_cast<std::size_t>(element_count(max.shape)) + 1 : 0);
   std::vector<BackwardSlot<T>> slots;
   for (std::int64_t n = 0; n < cells.slots() && own_rows > 0; ++n) {
     const auto of = [&](const auto& view) { return slot_of(view, cells.slot(n), call.whole.heads); };
@@ -282,7 +283,7 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
     slot.grad_lse = of(call.grad_lse);
     slot.max = of(max);
     slot.sum = of(sum);
-    if (call.is_solved()) slot.means = of(rows_view(call, means.data(), own_rows));
+    if (has_means) slot.means = of(rows_view(call, means.data(), own_rows));
     slot.dq = of(dq);
     if (!call.shared_bias) slot.dbias = of(gradients.bias);
     slots.push_back(slot);

@@ -120,8 +120,8 @@ void WholeRows<T>::compute_means(const BackwardSlot<T>& slot, std::size_t which,
   std::vector<ConstView> out, grad_out;
   for (const ConstView& view : slot.out) out.push_back(rows(view));
   for (const ConstView& view : slot.grad_out) grad_out.push_back(rows(view));
-  find_slope_means(cells_.outer(slot.slot), {rows(slot.q), keys_.k[which], keys_.v[which]}, out, grad_out, worker.saved,
-                   worker.workspace.options);
+  find_row_means(cells_.outer(slot.slot), {rows(slot.q), keys_.k[which], keys_.v[which]}, out, grad_out, worker.saved,
+                 worker.workspace.options, {});
   n = 0;
   const View means = rows(slot.means);
   for_each_row(means.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {

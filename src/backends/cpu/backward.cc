@@ -244,7 +244,7 @@ class Backward {
   }
 
   void find_means() {
-    const std::int64_t total = p_.batch * p_.heads;
+    const std::int64_t total = p_.normalizer->threshold == Threshold::solved ? p_.batch * p_.heads : 0;
     for (std::int64_t start = 0; start < total; start += heads_.wave_size()) {
       wave_.clear();
       heads_.prepare(start, std::min(heads_.wave_size(), total - start), wave_);

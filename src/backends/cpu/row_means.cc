@@ -46,6 +46,10 @@ void RowMeans<T>::prepare_rows(std::int64_t n, std::int64_t first, std::int64_t 
     std::fill_n(score_sizes(n) + first, rows, 0.0);
   }
   if (!has_products_) return;
+  if (!rows_.means.empty()) {
+    for (std::int64_t i = 0; i < rows; ++i) delta[i] = static_cast<T>(rows_.means[static_cast<std::size_t>(row + i)]);
+    return;
+  }
   for (std::size_t s = 0; s < p_.v.size(); ++s)
     kernels_.row_products(request_.out[s].at(b, h), request_.grad_out[s].at(b, h), first, rows, p_.v[s].dim,
                           rows_.sum<T>() + row, buffer, delta);
@@ -101,9 +105,9 @@ void RowMeans<T>::use_means() {
 
 template <class T>
 std::vector<double> RowMeans<T>::all() const {
-  std::vector<double> means(rest_.size());
+  std::vector<double> means(static_cast<std::size_t>(p_.batch * p_.heads * p_.queries));
   for (std::size_t n = 0; n < means.size(); ++n)
-    means[n] = static_cast<double>(delta_.template as<T>()[n]) + static_cast<double>(rest_[n]);
+    means[n] = static_cast<double>(delta_.template as<T>()[n]) + (rest_.empty() ? 0 : static_cast<double>(rest_[n]));
   return means;
 }
 

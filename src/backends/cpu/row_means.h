@@ -24,7 +24,7 @@ class RowMeans {
   void prepare();
   // Solved thresholds: from the slopes of the weights, head by head of the wave.
   void add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype);
-  // δ of every row, in as many digits as are known.
+  // δ of every row that prepare() and add_slope_means() have found, in all digits.
   std::vector<double> all() const;
 
   bool is_prepared() const { return delta_.size() > 0; }
