@@ -15,7 +15,7 @@ skip() { echo "skipped: $1"; exit 0; }
 fail() { echo "FAILED: $1" >&2; exit 1; }
 
 is_mpich=no launchers=(mpirun.openmpi mpirun)
-if ldd "$rapt" | grep -q 'libmpich\.'; then is_mpich=yes launchers=(mpiexec.mpich mpiexec.hydra mpirun); fi
+if [[ $(ldd "$rapt") == *libmpich.* ]]; then is_mpich=yes launchers=(mpiexec.mpich mpiexec.hydra mpirun); fi
 mpirun=${RAPT_MPIRUN:-}
 for name in "${launchers[@]}"; do
   [[ -n $mpirun ]] || mpirun=$(command -v "$name" || true)
@@ -255,7 +255,7 @@ chmod +x agent.sh
 over_link=(ip netns exec "$one" "$mpirun" --host 10.77.0.1:1,10.77.0.2:1 --mca plm_rsh_agent "$PWD/agent.sh" --mca btl tcp,self
            --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 -n 2)
 [[ $is_mpich == no ]] || over_link=(ip netns exec "$one" "$mpirun" -hosts 10.77.0.1,10.77.0.2 -launcher ssh -launcher-exec "$PWD/agent.sh"
-                                    -iface wire -genv FI_PROVIDER tcp -genv FI_TCP_IFACE wire -n 2)
+                                    -iface wire -genv MPIR_CVAR_NOLOCAL 1 -genv FI_PROVIDER tcp -genv FI_TCP_IFACE wire -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES wire -n 2)
 timeout 120 "${over_link[@]}" "$rapt" attend --q "$PWD/q.npy" --k "$PWD/k.npy" --v "$PWD/v.npy" --grad "$PWD/grad.npy" --causal top_left \
   --distribution ring --out "$PWD/link1" >link1.log 2>&1 || fail "over the link: $(cat link1.log)"
 python3 "$arrays" same link1 ring1.1 || fail "other bits over the link"

@@ -112,24 +112,46 @@ class Watch {
  private:
   void listen() {
     const int before = (rank_ + size_ - 1) % size_, after = (rank_ + 1) % size_;
-    char in = 0, out = 0;
+    char in = 0;
+    const char beat = 0, last = 1;
     MPI_Request receiving = MPI_REQUEST_NULL, sending = MPI_REQUEST_NULL;
+    const auto done = [](MPI_Request& request) {
+      int flag = 0;
+      MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+      return flag != 0;
+    };
     MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
     Clock::time_point heard = Clock::now(), woke = heard;
+    bool ends = false;  // the process before this one, which has said its last
+    const auto hear = [&] {
+      if (ends || !done(receiving)) return false;
+      ends = in == last;
+      if (!ends) MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
+      return true;
+    };
     while (!stop_) {
-      int done = 0;
-      MPI_Test(&sending, &done, MPI_STATUS_IGNORE);
-      if (done && pulse_.beats()) MPI_Isend(&out, 1, MPI_CHAR, after, 0, own_, &sending);
-      MPI_Test(&receiving, &done, MPI_STATUS_IGNORE);
+      if (done(sending) && pulse_.beats()) MPI_Isend(&beat, 1, MPI_CHAR, after, 0, own_, &sending);
       // A process that was asleep itself has no right to complain.
-      if (done || seconds_since(woke) > 2) heard = Clock::now();
-      if (done) MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
+      if (hear() || ends || seconds_since(woke) > 2) heard = Clock::now();
       woke = Clock::now();
       if (seconds_since(heard) > kSilence) end(before);
       std::this_thread::sleep_for(std::chrono::milliseconds(250));
     }
-    MPI_Cancel(&receiving);
-    MPI_Request_free(&receiving);
+    // MPI may wait for messages that nobody receives when it is finalised.
+    bool said = false, told = false;
+    for (const Clock::time_point start = Clock::now(); !(told && ends) && seconds_since(start) < 5;) {
+      if (!told && done(sending)) {
+        told = said;
+        if (!said) MPI_Isend(&last, 1, MPI_CHAR, after, 0, own_, &sending);
+        said = true;
+      }
+      hear();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!ends) {
+      MPI_Cancel(&receiving);
+      MPI_Request_free(&receiving);
+    }
     if (sending != MPI_REQUEST_NULL) MPI_Request_free(&sending);
   }
 
