@@ -164,7 +164,7 @@ struct Saved::Rows {
   // Per row, what rounding took from the first output, which a device keeps for δ; 0: not kept.
   std::int64_t remainder_dim = 0;
   bool of_more_keys = false;  // than the call has: its weights of a row do not sum to one
-  // Then, of solved thresholds, δ of every row over all those keys.
+  // Then δ of every row, over all those keys; empty: not known, which solved thresholds must have.
   std::vector<double> means;
   std::vector<double> max_f64, sum_f64;
   std::vector<float> max_f32, sum_f32;
