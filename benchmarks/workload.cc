@@ -77,8 +77,8 @@ std::array<std::int64_t, 2> places_read(const Spec& spec, std::size_t parameter)
     call.query = {0, queries - 1};
     call.key = {0, keys - 1};
     call.grid = grid_of(keys);
-    call.batches = spec.sizes.batch;
-    call.heads = spec.sizes.heads;
+    call.batch = {0, spec.sizes.batch - 1};
+    call.head = {0, spec.sizes.heads - 1};
     call.queries = queries;
     call.keys = keys;
     call.value = [](int) { return NumberRange{kLeastValue, kMostValue, false}; };

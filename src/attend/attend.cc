@@ -5,7 +5,9 @@
 #include "attend/backend.h"
 #include "attend/check.h"
 #include "attend/counted.h"
+#include "attend/inner_call.h"
 #include "rapt/error.h"
+#include "rapt/tiles.h"
 
 namespace rapt::inline v1 {
 namespace {
@@ -14,32 +16,20 @@ namespace {
   throw Error(std::string(operation) + ": " + what);
 }
 
-}  // namespace
-
-bool asks_statistics(const Statistics& s) { return s.entropy || s.argmax || s.position || s.covariance || s.top_k > 0; }
-bool asks_plain(const Outputs& outputs) {
-  return outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
-}
-
-void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
-  Problem problem = make_problem("attend", inputs, options);
+void run_forward(const OuterCall* outer, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
+  Problem problem = make_problem("attend", inputs, options, outer);
   check_outputs("attend", problem, outputs);
   choose_backend("attend", problem, {.outputs = &outputs});
   if (outputs.saved) outputs.saved->rows()->resize(problem.row_count(), problem.is_double, problem.device);
   if (!problem.is_empty()) problem.backend->forward(problem, outputs)->run();
 }
 
-void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out, const AttendOptions& options) {
-  Outputs outputs;
-  outputs.out = {out};
-  attend(Inputs{q, k, {v}}, outputs, options);
-}
-
-void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, const std::vector<ConstView>& grad_out,
-                     const Saved* saved, const Gradients& gradients, const AttendOptions& options,
-                     const ConstView& grad_lse) {
+// `means`: where δ of every row goes instead of gradients; null: nowhere.
+void run_backward(const OuterCall* outer, const Inputs& inputs, const std::vector<ConstView>& out,
+                  const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
+                  const AttendOptions& options, const ConstView& grad_lse, std::vector<double>* means = nullptr) {
   const char* op = "attend_backward";
-  Problem problem = make_problem(op, inputs, options);
+  Problem problem = make_problem(op, inputs, options, outer);
   const auto operands = [&](const char* name, const std::vector<ConstView>& views) {
     if (views.size() != problem.v.size())
       refuse_attend(op, std::string(name) + ": expected " + counted(problem.v.size(), "array") +
@@ -52,6 +42,7 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
     return list;
   };
   BackwardRequest request;
+  request.means = means;
   request.out = operands("out", out);
   request.grad_out = operands("grad_out", grad_out);
   if (grad_lse) {
@@ -75,6 +66,50 @@ void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, co
   }
   choose_backend(op, problem, {.backward = &request});
   problem.backend->backward(problem, request);
+}
+
+}  // namespace
+
+bool asks_statistics(const Statistics& s) { return s.entropy || s.argmax || s.position || s.covariance || s.top_k > 0; }
+bool asks_plain(const Outputs& outputs) {
+  return outputs.weights.empty() && !asks_statistics(outputs.statistics) && !outputs.row_max && !outputs.row_sum;
+}
+
+void attend(const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
+  run_forward(nullptr, inputs, outputs, options);
+}
+
+void attend(const ConstView& q, const ConstView& k, const ConstView& v, const View& out, const AttendOptions& options) {
+  Outputs outputs;
+  outputs.out = {out};
+  attend(Inputs{q, k, {v}}, outputs, options);
+}
+
+void attend_backward(const Inputs& inputs, const std::vector<ConstView>& out, const std::vector<ConstView>& grad_out,
+                     const Saved* saved, const Gradients& gradients, const AttendOptions& options,
+                     const ConstView& grad_lse) {
+  run_backward(nullptr, inputs, out, grad_out, saved, gradients, options, grad_lse);
+}
+
+bool hooks_see_outer(const Problem& problem) {
+  const MechanismDefinition& hooks = problem.mechanism->definition();
+  return problem.is_inner() && (hooks.entry == nullptr || hooks.reads_call);
+}
+
+void attend_within(const OuterCall& outer, const Inputs& inputs, const Outputs& outputs, const AttendOptions& options) {
+  run_forward(&outer, inputs, outputs, options);
+}
+
+void attend_backward_within(const OuterCall& outer, const Inputs& inputs, const std::vector<ConstView>& out,
+                            const std::vector<ConstView>& grad_out, const Saved* saved, const Gradients& gradients,
+                            const AttendOptions& options, const ConstView& grad_lse) {
+  run_backward(&outer, inputs, out, grad_out, saved, gradients, options, grad_lse);
+}
+
+void find_row_means(const OuterCall& outer, const Inputs& inputs, const std::vector<ConstView>& out,
+                    const std::vector<ConstView>& grad_out, Saved& saved, const AttendOptions& options,
+                    const ConstView& grad_lse) {
+  run_backward(&outer, inputs, out, grad_out, &saved, {}, options, grad_lse, &saved.rows()->means);
 }
 
 }  // namespace rapt::inline v1

@@ -16,6 +16,7 @@ struct BackwardRequest {
   Operand grad_lse;                    // data null: none
   const Saved::Rows* saved = nullptr;  // null: to be computed again
   Gradients gradients;
+  std::vector<double>* means = nullptr;  // not null: δ of every row is wanted, and no gradient
 };
 
 // A forward pass made ready. run() computes it with the arrays, lengths and positions that the problem has by then; sizes,

@@ -32,8 +32,8 @@ std::string number(double x) {
 // The context of one check: the operation's name goes into every message.
 class Builder {
  public:
-  Builder(const char* operation, const Inputs& inputs, const AttendOptions& options)
-      : operation_(operation), inputs_(inputs), options_(options) {}
+  Builder(const char* operation, const Inputs& inputs, const AttendOptions& options, const OuterCall* outer)
+      : operation_(operation), inputs_(inputs), options_(options), outer_(outer) {}
 
   Problem build() {
     operands();
@@ -72,6 +72,7 @@ class Builder {
     p_.heads = p_.q.heads == 1 ? most_heads : p_.q.heads;
     p_.queries = p_.q.rows;
     p_.keys = p_.k.rows;
+    p_.outer = outer_ ? *outer_ : OuterCall{0, 0, p_.queries, p_.keys};
     p_.query_dim = p_.q.dim;
     p_.key_dim = p_.k.dim;
     share("q", p_.q);
@@ -291,7 +292,7 @@ class Builder {
     if (options_.scale && !p_.mechanism->definition().uses_scale)
       fail(operation_, "scale: expected none, as this formula does not read it, got " + number(*options_.scale));
     const RegistryEntry* entry = p_.mechanism->definition().entry;
-    if (p_.is_part && entry && entry->reads_keys)
+    if (p_.is_part && !outer_ && entry && entry->reads_keys)
       fail(operation_, score_name() +
                            ": expected none that names keys with first_key, as a part does not know how many there "
                            "are; give their number as a parameter");
@@ -384,6 +385,7 @@ class Builder {
   const char* operation_;
   const Inputs& inputs_;
   const AttendOptions& options_;
+  const OuterCall* outer_;
   Problem p_;
   std::int64_t inner_ = -1;
 };
@@ -420,7 +422,7 @@ void find_visible_offsets(Problem& p) {
   if (!find || !p.mask.query_starts.empty() || p.is_empty() || p.keys == 0) return;
   p.first_offset = 1 - p.queries - p.highest_shift();
   p.last_offset = p.keys - 1 - p.lowest_shift();
-  const TableShape shape{0, p.queries, p.keys, p.grid, p.settings};
+  const TableShape shape{0, p.outer.queries, p.outer.keys, p.grid, p.settings};
   p.offsets_seen = find(p.object, shape, p.first_offset, p.last_offset);
 }
 
@@ -506,14 +508,16 @@ Operand make_operand(const char* operation, const char* argument, const ConstVie
   return operand;
 }
 
-Problem make_problem(const char* operation, const Inputs& inputs, const AttendOptions& options) {
-  return Builder(operation, inputs, options).build();
+Problem make_problem(const char* operation, const Inputs& inputs, const AttendOptions& options,
+                     const OuterCall* outer) {
+  return Builder(operation, inputs, options, outer).build();
 }
 
 void Saved::Rows::resize(std::int64_t rows, bool as_double, const Device& where) {
   if (where != device) device_memory.reset();
   has_wide_out = false;
   of_more_keys = false;
+  means.clear();
   count = rows;
   is_double = as_double;
   device = where;

@@ -67,6 +67,15 @@ struct ParameterValue {
 
 struct Backend;
 
+// The call that this is a part of, or this one itself, as hooks see it: at.batch and at.head count from its first ones, at.queries
+// and at.keys are its own.
+struct OuterCall {
+  std::int64_t first_batch = 0, first_head = 0;
+  std::int64_t queries = 0, keys = 0;
+
+  bool operator==(const OuterCall&) const = default;
+};
+
 struct Problem {
   std::int64_t batch = 1, heads = 1, queries = 1, keys = 1;
   std::int64_t query_dim = 1, key_dim = 1;
@@ -93,7 +102,8 @@ struct Problem {
   std::vector<ParameterValue> normalizer_parameters;  // in the order of the normaliser's specs
   std::vector<std::int64_t> first_query;              // one, or one for each batch
   std::int64_t first_key = 0;
-  bool is_part = false;       // of a longer sequence of keys
+  bool is_part = false;  // of a longer sequence of keys
+  OuterCall outer;
   bool one_position = false;  // all queries stand where query 0 does: they are one query of several heads
   // The offsets, key − query, that visible() of the mechanism leaves, if it depends on offsets alone.
   bool offsets_seen = false;
@@ -122,6 +132,7 @@ struct Problem {
   std::int64_t lowest_shift() const;
   std::int64_t highest_shift() const;
   std::int64_t row_count() const { return batch * heads * queries; }
+  bool is_inner() const { return outer != OuterCall{0, 0, queries, keys}; }
   bool is_softmax() const { return normalizer->threshold == Threshold::exponential; }
   // No row of queries: nothing to compute.
   bool is_empty() const { return batch == 0 || heads == 0 || queries == 0; }
@@ -131,8 +142,9 @@ struct Problem {
 void set_positions(const char* operation, Problem& problem, std::span<const std::int64_t> key_lengths,
                    std::span<const std::int64_t> first_query);
 
-// Checks everything and throws rapt::Error, naming `operation`.
-Problem make_problem(const char* operation, const Inputs& inputs, const AttendOptions& options);
+// Checks everything and throws rapt::Error, naming `operation`. `outer`: null where the call is a part of no other.
+Problem make_problem(const char* operation, const Inputs& inputs, const AttendOptions& options,
+                     const OuterCall* outer = nullptr);
 
 // Whether make_operand() takes it.
 bool is_operand(const ConstView& view);
@@ -152,6 +164,8 @@ struct Saved::Rows {
   // Per row, what rounding took from the first output, which a device keeps for δ; 0: not kept.
   std::int64_t remainder_dim = 0;
   bool of_more_keys = false;  // than the call has: its weights of a row do not sum to one
+  // Then δ of every row, over all those keys; empty: not known, which solved thresholds must have.
+  std::vector<double> means;
   std::vector<double> max_f64, sum_f64;
   std::vector<float> max_f32, sum_f32;
   // Outputs before they were rounded to 16 bits, [sets]: [rows][dim]; empty where they were not. False: not kept.

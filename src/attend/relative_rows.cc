@@ -23,7 +23,7 @@ bool is_hidden(const Problem& problem, std::int64_t offset) {
 
 std::int64_t asked_row(const Problem& problem, const ParameterValue& value, std::int64_t offset) {
   const auto parameter = static_cast<std::size_t>(&value - problem.parameters.data());
-  const TableShape shape{value.rows, problem.queries, problem.keys, problem.grid, problem.settings};
+  const TableShape shape{value.rows, problem.outer.queries, problem.outer.keys, problem.grid, problem.settings};
   return problem.mechanism->definition().index(problem.object, parameter, offset, shape);
 }
 

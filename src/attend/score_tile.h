@@ -10,10 +10,10 @@ template <class T>
 ScoreTile<T> score_tile_of(const Problem& problem, std::int64_t b, std::int64_t h) {
   ScoreTile<T> tile;
   tile.object = problem.object;
-  tile.batch = b;
-  tile.head = h;
-  tile.queries_total = problem.queries;
-  tile.keys_total = problem.keys;
+  tile.batch = problem.outer.first_batch + b;
+  tile.head = problem.outer.first_head + h;
+  tile.queries_total = problem.outer.queries;
+  tile.keys_total = problem.outer.keys;
   tile.scale = static_cast<T>(problem.scale);
   tile.settings = problem.settings;
   tile.offsets_seen = problem.offsets_seen;

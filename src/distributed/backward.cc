@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "attend/inner_call.h"
 #include "backends/host/storage.h"
 
 namespace rapt::inline v1::distributed {
@@ -101,6 +102,7 @@ BackwardWork<T>::BackwardWork(const Cells& cells, const Wanted& wanted, std::vec
     if (slot.dq) store_zeros(slot.dq);
     if (slot.dbias) store_zeros(slot.dbias);  // of what is hidden
   }
+  known_.assign(slots_.size() * pieces_.size(), cells.call().is_solved() ? 1 : 0);
 }
 
 // Cells are computed in any order. Rows of dq belong to one of them; to the sums of the keys they are added in turn.
@@ -120,7 +122,8 @@ void BackwardWork<T>::add(const KeyPieces& keys, PieceSums<T>& sums, const Tasks
       const typename PieceSums<T>::Sums& to = sums.slot(slot.slot);
       const QueryPiece& queries = pieces_[static_cast<std::size_t>(n % pieces)];
       Worker& worker = *workers_[static_cast<std::size_t>(worker_number)];
-      const bool any = compute_cell(slot, which, queries, keys, to, threads, worker);
+      const bool any = compute_cell(slot, which, queries, keys, to, threads, worker,
+                                    known_[which * pieces_.size() + static_cast<std::size_t>(n % pieces)]);
       // A process with nothing to add does not wait.
       if (any || has_sink)
         for (std::int64_t before = n - n % pieces; before < n; ++before) added.wait(before, 1);
@@ -135,12 +138,43 @@ void BackwardWork<T>::add(const KeyPieces& keys, PieceSums<T>& sums, const Tasks
   });
 }
 
+// What a cell is told of its rows. False: none of them has chosen a key of it.
+template <class T>
+bool BackwardWork<T>::load_rows_of(const BackwardSlot<T>& slot, const QueryPiece& queries, const Span& keys, bool known,
+                                   Saved::Rows& saved) const {
+  const Call& call = cells_.call();
+  const Slot& place = cells_.slot(slot.slot);
+  const Shape shape{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
+  saved.resize(element_count(shape), std::is_same_v<T, double>);
+  saved.of_more_keys = true;
+  if (slot.means && known) saved.means.resize(static_cast<std::size_t>(saved.count));
+  bool any = !call.is_choice();
+  std::size_t n = 0;
+  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    T& second = saved.sum<T>()[n];
+    saved.max<T>()[n] = *row_at<T>(slot.max, b, h, queries.at + i);
+    second = *row_at<T>(slot.sum, b, h, queries.at + i);
+    if (slot.means && known) saved.means[n] = *row_at<double>(slot.means, b, h, queries.at + i);
+    ++n;
+    // The chosen key, or NaN.
+    if (!call.is_choice() || second != second) {
+      any = true;
+      return;
+    }
+    second -= static_cast<T>(keys.begin);
+    if (second < T(0) || second >= static_cast<T>(keys.count())) second = T(-1);
+    else any = true;
+  });
+  return any;
+}
+
 // Adds to dq, leaves the rest in the worker. False: no query sees a key.
 template <class T>
 bool BackwardWork<T>::compute_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries,
                                    const KeyPieces& keys, const typename PieceSums<T>::Sums& to, int threads,
-                                   Worker& worker) const {
+                                   Worker& worker, std::uint8_t& known) const {
   if (!cells_.describe(slot.slot, queries, keys.rows, threads, worker.workspace)) return false;
+  if (!load_rows_of(slot, queries, keys.rows, known != 0, *worker.saved.rows())) return false;
   const auto rows = [&](const auto& view) {
     return view.data ? part_of(view, 2, queries.at, queries.rows.count()) : view;
   };
@@ -167,23 +201,24 @@ bool BackwardWork<T>::compute_cell(const BackwardSlot<T>& slot, std::size_t whic
     cell.parameters.push_back({wanted_.parameters[p].name, view});
   }
 
-  const Slot& place = cells_.slot(slot.slot);
-  const Shape shape{place.batches.count(), place.heads.count(), queries.rows.count(), 1};
-  Saved::Rows& saved = *worker.saved.rows();
-  saved.resize(element_count(shape), std::is_same_v<T, double>);
-  saved.of_more_keys = true;
-  std::size_t n = 0;
-  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-    saved.max<T>()[n] = *row_at<T>(slot.max, b, h, queries.at + i);
-    saved.sum<T>()[n++] = *row_at<T>(slot.sum, b, h, queries.at + i);
-  });
   std::vector<ConstView> out, grad_out;
   for (std::size_t s = 0; s < slot.out.size(); ++s) {
     out.push_back(rows(slot.out[s]));
     grad_out.push_back(rows(slot.grad_out[s]));
   }
-  attend_backward({rows(slot.q), keys.k[which], keys.v[which]}, out, grad_out, &worker.saved, cell,
-                  worker.workspace.options, rows(slot.grad_lse));
+  const Inputs inputs{rows(slot.q), keys.k[which], keys.v[which]};
+  if (slot.means && !known) {
+    find_row_means(cells_.outer(slot.slot), inputs, out, grad_out, worker.saved, worker.workspace.options,
+                   rows(slot.grad_lse));
+    std::size_t n = 0;
+    const View means = rows(slot.means);
+    for_each_row(means.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+      *row_at<double>(means, b, h, i) = worker.saved.rows()->means[n++];
+    });
+    known = 1;
+  }
+  attend_backward_within(cells_.outer(slot.slot), inputs, out, grad_out, &worker.saved, cell, worker.workspace.options,
+                         rows(slot.grad_lse));
   if (slot.dq) add_rows<T>(slot.dq, queries.at, cell.q);
   return true;
 }

@@ -15,8 +15,11 @@ struct BackwardSlot {
   std::vector<ConstView> out, grad_out;
   ConstView grad_lse;
   ConstView max, sum;  // [b, h, rows, 1], of type T, of the whole rows
-  View dq;             // of type T; added to; without data: not wanted
-  View dbias;          // [b, h, rows, keys]: written; without data: not wanted, or one row for all queries
+  // The same shape, of type f64: δ. Where a threshold is solved all of it is there, under softmax the first cell of a row finds
+  // it; without data there is none.
+  View means;
+  View dq;     // of type T; added to; without data: not wanted
+  View dbias;  // [b, h, rows, keys]: written; without data: not wanted, or one row for all queries
 };
 
 // What is wanted of every cell beside dq.
@@ -84,8 +87,10 @@ class BackwardWork {
     std::vector<std::vector<double>> parameters;
   };
 
+  bool load_rows_of(const BackwardSlot<T>& slot, const QueryPiece& queries, const Span& keys, bool known,
+                    Saved::Rows& saved) const;
   bool compute_cell(const BackwardSlot<T>& slot, std::size_t which, const QueryPiece& queries, const KeyPieces& keys,
-                    const typename PieceSums<T>::Sums& to, int threads, Worker& worker) const;
+                    const typename PieceSums<T>::Sums& to, int threads, Worker& worker, std::uint8_t& known) const;
   void add_cell(const typename PieceSums<T>::Sums& to, const Worker& worker) const;
   void add_sink(const BackwardSlot<T>& slot, const QueryPiece& queries, const View& to) const;
 
@@ -94,6 +99,7 @@ class BackwardWork {
   std::vector<BackwardSlot<T>> slots_;
   std::vector<QueryPiece> pieces_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::uint8_t> known_;  // [slots][pieces]: δ of these rows
 };
 
 extern template class PieceSums<float>;

@@ -155,16 +155,8 @@ void refuse_what_has_no_parts(const Call& call, const Given& given) {
   const char* op = call.operation;
   const AttendOptions& o = *given.options;
   if (o.first_key) fail(op, "first_key: expected none over several processes, which have all keys between them");
-  const MechanismDefinition& mechanism = call.whole.mechanism->definition();
-  if (!mechanism.entry)
-    fail(op,
-         "mechanism: expected one of the library or a formula over several processes, as hooks of a program's own may "
-         "read how many heads and keys the call has, got " +
-             std::string(mechanism.name));
-  if (mechanism.reads_call)
-    fail(op,
-         "mechanism: expected a formula that names neither batch, queries nor keys over several processes, which each "
-         "see a part, got one that does");
+  if (o.path == Path::reference)
+    fail(op, "path: expected automatic or generic over several processes, got reference, which computes whole calls");
   if (!given.outputs) return;
   const Outputs& outputs = *given.outputs;
   if (!outputs.weights.empty())
@@ -203,23 +195,6 @@ void check_arrays(const Call& call, const Given& given) {
   if (has_rows && given.saved->rows()->count != own.row_count())
     fail(call.operation, "saved: expected the " + counted(own.row_count(), "row") + " of the same forward pass, got " +
                              std::to_string(given.saved->rows()->count));
-}
-
-// To the device of the call's arrays.
-void move_defaults(Call& call) {
-  if (call.whole.device.kind == Device::Kind::cpu) return;
-  const int device = call.whole.device.index;
-  const std::size_t bytes = call.defaults.size() * sizeof(double);
-  call.device_defaults = {cuda::allocate(device, bytes), [device](void* data) { cuda::release(device, data); }};
-  cuda::copy_to_device(device, call.device_defaults.get(), call.defaults.data(), bytes, call.options.stream);
-  for (NamedView& parameter : call.options.normalizer_parameters) {
-    const auto* const from = static_cast<const double*>(parameter.value.data);
-    for (std::size_t n = 0; n < call.defaults.size(); ++n) {
-      if (from != &call.defaults[n]) continue;
-      parameter.value.data = static_cast<const double*>(call.device_defaults.get()) + n;
-      parameter.value.device = call.whole.device;
-    }
-  }
 }
 
 // A backend must take the cells in every process, or in none.
@@ -278,31 +253,6 @@ void describe(Call& call, const Given& given, std::int64_t queries, std::int64_t
   if (call.whole.mask.query_starts.empty()) {
     call.options.first_query = call.whole.first_query;
     call.options.mask.causal = call.whole.mask.causal;
-  }
-  // Defaults that count the keys of the call: of the whole one.
-  const auto& specs = call.whole.normalizer->info.parameters;
-  if (call.is_additive && call.whole.normalizer->info.absent) {
-    call.defaults.resize(specs.size());
-    for (std::size_t n = 0; n < specs.size(); ++n) {
-      if (call.whole.normalizer_parameters[n].given) continue;
-      call.defaults[n] = call.whole.normalizer->info.absent(static_cast<int>(n), keys);
-      call.options.normalizer_parameters.push_back(
-          {std::string(specs[n].name), view(static_cast<const double*>(&call.defaults[n]), {1})});
-    }
-    move_defaults(call);
-  }
-  for (std::size_t n = 0; n < call.whole.settings.size(); ++n) {
-    const SettingSpec& spec = call.whole.mechanism->settings()[n];
-    if (spec.name != "origin" || call.whole.settings[n] >= 0) continue;
-    if (const ParameterValue* table = call.whole.find(Role::relative_vector)) {
-      if (table->rows < keys)
-        fail(op, "score " + std::string(call.whole.mechanism->name()) +
-                     ": origin: expected the row of distance 0 where a table of " + counted(table->rows, "row") +
-                     " has fewer than the " + counted(keys, "key") + ", got none");
-      std::erase_if(call.options.score.settings,
-                    [&](const NamedNumber& given_one) { return given_one.name == spec.name; });
-      call.options.score.settings.push_back({std::string(spec.name), static_cast<double>(table->rows - keys)});
-    }
   }
 }
 

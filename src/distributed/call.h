@@ -41,14 +41,14 @@ struct Call {
   ConstView sink{};          // [H] or one number
   bool shared_bias = false;  // one row for all queries
   bool is_softmax = true;
-  bool is_additive = false;      // weights of a key follow from its score alone: what parts of the keys give is added
-  std::vector<double> defaults;  // of the normaliser's parameters, which count the keys of the whole call
-
-  std::shared_ptr<void> device_defaults;  // the same, where the arrays are on a device
+  bool is_additive = false;  // weights of a key follow from its score alone: what parts of the keys give is added
 
   // Whether messages go step by step, as they must for a device or without tags.
   bool in_steps() const { return whole.device.kind != Device::Kind::cpu || !communicator->has_tags(); }
-  bool has_parts() const { return is_softmax || is_additive; }
+  // All weight is on one key: the better of two parts has it.
+  bool is_choice() const { return whole.normalizer->threshold == Threshold::first_largest; }
+  // From all scores of a row at once: its weights have no parts, but its gradients do.
+  bool is_solved() const { return whole.normalizer->threshold == Threshold::solved; }
 
   int rank() const { return communicator->rank(); }
   int size() const { return communicator->size(); }

@@ -60,20 +60,28 @@ Cells::Cells(const Call& call, Site* site) : call_(call), site_(site) {
   }
 }
 
-bool Cells::any_visible(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const {
+OuterCall Cells::outer(std::int64_t n) const {
+  return {slot(n).batches.begin, slot(n).heads.begin, call_.queries.length(), call_.keys.length()};
+}
+
+Visible Cells::find_ranges(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const {
   const Visibility visibility(call_.whole);
-  if (visibility.is_whole()) return true;
+  if (visibility.is_whole()) return Visible::all;
   const std::int64_t count = queries.rows.count();
   workspace.begin.resize(index(count * slot.batches.count()));
   workspace.end.resize(workspace.begin.size());
-  bool any = false;
+  bool any = false, all = true;
   for (std::int64_t b = 0; b < slot.batches.count(); ++b) {
     std::int64_t* const begin = workspace.begin.data() + b * count;
     std::int64_t* const end = workspace.end.data() + b * count;
     visibility.ranges(slot.batches.begin + b, queries.rows.begin, static_cast<int>(count), begin, end);
-    for (std::int64_t n = 0; n < count && !any; ++n) any = begin[n] < keys.end && end[n] > keys.begin;
+    for (std::int64_t n = 0; n < count; ++n) {
+      any = any || (begin[n] < keys.end && end[n] > keys.begin);
+      all = all && begin[n] <= keys.begin && end[n] >= keys.end;
+    }
   }
-  return any;
+  if (all) return Visible::all;
+  return any ? Visible::some : Visible::none;
 }
 
 BoolView Cells::dense_of(const Slot& slot, const QueryPiece& queries, const Span& keys) const {
@@ -95,10 +103,6 @@ BoolView Cells::dense_of(const Slot& slot, const QueryPiece& queries, const Span
 void Cells::hide_by_ranges(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const {
   const std::int64_t rows = queries.rows.count(), columns = keys.count();
   BoolView& dense = workspace.options.mask.dense;
-  bool whole = !dense;
-  for (std::size_t n = 0; n < workspace.begin.size() && whole; ++n)
-    whole = workspace.begin[n] <= keys.begin && workspace.end[n] >= keys.end;
-  if (whole) return;
   const BoolView given = dense;
   const std::int64_t heads = given ? given.shape[1] : 1;
   dense.shape = {slot.batches.count(), heads, rows, columns};
@@ -133,7 +137,9 @@ void Cells::hide_by_ranges(const Slot& slot, const QueryPiece& queries, const Sp
 bool Cells::describe(std::int64_t n, const QueryPiece& queries, const Span& keys, int threads,
                      Workspace& workspace) const {
   const Slot& slot = slots_[index(n)];
-  if (keys.count() == 0 || queries.rows.count() == 0 || !any_visible(slot, queries, keys, workspace)) return false;
+  if (keys.count() == 0 || queries.rows.count() == 0) return false;
+  const Visible visible = find_ranges(slot, queries, keys, workspace);
+  if (visible == Visible::none) return false;
   const AttendOptions& base = options_[index(n)];
   AttendOptions& o = workspace.options;
   o = base;
@@ -145,14 +151,17 @@ bool Cells::describe(std::int64_t n, const QueryPiece& queries, const Span& keys
     if (!call_.shared_bias) o.bias = part_of(o.bias, 2, queries.at, queries.rows.count());
     o.bias = part_of(o.bias, 3, keys.begin, keys.count());
   }
-  if (!call_.whole.mask.query_starts.empty()) {
+  const bool packed = !call_.whole.mask.query_starts.empty();
+  if (!packed)
+    o.first_query = numbers_of(base.first_query, slot, [&](std::int64_t first) { return first + queries.rows.begin; });
+  // Of a cell that is seen whole no mask is asked.
+  if (packed || visible == Visible::all) {
     o.mask.causal = Causal::none;
     o.mask.window.reset();
     o.mask.key_lengths.clear();
-    hide_by_ranges(slot, queries, keys, workspace);
+    if (visible != Visible::all) hide_by_ranges(slot, queries, keys, workspace);
     return true;
   }
-  o.first_query = numbers_of(base.first_query, slot, [&](std::int64_t first) { return first + queries.rows.begin; });
   o.mask.key_lengths = numbers_of(base.mask.key_lengths, slot, [&](std::int64_t length) {
     return std::clamp<std::int64_t>(length - keys.begin, 0, keys.count());
   });

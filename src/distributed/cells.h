@@ -45,10 +45,13 @@ class Cells {
 
   std::int64_t slots() const { return static_cast<std::int64_t>(slots_.size()); }
   const Slot& slot(std::int64_t n) const { return slots_[static_cast<std::size_t>(n)]; }
+  // What the hooks of a slot's cells are told of the whole call.
+  OuterCall outer(std::int64_t n) const;
   const Call& call() const { return call_; }
 
  private:
-  bool any_visible(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const;
+  // Which keys the masks but the dense one leave the queries, whose ranges are then in the workspace.
+  Visible find_ranges(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const;
   void hide_by_ranges(const Slot& slot, const QueryPiece& queries, const Span& keys, Workspace& workspace) const;
   BoolView dense_of(const Slot& slot, const QueryPiece& queries, const Span& keys) const;
 

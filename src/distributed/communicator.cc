@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "backends/cuda/device.h"
@@ -46,25 +47,32 @@ std::vector<std::byte> Communicator::all_gather(const void* data, std::size_t by
 
 void Communicator::exchange(std::span<const Message> messages, const Device& device, void* stream) {
   const bool copies = device.kind == Device::Kind::cuda;
-  std::vector<std::vector<std::byte>> own(messages.size());
+  // After a failure messages on their way keep their memory.
+  auto kept = std::make_unique<std::vector<std::vector<std::byte>>>(messages.size());
+  std::vector<std::vector<std::byte>>& own = *kept;
   std::vector<int> started;
   if (copies) cuda::synchronize(device.index, stream);
-  for (std::size_t n = 0; n < messages.size(); ++n) {
-    const Message& message = messages[n];
-    void* data = message.data;
-    if (copies) {
-      own[n].resize(message.bytes);
-      data = own[n].data();
-      if (!message.receives) cuda::copy_to_host(device.index, data, message.data, message.bytes, stream);
+  try {
+    for (std::size_t n = 0; n < messages.size(); ++n) {
+      const Message& message = messages[n];
+      void* data = message.data;
+      if (copies) {
+        own[n].resize(message.bytes);
+        data = own[n].data();
+        if (!message.receives) cuda::copy_to_host(device.index, data, message.data, message.bytes, stream);
+      }
+      started.push_back(message.receives ? start_receive(data, message.bytes, message.process, kExchangeTag)
+                                         : start_send(data, message.bytes, message.process, kExchangeTag));
     }
-    started.push_back(message.receives ? start_receive(data, message.bytes, message.process, kExchangeTag)
-                                       : start_send(data, message.bytes, message.process, kExchangeTag));
-  }
-  // All in turn: one may wait for another that waits for one of these.
-  for (int tries = 0; !started.empty(); ++tries) {
-    std::erase_if(started, [&](int message) { return test(message); });
-    if (tries < 1000) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+    // All in turn: one may wait for another that waits for one of these.
+    for (int tries = 0; !started.empty(); ++tries) {
+      std::erase_if(started, [&](int message) { return test(message); });
+      if (tries < 1000) std::this_thread::yield();
+      else std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  } catch (...) {
+    [[maybe_unused]] auto* leaked = kept.release();
+    throw;
   }
   for (std::size_t n = 0; n < messages.size() && copies; ++n)
     if (messages[n].receives)

@@ -23,7 +23,7 @@ double key_bytes(const Call& call) {
   return bytes;
 }
 
-// Multiply-adds of the whole call: two products forward, five backward; half of them under a causal mask.
+// Multiply-adds of the whole call: two products forward, five or seven backward; half of them under a causal mask.
 double work_of(const Call& call, bool backward) {
   double width = 0;
   for (const Operand& v : call.whole.v) width += static_cast<double>(v.dim);
@@ -31,7 +31,8 @@ double work_of(const Call& call, bool backward) {
   const double pairs = static_cast<double>(call.whole.batch * call.whole.heads) *
                        static_cast<double>(call.queries.length()) * static_cast<double>(call.keys.length());
   const double seen = call.whole.mask.causal == Causal::none ? 1 : 0.5;
-  return pairs * seen * (backward ? 3 * inner + 2 * width : inner + width);
+  const double means = call.is_solved() ? inner + width : 0;  // δ of every row, before its gradients
+  return pairs * seen * (backward ? 3 * inner + 2 * width + means : inner + width);
 }
 
 double compute_bytes(const Call& call) { return call.whole.is_double ? 8 : 4; }
@@ -68,7 +69,8 @@ bool heads_can(const Call& call) {
 
 }  // namespace
 
-// Transfers hide behind the tiles of the unit before. Backward, the last process starts when the first sums reach it.
+// Transfers hide behind the tiles of the unit before. Backward, the last process starts when the first sums reach it. Where
+// thresholds are solved, nothing starts before all keys are there, and backward they come once more.
 Cost ring_cost(const Call& call, bool backward, double compute, double bandwidth) {
   const int n = call.size();
   const auto units = static_cast<double>(call.queries.units());
@@ -90,6 +92,13 @@ Cost ring_cost(const Call& call, bool backward, double compute, double bandwidth
   const double fill = backward ? (n - 1) * cost.compute / (2 * steps * static_cast<double>(sum_groups(call)))
                                : (n - 1) * cost.transfer / steps;
   cost.total = std::max(cost.compute, cost.transfer) + (n == 1 ? 0 : fill);
+  if (n == 1 || !call.is_solved()) return cost;
+  const double keys = key_bytes(call) / bandwidth;
+  cost.total = backward ? cost.total + keys : cost.compute + keys;
+  if (backward) {
+    cost.bytes += key_bytes(call);
+    cost.transfer += keys;
+  }
   return cost;
 }
 
@@ -116,24 +125,7 @@ Cost heads_cost(const Call& call, bool backward, double compute, double bandwidt
 Distribution choose(const Call& call, const Given& given, const DistributedOptions& how) {
   const bool backward = given.gradients != nullptr;
   const std::int64_t slots = call.slots->count();
-  const std::string normalizer(call.whole.normalizer->info.name);
   const bool heads = heads_can(call);
-  if (!call.has_parts()) {
-    const std::string expected = std::string(call.operation) + ": normalizer: expected softmax or sigmoid, ";
-    if (how.distribution == Distribution::ring)
-      throw Error(expected + "whose parts of the keys can be merged, to cut the sequence, got " + normalizer +
-                  ", for which heads can be cut");
-    if (call.options.bias || call.options.mask.dense)
-      throw Error(expected + "or neither bias nor dense mask over several processes, where heads are cut, got " +
-                  normalizer);
-    if (slots < call.size() && slots > 0)
-      throw Error(expected + "or at least as many independent heads as processes, got " + normalizer + " of " +
-                  counted(slots, "independent head") + " for " + counted(call.size(), "process"));
-    if (how.explanation)
-      *how.explanation = "heads: " + normalizer + " is computed from all scores of a row, so each of " +
-                         counted(call.size(), "process") + " computes whole heads";
-    return slots == 0 ? Distribution::ring : Distribution::heads;
-  }
   if (how.distribution == Distribution::heads && !heads && slots > 0)
     throw Error(std::string(call.operation) +
                 ": distribution heads: expected neither bias, dense mask nor a gradient of lse, which belong to rows");
@@ -162,6 +154,9 @@ Distribution choose(const Call& call, const Given& given, const DistributedOptio
         (!heads                ? "not with a bias, a dense mask or a gradient of lse"
          : slots < call.size() ? "fewer heads than processes"
                                : described(cut)) +
+        (call.is_solved() ? "\n  ring: all keys and values in every process, as " +
+                                std::string(call.whole.normalizer->info.name) + " needs all scores of a row"
+                          : "") +
         "\n  " + machine.data();
   }
   return chosen;
@@ -172,10 +167,9 @@ void choose_steps(const Call& call, const DistributedOptions& how) {
   const std::string where = device ? "for arrays on a device" : "over messages without tags";
   if (how.distribution == Distribution::heads)
     throw Error(std::string(call.operation) + ": distribution: expected ring " + where + ", got heads");
-  if (!call.has_parts())
+  if (!call.is_softmax && !call.is_additive)
     throw Error(std::string(call.operation) + ": normalizer: expected softmax or sigmoid " + where +
-                " over several processes, whose parts of the keys can be merged, got " +
-                std::string(call.whole.normalizer->info.name));
+                " over several processes, got " + std::string(call.whole.normalizer->info.name));
   if (!how.explanation) return;
   *how.explanation = "ring in steps over " + counted(call.size(), "process") + (device ? ", on devices" : "") +
                      "\n  queries: " + counted(call.queries.length(), "row") + " in " +

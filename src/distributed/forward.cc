@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attend/inner_call.h"
 #include "backends/host/storage.h"
 #include "distributed/row_sums.h"
 
@@ -11,10 +12,11 @@ namespace rapt::inline v1::distributed {
 template <class T>
 ForwardWork<T>::ForwardWork(const Cells& cells, std::vector<ForwardSlot<T>> slots, std::vector<QueryPiece> pieces)
     : cells_(cells), slots_(std::move(slots)), pieces_(std::move(pieces)) {
+  const Call& call = cells.call();
   for (const ForwardSlot<T>& slot : slots_)
     for_each_row(slot.max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-      *row_at<T>(slot.max, b, h, i) = cells_.call().is_additive ? T(0) : -std::numeric_limits<T>::infinity();
-      *row_at<T>(slot.sum, b, h, i) = 0;
+      *row_at<T>(slot.max, b, h, i) = call.is_additive ? T(0) : -std::numeric_limits<T>::infinity();
+      *row_at<T>(slot.sum, b, h, i) = call.is_choice() ? T(-1) : T(0);
       for (const View& total : slot.total) std::fill_n(row_at<T>(total, b, h, i), total.shape[3], T(0));
     });
 }
@@ -52,15 +54,19 @@ void ForwardWork<T>::add_cell(const ForwardSlot<T>& slot, std::size_t which, con
   worker.part_sum = make(worker.sum, rows);
   Outputs outputs;
   outputs.out = worker.part;
-  if (cells_.call().is_additive) {
+  const Call& call = cells_.call();
+  if (call.is_choice()) {
+    outputs.saved = &worker.saved;
+  } else if (call.is_additive) {
     outputs.lse = worker.part_sum;
   } else {
     outputs.row_max = worker.part_max;
     outputs.row_sum = worker.part_sum;
   }
   const Inputs inputs{part_of(slot.q, 2, queries.at, queries.rows.count()), keys.k[which], keys.v[which]};
-  attend(inputs, outputs, worker.workspace.options);
-  if (cells_.call().is_additive) add_rows(slot, queries, worker);
+  attend_within(cells_.outer(slot.slot), inputs, outputs, worker.workspace.options);
+  if (call.is_choice()) choose(slot, queries, keys.rows, worker);
+  else if (call.is_additive) add_rows(slot, queries, worker);
   else merge(slot, queries, worker);
 }
 
@@ -90,9 +96,30 @@ void ForwardWork<T>::merge(const ForwardSlot<T>& slot, const QueryPiece& queries
   });
 }
 
+// The largest score, of equals the first, and of several NaN any: as in one call.
+template <class T>
+void ForwardWork<T>::choose(const ForwardSlot<T>& slot, const QueryPiece& queries, const Span& keys,
+                            const Worker& worker) const {
+  Saved::Rows& rows = *worker.saved.rows();
+  std::size_t n = 0;
+  for_each_row(worker.part_max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    const T largest = rows.max<T>()[n], key = rows.sum<T>()[n++];
+    T& max = *row_at<T>(slot.max, b, h, queries.at + i);
+    T& chosen = *row_at<T>(slot.sum, b, h, queries.at + i);
+    if (key < T(0) || max != max) return;
+    const T place = key + static_cast<T>(keys.begin);
+    if (largest < max || (largest == max && place > chosen)) return;
+    max = largest;
+    chosen = place;
+    for (std::size_t s = 0; s < worker.part.size(); ++s)
+      std::copy_n(row_at<T>(ConstView(worker.part[s]), b, h, i), worker.part[s].shape[3],
+                  row_at<T>(slot.total[s], b, h, queries.at + i));
+  });
+}
+
 template <class T>
 void ForwardWork<T>::finish(const Tasks& tasks) {
-  if (cells_.call().is_additive) return;
+  if (!cells_.call().is_softmax) return;
   const ConstView& sink = cells_.call().sink;
   tasks.run(static_cast<std::int64_t>(slots_.size()), [&](std::int64_t n, int, int) {
     const ForwardSlot<T>& slot = slots_[static_cast<std::size_t>(n)];

@@ -12,10 +12,10 @@ struct ForwardSlot {
   std::int64_t slot = 0;
   ConstView q;
   std::vector<View> total;  // of type T; Σ exp(score − max)·v until finish()
-  View max, sum;            // [b, h, rows, 1], of type T
+  View max, sum;            // [b, h, rows, 1], of type T: as Saved::Rows has them
 };
 
-// Softmax over the keys, or a sum, piece by piece: pieces are merged in the order in which they are added.
+// Softmax over the keys, a sum or a choice, piece by piece: pieces are merged in the order in which they are added.
 template <class T>
 class ForwardWork {
  public:
@@ -34,12 +34,14 @@ class ForwardWork {
     std::vector<T> max, sum;
     std::vector<View> part;  // of each value set
     View part_max, part_sum;
+    Saved saved;  // of a choice
   };
 
   void add_cell(const ForwardSlot<T>& slot, std::size_t which, const QueryPiece& queries, const KeyPieces& keys,
                 int threads, Worker& worker) const;
   void add_rows(const ForwardSlot<T>& slot, const QueryPiece& queries, const Worker& worker) const;
   void merge(const ForwardSlot<T>& slot, const QueryPiece& queries, const Worker& worker) const;
+  void choose(const ForwardSlot<T>& slot, const QueryPiece& queries, const Span& keys, const Worker& worker) const;
 
   const Cells& cells_;
   std::vector<ForwardSlot<T>> slots_;

@@ -5,6 +5,7 @@
 #include "distributed/forward.h"
 #include "distributed/totals.h"
 #include "distributed/ways.h"
+#include "distributed/whole_rows.h"
 
 namespace rapt::inline v1::distributed {
 namespace {
@@ -18,21 +19,6 @@ std::vector<std::unique_ptr<SlotRows>> collected(const Call& call, const std::ve
   return list;
 }
 
-// What a slot says to attend() where its rows are all here and nothing is merged.
-AttendOptions whole_options(const Call& call, const Cells& cells, std::int64_t n) {
-  const Slot& slot = cells.slot(n);
-  AttendOptions o = call.options;
-  o.threads = threads_of(call);
-  for (auto* list : {&o.score.parameters, &o.normalizer_parameters})
-    for (NamedView& parameter : *list)
-      for (const auto& specs : {call.whole.mechanism->parameters(), call.whole.normalizer->info.parameters})
-        for (const ParameterSpec& spec : specs)
-          if (spec.name == parameter.name) parameter.value = parameter_of(parameter.value, spec, slot);
-  for (auto* list : {&o.first_query, &o.mask.key_lengths})
-    if (list->size() > 1) *list = {list->begin() + slot.batches.begin, list->begin() + slot.batches.end};
-  return o;
-}
-
 // Keys and values of this process's slots, unit by unit.
 class LocalKeys {
  public:
@@ -42,28 +28,21 @@ class LocalKeys {
     v_ = collected(call, call.inputs.v, call.keys);
   }
 
-  std::array<KeyPieces, 2> unit(std::int64_t u) {
-    std::array<KeyPieces, 2> pieces;
-    const std::array<Span, 2> rows{call_.keys.early(u), call_.keys.late(u)};
-    for (std::size_t n = 0; n < 2; ++n) {
-      pieces[n].rows = rows[n];
-      for (std::int64_t s = slots_.begin; s < slots_.end; ++s) {
-        pieces[n].k.push_back(part_of(k_.at(s), 2, rows[n].begin, rows[n].count()));
-        std::vector<ConstView>& v = pieces[n].v.emplace_back();
-        for (const auto& set : v_) v.push_back(part_of(set->at(s), 2, rows[n].begin, rows[n].count()));
-      }
-    }
-    return pieces;
-  }
-
-  ConstView k(std::int64_t slot) { return k_.at(slot); }
-  std::vector<ConstView> v(std::int64_t slot) {
-    std::vector<ConstView> list;
-    for (const auto& set : v_) list.push_back(set->at(slot));
-    return list;
-  }
+  std::array<KeyPieces, 2> unit(std::int64_t u) { return {rows(call_.keys.early(u)), rows(call_.keys.late(u))}; }
+  KeyPieces all() { return rows({0, call_.keys.length()}); }
 
  private:
+  KeyPieces rows(const Span& span) {
+    KeyPieces piece;
+    piece.rows = span;
+    for (std::int64_t s = slots_.begin; s < slots_.end; ++s) {
+      piece.k.push_back(part_of(k_.at(s), 2, span.begin, span.count()));
+      std::vector<ConstView>& v = piece.v.emplace_back();
+      for (const auto& set : v_) v.push_back(part_of(set->at(s), 2, span.begin, span.count()));
+    }
+    return piece;
+  }
+
   const Call& call_;
   Span slots_;
   SlotRows k_;
@@ -89,10 +68,9 @@ void heads_forward(const Call& call, const Outputs& outputs) {
   SlotRows q(call, call.inputs.q, call.queries);
   q.collect(call.inputs.q);
   LocalKeys keys(call);
-  // Whole rows in the type of computation; out in its own where one call writes it.
+  // Whole rows in the type of computation.
   std::vector<std::unique_ptr<SlotRows>> out;
-  for (const View& view : outputs.out)
-    out.push_back(std::make_unique<SlotRows>(call, call.has_parts() ? typed<T>(view) : ConstView(view), call.queries));
+  for (const View& view : outputs.out) out.push_back(std::make_unique<SlotRows>(call, typed<T>(view), call.queries));
   std::vector<T> own_max(static_cast<std::size_t>(call.whole.batch * call.whole.heads * rows) + 1),
       own_sum(own_max.size()), own_lse(own_max.size());
   const View own_max_view = rows_view(call, own_max.data(), rows), own_sum_view = rows_view(call, own_sum.data(), rows);
@@ -100,34 +78,27 @@ void heads_forward(const Call& call, const Outputs& outputs) {
   SlotRows max(call, own_max_view, call.queries), sum(call, own_sum_view, call.queries),
       lse(call, own_lse_view, call.queries);
   const Tasks tasks(threads_of(call), [] {});
-  if (call.has_parts()) {
-    std::vector<ForwardSlot<T>> work_slots;
-    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
-      ForwardSlot<T> slot{n, q.at(n), {}, max.at(n), sum.at(n)};
-      for (const auto& set : out) slot.total.push_back(set->at(n));
-      work_slots.push_back(slot);
-    }
-    ForwardWork<T> work(cells, std::move(work_slots), query_pieces(call.queries, all_units(call.queries)));
+  std::vector<ForwardSlot<T>> work_slots;
+  for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+    ForwardSlot<T> slot{n, q.at(n), {}, max.at(n), sum.at(n)};
+    for (const auto& set : out) slot.total.push_back(set->at(n));
+    work_slots.push_back(slot);
+  }
+  std::vector<QueryPiece> pieces = query_pieces(call.queries, all_units(call.queries));
+  if (call.is_solved()) {
+    const KeyPieces all = keys.all();
+    WholeRows<T>(cells, std::move(pieces), all).forward(work_slots, tasks);
+  } else {
+    ForwardWork<T> work(cells, std::move(work_slots), std::move(pieces));
     for (std::int64_t unit = 0; unit < call.keys.units() && slots.count() > 0; ++unit) work.add(keys.unit(unit), tasks);
     work.finish(tasks);
-    for (std::int64_t n = slots.begin; n < slots.end; ++n) store_lse<T>(lse.at(n), max.at(n), sum.at(n));
-  } else {
-    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
-      Saved saved;
-      Outputs of_slot;
-      for (const auto& set : out) of_slot.out.push_back(set->at(n));
-      of_slot.lse = lse.at(n);
-      of_slot.saved = &saved;
-      attend(Inputs{q.at(n), keys.k(n), keys.v(n)}, of_slot, whole_options(call, cells, n));
-      std::copy_n(saved.rows()->max<T>(), saved.rows()->count, static_cast<T*>(max.at(n).data));
-      std::copy_n(saved.rows()->sum<T>(), saved.rows()->count, static_cast<T*>(sum.at(n).data));
-    }
   }
+  for (std::int64_t n = slots.begin; n < slots.end; ++n) store_lse<T>(call, lse.at(n), max.at(n), sum.at(n));
   std::vector<Block<T>> own_out(out.size());
   std::vector<View> wide(outputs.out);
   for (std::size_t s = 0; s < out.size(); ++s) {
     const View& to = outputs.out[s];
-    if (!call.has_parts() || to.dtype == dtype_of<T>()) {
+    if (to.dtype == dtype_of<T>()) {
       out[s]->spread(to);
       continue;
     }
@@ -174,57 +145,42 @@ void heads_backward(const Call& call, const Given& given, const Saved::Rows& row
   for (const View& view : gradients.v) dv.push_back(gradient_rows(view, call.keys));
   Totals<T> totals(call, wanted);
   const Tasks tasks(threads_of(call), [] {});
-  if (call.has_parts()) {
-    std::vector<BackwardSlot<T>> work_slots;
-    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
-      BackwardSlot<T> slot;
-      slot.slot = n;
-      slot.q = q.at(n);
-      for (const auto& set : out) slot.out.push_back(set->at(n));
-      for (const auto& set : grad_out) slot.grad_out.push_back(set->at(n));
-      slot.max = max.at(n);
-      slot.sum = sum.at(n);
-      if (dq) slot.dq = dq->at(n);
-      work_slots.push_back(slot);
-    }
-    BackwardWork<T> work(cells, wanted, std::move(work_slots), query_pieces(call.queries, all_units(call.queries)));
-    for (std::int64_t unit = 0; unit < call.keys.units() && slots.count() > 0; ++unit) {
-      const std::array<KeyPieces, 2> pieces = keys.unit(unit);
-      for (const int piece : {0, 1}) {
-        const Span place = call.keys.rows({unit, piece});
-        PieceSums<T> sums(call, wanted, {unit, piece}, slots);
-        sums.clear();
-        work.add(pieces[static_cast<std::size_t>(piece)], sums, tasks);
-        totals.add(sums);
-        for (std::int64_t n = slots.begin; n < slots.end && place.count() > 0; ++n) {
-          const auto& from = sums.slot(n);
-          const auto target = [&](SlotRows& to) { return part_of(to.at(n), 2, place.begin, place.count()); };
-          if (dk) store_view<T>(from.k, target(*dk));
-          for (std::size_t s = 0; s < dv.size(); ++s)
-            if (dv[s]) store_view<T>(from.v[s], target(*dv[s]));
-        }
-      }
-    }
-  } else {
-    for (std::int64_t n = slots.begin; n < slots.end; ++n) {
-      PieceSums<T> sums(call, wanted, {0, 0}, {n, n + 1});
+  std::vector<Block<double>> means;
+  means.reserve(static_cast<std::size_t>(slots.count()));
+  std::vector<BackwardSlot<T>> work_slots;
+  for (std::int64_t n = slots.begin; n < slots.end; ++n) {
+    BackwardSlot<T> slot;
+    slot.slot = n;
+    slot.q = q.at(n);
+    for (const auto& set : out) slot.out.push_back(set->at(n));
+    for (const auto& set : grad_out) slot.grad_out.push_back(set->at(n));
+    slot.max = max.at(n);
+    slot.sum = sum.at(n);
+    if (call.is_solved() || call.is_softmax) slot.means = means.emplace_back(slot.max.shape).view();
+    if (dq) slot.dq = dq->at(n);
+    work_slots.push_back(slot);
+  }
+  const std::vector<QueryPiece> query_places = query_pieces(call.queries, all_units(call.queries));
+  if (call.is_solved()) {
+    const KeyPieces all = keys.all();
+    WholeRows<T>(cells, query_places, all).find_means(work_slots, tasks);
+  }
+  BackwardWork<T> work(cells, wanted, std::move(work_slots), query_places);
+  for (std::int64_t unit = 0; unit < call.keys.units() && slots.count() > 0; ++unit) {
+    const std::array<KeyPieces, 2> pieces = keys.unit(unit);
+    for (const int piece : {0, 1}) {
+      const Span place = call.keys.rows({unit, piece});
+      PieceSums<T> sums(call, wanted, {unit, piece}, slots);
       sums.clear();
-      Saved of_slot;
-      of_slot.rows()->resize(element_count(max.at(n).shape), std::is_same_v<T, double>);
-      std::copy_n(static_cast<const T*>(max.at(n).data), of_slot.rows()->count, of_slot.rows()->template max<T>());
-      std::copy_n(static_cast<const T*>(sum.at(n).data), of_slot.rows()->count, of_slot.rows()->template sum<T>());
-      Gradients wants;
-      if (dq) wants.q = dq->at(n);
-      if (dk) wants.k = dk->at(n);
-      for (const auto& set : dv) wants.v.push_back(set ? set->at(n) : View{});
-      for (std::size_t p = 0; p < wanted.parameters.size(); ++p)
-        wants.parameters.push_back({wanted.parameters[p].name, sums.slot(n).parameters[p]});
-      std::vector<ConstView> slot_out, slot_grad;
-      for (const auto& set : out) slot_out.push_back(set->at(n));
-      for (const auto& set : grad_out) slot_grad.push_back(set->at(n));
-      attend_backward({q.at(n), keys.k(n), keys.v(n)}, slot_out, slot_grad, &of_slot, wants,
-                      whole_options(call, cells, n));
+      work.add(pieces[static_cast<std::size_t>(piece)], sums, tasks);
       totals.add(sums);
+      for (std::int64_t n = slots.begin; n < slots.end && place.count() > 0; ++n) {
+        const auto& from = sums.slot(n);
+        const auto target = [&](SlotRows& to) { return part_of(to.at(n), 2, place.begin, place.count()); };
+        if (dk) store_view<T>(from.k, target(*dk));
+        for (std::size_t s = 0; s < dv.size(); ++s)
+          if (dv[s]) store_view<T>(from.v[s], target(*dv[s]));
+      }
     }
   }
   const auto spread = [&](SlotRows& from, const View& to) {

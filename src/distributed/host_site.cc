@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <new>
 
@@ -14,6 +15,15 @@ namespace {
 template <class T>
 class HostSite final : public Site {
  public:
+  HostSite() = default;
+  // As for Feed: after a failure messages keep their memory.
+  ~HostSite() override {
+    if (std::uncaught_exceptions() > exceptions_) [[maybe_unused]]
+      auto* kept = new (std::nothrow) std::vector<std::shared_ptr<void>>(std::move(pieces_));
+  }
+  HostSite(const HostSite&) = delete;
+  HostSite& operator=(const HostSite&) = delete;
+
   Device device() const override { return {}; }
   void* take(std::size_t bytes) override { return pieces_.emplace_back(aligned(bytes)).get(); }
   RowSums take_rows(std::int64_t rows, std::int64_t) override {
@@ -152,6 +162,7 @@ class HostSite final : public Site {
     for_each_number(count, [&](std::int64_t n) { sum[n] += more[n]; });
   }
 
+  int exceptions_ = std::uncaught_exceptions();
   std::vector<std::shared_ptr<void>> pieces_;
   std::vector<double> numbers_;
 };

@@ -10,6 +10,7 @@
 #include "distributed/forward.h"
 #include "distributed/totals.h"
 #include "distributed/ways.h"
+#include "distributed/whole_rows.h"
 
 namespace rapt::inline v1::distributed {
 namespace {
@@ -174,11 +175,14 @@ std::int64_t sum_groups(const Call& call) {
 }
 
 template <class T>
-void store_lse(const View& lse, const View& max, const View& sum) {
+void store_lse(const Call& call, const View& lse, const View& max, const View& sum) {
   if (!lse) return;
+  constexpr T kNothing = -std::numeric_limits<T>::infinity();
   for_each_row(max.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-    const T s = *row_at<T>(sum, b, h, i);
-    const T value = s == T(0) ? -std::numeric_limits<T>::infinity() : *row_at<T>(max, b, h, i) + std::log(s);
+    const T m = *row_at<T>(max, b, h, i), s = *row_at<T>(sum, b, h, i);
+    T value = m;
+    if (call.is_solved()) value = m == kNothing ? m : m + s;
+    else if (!call.is_choice()) value = s == T(0) ? kNothing : m + std::log(s);
     store_row(&value, 1, matrix_of(lse, b, h), i);
   });
 }
@@ -228,15 +232,20 @@ void ring_forward(const Call& call, const Outputs& outputs) {
     slot.sum = of(sum_view);
     if (rows > 0) slots.push_back(slot);
   }
-  ForwardWork<T> work(cells, std::move(slots),
-                      query_pieces(call.queries, call.queries.units_of(call.rank(), call.size())));
-  Feed feed(call);
-  const Tasks tasks(threads_of(call), [&] { feed.progress(); });
-  for (std::int64_t unit = 0; unit < feed.units(); ++unit) work.add(feed.take(unit), tasks);
-  work.finish(tasks);
+  std::vector<QueryPiece> pieces = query_pieces(call.queries, call.queries.units_of(call.rank(), call.size()));
+  if (call.is_solved()) {
+    const AllKeys keys(call);
+    WholeRows<T>(cells, std::move(pieces), keys.pieces()).forward(slots, Tasks(threads_of(call), [] {}));
+  } else {
+    ForwardWork<T> work(cells, std::move(slots), std::move(pieces));
+    Feed feed(call);
+    const Tasks tasks(threads_of(call), [&] { feed.progress(); });
+    for (std::int64_t unit = 0; unit < feed.units(); ++unit) work.add(feed.take(unit), tasks);
+    work.finish(tasks);
+  }
   for (std::size_t s = 0; s < totals.size(); ++s)
     if (totals[s].data != outputs.out[s].data) store_view<T>(totals[s], outputs.out[s]);
-  store_lse<T>(outputs.lse, max_view, sum_view);
+  store_lse<T>(call, outputs.lse, max_view, sum_view);
   if (!outputs.saved) return;
   Saved::Rows& saved = *outputs.saved->rows();
   saved.resize(static_cast<std::int64_t>(max.size()), std::is_same_v<T, double>);
@@ -261,6 +270,8 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
     own_dq = Block<T>(dq.shape);
     dq = own_dq.view();
   }
+  const bool has_means = call.is_solved() || call.is_softmax;
+  std::vector<double> means(has_means ? static_cast<std::size_t>(element_count(max.shape)) + 1 : 0);
   std::vector<BackwardSlot<T>> slots;
   for (std::int64_t n = 0; n < cells.slots() && own_rows > 0; ++n) {
     const auto of = [&](const auto& view) { return slot_of(view, cells.slot(n), call.whole.heads); };
@@ -272,12 +283,17 @@ void ring_backward(const Call& call, const Given& given, const Saved::Rows& rows
     slot.grad_lse = of(call.grad_lse);
     slot.max = of(max);
     slot.sum = of(sum);
+    if (has_means) slot.means = of(rows_view(call, means.data(), own_rows));
     slot.dq = of(dq);
     if (!call.shared_bias) slot.dbias = of(gradients.bias);
     slots.push_back(slot);
   }
-  BackwardWork<T> work(cells, wanted, std::move(slots),
-                       query_pieces(call.queries, call.queries.units_of(call.rank(), call.size())));
+  const std::vector<QueryPiece> pieces = query_pieces(call.queries, call.queries.units_of(call.rank(), call.size()));
+  if (call.is_solved()) {
+    const AllKeys keys(call);
+    WholeRows<T>(cells, pieces, keys.pieces()).find_means(slots, Tasks(threads_of(call), [] {}));
+  }
+  BackwardWork<T> work(cells, wanted, std::move(slots), pieces);
   Feed feed(call);
   Relay<T> relay(call, wanted, gradients);
   const auto progress = [&] {
@@ -303,8 +319,8 @@ template void ring_backward<float>(const Call&, const Given&, const Saved::Rows&
 template void ring_backward<double>(const Call&, const Given&, const Saved::Rows&);
 template void keep_wide_out<float>(const Outputs&, const std::vector<View>&, Saved::Rows&);
 template void keep_wide_out<double>(const Outputs&, const std::vector<View>&, Saved::Rows&);
-template void store_lse<float>(const View&, const View&, const View&);
-template void store_lse<double>(const View&, const View&, const View&);
+template void store_lse<float>(const Call&, const View&, const View&, const View&);
+template void store_lse<double>(const Call&, const View&, const View&, const View&);
 template void store_view<float>(const View&, const View&);
 template void store_view<double>(const View&, const View&);
 

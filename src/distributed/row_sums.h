@@ -18,9 +18,11 @@ struct Shares {
 // The row with a part's maximum and sum, which is not 0.
 template <class T>
 Shares<T> merge_row(T& max, T& sum, double part_max, double part_sum) {
+  // One of the two differences is 0.
+  const auto power = [](double x) { return x == 0 ? 1.0 : std::exp(x); };
   const double top = sum == 0 ? part_max : std::max<double>(max, part_max);
-  const double own = sum == 0 ? 0 : std::exp(max - top);
-  const double others = part_sum * std::exp(part_max - top);
+  const double own = sum == 0 ? 0 : power(max - top);
+  const double others = part_sum * power(part_max - top);
   max = static_cast<T>(top);
   sum = static_cast<T>(sum * own + others);
   return {static_cast<T>(own), static_cast<T>(others)};

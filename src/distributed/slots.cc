@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "rapt/tiles.h"
-
 namespace rapt::inline v1::distributed {
 
 Slots::Slots(const Problem& whole, bool bias_gradient) : batches_(whole.batch), heads_(whole.heads) {
@@ -22,8 +20,6 @@ Slots::Slots(const Problem& whole, bool bias_gradient) : batches_(whole.batch), 
   add(whole.k);
   for (const Operand& v : whole.v) add(v);
   if (bias_gradient) add(whole.bias);
-  // A score that names its head must see the whole list of them.
-  if (whole.mechanism->definition().reads_head) group = whole.heads;
   batch_slots_ = shared_batches ? 1 : whole.batch;
   head_slots_ = whole.heads / group;
 }

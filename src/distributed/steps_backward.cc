@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "attend/inner_call.h"
 #include "distributed/backward.h"
 #include "distributed/travel.h"
 #include "distributed/ways.h"
@@ -242,8 +243,8 @@ class StepsBackward {
       cell.bias = part_of(rows_of(gradients_.bias, piece), 3, keys.rows.begin, keys.rows.count());
     for (std::size_t p = 0; p < wanted_.parameters.size(); ++p)
       if (!wanted_.parameters[p].is_sink) cell.parameters.push_back({wanted_.parameters[p].name, cell_parameters_[p]});
-    attend_backward({piece.q, keys.k[0], keys.v[0]}, piece.cell_out, piece.grad_out, &piece.saved, cell,
-                    workspace_.options, piece.grad_lse);
+    attend_backward_within(cells_.outer(0), {piece.q, keys.k[0], keys.v[0]}, piece.cell_out, piece.grad_out,
+                           &piece.saved, cell, workspace_.options, piece.grad_lse);
     const auto sum = [&](const View& from, void* to, Dtype type) {
       site_.add(from.data, from.dtype, to, type, element_count(from.shape));
     };

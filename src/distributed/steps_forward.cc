@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "attend/inner_call.h"
 #include "distributed/travel.h"
 #include "distributed/ways.h"
 
@@ -108,7 +109,7 @@ class StepsForward {
       outputs.row_max = row_view(part.max);
       outputs.row_sum = row_view(part.sum);
     }
-    attend(inputs, outputs, workspace_.options);
+    attend_within(cells_.outer(0), inputs, outputs, workspace_.options);
     if (call_.is_additive) site_.add_rows(piece.sums, part.sum, sets_);
     else site_.merge(piece.sums, part, sets_);
   }
@@ -118,7 +119,7 @@ class StepsForward {
     Outputs outputs;
     outputs.out = {contiguous(parts_[0], inputs.q.dtype, shape_of(piece, call_.whole.v[0].dim), site_.device())};
     outputs.saved = &saved_;
-    attend(inputs, outputs, workspace_.options);
+    attend_within(cells_.outer(0), inputs, outputs, workspace_.options);
     Saved::Rows& rows = *saved_.rows();
     if (rows.remainder_dim == 0) return false;
     part_of_piece(piece);

@@ -31,9 +31,9 @@ View rows_view(const Call& call, T* numbers, std::int64_t rows) {
   return {numbers, dtype_of<T>(), shape, contiguous_strides(shape), {}};
 }
 
-// Stores [B, H, rows, 1] of lse where it is wanted: max + log(sum).
+// Stores [B, H, rows, 1] of lse where it is wanted; max and sum are as Saved::Rows has them.
 template <class T>
-void store_lse(const View& lse, const View& max, const View& sum);
+void store_lse(const Call& call, const View& lse, const View& max, const View& sum);
 
 // δ needs outputs as they were before they were rounded to 16 bits: contiguous arrays, which `saved` gets copies of.
 template <class T>

@@ -208,8 +208,8 @@ void Choices::evaluate(const CallRanges& call, F&& each) const {
       case Op::query: return between(call.query[0], call.query[1]);
       case Op::key: return between(call.key[0], call.key[1]);
       case Op::offset: return between(call.key[0] - call.query[1], call.key[1] - call.query[0]);
-      case Op::head: return between(0, call.heads - 1);
-      case Op::batch: return between(0, call.batches - 1);
+      case Op::head: return between(call.head[0], call.head[1]);
+      case Op::batch: return between(call.batch[0], call.batch[1]);
       case Op::queries: return between(call.queries, call.queries);
       case Op::keys: return between(call.keys, call.keys);
       case Op::query_row:

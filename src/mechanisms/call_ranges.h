@@ -16,7 +16,8 @@ struct NumberRange {
 struct CallRanges {
   std::array<std::int64_t, 2> query{}, key{};  // positions, first and last
   std::array<std::int64_t, 2> grid{};
-  std::int64_t batches = 1, heads = 1, queries = 1, keys = 1;
+  std::array<std::int64_t, 2> batch{}, head{};  // first and last
+  std::int64_t queries = 1, keys = 1;
   bool is_double = false;
   // Of a slot's numbers, and of a table's, which are read one by one; none where they are on a device.
   std::function<std::optional<NumberRange>(int)> value, table;

@@ -175,15 +175,6 @@ TEST(Distributed, HeadsGiveTheBitsOfTheRing) {
     }
 }
 
-TEST(Distributed, OtherNormalizersCutHeads) {
-  for (const support::NormalizerKind normalizer : support::all_normalizers()) {
-    CaseSpec s = long_spec();
-    s.normalizer = normalizer;
-    s.mask = support::MaskKind::bottom_right;
-    check(s, {1, 2, 3, 4});
-  }
-}
-
 // The weights of sigmoid need no other key's score: more processes than heads, biases and dense masks are no matter.
 TEST(Distributed, SigmoidIsAddedUpByTheRing) {
   CaseSpec s = long_spec();
@@ -261,15 +252,8 @@ void refuses(const Case& c, int size, const std::string& sentence, const Wants& 
 
 TEST(Distributed, RefusesInEveryProcess) {
   CaseSpec s = long_spec();
-  s.normalizer = support::NormalizerKind::sparsemax;
-  refuses(make_case(s), 8,
-          "attend: normalizer: expected softmax or sigmoid, or at least as many independent heads as processes, got "
-          "sparsemax of "
-          "4 independent heads for 8 processes");
-  refuses(make_case(s), 2, "attend: normalizer: expected softmax or sigmoid, whose parts of the keys can be merged",
-          {Distribution::ring});
-  s.bias = support::BiasKind::full;
-  refuses(make_case(s), 2, "attend: normalizer: expected softmax or sigmoid, or neither bias nor dense mask");
+  refuses(make_case(s), 2, "attend: path: expected automatic or generic over several processes, got reference",
+          {.change = [](rapt::AttendOptions& options) { options.path = rapt::Path::reference; }});
   s = long_spec();
   s.bias = support::BiasKind::full;
   refuses(make_case(s), 2, "distribution heads: expected neither bias", {Distribution::heads});

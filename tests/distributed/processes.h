@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -82,6 +83,7 @@ struct Wants {
   unsigned delays = 0;  // the seed of messages' delays; 0: none
   bool tags = true;     // of messages
   rapt::Device device{};
+  std::function<void(rapt::AttendOptions&)> change{};  // of the case's options, last
 };
 
 class Processes {
@@ -139,6 +141,7 @@ class Processes {
     for (const Buffer& set : v) inputs.v.push_back(set.view());
     rapt::AttendOptions options = whole_.options;
     options.threads = wants_.threads;
+    if (wants_.change) wants_.change(options);
     Buffer bias;
     const bool row_bias = !p.bias.empty() && p.bias.shape[2] > 1;
     if (row_bias) {
@@ -268,13 +271,10 @@ inline void check(const CaseSpec& spec, std::initializer_list<int> sizes = {1, 2
   SCOPED_TRACE(describe(spec));
   const Case c = make_case(spec);
   const Expected expected(c, true);
-  using enum NormalizerKind;
-  const auto parts = {softmax, softmax_sink, sigmoid, sigmoid_b, sigmoid_one_b};
-  const bool has_parts = std::ranges::find(parts, spec.normalizer) != parts.end();
   std::vector<std::uint64_t> first;
   for (const int size : sizes) {
     SCOPED_TRACE(testing::Message() << size << " processes");
-    wants.distribution = has_parts ? Distribution::ring : Distribution::automatic;
+    wants.distribution = Distribution::ring;
     const Result result = run(c, size, wants);
     if (testing::Test::HasFailure()) return;
     if (first.empty()) {

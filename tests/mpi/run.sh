@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh RAPT FOLDER: one call and training runs over 1 to 8 processes, on this machine and between network namespaces.
 # Bits are compared with one process, values with the engine without MPI; processes are killed at random moments (by
-# RAPT_TEST_SEED), stopped and cut off.
+# RAPT_TEST_SEED), stopped and cut off. Started by the launcher of the MPI that the tool was built with, or RAPT_MPIRUN.
 set -euo pipefail
 
 rapt=$1 folder=$2
@@ -14,7 +14,13 @@ cd "$folder"
 skip() { echo "skipped: $1"; exit 0; }
 fail() { echo "FAILED: $1" >&2; exit 1; }
 
-command -v mpirun >/dev/null || skip "mpirun was not found (scripts/bootstrap --mpi)"
+is_mpich=no launchers=(mpirun.openmpi mpirun)
+if [[ $(ldd "$rapt") == *libmpich.* ]]; then is_mpich=yes launchers=(mpiexec.mpich mpiexec.hydra mpirun); fi
+mpirun=${RAPT_MPIRUN:-}
+for name in "${launchers[@]}"; do
+  [[ -n $mpirun ]] || mpirun=$(command -v "$name" || true)
+done
+[[ -n $mpirun ]] || skip "mpirun was not found (scripts/bootstrap --mpi)"
 command -v python3 >/dev/null || skip "python3 was not found"
 # Unless told otherwise, Open MPI starts nothing as root, and no more processes than cores. Processes that share cores
 # must not spin.
@@ -22,11 +28,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_base_warn_component_unused=0
 # Within containers one process may not read the memory of another.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none
-timeout 60 mpirun -n 2 "$rapt" list >list.txt 2>list.err || skip "mpirun cannot start two processes here: $(tail -n 1 list.err)"
+timeout 60 "$mpirun" -n 2 "$rapt" list >list.txt 2>list.err || skip "mpirun cannot start two processes here: $(tail -n 1 list.err)"
 [[ $(grep -c '^ *scaled_dot ' list.txt) == 1 ]] || fail "rapt list was printed by more than one process"
 
 # mpi N COMMAND...: within two minutes
-mpi() { timeout 120 mpirun -n "$1" "${@:2}"; }
+mpi() { timeout 120 "$mpirun" -n "$1" "${@:2}"; }
 
 echo "== attend: the same bits for 1, 2, 3, 4 and 8 processes"
 python3 "$arrays" make . 300
@@ -52,14 +58,10 @@ for options in "${cases[@]}"; do
   mpi 3 "$rapt" "${common[@]}" --distribution heads --out "heads$number" >/dev/null
   python3 "$arrays" same "heads$number" "ring$number.1" || fail "heads, $options"
 done
-mpi 2 "$rapt" attend --q q.npy --k k.npy --v v.npy --grad grad.npy --normalize sparsemax --out sparse.2 >/dev/null
-mpi 1 "$rapt" attend --q q.npy --k k.npy --v v.npy --grad grad.npy --normalize sparsemax --out sparse.1 >/dev/null
-python3 "$arrays" same sparse.2 sparse.1 || fail "sparsemax"
-
 echo "== attend: refusals and explanations"
 mpi 3 "$rapt" attend --q q.npy --k k.npy --v v.npy --explain --out explained >explain.txt
 grep -q 'GB/s between processes' explain.txt || fail "no explanation"
-for options in "--weights" "--stats" "--causal nonsense" "--normalize sparsemax --bias bias.npy" "--key-lengths 400,1"; do
+for options in "--weights" "--stats" "--causal nonsense" "--path reference" "--key-lengths 400,1"; do
   read -ra list <<<"$options"
   if mpi 3 "$rapt" attend --q q.npy --k k.npy --v v.npy "${list[@]}" --out refused >refused.txt 2>&1; then fail "$options was not refused"; fi
   [[ $(grep -c '^rapt: ' refused.txt) == 1 ]] || fail "$options: expected one sentence, got $(cat refused.txt)"
@@ -78,7 +80,9 @@ env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$rapt" attend --q q.npy --k k.npy --v
 
 echo "== bench: the engine alone has the processors of all processes"
 if (($(nproc) > 1)); then
-  OMPI_MCA_hwloc_base_binding_policy=core mpi 2 "$rapt" bench processes --shape 1,1,256,16 --threads 1 --repeat 1 --json >bench.json
+  bound=(2)
+  [[ $is_mpich == no ]] || bound=(2 -bind-to core)
+  OMPI_MCA_hwloc_base_binding_policy=core mpi "${bound[@]}" "$rapt" bench processes --shape 1,1,256,16 --threads 1 --repeat 1 --json >bench.json
   grep -qE '"engine_processors": ([2-9]|[1-9][0-9])' bench.json || fail "the engine beside two bound processes: $(cat bench.json)"
 else
   echo "skipped: two processes cannot be bound to two processors: there is one"
@@ -106,14 +110,14 @@ images=(train digits --epochs 1 --batch 100)
 mpi 3 "$rapt" "${images[@]}" --out images3 >/dev/null
 cmp -s images1/model.safetensors images3/model.safetensors || fail "3 processes train other weights for images"
 
-# child OF MPIRUN, by rank
-ranks_of() { pgrep -P "$1" -x rapt | sort -n; }
+# ranks_of LAUNCHER: its processes, by rank. MPICH starts them by a process of its own.
+ranks_of() { { pgrep -P "$1" -x rapt || pgrep -P "$(pgrep -P "$1" -d ,)" -x rapt || true; } 2>/dev/null | sort -n; }
 
 # disturb SIGNAL RANK RUN: ends within 30 seconds, and the run goes on to the same weights. FREEZE stops the main thread alone.
 disturb() {
   local signal=$1 rank=$2 run=$3
-  mpirun -n 3 "$rapt" "${train[@]}" --epochs 100000 --out "$run" >"$run.log" 2>&1 &
-  local launcher=$! pids=() waited=0
+  "$mpirun" -n 3 "$rapt" "${train[@]}" --epochs 100000 --out "$run" >"$run.log" 2>&1 &
+  local launcher=$! pids=() waited=0 n
   until [[ -e $run/state.safetensors ]]; do
     sleep 0.2
     waited=$((waited + 1))
@@ -123,7 +127,7 @@ disturb() {
   ((${#pids[@]} == 3)) || fail "expected three processes, got ${#pids[@]}"
   if [[ $signal == FREEZE ]]; then
     python3 "$here/freeze.py" "${pids[$rank]}" >"$run.freeze" 2>&1 &
-    sleep 1
+    for ((n = 0; n < 200; ++n)); do [[ ! -s $run.freeze ]] || break; sleep 0.1; done
     if ! grep -q '^stopped' "$run.freeze"; then
       echo "skipped: no process may be traced here, so none hangs: $(cat "$run.freeze")"
       kill "$launcher" && wait "$launcher" || true
@@ -141,7 +145,7 @@ disturb() {
     # A zombie counts as gone too.
     [[ ! -e /proc/$pid ]] || grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null || fail "$signal: process $pid is still there"
   done
-  echo "   $signal of process $rank: ended after $((SECONDS - start)) s: $(grep -aE 'rapt: process|exited on signal' "$run.log" | head -n 1)"
+  echo "   $signal of process $rank: ended after $((SECONDS - start)) s: $(grep -aE 'rapt: process|exited on signal|EXIT CODE' "$run.log" | head -n 1)"
 }
 
 echo "== train: a process that dies, and one that is stopped"
@@ -168,7 +172,7 @@ echo "== a process that dies at a random moment (RAPT_TEST_SEED=$seed)"
 die() {
   local rank=$1 after=$2
   shift 2
-  mpirun -n 3 "$rapt" "$@" >died.log 2>&1 &
+  "$mpirun" -n 3 "$rapt" "$@" >died.log 2>&1 &
   local launcher=$! pids=() waited=0 status=0
   until ((${#pids[@]} == 3)); do
     sleep 0.1
@@ -245,10 +249,13 @@ for pair in "$one 1" "$other 2"; do
   ip -n "$name" link set wire up
 done
 # Stands in for ssh: the other machine is the other namespace.
-printf '#!/usr/bin/env bash\nshift\nexec ip netns exec %s bash -c "$*"\n' "$other" >agent.sh
+printf '#!/usr/bin/env bash\n[[ $1 != -x ]] || shift\nnamespace=%s\n[[ $1 != 10.77.0.1 ]] || namespace=%s\nshift\nexec ip netns exec "$namespace" bash -c "$*"\n' \
+  "$other" "$one" >agent.sh
 chmod +x agent.sh
-over_link=(ip netns exec "$one" mpirun --host 10.77.0.1:1,10.77.0.2:1 --mca plm_rsh_agent "$PWD/agent.sh" --mca btl tcp,self
+over_link=(ip netns exec "$one" "$mpirun" --host 10.77.0.1:1,10.77.0.2:1 --mca plm_rsh_agent "$PWD/agent.sh" --mca btl tcp,self
            --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 -n 2)
+[[ $is_mpich == no ]] || over_link=(ip netns exec "$one" "$mpirun" -hosts 10.77.0.1,10.77.0.2 -launcher ssh -launcher-exec "$PWD/agent.sh"
+                                    -iface wire -genv MPIR_CVAR_NOLOCAL 1 -genv FI_PROVIDER tcp -genv FI_TCP_IFACE wire -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES wire -n 2)
 timeout 120 "${over_link[@]}" "$rapt" attend --q "$PWD/q.npy" --k "$PWD/k.npy" --v "$PWD/v.npy" --grad "$PWD/grad.npy" --causal top_left \
   --distribution ring --out "$PWD/link1" >link1.log 2>&1 || fail "over the link: $(cat link1.log)"
 python3 "$arrays" same link1 ring1.1 || fail "other bits over the link"

@@ -52,6 +52,12 @@ rm "$INSTALLED"
 output=$(ALSO_ABSENT=libclang-rt-dev HAS=yes "$bootstrap") || fail "it failed: $output"
 ! grep -qsx libclang-rt-dev "$INSTALLED" || fail "libclang-rt-dev was installed without --fuzz"
 
+# Where there is an MPI, MPICH say, another one would take its place.
+rm -f "$INSTALLED"
+for name in mpicxx mpirun; do stand_in "$name" </dev/null; done
+output=$(ALSO_ABSENT=libopenmpi-dev HAS=yes "$bootstrap" --mpi) || fail "it failed: $output"
+! grep -qsx libopenmpi-dev "$INSTALLED" || fail "Open MPI was installed beside the MPI that is there"
+
 # A library that only a part of the tool needs: installed where the system has it, and no failure where it has not.
 export ALSO_ABSENT=libsentencepiece-dev
 output=$(HAS=yes "$bootstrap") || fail "it failed: $output"

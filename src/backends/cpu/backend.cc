@@ -104,7 +104,7 @@ void backward(Problem& problem, const BackwardRequest& request) {
   rotated.rotate();
   BackwardRequest own = request;
   rotated.redirect(own.gradients);
-  if (problem.path == Path::automatic && !own.grad_lse && can_factorize(problem)) {
+  if (problem.path == Path::automatic && !own.grad_lse && !own.means && can_factorize(problem)) {
     factorized_backward(problem, own.grad_out, own.gradients);
   } else {
     Saved again;

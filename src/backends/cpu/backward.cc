@@ -106,6 +106,7 @@ class Backward {
     }
     want_score_ = (want_score_ || dq_.wanted() || dk_.wanted() || dbias_.wanted() || want_normalizer_) &&
                   p.normalizer->threshold != Threshold::first_largest;
+    want_score_ = want_score_ || request.means;
     adds_bias_rows_ = dbias_.wanted() && (p.bias.rows > 1 || p.queries == 1);
     prototype_ = heads_.prototype();
     chunk_ = task_keys(p, kernels_.backward_keys(prototype_), heads_.visibility().is_whole(), rows.of_more_keys);
@@ -124,6 +125,7 @@ class Backward {
     for (Sink<T>& v : dv_)
       if (!writes_) v.clear();
     if (want_score_) means_.prepare();
+    if (request_.means) return find_means();
     if (want_score_ && p_.normalizer->threshold == Threshold::none && want_normalizer_)
       normalizer_parts_.resize(static_cast<std::size_t>(total * chunks_ * kMaxSlots));
     find_visits();
@@ -239,6 +241,16 @@ class Backward {
   }
   const BlockVisits& visits_of(const Head<T>& head) const {
     return visits_[visits_.size() == 1 ? 0 : static_cast<std::size_t>(head.b)];
+  }
+
+  void find_means() {
+    const std::int64_t total = p_.normalizer->threshold == Threshold::solved ? p_.batch * p_.heads : 0;
+    for (std::int64_t start = 0; start < total; start += heads_.wave_size()) {
+      wave_.clear();
+      heads_.prepare(start, std::min(heads_.wave_size(), total - start), wave_);
+      means_.add_slope_means(wave_, prototype_);
+    }
+    *request_.means = means_.all();
   }
 
   // The turn of an item at the rows of dq of a block: after the chunks before it, and the heads before it of its own.
@@ -483,7 +495,7 @@ class Backward {
 
 bool all_narrow(const BackwardRequest& request) {
   const auto narrow = [](const View& view) { return !view || view.dtype == Dtype::bf16; };
-  return narrow(request.gradients.q) && narrow(request.gradients.k) &&
+  return !request.means && narrow(request.gradients.q) && narrow(request.gradients.k) &&
          std::ranges::all_of(request.gradients.v, narrow) &&
          std::ranges::all_of(request.grad_out, [](const Operand& g) { return g.dtype == Dtype::bf16; });
 }

@@ -46,6 +46,10 @@ void RowMeans<T>::prepare_rows(std::int64_t n, std::int64_t first, std::int64_t 
     std::fill_n(score_sizes(n) + first, rows, 0.0);
   }
   if (!has_products_) return;
+  if (!rows_.means.empty()) {
+    for (std::int64_t i = 0; i < rows; ++i) delta[i] = static_cast<T>(rows_.means[static_cast<std::size_t>(row + i)]);
+    return;
+  }
   for (std::size_t s = 0; s < p_.v.size(); ++s)
     kernels_.row_products(request_.out[s].at(b, h), request_.grad_out[s].at(b, h), first, rows, p_.v[s].dim,
                           rows_.sum<T>() + row, buffer, delta);
@@ -59,6 +63,7 @@ void RowMeans<T>::prepare_rows(std::int64_t n, std::int64_t first, std::int64_t 
 template <class T>
 void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype) {
   rest_.resize(static_cast<std::size_t>(p_.batch * p_.heads * p_.queries));
+  if (!rows_.means.empty()) return use_means();
   const std::int64_t blocks = (p_.queries + kernels_.forward_rows - 1) / kernels_.forward_rows;
   const auto count = static_cast<std::int64_t>(wave.size());
   SlopeMeansTask<T> sample;
@@ -85,6 +90,25 @@ void RowMeans<T>::add_slope_means(const std::vector<Head<T>>& wave, const HeadTa
     task.workspace = workspaces[static_cast<std::size_t>(worker)].template as<char>();
     kernels_.slope_means(task);
   });
+}
+
+// Those of rows that have more keys than the call.
+template <class T>
+void RowMeans<T>::use_means() {
+  for (std::size_t n = 0; n < rest_.size(); ++n) {
+    const T first = static_cast<T>(rows_.means[n]);
+    const double rest = rows_.means[n] - static_cast<double>(first);
+    delta_.template as<T>()[n] = first;
+    rest_[n] = rest == rest ? static_cast<T>(rest) : T(0);
+  }
+}
+
+template <class T>
+std::vector<double> RowMeans<T>::all() const {
+  std::vector<double> means(static_cast<std::size_t>(p_.batch * p_.heads * p_.queries));
+  for (std::size_t n = 0; n < means.size(); ++n)
+    means[n] = static_cast<double>(delta_.template as<T>()[n]) + (rest_.empty() ? 0 : static_cast<double>(rest_[n]));
+  return means;
 }
 
 // With w the sink's weight and μ = δ − ∂lse: the gradients of a row's scores sum to w·μ + ∂lse.

@@ -24,6 +24,8 @@ class RowMeans {
   void prepare();
   // Solved thresholds: from the slopes of the weights, head by head of the wave.
   void add_slope_means(const std::vector<Head<T>>& wave, const HeadTask<T>& prototype);
+  // δ of every row that prepare() and add_slope_means() have found, in all digits.
+  std::vector<double> all() const;
 
   bool is_prepared() const { return delta_.size() > 0; }
   // Head n counts b·heads + h. [queries] each.
@@ -53,6 +55,7 @@ class RowMeans {
 
   // Of some rows of head n: everything zero, then what is known before a tile is computed.
   void prepare_rows(std::int64_t n, std::int64_t first, std::int64_t rows, T* buffer);
+  void use_means();
   Bound find_bound(const HeadTask<T>& head, std::int64_t n, double rounding, bool strict) const;
   double common_part(const HeadTask<T>& head) const;
   // What δ lacks, from the sum of the row's gradients.

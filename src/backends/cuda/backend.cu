@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "attend/inner_call.h"
 #include "backends/cuda/backward.h"
 #include "backends/cuda/factorized/factorized.h"
 #include "backends/cuda/prepared_call.h"
@@ -34,6 +35,8 @@ std::string refusal(const Problem& problem, const Request& request) {
   if (problem.path == Path::reference) return "the reference path was asked for, which runs on a cpu";
   if (problem.is_double) return "expected f32, bf16 or f16, got f64";
   if (const std::string why = run_time_refusal(problem, request.backward); !why.empty()) return why;
+  if (hooks_see_outer(problem))
+    return "expected a whole call where hooks may read how many queries and keys it has, got a part of one";
   if (!programs_of(problem))
     return "the mechanism '" + std::string(problem.mechanism->name()) + "' has no kernels for a device";
   if (problem.v.size() > kMaxValueSets)

@@ -208,8 +208,8 @@ void PreparedCall::prepare_normalizer() {
     if (value.given)
       spread_values(numbers(value), value.per_head, 1, call.heads, kMaxSlots, slot, values, workspace_.stream());
     else if (normalizer.info.absent)
-      fill_values(static_cast<float>(normalizer.info.absent(slot, problem.keys)), call.heads, kMaxSlots, slot, values,
-                  workspace_.stream());
+      fill_values(static_cast<float>(normalizer.info.absent(slot, problem.outer.keys)), call.heads, kMaxSlots, slot,
+                  values, workspace_.stream());
   }
   call.normalizer_values = values;
   call.has_sink = problem.is_softmax() && problem.normalizer_parameters[0].given;

@@ -17,7 +17,10 @@ class DeviceSite final : public Site {
   DeviceSite(const Device& device, void* stream)
       : device_(device), scope_(device.index), stream_(static_cast<cudaStream_t>(stream)), workspace_(stream_) {
     try {
-      check(cudaStreamCreateWithFlags(&transfers_, cudaStreamNonBlocking), "stream");
+      // First in line for a processor that becomes free, as others wait for what is sent.
+      int least = 0, greatest = 0;
+      check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream");
+      check(cudaStreamCreateWithPriority(&transfers_, cudaStreamNonBlocking, greatest), "stream");
       check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event");
     } catch (...) {
       release();

@@ -41,7 +41,8 @@ void read_host_parameters(Problem& problem) {
 double normalizer_value(const Problem& problem, std::size_t n, std::int64_t h) {
   const ParameterValue& value = problem.normalizer_parameters[n];
   if (!value.given)
-    return problem.normalizer->info.absent ? problem.normalizer->info.absent(static_cast<int>(n), problem.keys) : 0;
+    return problem.normalizer->info.absent ? problem.normalizer->info.absent(static_cast<int>(n), problem.outer.keys)
+                                           : 0;
   return problem.is_double ? value.head<double>(h)[0] : static_cast<double>(value.head<float>(h)[0]);
 }
 

@@ -10,11 +10,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "attend/counted.h"
 #include "backends/mpi/pulse.h"
@@ -32,7 +36,7 @@ std::unique_ptr<Communicator> the_world;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Whether a process is the part of Open MPI or MPICH that starts and ends processes here. Safe between fork and exit.
+// Whether a process is a part of Open MPI or MPICH that starts and ends processes. Safe between fork and exit.
 bool is_launcher(const char* comm_path) {
   std::array<char, 32> name{};
   const int file = ::open(comm_path, O_RDONLY);
@@ -40,17 +44,36 @@ bool is_launcher(const char* comm_path) {
   const auto length = ::read(file, name.data(), name.size() - 1);
   ::close(file);
   if (length <= 0) return false;
-  const std::string_view text(name.data(), static_cast<std::size_t>(length) - 1);  // without its line's end
+  std::string_view text(name.data(), static_cast<std::size_t>(length) - 1);  // without its line's end
+  text = text.substr(0, text.find('.'));                                     // mpirun.openmpi, mpiexec.hydra
   return text == "mpirun" || text == "mpiexec" || text == "orterun" || text == "orted" || text == "prterun" ||
          text == "prted" || text == "hydra_pmi_proxy";
 }
 
-// A launcher that has lost its counterpart waits for minutes. The one that started this process gets some seconds to
-// end by itself; then a process that outlives this one ends it.
+pid_t parent_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // After the name, in parentheses, come a letter and the number.
+  const std::size_t name_end = line.rfind(')');
+  return name_end == std::string::npos || name_end + 4 > line.size() ? 0 : std::atoi(line.c_str() + name_end + 4);
+}
+
+struct Launcher {
+  pid_t process = 0;
+  std::string comm;  // the file that has its name
+};
+
+// A launcher that has lost its counterpart waits for minutes. The one that started this process, and its own launcher, get
+// some seconds to end by themselves; then a process that outlives this one ends them.
 void end_launcher_later() {
-  const pid_t launcher = ::getppid();
-  const std::string path = "/proc/" + std::to_string(launcher) + "/comm";
-  if (!is_launcher(path.c_str()) || ::fork() != 0) return;
+  std::vector<Launcher> launchers;
+  for (pid_t process = ::getppid(); process > 1; process = parent_of(process)) {
+    Launcher launcher{process, "/proc/" + std::to_string(process) + "/comm"};
+    if (!is_launcher(launcher.comm.c_str())) break;
+    launchers.push_back(std::move(launcher));
+  }
+  if (launchers.empty() || ::fork() != 0) return;
   // The launcher waits for open files, and ends its process group: this process must hold no file and leave the group.
   ::setsid();
   const auto files = static_cast<int>(::sysconf(_SC_OPEN_MAX));
@@ -58,9 +81,12 @@ void end_launcher_later() {
   for (const int signal : {SIGTERM, SIGKILL}) {
     for (int second = 0; second < kLauncherSeconds; ++second) {
       ::sleep(1);
-      if (!is_launcher(path.c_str())) ::_exit(0);
+      bool any = false;
+      for (const Launcher& launcher : launchers) any = any || is_launcher(launcher.comm.c_str());
+      if (!any) ::_exit(0);
     }
-    ::kill(launcher, signal);
+    for (const Launcher& launcher : launchers)
+      if (is_launcher(launcher.comm.c_str())) ::kill(launcher.process, signal);
   }
   ::_exit(0);
 }
@@ -86,24 +112,46 @@ class Watch {
  private:
   void listen() {
     const int before = (rank_ + size_ - 1) % size_, after = (rank_ + 1) % size_;
-    char in = 0, out = 0;
+    char in = 0;
+    const char beat = 0, last = 1;
     MPI_Request receiving = MPI_REQUEST_NULL, sending = MPI_REQUEST_NULL;
+    const auto done = [](MPI_Request& request) {
+      int flag = 0;
+      MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+      return flag != 0;
+    };
     MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
     Clock::time_point heard = Clock::now(), woke = heard;
+    bool ends = false;  // the process before this one, which has said its last
+    const auto hear = [&] {
+      if (ends || !done(receiving)) return false;
+      ends = in == last;
+      if (!ends) MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
+      return true;
+    };
     while (!stop_) {
-      int done = 0;
-      MPI_Test(&sending, &done, MPI_STATUS_IGNORE);
-      if (done && pulse_.beats()) MPI_Isend(&out, 1, MPI_CHAR, after, 0, own_, &sending);
-      MPI_Test(&receiving, &done, MPI_STATUS_IGNORE);
+      if (done(sending) && pulse_.beats()) MPI_Isend(&beat, 1, MPI_CHAR, after, 0, own_, &sending);
       // A process that was stopped itself must not blame another.
-      if (done || seconds_since(woke) > 2) heard = Clock::now();
-      if (done) MPI_Irecv(&in, 1, MPI_CHAR, before, 0, own_, &receiving);
+      if (hear() || ends || seconds_since(woke) > 2) heard = Clock::now();
       woke = Clock::now();
       if (seconds_since(heard) > kSilence) end(before);
       std::this_thread::sleep_for(std::chrono::milliseconds(250));
     }
-    MPI_Cancel(&receiving);
-    MPI_Request_free(&receiving);
+    // MPI may wait for messages that nobody receives when it is finalised.
+    bool said = false, told = false;
+    for (const Clock::time_point start = Clock::now(); !(told && ends) && seconds_since(start) < 5;) {
+      if (!told && done(sending)) {
+        told = said;
+        if (!said) MPI_Isend(&last, 1, MPI_CHAR, after, 0, own_, &sending);
+        said = true;
+      }
+      hear();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!ends) {
+      MPI_Cancel(&receiving);
+      MPI_Request_free(&receiving);
+    }
     if (sending != MPI_REQUEST_NULL) MPI_Request_free(&sending);
   }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,11 +59,11 @@ class Network {
     std::memcpy(&own, &id, sizeof own);
     nccl::check(library().init_rank(&communicator_, size, own, rank), "ncclCommInitRank");
   }
-  // What is on its way is finished, unless a call has failed.
+  // What is on its way is finished, unless something failed: then others may never send or receive their part of it.
   ~Network() {
     const CurrentDevice scope(device_.index);
-    if (failed_) library().abort(communicator_);
-    else library().destroy(communicator_);
+    if (std::uncaught_exceptions() > exceptions_) abort();
+    if (communicator_ != nullptr) library().destroy(communicator_);
   }
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -71,34 +73,50 @@ class Network {
   void exchange(std::span<const Message> messages, void* stream) {
     const CurrentDevice scope(device_.index);
     check_state();
-    const auto check = [&](ncclResult_t status, const char* what) {
-      failed_ = failed_ || (status != ncclSuccess && status != ncclInProgress);
-      nccl::check(status, what);
-    };
     auto* const order = static_cast<cudaStream_t>(stream);
-    check(library().group_start(), "ncclGroupStart");
-    for (const Message& message : messages)
-      if (message.receives)
-        check(library().receive(message.data, message.bytes, ncclUint8, message.process, communicator_, order),
-              "ncclRecv");
-      else
-        check(library().send(message.data, message.bytes, ncclUint8, message.process, communicator_, order),
-              "ncclSend");
-    check(library().group_end(), "ncclGroupEnd");
+    ncclResult_t first = library().group_start();
+    const char* what = "ncclGroupStart";
+    for (const Message& message : messages) {
+      if (!goes_on(first)) break;
+      what = message.receives ? "ncclRecv" : "ncclSend";
+      first = message.receives
+                  ? library().receive(message.data, message.bytes, ncclUint8, message.process, communicator_, order)
+                  : library().send(message.data, message.bytes, ncclUint8, message.process, communicator_, order);
+    }
+    // A group that is not ended would take in all later calls of this thread.
+    const ncclResult_t last = library().group_end();
+    if (goes_on(first) && !goes_on(last)) {
+      first = last;
+      what = "ncclGroupEnd";
+    }
+    fail_unless(first, what);
   }
 
   // Throws what has happened to messages on their way.
   void check_state() {
+    if (communicator_ == nullptr) throw Error("nccl: expected a communicator that has not failed, got one that has");
     ncclResult_t state = ncclSuccess;
     nccl::check(library().async_error(communicator_, &state), "ncclCommGetAsyncError");
-    failed_ = failed_ || (state != ncclSuccess && state != ncclInProgress);
-    nccl::check(state, "a message on its way");
+    fail_unless(state, "a message on its way");
   }
 
  private:
+  static bool goes_on(ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; }
+
+  // After a failure its kernels wait for ever, and whoever frees memory would wait for them.
+  void fail_unless(ncclResult_t status, const char* what) {
+    if (goes_on(status)) return;
+    abort();
+    nccl::check(status, what);
+  }
+  void abort() {
+    if (communicator_ != nullptr) library().abort(communicator_);
+    communicator_ = nullptr;
+  }
+
   Device device_;
   ncclComm_t communicator_ = nullptr;
-  bool failed_ = false;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 void check_arrays_device(const Device& expected, const Device& got) {
@@ -222,9 +240,22 @@ class NcclBeside final : public Communicator {
 struct Card {
   rapt_nccl_id id{};
   std::array<char, 192> machine{};
+  std::array<char, 64> boot{};
   std::array<char, 32> device{};
   std::array<char, 512> refusal{};
 };
+
+// Of this start of the machine; containers on it have names of their own, and other machines may have the same. Empty: unknown.
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+bool on_one_device(const Card& a, const Card& b) {
+  const bool known = a.boot[0] && b.boot[0];
+  return a.device == b.device && (known ? a.boot == b.boot : a.machine == b.machine);
+}
 
 Card card_of(const Device& device, int rank) {
   Card card;
@@ -233,6 +264,7 @@ Card card_of(const Device& device, int rank) {
     library();
     if (rank == 0) card.id = make_nccl_id();
     gethostname(card.machine.data(), card.machine.size() - 1);
+    boot_id().copy(card.boot.data(), card.boot.size() - 1);
     check_cuda(cudaDeviceGetPCIBusId(card.device.data(), static_cast<int>(card.device.size()), device.index), "device");
   } catch (const Error& error) {
     std::string(error.what()).copy(card.refusal.data(), card.refusal.size() - 1);
@@ -282,7 +314,7 @@ std::unique_ptr<Communicator> nccl_communicator(Communicator& processes, const D
     if (cards[n].refusal[0]) throw Error("process " + std::to_string(n) + ": " + cards[n].refusal.data());
   for (std::size_t n = 0; n < cards.size(); ++n)
     for (std::size_t m = 0; m < n; ++m)
-      if (cards[m].machine == cards[n].machine && cards[m].device == cards[n].device)
+      if (on_one_device(cards[m], cards[n]))
         throw Error("nccl_communicator: device: expected one for each process, got the same in processes " +
                     std::to_string(m) + " and " + std::to_string(n) + " on " + cards[n].machine.data());
   return std::make_unique<NcclBeside>(processes, cards[0].id, device);
