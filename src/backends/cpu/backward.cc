@@ -86,7 +86,7 @@ class Backward {
         chunk_(task_keys(p, kernels_.backward_keys(prototype_), heads_.visibility().is_whole(), rows.of_more_keys)),
         chunks_((p.keys + chunk_ - 1) / chunk_),
         blocks_((p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows),
-        rewrites_(may_rewrite(gradients)),
+        rewrites_(may_rewrite()),
         dq_(gradients.q, p.q.group, kernels_, p.threads, rewrites_ && chunks_ == 1 && has_own(p.q)),
         dk_(gradients.k, p.k.group, kernels_, p.threads, rewrites_ && has_own(p.k)),
         dbias_(gradients.bias, p.bias.group, kernels_, p.threads) {
@@ -151,12 +151,13 @@ class Backward {
 
   // Gradients of a narrower type need no copy in the compute type where each row is written once. What is wrong with δ is
   // known only afterwards, so a head is computed twice then: with few blocks of queries that costs no more than a correction.
-  bool may_rewrite(const Gradients& gradients) const {
+  // Which gradients are asked for does not matter: it changes no bit of the others.
+  bool may_rewrite() const {
     constexpr std::int64_t kFewBlocks = 4;
     const auto none_given = [](const std::vector<ParameterValue>& values) {
       return std::ranges::none_of(values, [](const ParameterValue& value) { return value.given; });
     };
-    return blocks_ <= kFewBlocks && p_.keys > 0 && p_.uses_content && p_.is_softmax() && !gradients.bias &&
+    return blocks_ <= kFewBlocks && p_.keys > 0 && p_.uses_content && p_.is_softmax() && !p_.bias &&
            !heads_.maps_q() && !heads_.maps_k() && !heads_.maps_relative() && none_given(p_.parameters) &&
            none_given(p_.normalizer_parameters) && heads_.visibility().is_whole() &&
            prototype_.program->visible_tile == nullptr;
