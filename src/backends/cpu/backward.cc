@@ -157,8 +157,8 @@ class Backward {
     const auto none_given = [](const std::vector<ParameterValue>& values) {
       return std::ranges::none_of(values, [](const ParameterValue& value) { return value.given; });
     };
-    return blocks_ <= kFewBlocks && p_.keys > 0 && p_.uses_content && p_.is_softmax() && !p_.bias &&
-           !heads_.maps_q() && !heads_.maps_k() && !heads_.maps_relative() && none_given(p_.parameters) &&
+    return blocks_ <= kFewBlocks && p_.keys > 0 && p_.uses_content && p_.is_softmax() && !p_.bias && !heads_.maps_q() &&
+           !heads_.maps_k() && !heads_.maps_relative() && none_given(p_.parameters) &&
            none_given(p_.normalizer_parameters) && heads_.visibility().is_whole() &&
            prototype_.program->visible_tile == nullptr;
   }
