@@ -98,6 +98,12 @@ TEST_P(ExactnessSlow, LongRows) {
   for (const Numbers& numbers : {Numbers{}, {10, 10, 1}}) check({9, 9, dim}, numbers);
 }
 
+// One or two blocks of queries against several tasks of keys.
+TEST_P(ExactnessSlow, FewQueries) {
+  for (const Shape& shape : {Shape{5, 700, 24}, {70, 300, 24}})
+    for (const Numbers& numbers : {Numbers{}, {10, 10, 1}}) check(shape, numbers);
+}
+
 TEST_P(ExactnessSlow, FewKeys) {
   for (const Int keys : {1, 2, 5})
     for (const Numbers& numbers : {Numbers{}, {10, 10, 1}}) check({keys, keys, 40}, numbers);

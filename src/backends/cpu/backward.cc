@@ -82,16 +82,18 @@ class Backward {
         grad_out_(request.grad_out),
         rows_(const_cast<Saved::Rows&>(rows)),
         means_(p, kernels_, request, rows_),
-        dq_(gradients.q, p.q.group, kernels_, p.threads),
-        dk_(gradients.k, p.k.group, kernels_, p.threads),
+        prototype_(heads_.prototype()),
+        chunk_(task_keys(p, kernels_.backward_keys(prototype_), heads_.visibility().is_whole(), rows.of_more_keys)),
+        chunks_((p.keys + chunk_ - 1) / chunk_),
+        blocks_((p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows),
+        rewrites_(may_rewrite()),
+        dq_(gradients.q, p.q.group, kernels_, p.threads, rewrites_ && chunks_ == 1 && has_own(p.q)),
+        dk_(gradients.k, p.k.group, kernels_, p.threads, rewrites_ && has_own(p.k)),
         dbias_(gradients.bias, p.bias.group, kernels_, p.threads) {
-    // Corrections leave dv alone: where each head has its own, one item alone writes a row.
-    const auto own = [&](const Operand& v) {
-      return v.group == 1 && v.batches == p.batch && heads_.wave_size() >= p.batch * p.heads;
-    };
+    // Corrections leave dv alone.
     for (std::size_t s = 0; s < p.v.size(); ++s)
       dv_.emplace_back(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s].group, kernels_, p.threads,
-                       own(p.v[s]));
+                       has_own(p.v[s]));
     for (const ParameterValue& value : p.parameters)
       parameters_.emplace_back(value, find(gradients, value), p.heads, p.threads);
     for (const ParameterValue& value : p.normalizer_parameters) {
@@ -108,10 +110,6 @@ class Backward {
                   p.normalizer->threshold != Threshold::first_largest;
     want_score_ = want_score_ || request.means;
     adds_bias_rows_ = dbias_.wanted() && (p.bias.rows > 1 || p.queries == 1);
-    prototype_ = heads_.prototype();
-    chunk_ = task_keys(p, kernels_.backward_keys(prototype_), heads_.visibility().is_whole(), rows.of_more_keys);
-    chunks_ = (p.keys + chunk_ - 1) / chunk_;
-    blocks_ = (p.queries + kernels_.backward_rows - 1) / kernels_.backward_rows;
   }
 
  public:
@@ -141,6 +139,32 @@ class Backward {
   }
 
  private:
+  // What the tasks of a wave compute.
+  enum class Pass {
+    first,
+    correct,  // what takes the errors of δ from gradients that are added up
+    rewrite,  // gradients that are converted as they are written, again, of the heads whose δ was corrected
+  };
+
+  // Whether each head has its own, so that one item alone writes a row.
+  bool has_own(const Operand& o) const {
+    return o.group == 1 && o.batches == p_.batch && heads_.wave_size() >= p_.batch * p_.heads;
+  }
+
+  // Gradients of a narrower type need no copy in the compute type where each row is written once. What is wrong with δ is
+  // known only afterwards, so a head is computed twice then: with few blocks of queries that costs no more than a correction.
+  // Which gradients are asked for does not matter: it changes no bit of the others.
+  bool may_rewrite() const {
+    constexpr std::int64_t kFewBlocks = 4;
+    const auto none_given = [](const std::vector<ParameterValue>& values) {
+      return std::ranges::none_of(values, [](const ParameterValue& value) { return value.given; });
+    };
+    return blocks_ <= kFewBlocks && p_.keys > 0 && p_.uses_content && p_.is_softmax() && !p_.bias && !heads_.maps_q() &&
+           !heads_.maps_k() && !heads_.maps_relative() && none_given(p_.parameters) &&
+           none_given(p_.normalizer_parameters) && heads_.visibility().is_whole() &&
+           prototype_.program->visible_tile == nullptr;
+  }
+
   static View find(const Gradients& gradients, const ParameterValue& value) {
     for (const NamedGradient& g : gradients.parameters)
       if (g.name == value.spec->name) return g.value;
@@ -192,6 +216,7 @@ class Backward {
 
     bool enter_block(std::int64_t block) override {
       ++visits;
+      if (self_.pass_ == Pass::rewrite) return self_.visits_of(head_).meet(block, item_.chunk);
       if (self_.adds_by_offset_) self_.progress_->pass(place(), block);
       if (!self_.visits_of(head_).meet(block, item_.chunk)) return false;
       if (self_.adds_bias_rows_)
@@ -201,12 +226,14 @@ class Backward {
       return true;
     }
     void begin_block(std::int64_t block) override {
+      if (self_.pass_ == Pass::rewrite) return;
       if (const std::int64_t before = self_.visits_of(head_).previous(item_.chunk);
           self_.adds_by_offset_ && before >= 0)
         self_.progress_->wait(place() - item_.chunk + before, block);
       self_.query_tickets_->wait(query_place(block), self_.query_ordinal(item_, block));
     }
     void end_block(std::int64_t block) override {
+      if (self_.pass_ == Pass::rewrite) return;
       self_.query_tickets_->done(query_place(block));
       if (self_.adds_bias_rows_) self_.bias_tickets_->done(bias_place(block));
     }
@@ -267,18 +294,20 @@ class Backward {
     wave_.clear();
     heads_.prepare(start, count, wave_);
     if (want_score_ && p_.normalizer->threshold == Threshold::solved) means_.add_slope_means(wave_, prototype_);
-    add_gradients(count, false);
+    add_gradients(count, Pass::first);
     // Pair products round the gradients of scores themselves.
-    const double rounding = prototype_.bf16 ? 0x1p-12 : std::numeric_limits<T>::epsilon() / 2;
+    const double rounding = prototype_.bf16 ? kPairRounding : std::numeric_limits<T>::epsilon() / 2;
     // A number of a score of its own pairs gets the sum of all of them, whose common part may be large.
     const bool strict = prototype_.program->raw && prototype_.program->score && prototype_.slots > 0;
-    if (want_score_ && means_.find_corrections(wave_, start, kernels_.backward_rows, rounding, strict))
-      add_gradients(count, true);
+    if (!want_score_ || !means_.find_corrections(wave_, start, kernels_.backward_rows, rounding, strict)) return;
+    const auto added_up = [](const Sink<T>& sink) { return sink.wanted() && !sink.converts(); };
+    if (!rewrites_ || added_up(dq_) || added_up(dk_)) add_gradients(count, Pass::correct);
+    if (dq_.converts() || dk_.converts()) add_gradients(count, Pass::rewrite);
   }
 
-  // Of the heads of the wave: all of it, or what corrects it.
-  void add_gradients(std::int64_t count, bool correct) {
-    correct_ = correct;
+  // Of the heads of the wave.
+  void add_gradients(std::int64_t count, Pass pass) {
+    pass_ = pass;
     const auto sharing = [&](const Operand& operand) {
       return Sharing(wave_.size(), [&](std::size_t n) { return operand.slice(wave_[n].b, wave_[n].h); });
     };
@@ -329,6 +358,7 @@ class Backward {
 
   void run_item(const Item& item, int worker) {
     const Head<T>& head = wave_[item.head];
+    if (pass_ == Pass::rewrite && !means_.is_corrected(head.b * p_.heads + head.h)) return;
     HeadTask<T> head_task = head.task;
     Order order(*this, head, item);
 
@@ -343,21 +373,23 @@ class Backward {
     const std::int64_t number = head.b * p_.heads + head.h;
     task.row_max = rows_.max<T>() + number * p_.queries;
     task.row_sum = rows_.sum<T>() + number * p_.queries;
-    if (correct_) {
+    if (pass_ == Pass::correct) {
       task.delta = means_.corrections(number);
       task.correct = means_.corrected_blocks(number);
     } else if (means_.is_prepared()) {
       task.delta = means_.of_head(number);
       task.delta_rest = means_.rest_of_head(number);
-      task.score_sums = means_.score_sums(number);
+      task.score_sums = pass_ == Pass::first ? means_.score_sums(number) : nullptr;
       task.score_sizes = means_.score_sizes(number);
     }
     task.order = &order;
     task.first_block = visits_of(head).first_block(item.chunk);
     task.last_block = visits_of(head).last_block(item.chunk);
     map_gradients_->targets(item.head, head, dq_, task);
-    task.want_dk = dk_.wanted() || map_gradients_->wants_k();
-    task.want_dv = want_dv_ && !correct_;
+    if (dq_.converts() && pass_ != Pass::correct) task.dq_rows = dq_.rows(head.b, head.h);
+    if (dq_.converts() || pass_ == Pass::rewrite) task.dq = task.dq_relative = nullptr;
+    task.want_dk = (dk_.wanted() && computes(dk_)) || map_gradients_->wants_k();
+    task.want_dv = want_dv_ && pass_ == Pass::first;
     task.want_score = want_score_;
     Places places;
     find_places(head, item, places, task);
@@ -383,6 +415,11 @@ class Backward {
     for (ParameterSink<T>& s : parameters_) s.finish_task(item.head, item.chunk, worker, value_grads);
   }
 
+  // In this pass.
+  bool computes(const Sink<T>& sink) const {
+    return pass_ == Pass::first || (pass_ == Pass::rewrite) == sink.converts();
+  }
+
   std::int64_t bias_place(const Item& item, std::int64_t block) const {
     return (bias_sharing_->place[item.head] * (adds_bias_rows_ ? blocks_ : 1) + block) * chunks_ + item.chunk;
   }
@@ -394,7 +431,9 @@ class Backward {
     const std::int64_t count = std::min(chunk_, p_.keys - first);
     if (T* mapped = map_gradients_->mapped_dk(n)) {
       add_rows(dk, dk_stride, count, p_.inner, mapped + first * heads_.inner_pad(), heads_.inner_pad());
-    } else if (dk_.wanted() && p_.uses_content) {
+    } else if (dk_.converts() && computes(dk_)) {
+      for (std::int64_t r = 0; r < count; ++r) dk_.store(head.b, head.h, first + r, dk + r * dk_stride);
+    } else if (dk_.wanted() && p_.uses_content && computes(dk_)) {
       const std::int64_t place = k_sharing_->place[n] * chunks_ + item.chunk;
       key_tickets_->wait(place, k_sharing_->rank[n]);
       leave_rows(dk, dk_stride, count, p_.key_dim, dk_.at(head.b, head.h) + first * dk_.row_stride(), dk_.row_stride(),
@@ -402,7 +441,7 @@ class Backward {
       key_tickets_->done(place);
     }
     for (std::size_t s = 0; s < dv_.size(); ++s) {
-      if (!dv_[s].wanted() || correct_) continue;
+      if (!dv_[s].wanted() || pass_ != Pass::first) continue;
       const std::int64_t place = v_sharing_[s].place[n] * chunks_ + item.chunk;
       if (dv_[s].converts()) {
         for (std::int64_t r = 0; r < count; ++r) dv_[s].store(head.b, head.h, first + r, dv[s] + r * dv_stride[s]);
@@ -429,7 +468,7 @@ class Backward {
 
   // What one block of queries makes and no other head shares is written where it is wanted; products write whole vectors.
   void find_places(const Head<T>& head, const Item& item, Places& places, BackwardTask<T>& task) const {
-    if (!writes_ || correct_ || blocks_ > 1 || prototype_.bf16) return;
+    if (!writes_ || pass_ != Pass::first || blocks_ > 1 || prototype_.bf16) return;
     const std::int64_t first = item.chunk * chunk_;
     const auto place = [&](const Sink<T>& sink, const Sharing& sharing, std::int64_t dim) -> T* {
       const bool fits = sink.wanted() && !sink.converts() && sharing.count[item.head] == 1 && dim % kernels_.pad == 0;
@@ -449,7 +488,7 @@ class Backward {
   void leave_rows(const T* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t dim, T* to,
                   std::ptrdiff_t to_stride, std::int64_t rank) const {
     if (from == to) return;
-    if (!writes_ || correct_ || rank > 0) return add_rows(from, from_stride, rows, dim, to, to_stride);
+    if (!writes_ || pass_ != Pass::first || rank > 0) return add_rows(from, from_stride, rows, dim, to, to_stride);
     for (std::int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, dim, to + r * to_stride);
   }
 
@@ -466,14 +505,15 @@ class Backward {
   const std::vector<Operand>& grad_out_;
   Saved::Rows& rows_;
   RowMeans<T> means_;
+  HeadTask<T> prototype_;
+  std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
+  bool rewrites_ = false;  // gradients may be converted as they are written
   Sink<T> dq_, dk_, dbias_;
   std::vector<Sink<T>> dv_;
   std::vector<ParameterSink<T>> parameters_;
   bool want_dv_ = false, want_score_ = false, adds_by_offset_ = false;
-  bool writes_ = false;          // dk and dv are written before anything is added
-  bool adds_bias_rows_ = false;  // to a gradient with a row for every query
-  HeadTask<T> prototype_;
-  std::int64_t chunk_ = 0, chunks_ = 0, blocks_ = 0;
+  bool writes_ = false;                   // dk and dv are written before anything is added
+  bool adds_bias_rows_ = false;           // to a gradient with a row for every query
   std::vector<BlockVisits> visits_;       // of each batch, or one for all
   std::vector<View> normalizer_views_;    // null: not wanted
   std::vector<double> normalizer_parts_;  // [batch·heads][chunks][kMaxSlots]
@@ -481,7 +521,7 @@ class Backward {
   std::vector<Buffer> workspaces_;
 
   // Of the wave that runs now.
-  bool correct_ = false;  // it runs again, over what RowMeans corrects
+  Pass pass_ = Pass::first;
   std::vector<Head<T>> wave_;
   std::optional<Sharing> q_sharing_, k_sharing_, bias_sharing_;
   std::vector<Sharing> v_sharing_;

@@ -34,7 +34,7 @@ class Sink {
 
   // Clears the sums. Not needed if every row is written before it is added to.
   void clear() {
-    if (!wanted()) return;
+    if (!wanted() || converts_) return;
     for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) {
       std::memset(row, 0, static_cast<std::size_t>(operand_.dim) * sizeof(T));
     });
@@ -46,6 +46,7 @@ class Sink {
   void store(std::int64_t b, std::int64_t h, std::int64_t row, const T* from) const {
     kernels_->store_row(from, operand_.dim, operand_.at(b, h), row);
   }
+  MatrixRef rows(std::int64_t b, std::int64_t h) const { return operand_.at(b, h); }
   std::ptrdiff_t row_stride() const { return operand_.row_stride; }
   T* at(std::int64_t b, std::int64_t h) const { return start() + operand_.offset(b, h); }
 

@@ -256,9 +256,9 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
     const MatrixRef v = p.v[n].at(head.b, head.h);
     const std::int64_t width = round_to(p.v[n].dim, 16);
     for (std::int64_t j = first; j < first + rows; j += kTileKeys)
-      bf16_->transpose_rows(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
-                            std::min<std::int64_t>(kTileKeys, first + rows - j), p.v[n].dim, width,
-                            const_cast<std::uint16_t*>(head.transposed_v[n]) + j * width);
+      bf16_->arrange_columns(static_cast<const std::uint16_t*>(v.data) + j * v.stride, v.stride,
+                             std::min<std::int64_t>(kTileKeys, first + rows - j), p.v[n].dim, width,
+                             const_cast<std::uint16_t*>(head.transposed_v[n]) + j * width);
   }
   if (!(keys ? maps_k_ : maps_q_)) return;
   T* to = (keys ? head.mapped_k : head.mapped_q) + first * inner_pad_;

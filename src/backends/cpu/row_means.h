@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "backends/cpu/simd/kernels.h"
 
 namespace rapt::inline v1 {
+
+// Of the arithmetic that gradients of scores go through, where products of bf16 pairs round them.
+inline constexpr double kPairRounding = 0x1p-12;
 
 // δ: what every ∂weight of a row is lowered by, so that a common change of its scores changes nothing.
 //
@@ -30,7 +34,7 @@ class RowMeans {
   bool is_prepared() const { return delta_.size() > 0; }
   // Head n counts b·heads + h. [queries] each.
   const T* of_head(std::int64_t n) const { return delta_.template as<T>() + n * p_.queries; }
-  // Null but where thresholds are solved.
+  // Null but where thresholds are solved, or once corrections were found.
   const T* rest_of_head(std::int64_t n) const { return rest_.empty() ? nullptr : rest_.data() + n * p_.queries; }
   double* score_sums(std::int64_t n) const { return adds_sums_ ? sums_.as<double>() + n * p_.queries : nullptr; }
   double* score_sizes(std::int64_t n) const {
@@ -42,11 +46,15 @@ class RowMeans {
   bool find_corrections(const std::vector<Head<T>>& wave, std::int64_t first, std::int64_t block_rows, double rounding,
                         bool strict);
   const T* corrections(std::int64_t n) const { return corrections_.data() + n * p_.queries; }
-  const std::uint8_t* corrected_blocks(std::int64_t n) const {
-    return marks_.data() + n * static_cast<std::int64_t>(marks_.size()) / (p_.batch * p_.heads);
+  const std::uint8_t* corrected_blocks(std::int64_t n) const { return marks_.data() + n * marked_blocks(); }
+  bool is_corrected(std::int64_t n) const {
+    const std::uint8_t* const marks = corrected_blocks(n);
+    return std::find(marks, marks + marked_blocks(), std::uint8_t{1}) != marks + marked_blocks();
   }
 
  private:
+  std::int64_t marked_blocks() const { return static_cast<std::int64_t>(marks_.size()) / (p_.batch * p_.heads); }
+
   // How the corrections of a head are found.
   struct Bound {
     double allowed = 0;
@@ -69,8 +77,9 @@ class RowMeans {
   Buffer sums_;             // double [2][batch·heads][queries]: Σ ∂score of each row, and of their sizes
   bool adds_sums_ = false;  // they are wanted
   bool has_products_ = false;
-  std::vector<T> rest_, corrections_;  // [batch·heads][queries]
-  std::vector<std::uint8_t> marks_;    // [batch·heads][blocks]
+  std::vector<T> rest_;              // [batch·heads][queries]: the digits of δ that one number does not hold
+  std::vector<T> corrections_;       // [batch·heads][queries]: what δ lacked
+  std::vector<std::uint8_t> marks_;  // [batch·heads][blocks]
 };
 
 }  // namespace rapt::inline v1

@@ -1,4 +1,4 @@
-#include "backends/cpu/simd/product.h"
+#include "backends/cpu/simd/rows.h"
 #include "tensor/simd/entry.h"
 
 // Products of matrices of any shape, on the same block kernel as attention. B is packed into panels of two vectors; one
@@ -40,9 +40,7 @@ void pack_panel(const MatmulArgs<T>& args, std::int64_t first_k, std::int64_t de
     return;
   }
   if (args.b_row == 1) {
-    // A transposed matrix: read along its rows, which are columns here.
-    for (std::int64_t c = 0; c < width; ++c)
-      for (std::int64_t k = 0; k < depth; ++k) to[k * kWidth + c] = from[k + c * args.b_col];
+    transpose(from, args.b_col, width, depth, to, kWidth);
   } else {
     for (std::int64_t k = 0; k < depth; ++k)
       for (std::int64_t c = 0; c < width; ++c) to[k * kWidth + c] = from[k * args.b_row + c * args.b_col];
@@ -61,27 +59,26 @@ void pack(const MatmulArgs<T>& args) {
   }
 }
 
-// Rows [m, m + kProductRows) or fewer of one panel.
+// The rows of a transposed matrix, [k][kProductRows]: every panel would read a line of each of its columns.
 template <class T>
-void rows_of_panel(const ProductArgs<T>& panel, std::int64_t m, std::int64_t rows) {
-  ProductArgs<T> part = panel;
-  part.a += m * panel.a_row;
-  part.c += m * panel.c_row;
-  part.m = rows;
-  product_columns<T, 2>(part, 0);
+void pack_rows(const ProductArgs<T>& rows, T* to) {
+  const T* from = rows.a;
+  for (std::int64_t k = 0; k < rows.k; ++k, from += rows.a_col, to += kProductRows)
+    if (rows.m == kProductRows) __builtin_memcpy(to, from, kProductRows * sizeof(T));
+    else
+      for (std::int64_t r = 0; r < rows.m; ++r) to[r] = from[r];
 }
 
 // The last columns go through a buffer.
 template <class T>
-void edge_of_panel(ProductArgs<T> panel, std::int64_t m, std::int64_t rows, std::int64_t width) {
+void edge_of_panel(ProductArgs<T> panel, std::int64_t width) {
   T block[kProductRows * panel_width<T>()];
-  T* c = panel.c + m * panel.c_row;
+  T* c = panel.c;
+  const std::int64_t rows = panel.m;
   const bool accumulate = panel.accumulate;
-  panel.a += m * panel.a_row;
   panel.c = block;
   const std::ptrdiff_t c_row = panel.c_row;
   panel.c_row = panel_width<T>();
-  panel.m = rows;
   panel.accumulate = false;
   if (width <= kLanes<T>) product_columns<T, 1>(panel, 0);
   else product_columns<T, 2>(panel, 0);
@@ -102,23 +99,30 @@ void matmul(const MatmulArgs<T>& args) {
     for (std::int64_t m = 0; m < args.m; ++m)
       for (std::int64_t n = 0; n < args.n; ++n) args.c[m * args.c_row + n] = 0;
   const std::int64_t padded_n = round_up(args.n, kWidth);
+  const bool packs_rows = args.a_row == 1 && args.a_col != 1 && args.n > kWidth;
+  T rows_of_a[kProductRows * kDepth];
   for (std::int64_t k = 0; k < args.k; k += kDepth) {
     const std::int64_t depth = smaller(kDepth, args.k - k);
     for (std::int64_t block = 0; block < args.n; block += kPanels * kWidth)
       for (std::int64_t m = 0; m < args.m; m += kProductRows) {
-        const std::int64_t rows = smaller(kProductRows, args.m - m);
+        ProductArgs<T> panel;
+        panel.m = smaller(kProductRows, args.m - m);
+        panel.n = kWidth;
+        panel.k = depth;
+        panel.a = args.a + k * args.a_col + m * args.a_row;
+        panel.a_row = args.a_row;
+        panel.a_col = args.a_col;
+        panel.c_row = args.c_row;
+        panel.accumulate = args.accumulate || k > 0;
+        if (packs_rows) {
+          pack_rows(panel, rows_of_a);
+          panel.a = rows_of_a;
+          panel.a_col = kProductRows;
+        }
         const std::int64_t end = smaller(args.n, block + kPanels * kWidth);
         for (std::int64_t n = block; n < end; n += kWidth) {
           const std::int64_t width = smaller(kWidth, args.n - n);
-          ProductArgs<T> panel;
-          panel.n = kWidth;
-          panel.k = depth;
-          panel.a = args.a + k * args.a_col;
-          panel.a_row = args.a_row;
-          panel.a_col = args.a_col;
-          panel.c = args.c + n;
-          panel.c_row = args.c_row;
-          panel.accumulate = args.accumulate || k > 0;
+          panel.c = args.c + m * args.c_row + n;
           if (in_place && width == kWidth) {
             panel.b = args.b + k * args.b_row + n;
             panel.b_row = args.b_row;
@@ -128,8 +132,8 @@ void matmul(const MatmulArgs<T>& args) {
             panel.b = place;
             panel.b_row = kWidth;
           }
-          if (width == kWidth) rows_of_panel(panel, m, rows);
-          else edge_of_panel(panel, m, rows, width);
+          if (width == kWidth) product_columns<T, 2>(panel, 0);
+          else edge_of_panel(panel, width);
         }
       }
   }

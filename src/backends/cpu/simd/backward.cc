@@ -212,6 +212,8 @@ class BackwardChunk {
     return true;
   }
 
+  bool wants_dq() const { return task_.dq || task_.dq_rows.data; }
+
   // Weights come from a normaliser's own weight().
   bool is_program() const { return threshold_ == Threshold::solved || threshold_ == Threshold::none; }
 
@@ -370,7 +372,7 @@ class BackwardChunk {
       const Vec<T> delta = hn::LoadU(tag, delta_ + c), rest = hn::LoadU(tag, delta_rest_ + c);
       if (!task_.delta_rest)
         of_columns(c, slope_tile_ ? slope_tile_ : tile_, [&](Vec<T> g) { return hn::Sub(g, delta); });
-      else of_columns(c, slope_tile_, [&](Vec<T> g) { return hn::Sub(hn::Sub(g, delta), rest); });
+      else of_columns(c, slope_tile_ ? slope_tile_ : tile_, [&](Vec<T> g) { return hn::Sub(hn::Sub(g, delta), rest); });
     }
     scores_.clear_outside(grad_tile_, strip);
   }
@@ -390,7 +392,7 @@ class BackwardChunk {
     }
     if (head_.bf16 && block_finite_) {
       if (task_.want_dk) bf16_.key_gradient(grad_tile_, keys, scores_.live(), dk, dk_stride_);
-      if (task_.dq) bf16_.query_gradient(grad_tile_, keys, scores_.live(), offset, dq_, dim_pad_);
+      if (wants_dq()) bf16_.query_gradient(grad_tile_, keys, scores_.live(), offset, dq_, dim_pad_);
       return;
     }
     for (int n = 0; n < strip_count_; ++n) {
@@ -408,7 +410,7 @@ class BackwardChunk {
                   .c = dk + strip.begin * dk_stride_,
                   .c_row = dk_stride_,
                   .accumulate = !fresh_});
-      if (task_.dq)
+      if (wants_dq())
         multiply({.m = queries_of(strip),
                   .n = dim_pad_,
                   .k = strip.end - strip.begin,
@@ -428,6 +430,11 @@ class BackwardChunk {
     if (dq_columns_) transpose(dq_columns_, columns_, head_.dim, columns_, dq_, dim_pad_);
     const T factor = scores_.folds_scale() ? head_.scale : T(1);
     for (int c = 0; c < scores_.count(); ++c) {
+      if (task_.dq_rows.data) {
+        T* const row = dq_ + c * dim_pad_;
+        for (int d = 0; d < head_.dim; ++d) row[d] *= factor;
+        store_row(row, head_.dim, task_.dq_rows, first + c);
+      }
       if (task_.dq) {
         T* to = task_.dq + (first + c) * task_.dq_stride;
         for (int d = 0; d < head_.dim; ++d) to[d] += dq_[c * dim_pad_ + d] * factor;

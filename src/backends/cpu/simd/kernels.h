@@ -113,7 +113,7 @@ struct HeadTask {
 
   // Set where q, k and v are bf16 and go through bf16 products; transposed_v is the forward pass's, or null.
   const Bf16Kernels* bf16 = nullptr;
-  const std::uint16_t* const* transposed_v = nullptr;  // [sets]: tiles [value_dim, padded to 16][kTileKeys keys]
+  const std::uint16_t* const* transposed_v = nullptr;  // [sets]: tiles of arrange_columns()
 
   T softcap = 0;
   MatrixRef bias;  // data null: none
@@ -207,6 +207,7 @@ struct BackwardTask {
   BackwardOrder<T>* order = nullptr;
   T* dq = nullptr;  // [queries][dq_stride], added to; null: not wanted
   std::ptrdiff_t dq_stride = 0;
+  MatrixRef dq_rows;  // where each row of dq is written whole, instead; data null: it is not
   T* dq_relative = nullptr;
   std::ptrdiff_t dq_relative_stride = 0;
   T* dbias = nullptr;  // [queries or 1][keys from dbias_first], added to; null: not wanted

@@ -76,8 +76,9 @@ class KeyTiles {
   Bf16Rows bf16_rows(std::int64_t first, int keys) {
     const std::uint16_t* rows = static_cast<const std::uint16_t*>(head_.k.data) + first * head_.k.stride;
     const std::int64_t dim = scores_.bf16_dim();
-    if (keys == kTileKeys && dim == head_.dim) return {rows, head_.k.stride * 2};
-    copy_rows(rows, head_.k.stride, keys, head_.dim, key_tile16_, dim);
+    const bool fits = head_.bf16->exact ? head_.dim % 2 == 0 : keys == kTileKeys && dim == head_.dim;
+    if (fits) return {rows, head_.k.stride * 2};
+    head_.bf16->copy_rows(rows, head_.k.stride, keys, head_.dim, key_tile16_, dim);
     for (std::int64_t n = keys * dim; n < round_up(keys, 16) * dim; ++n) key_tile16_[n] = 0;
     return {key_tile16_, dim * 2};
   }

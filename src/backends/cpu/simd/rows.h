@@ -16,6 +16,20 @@
 // Moves rows between storage and tiles.
 namespace rapt::inline v1::RAPT_TARGET {
 
+// Numbers of a row from n on, as long as vectors of up to kMost lanes fit; returns how far it came.
+template <int kMost>
+RAPT_FN std::int64_t load_bfloat16(const std::uint16_t* from, std::int64_t n, std::int64_t dim, float* to) {
+  const hn::CappedTag<float, kMost> tag;
+  const hn::Rebind<std::uint16_t, decltype(tag)> narrow;
+  const hn::Rebind<std::uint32_t, decltype(tag)> wide;
+  constexpr std::int64_t kStep = hn::MaxLanes(tag);
+  for (; n + kStep <= dim; n += kStep) {
+    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, from + n)));
+    hn::StoreU(hn::BitCast(tag, bits), tag, to + n);
+  }
+  return n;
+}
+
 template <class T>
 inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T* HWY_RESTRICT dst) {
   const std::int64_t start = row * src.stride;
@@ -41,12 +55,8 @@ inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T
     case Dtype::bf16: {
       const std::uint16_t* p = static_cast<const std::uint16_t*>(src.data) + start;
       if constexpr (std::is_same_v<T, float>) {
-        const hn::Rebind<std::uint16_t, Tag<float>> narrow;
-        const hn::Rebind<std::uint32_t, Tag<float>> wide;
-        for (; n + kLanes<T> <= dim; n += kLanes<T>) {
-          const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, p + n)));
-          hn::StoreU(hn::BitCast(Tag<float>(), bits), Tag<float>(), dst + n);
-        }
+        n = load_bfloat16<kLanes<T>>(p, n, dim, dst);
+        if (n < dim) n = load_bfloat16<4>(p, load_bfloat16<8>(p, n, dim, dst), dim, dst);
       }
       for (; n < dim; ++n) dst[n] = static_cast<T>(to_float(BFloat16{p[n]}));
       return;
@@ -65,18 +75,25 @@ inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T
   }
 }
 
-// To nearest, ties to even; a NaN stays one.
-RAPT_FN void store_bfloat16(Vec<float> x, BFloat16* to) {
-  const hn::Rebind<std::uint32_t, Tag<float>> wide;
-  const hn::Rebind<std::int32_t, Tag<float>> whole;
-  const hn::Rebind<std::uint16_t, Tag<float>> narrow;
-  const auto bits = hn::BitCast(wide, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fffU))));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U));
-  const auto is_nan = hn::RebindMask(wide, hn::Ne(x, x));
-  const auto chosen = hn::BitCast(whole, hn::IfThenElse(is_nan, quiet, rounded));
-  hn::StoreU(hn::DemoteTo(narrow, chosen), narrow, reinterpret_cast<std::uint16_t*>(to));
+// As load_bfloat16(), to nearest, ties to even; a NaN stays one.
+template <int kMost>
+RAPT_FN std::int64_t store_bfloat16(const float* from, std::int64_t n, std::int64_t dim, BFloat16* to) {
+  const hn::CappedTag<float, kMost> tag;
+  const hn::Rebind<std::uint32_t, decltype(tag)> wide;
+  const hn::Rebind<std::int32_t, decltype(tag)> whole;
+  const hn::Rebind<std::uint16_t, decltype(tag)> narrow;
+  constexpr std::int64_t kStep = hn::MaxLanes(tag);
+  for (; n + kStep <= dim; n += kStep) {
+    const auto x = hn::LoadU(tag, from + n);
+    const auto bits = hn::BitCast(wide, x);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fffU))));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U));
+    const auto is_nan = hn::RebindMask(wide, hn::Ne(x, x));
+    const auto chosen = hn::BitCast(whole, hn::IfThenElse(is_nan, quiet, rounded));
+    hn::StoreU(hn::DemoteTo(narrow, chosen), narrow, reinterpret_cast<std::uint16_t*>(to + n));
+  }
+  return n;
 }
 
 template <class T>
@@ -96,8 +113,10 @@ inline void store_row(const T* HWY_RESTRICT src, std::int64_t dim, const MatrixR
     case Dtype::bf16: {
       BFloat16* p = static_cast<BFloat16*>(dst.data) + start;
       std::int64_t n = 0;
-      if constexpr (std::is_same_v<T, float>)
-        for (; n + kLanes<T> <= dim; n += kLanes<T>) store_bfloat16(hn::LoadU(Tag<float>(), src + n), p + n);
+      if constexpr (std::is_same_v<T, float>) {
+        n = store_bfloat16<kLanes<T>>(src, n, dim, p);
+        if (n < dim) n = store_bfloat16<4>(src, store_bfloat16<8>(src, n, dim, p), dim, p);
+      }
       for (; n < dim; ++n) p[n] = to_bfloat16(static_cast<float>(src[n]));
       return;
     }

@@ -19,8 +19,8 @@ RAPT_FN int columns_for(std::int64_t queries) {
 template <class T>
 inline constexpr int kStrip = 2 * kLanes<T>;
 
-// Rows of bf16 keys: for bf16 products padded to kTileKeys rows and to 16 words of two numbers, for few queries as they lie;
-// data null: there are none.
+// Rows of bf16 keys: for bf16 products padded to kTileKeys rows and to 16 words of two numbers unless those are exact, for
+// few queries as they lie; data null: there are none.
 struct Bf16Rows {
   const void* data = nullptr;
   std::ptrdiff_t row_bytes = 0;
@@ -364,8 +364,8 @@ class Scores {
       int exponent = 0;
       const bool exact = __builtin_frexpf(factor, &exponent) == 0.5F;
       bf16_scale_ = exact ? T(1) : factor;
-      copy_rows(static_cast<const std::uint16_t*>(head_.q.data) + first_query_ * head_.q.stride, head_.q.stride, count_,
-                head_.dim, q_rows16_, bf16_dim_);
+      head_.bf16->copy_rows(static_cast<const std::uint16_t*>(head_.q.data) + first_query_ * head_.q.stride,
+                            head_.q.stride, count_, head_.dim, q_rows16_, bf16_dim_);
       for (std::int64_t n = count_ * bf16_dim_; n < columns_ * bf16_dim_; ++n) q_rows16_[n] = 0;
       if (exact && factor != T(1)) {
         const hn::Rebind<std::uint16_t, Tag<float>> narrow;
@@ -397,17 +397,19 @@ class Scores {
 
   void bf16_scores(int keys, const Bf16Rows& rows, T* scores) const {
     if constexpr (std::is_same_v<T, float>) {
-      head_.bf16->product({.m = round_up(keys, 16),
+      const bool exact = head_.bf16->exact;
+      head_.bf16->product({.m = exact ? keys : round_up(keys, 16),
                            .n = live_,
-                           .k = bf16_dim_ / 2,
+                           .k = exact ? (head_.dim + 1) / 2 : bf16_dim_ / 2,
                            .a = rows.data,
                            .a_row = rows.row_bytes,
                            .b = q_bf16_,
                            .b_row = columns_,
                            .c = scores,
                            .c_row = columns_,
-                           .accumulate = false});
-      if (bf16_scale_ == T(1)) return;
+                           .accumulate = false,
+                           .scale = exact ? bf16_scale_ : 1.0F});
+      if (exact || bf16_scale_ == T(1)) return;
       const Tag<T> tag;
       const Vec<T> by = hn::Set(tag, bf16_scale_);
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; n += kLanes<T>)

@@ -32,6 +32,7 @@ class ShortHead {
     value_rows_ = arena.take<T>(kTileKeys * value_pad_);
     weights_ = arena.take<T>(kTileKeys * columns_);
     sums_ = arena.take<T>(task.sets * value_pad_ * columns_);
+    if (!narrow_) out_rows_ = arena.take<T>(columns_ * value_pad_);
     line_ = arena.take<T>(value_pad_ + kTileKeys);
     max_ = arena.take<T>(columns_);
     sum_ = arena.take<T>(columns_);
@@ -304,10 +305,8 @@ class ShortHead {
         transpose(sums, columns_, dim, count, static_cast<T*>(out.data) + first * out.stride, out.stride);
         continue;
       }
-      for (int c = 0; c < count; ++c) {
-        for (std::int64_t d = 0; d < dim; ++d) line_[d] = sums[d * columns_ + c];
-        store_row(line_, dim, out, first + c);
-      }
+      transpose(sums, columns_, dim, count, out_rows_, value_pad_);
+      for (int c = 0; c < count; ++c) store_row(out_rows_ + c * value_pad_, dim, out, first + c);
     }
     return true;
   }
@@ -344,7 +343,8 @@ class ShortHead {
   T* tops_ = nullptr;
   Row* rows_ = nullptr;
   int row_count_ = 0;
-  T* sums_ = nullptr;  // [sets]: [dim][columns], or [columns][value_pad] of few queries
+  T* sums_ = nullptr;      // [sets]: [dim][columns], or [columns][value_pad] of few queries
+  T* out_rows_ = nullptr;  // [columns][value_pad], where they are converted
   T* line_ = nullptr;
   T* max_ = nullptr;
   T* sum_ = nullptr;

@@ -139,6 +139,12 @@ class ValueSums {
         transpose(sums_[s], columns_, dim, count_, to, out[s].stride);
         continue;
       }
+      if (!narrow_ && !table_.given()) {
+        const std::int64_t pad = padded<T>(dim);
+        transpose(sums_[s], columns_, dim, count_, value_tile_, pad);
+        for (int c = 0; c < count_; ++c) store_row(value_tile_ + c * pad, dim, out[s], first_query_ + c);
+        continue;
+      }
       for (int c = 0; c < count_; ++c) {
         const T* from = narrow_ ? sums_[s] + c * padded<T>(dim) : sums_[s] + c;
         const std::ptrdiff_t step = narrow_ ? 1 : columns_;
@@ -197,13 +203,16 @@ class ValueSums {
       if (head_.bf16 && !careful) {
         const std::int64_t width = round_up(dim, 16);
         if (!head_.transposed_v)
-          head_.bf16->transpose_rows(static_cast<const std::uint16_t*>(head_.v[set].data) + first * head_.v[set].stride,
-                                     head_.v[set].stride, keys, dim, width, own_transposed_);
-        head_.bf16->product({.m = width,
+          head_.bf16->arrange_columns(
+              static_cast<const std::uint16_t*>(head_.v[set].data) + first * head_.v[set].stride, head_.v[set].stride,
+              keys, dim, width, own_transposed_);
+        const bool exact = head_.bf16->exact;
+        head_.bf16->product({.m = exact ? dim : width,
                              .n = columns_,
-                             .k = kTileKeys / 2,
+                             .k = exact ? (keys + 1) / 2 : kTileKeys / 2,
                              .a = head_.transposed_v ? head_.transposed_v[set] + first * width : own_transposed_,
-                             .a_row = kTileKeys * 2,
+                             .a_row = exact ? 4 : kTileKeys * 2,
+                             .a_step = exact ? width * 4 : 4,
                              .b = weight_bf16_,
                              .b_row = columns_,
                              .c = sum,
@@ -255,8 +264,8 @@ class ValueSums {
   T** sums_ = nullptr;  // [sets]
   T* line_ = nullptr;
   std::uint32_t* weight_bf16_ = nullptr;     // [kTileKeys / 2][columns]
-  std::uint16_t* own_transposed_ = nullptr;  // [value_dim, padded to 16][kTileKeys], where the values were not before
-  T* value_tile_ = nullptr;
+  std::uint16_t* own_transposed_ = nullptr;  // a tile of values, where they were not arranged before
+  T* value_tile_ = nullptr;  // rows of a tile of values, or at the end of outputs, where their type is another
 };
 
 }  // namespace rapt::inline v1::RAPT_TARGET

@@ -1,7 +1,6 @@
 #include "backends/cpu/x86/bf16.h"
 
 #include <atomic>
-#include <cstring>
 
 #include "rapt/threads.h"
 
@@ -14,14 +13,6 @@
 #endif
 
 namespace rapt::inline v1 {
-
-void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-               std::uint16_t* to, std::ptrdiff_t to_stride) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * to_stride, from + r * from_stride, static_cast<std::size_t>(cols) * 2);
-    std::memset(to + r * to_stride + cols, 0, static_cast<std::size_t>(to_stride - cols) * 2);
-  }
-}
 
 #if defined(RAPT_BF16)
 namespace bf16_dot {

@@ -10,8 +10,8 @@
 // SIMD target.
 namespace rapt::inline v1 {
 
-// C (+)= A·B, by words of two bf16 numbers that follow each other along the sum. Sizes are padded: m and n to 16,
-// k to 16 words; what pads A or B is zero.
+// C (+)= A·B, by words of two bf16 numbers that follow each other along the sum. Sizes are padded: n to 16, and unless the
+// kernels are exact m to 16 and k to 16 words; what pads A or B is zero.
 struct Bf16Product {
   std::int64_t m = 0, n = 0;
   std::int64_t k = 0;                // words
@@ -23,11 +23,12 @@ struct Bf16Product {
   float* c = nullptr;  // [m][c_row]
   std::ptrdiff_t c_row = 0;
   bool accumulate = false;
+  float scale = 1;  // of the sums; only with exact kernels, and without accumulate
 };
 
 struct Bf16Kernels {
   const char* name;
-  bool reads_columns;  // of A: any a_step
+  bool exact;  // any m, k and a_step, so that A is read as it lies
   // Backward passes with fewer queries or keys are faster without: rows are rearranged for each product.
   std::int64_t fewest_backward;
   // Around the products of one task, on its thread.
@@ -43,19 +44,19 @@ struct Bf16Kernels {
   // Each two rows side by side, as words: [padded_rows / 2][to_stride], zero where there are none. to_stride: a multiple of 16.
   void (*interleave_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                           std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
-  // Columns become rows: [padded_cols][kTileKeys], from up to kTileKeys rows. padded_cols: a multiple of 16.
-  void (*transpose_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-                         std::int64_t padded_cols, std::uint16_t* to);
+  // A whose rows are the columns of up to kTileKeys rows: [padded_cols][kTileKeys], or where the kernels are exact
+  // [kTileKeys / 2][padded_cols] words of two rows side by side. padded_cols: a multiple of 16.
+  void (*arrange_columns)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                          std::int64_t padded_cols, std::uint16_t* to);
+  // Rows as they lie, to [rows][to_stride]; the padding is zero.
+  void (*copy_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                    std::uint16_t* to, std::ptrdiff_t to_stride);
   // Pairs [rows][from_stride] transposed to [cols][to_stride]; rows and cols: multiples of 16.
   void (*transpose_words)(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                           std::uint32_t* to, std::ptrdiff_t to_stride);
   // No infinity and no NaN among [rows][cols].
   bool (*finite_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols);
 };
-
-// Rows first … first+rows−1 as they lie, to [rows][to_stride]; the padding is zero.
-void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
-               std::uint16_t* to, std::ptrdiff_t to_stride);
 
 // All that this processor can run, the fastest last; empty if there are none.
 struct Bf16Choices {

@@ -21,7 +21,7 @@ inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
   const std::uint32_t* b = p.b + n;
   float* c = p.c + m * p.c_row + n;
   __m512 sum[kRows][kVectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
@@ -29,7 +29,7 @@ inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
     __m512i x[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) x[v] = _mm512_loadu_si512(b + 16 * v);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       std::uint32_t pair;
       __builtin_memcpy(&pair, a + r * p.a_row, 4);
@@ -39,19 +39,38 @@ inline void block(const Bf16Product& p, std::int64_t m, std::int64_t n) {
         sum[r][v] = _mm512_dpbf16_ps(sum[r][v], reinterpret_cast<__m512bh>(y), reinterpret_cast<__m512bh>(x[v]));
     }
   }
-#pragma GCC unroll 8
+  const __m512 scale = _mm512_set1_ps(p.scale);
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       float* to = c + r * p.c_row + 16 * v;
-      if (p.accumulate) sum[r][v] = _mm512_add_ps(sum[r][v], _mm512_loadu_ps(to));
+      sum[r][v] = p.accumulate ? _mm512_add_ps(sum[r][v], _mm512_loadu_ps(to)) : _mm512_mul_ps(sum[r][v], scale);
       _mm512_storeu_ps(to, sum[r][v]);
     }
 }
 
+// The block of `rows` rows, at most kRows.
+template <int kRows, int kVectors, bool kReadsColumns>
+inline void block_of(const Bf16Product& p, std::int64_t rows, std::int64_t m, std::int64_t n) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return block_of<kRows - 1, kVectors, kReadsColumns>(p, rows, m, n);
+  block<kRows, kVectors, kReadsColumns>(p, m, n);
+}
+
+// Blocks of nearly as many rows each: a dozen sums are under way at a time, and one of few rows would wait for its own.
 template <int kVectors, bool kReadsColumns>
 inline void columns(const Bf16Product& p, std::int64_t n) {
-  for (std::int64_t m = 0; m < p.m; m += 8) block<8, kVectors, kReadsColumns>(p, m, n);
+  constexpr int kRows = kVectors == 1 ? 16 : 8;
+  const std::int64_t blocks = (p.m + kRows - 1) / kRows;
+  if (blocks == 0) return;
+  const std::int64_t fewest = p.m / blocks;
+  std::int64_t more = p.m - fewest * blocks;  // blocks with one row more
+  for (std::int64_t m = 0; m < p.m; --more) {
+    const std::int64_t rows = fewest + (more > 0 ? 1 : 0);
+    block_of<kRows, kVectors, kReadsColumns>(p, rows, m, n);
+    m += rows;
+  }
 }
 
 template <bool kReadsColumns>
@@ -129,6 +148,7 @@ void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std:
       transpose_block(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
 }
 
+// Columns become rows: [padded_cols][kTileKeys], from up to kTileKeys rows.
 void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                     std::int64_t padded_cols, std::uint16_t* to) {
   constexpr std::int64_t kStrip = 16;
@@ -138,6 +158,23 @@ void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::
     transpose_words(pairs, kStrip, kTileKeys / 2, kStrip, reinterpret_cast<std::uint32_t*>(to + c * kTileKeys),
                     kTileKeys / 2);
   }
+}
+
+// Its products read columns of words.
+void pair_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+               std::int64_t padded_cols, std::uint16_t* to) {
+  interleave_rows(from, from_stride, rows, cols, rows + rows % 2, reinterpret_cast<std::uint32_t*>(to), padded_cols);
+}
+
+void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+               std::uint16_t* to, std::ptrdiff_t to_stride) {
+  const auto some = [](std::int64_t count) {
+    return count >= 32 ? ~__mmask32{0} : count > 0 ? (__mmask32{1} << count) - 1 : __mmask32{0};
+  };
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < to_stride; c += 32)
+      _mm512_mask_storeu_epi16(to + r * to_stride + c, some(to_stride - c),
+                               _mm512_maskz_loadu_epi16(some(cols - c), from + r * from_stride + c));
 }
 
 bool finite_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols) {
@@ -178,17 +215,8 @@ void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std:
 }
 
 extern const Bf16Kernels kernels;
-const Bf16Kernels kernels{"avx512_bf16",
-                          true,
-                          0,
-                          &nothing,
-                          &nothing,
-                          &product,
-                          &round_rows,
-                          &round_to_bf16,
-                          &interleave_rows,
-                          &transpose_rows,
-                          &transpose_words,
-                          &finite_rows};
+const Bf16Kernels kernels{
+    "avx512_bf16",    true,       0,          &nothing,         &nothing,    &product, &round_rows, &round_to_bf16,
+    &interleave_rows, &pair_rows, &copy_rows, &transpose_words, &finite_rows};
 
 }  // namespace rapt::inline v1::bf16_dot

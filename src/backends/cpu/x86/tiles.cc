@@ -13,6 +13,8 @@ void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std:
                      std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
 void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                     std::int64_t padded_cols, std::uint16_t* to);
+void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+               std::uint16_t* to, std::ptrdiff_t to_stride);
 void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                      std::uint32_t* to, std::ptrdiff_t to_stride);
 bool finite_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols);
@@ -102,6 +104,7 @@ const Bf16Kernels kernels{"amx",
                           &bf16_dot::round_to_bf16,
                           &bf16_dot::interleave_rows,
                           &bf16_dot::transpose_rows,
+                          &bf16_dot::copy_rows,
                           &bf16_dot::transpose_words,
                           &bf16_dot::finite_rows};
 
