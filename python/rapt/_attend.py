@@ -42,6 +42,7 @@ OPTIONS = (
     "stream",
 )
 
+_GIVEN = OPTIONS[:-1]  # the stream is the one of q's library
 
 _SETTINGS = {entry["name"]: {s["name"] for s in entry["settings"]} for entry in _core.mechanisms()}
 
@@ -54,8 +55,8 @@ def is_setting(score, name):
 def pack(operation, options, q=None):
     """The tuple that rapt._core takes, of the options by their names. On a GPU it has q's stream, and parameters lie there."""
     for name in options:
-        if name not in OPTIONS:
-            raise TypeError(f"{operation}: expected options among {', '.join(OPTIONS)}, got '{name}'")
+        if name not in _GIVEN:
+            raise TypeError(f"{operation}: expected options among {', '.join(_GIVEN)}, got '{name}'")
     if isinstance(options.get("score"), Formula):
         options = {**options, "score": options["score"].encoded}
     stream = _arrays.stream_of(q)

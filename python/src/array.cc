@@ -96,12 +96,17 @@ std::string text_of(const nb::object& object) {
   return nb::cast<std::string>(text);
 }
 
-// Tensors of PyTorch that are not strided say so.
+// Tensors of PyTorch that are not strided say so, and arrays name the type of their numbers, which is then one that is not known.
 std::string kind_of(nb::handle object) {
   const std::string type = text_of(object.type().attr("__name__"));
-  const nb::object layout = nb::steal(PyObject_GetAttrString(object.ptr(), "layout"));
-  PyErr_Clear();
-  return layout.is_valid() ? type + " of layout " + text_of(layout) : type;
+  const auto has = [&](const char* name) {
+    nb::object found = nb::steal(PyObject_GetAttrString(object.ptr(), name));
+    PyErr_Clear();
+    return found;
+  };
+  if (const nb::object layout = has("layout"); layout.is_valid()) return type + " of layout " + text_of(layout);
+  if (const nb::object dtype = has("dtype"); dtype.is_valid()) return type + " of " + text_of(dtype);
+  return type;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "rapt/error.h"
+#include "rapt/registry.h"
 #include "rapt/threads.h"
 
 namespace rapt::python {
@@ -56,6 +57,18 @@ void restore(PyThreadState* state) {
   } catch (const abi::__forced_unwind&) {
     stay_forever();
   }
+}
+
+// Tables that are added to the output alone (shaw's values) are as wide as the values, so without these they are not read.
+void drop_output_tables(AttendOptions& options) {
+  const MechanismInfo* mechanism = options.score.mechanism;
+  if (mechanism == nullptr) return;
+  std::erase_if(options.score.parameters, [&](const auto& given) {
+    const auto specs = mechanism->parameters();
+    return std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& spec) {
+      return spec.name == given.name && spec.role == Role::relative_output;
+    });
+  });
 }
 
 const float kZeroF32 = 0;
@@ -157,6 +170,7 @@ Call::Call(const ArrayReader& reader, nb::handle q, nb::handle k, nb::handle v, 
   queries = inputs.q.shape[2];
   keys = inputs.k.shape[2];
   output_type = same ? inputs.q.dtype : compute_type();
+  if (!has_values) drop_output_tables(options.value);
   if (!has_values && inputs.k.device != Device{}) {
     // Nothing of the result is read: a column of k is a value that lies on the device.
     inputs.v.push_back(inputs.k);

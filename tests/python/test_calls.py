@@ -32,6 +32,11 @@ ERRORS = [
     (lambda q, k, v: rapt.use_openmp_threads(5), TypeError, "use_openmp_threads: expected the path of a folder, got 5"),
     (lambda q, k, v: rapt.show("a"), TypeError, "show: weights: expected an array of numbers, got str"),
     (lambda q, k, v: rapt.attend([1.0], k, v), TypeError, "attend: q: expected an array .* got list"),
+    (
+        lambda q, k, v: rapt.attend(q.astype(pytest.importorskip("ml_dtypes").float8_e4m3fn), k, v),
+        TypeError,
+        "attend: q: expected an array .* got ndarray of float8_e4m3fn",
+    ),
     (lambda q, k, v: rapt.attend(q[0, 0, 0], k, v), ValueError, "attend: q: expected two to four dimensions, got 1"),
     (lambda q, k, v: rapt.attend(q[None], k, v), ValueError, "attend: q: expected one to four dimensions, got 5"),
     (lambda q, k, v: rapt.attend(q, k, []), ValueError, "attend: v: expected at least one value set, got none"),

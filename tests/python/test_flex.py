@@ -280,6 +280,25 @@ def test_products_of_captured_rows(key_heads):
                 torch.testing.assert_close(a, b) if b is not None else None
 
 
+@pytest.mark.parametrize("key_heads", [1, 2])
+def test_products_of_captured_rows_compile_in_one_graph(key_heads):
+    torch.manual_seed(1)
+    number = lambda *shape: torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    inputs = number(2, 4, 9, 8), number(2, key_heads, 11, 8), number(2, key_heads, 11, 8)
+    query_rope, key_rope, own = number(2, 4, 9, 6), number(2, 1, 11, 6), number(4, 11, 6)
+
+    def call(q, k, v):
+        rope = lambda s, b, h, i, j: s + 0.7 * torch.dot(query_rope[b, h, i], key_rope[b, h // 4, j])
+        more = lambda s, b, h, i, j: s + torch.dot(own[(h - 4) + 4, j], query_rope[b, h, i])
+        return torch.cat([flex_attention(q, k, v, mod, enable_gqa=True) for mod in (rope, more)])
+
+    torch._dynamo.reset()
+    out, expected = torch.compile(call, fullgraph=True, backend="aot_eager")(*inputs), call(*inputs)
+    torch.testing.assert_close(out, expected)
+    for a, b in zip(*(torch.autograd.grad(x.sin().sum(), (*inputs, query_rope, key_rope, own)) for x in (out, expected))):
+        torch.testing.assert_close(a, b)
+
+
 def test_products_of_captured_rows_that_are_no_columns():
     q = torch.randn(1, 2, 5, 8)
     with pytest.raises(TypeError, match="dot: expected a product of captured rows that is added to the score"):

@@ -236,6 +236,15 @@ def test_hostile_counts_of_top_keys(top_k, got):
         rapt.statistics(q, k, top_k=top_k)
 
 
+def test_weights_without_values_do_not_read_what_is_added_to_the_output():
+    q, k, v = random.standard_normal((3, 1, 2, 6, 8))
+    params = {"a": random.standard_normal((5, 8)), "values": random.standard_normal((5, 3))}
+    expected = oracle.attend(q, k, v, score="shaw", params={"a": params["a"]})[1]
+    np.testing.assert_allclose(rapt.weights(q, k, score="shaw", params=params), expected, atol=1e-12)
+    facts = rapt.statistics(q, k, score="shaw", params=params)
+    np.testing.assert_allclose(facts.position, expected @ np.arange(6), atol=1e-12)
+
+
 def test_statistics():
     q, k, v = arrays()
     options = dict(causal="top_left", key_lengths=[3, 9])

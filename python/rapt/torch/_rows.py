@@ -1,5 +1,6 @@
 """Products of captured rows in a score_mod, as multi-head latent attention has them: rows become columns of query and key."""
 
+import math
 import re
 
 import torch
@@ -51,6 +52,41 @@ class Score(Symbol):
     __hash__ = object.__hash__
 
 
+def _value(text, known, floor):
+    """What an index's text comes to: numbers, the names in `known`, arithmetic and floor, as this package writes them."""
+    tokens = re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\w+|\S", text)[::-1]  # the next one is the last
+
+    def one():
+        token = tokens.pop()
+        if token == "-":
+            return -one()
+        if token == "floor":
+            return floor(one())
+        if token == "(":
+            found = total()
+            tokens.pop()
+            return found
+        return known[token] if token in known else float(token)
+
+    def product():
+        found = one()
+        while tokens and tokens[-1] in "*/":
+            found = found * one() if tokens.pop() == "*" else found / one()
+        return found
+
+    def total():
+        found = product()
+        while tokens and tokens[-1] in "+-":
+            found = found + product() if tokens.pop() == "+" else found - product()
+        return found
+
+    return total()
+
+
+def _names(index):
+    return set(re.findall(r"[a-z_]\w*", index.text)) - {"floor"} if isinstance(index, Symbol) else set()
+
+
 def _places(row, sizes):
     """The indices of a captured row as numbers, for every batch, head and position: [B, H, S] by broadcasting."""
     known = {}
@@ -61,13 +97,25 @@ def _places(row, sizes):
         if not isinstance(index, Symbol):
             found.append(index)
             continue
-        strange = set(re.findall(r"[a-z_]\w*", index.text)) - {*known, "floor"}
-        if strange:
+        if _names(index) - set(known):
             raise TypeError(f"flex_attention: dot: expected a row at batch, head and one position, got one at {index.text}; {_WAY}")
-        # The text is of this package's own making: numbers, the names above, arithmetic and floor.
-        value = eval(index.text, {"__builtins__": {}, "floor": torch.floor}, known)  # noqa: S307
+        value = _value(index.text, known, torch.floor)
         found.append(value.long() if isinstance(value, torch.Tensor) else int(value))
     return found
+
+
+def _same_in_groups(row, heads, group):
+    """Whether all heads of a group read the same row: asked of numbers, which torch.compile knows while it traces."""
+    for index in row.indices:
+        names = _names(index)
+        if "head" not in names or group == 1:
+            continue
+        if names != {"head"}:
+            return False
+        places = [_value(index.text, {"head": head}, math.floor) for head in range(heads)]
+        if any(places[head] != places[head - head % group] for head in range(heads)):
+            return False
+    return True
 
 
 def _gather(row, sizes):
@@ -87,9 +135,7 @@ def widened(query, key, products, scale):
             raise TypeError(f"flex_attention: dot: expected rows of one length, got {rows[0].tensor.shape[-1]} and {rows[1].tensor.shape[-1]}")
         sides[0].append(product.factor * _gather(rows[0], {"batch": batch, "head": heads, "i": queries}).to(query.dtype))
         of_keys = _gather(rows[1], {"batch": batch, "head": heads, "j": keys}).to(key.dtype)
-        places = [n for n in _places(rows[1], {"batch": batch, "head": heads, "j": keys}) if isinstance(n, torch.Tensor)]
-        by_group = lambda n: n.shape[1] == 1 or bool((n.view(n.shape[0], -1, group, n.shape[2]).diff(dim=2) == 0).all())
-        if all(map(by_group, places)):
+        if _same_in_groups(rows[1], heads, group):
             of_keys = of_keys[:, ::group]
         elif sides[1][0].shape[1] != heads:  # heads that share a key have rows of their own
             sides[1][:] = [x.repeat_interleave(group, 1) for x in sides[1]]
