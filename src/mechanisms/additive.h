@@ -61,6 +61,7 @@ struct Additive {
         }
         for (int c = begin, v = 0; c < end; c += kLanes, ++v) {
           V half[kKeys];
+          for (int n = 0; n < kKeys; ++n) half[n] = V(0);
           if (some_small && !all_large[v]) half_scores<V, true>(tile, key, c, half);
           if (!all_small || some_large[v]) {
             V alone[kKeys];

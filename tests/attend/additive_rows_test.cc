@@ -49,8 +49,8 @@ bool same_row(const std::vector<T>& a, std::int64_t i, const std::vector<T>& b, 
 
 template <class T>
 class AdditiveRows : public testing::Test {};
-using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(AdditiveRows, Types);
+using FloatTypes = testing::FloatTypes<float, double>;
+TYPED_TEST_SUITE(AdditiveRows, FloatTypes);
 
 // 12: no shared reciprocals; 30 and more: outside the fast form.
 const double kLarge[] = {12, 30, 1e3, 1e30, std::numeric_limits<double>::quiet_NaN()};
