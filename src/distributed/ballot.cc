@@ -84,6 +84,7 @@ void settle(V& view, bool wanted, Dtype dtype, const Shape& shape, const Device&
   }
   if (view.shape == Shape{}) view = {nullptr, dtype, shape, contiguous_strides(shape), device};
   if (view.data == nullptr) view.data = &nothing;
+  view.device = device;
 }
 
 }  // namespace
@@ -135,6 +136,7 @@ Adopted adopt(const char* operation, const Given& given, const std::vector<Ballo
     if (!is_wanted(kDense)) dense = {};
     else if (dense.shape == Shape{}) dense = {&hidden, shape, contiguous_strides(shape), given.inputs->q.device};
     else if (dense.data == nullptr) dense.data = &hidden;
+    dense.device = given.inputs->q.device;
   }
   if (given.gradients == nullptr) return own;
   const Inputs& in = *given.inputs;

@@ -90,6 +90,9 @@ class Site {
   // Those outputs.
   virtual void* wide_out(Saved::Rows& saved, std::span<const std::int64_t> dims, std::size_t set) = 0;
 
+  // Whether a cell of 16-bit rows may be computed where it gives 16-bit results, rather than in f32 from end to end.
+  virtual bool has_tensor_cores(const Problem&) const { return false; }
+
   // Null: messages are exchanged when exchange() returns.
   virtual void* transfer_stream() { return nullptr; }
   // Later transfers wait for the work so far, and later work for the transfers so far.

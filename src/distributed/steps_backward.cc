@@ -37,7 +37,7 @@ class StepsBackward {
         gradients_(call.gradients),
         wanted_(call, call.gradients),
         compute_(call.whole.is_double ? Dtype::f64 : Dtype::f32),
-        is_fast_(has_fast_cells(call) && (*given.grad_out)[0].dtype == call.whole.q.dtype),
+        is_fast_(has_fast_cells(call, site) && (*given.grad_out)[0].dtype == call.whole.q.dtype),
         cell_type_(is_fast_ ? call.whole.q.dtype : compute_),
         cells_(call, &site),
         schedule_(call.keys, call.rank(), call.size()),

@@ -96,7 +96,7 @@ class StepsForward {
   void add(ForwardPiece& piece, const KeyPieces& keys) {
     if (!cells_.describe(0, piece.place, keys.rows, call_.whole.threads, workspace_)) return;
     const Inputs inputs{piece.q, keys.k[0], keys.v[0]};
-    if (has_fast_cells(call_) && add_fast(piece, inputs)) return;
+    if (has_fast_cells(call_, site_) && add_fast(piece, inputs)) return;
     part_of_piece(piece);
     Outputs outputs;
     for (std::size_t s = 0; s < parts_.size(); ++s)

@@ -14,12 +14,12 @@ void exchange_some(const Call& call, Site& site, std::vector<Message> messages) 
   call.communicator->exchange(messages, site.device(), site.transfer_stream());
 }
 
-bool has_fast_cells(const Call& call) {
+bool has_fast_cells(const Call& call, const Site& site) {
   const Problem& p = call.whole;
   const bool low = p.q.dtype == Dtype::bf16 || p.q.dtype == Dtype::f16;
-  return p.device.kind == Device::Kind::cuda && low && p.k.dtype == p.q.dtype && p.v.size() == 1 &&
-         p.v[0].dtype == p.q.dtype && call.is_softmax && !call.options.bias && !call.options.mask.dense &&
-         p.mask.query_starts.empty() && p.path == Path::automatic;
+  return low && p.k.dtype == p.q.dtype && p.v.size() == 1 && p.v[0].dtype == p.q.dtype && p.q.dim % 8 == 0 &&
+         p.v[0].dim % 8 == 0 && call.is_softmax && !call.options.bias && !call.options.mask.dense &&
+         p.mask.query_starts.empty() && p.path == Path::automatic && site.has_tensor_cores(p);
 }
 
 Travel::Travel(const Call& call, const Schedule& schedule, Site& site)

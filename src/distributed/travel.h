@@ -56,6 +56,6 @@ std::vector<std::int64_t> wide_dims(const Call& call, const std::vector<V>& out)
 }
 
 // Whether cells may run on the tensor cores of a device: their outputs and gradients then have 16 bits.
-bool has_fast_cells(const Call& call);
+bool has_fast_cells(const Call& call, const Site& site);
 
 }  // namespace rapt::inline v1::distributed

@@ -49,7 +49,7 @@ bool same_row(const std::vector<T>& a, std::int64_t i, const std::vector<T>& b, 
 
 template <class T>
 class AdditiveRows : public testing::Test {};
-using FloatTypes = testing::FloatTypes<float, double>;
+using FloatTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(AdditiveRows, FloatTypes);
 
 // 12: no shared reciprocals; 30 and more: outside the fast form.

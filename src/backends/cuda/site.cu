@@ -2,6 +2,7 @@
 
 #include "backends/cuda/device.h"
 #include "backends/cuda/memory.h"
+#include "backends/cuda/programs.h"
 #include "backends/cuda/rows.h"
 #include "backends/cuda/saved_rows.h"
 #include "backends/cuda/sums.h"
@@ -98,6 +99,10 @@ class DeviceSite final : public Site {
     return static_cast<std::byte*>(saved.device_memory.get()) + wide_place(saved.count, dims, set);
   }
 
+  bool has_tensor_cores(const Problem& problem) const override {
+    const cuda::Programs* programs = cuda::programs_of(problem);
+    return programs && programs->fast && problem.q.dim <= 256 && problem.v[0].dim <= 256;
+  }
   void* transfer_stream() override { return transfers_; }
   void before_transfer() override { order(stream_, transfers_); }
   void after_transfer() override { order(transfers_, stream_); }
