@@ -155,6 +155,7 @@ TEST(DistributedSteps, ShortStorageTypes) {
     s.mask = support::MaskKind::top_left;
     check_steps(s, {1, 2, 4});
     // Rows that tensor cores take.
+    s.layout = support::Layout::aligned;
     s.key_heads = 4;
     s.key_dim = 64;
     s.value_dims = {64};
