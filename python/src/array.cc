@@ -98,7 +98,7 @@ std::string text_of(const nb::object& object) {
 
 // Tensors of PyTorch that are not strided say so, and arrays name the type of their numbers, which is then one that is not known.
 std::string kind_of(nb::handle object) {
-  const std::string type = text_of(object.type().attr("__name__"));
+  std::string type = text_of(object.type().attr("__name__"));
   const auto has = [&](const char* name) {
     nb::object found = nb::steal(PyObject_GetAttrString(object.ptr(), name));
     PyErr_Clear();

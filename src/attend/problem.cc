@@ -222,9 +222,9 @@ class Builder {
       const std::int64_t n = expected(size);
       sizes += (sizes.empty() ? "" : ", ") + (n >= 0 ? number(n) : std::string(size == kOdd ? "an odd number" : "any"));
     }
-    const std::string shared = sizes.empty() ? "a single number" : "[" + sizes + "]";
+    std::string shared = sizes.empty() ? "a single number" : "[" + sizes + "]";
     if (spec.heads == Heads::shared) return shared;
-    const std::string each = "[" + number(p_.heads) + (sizes.empty() ? "" : ", ") + sizes + "]";
+    std::string each = "[" + number(p_.heads) + (sizes.empty() ? "" : ", ") + sizes + "]";
     return spec.heads == Heads::required ? each : each + " or " + shared;
   }
 
