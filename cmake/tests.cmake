@@ -268,7 +268,7 @@ elseif(NOT RAPT_SANITIZE)
   rapt_skipped_test(cuda_kernels "nvcc was not found")
 endif()
 
-if(NOT rapt_cuda AND NOT RAPT_SANITIZE AND TARGET rapt_attend_test)
+if(NOT rapt_cuda AND NOT RAPT_SANITIZE AND TARGET rapt_attend_test AND TARGET rapt_distributed_test)
   include(cuda_machine)
 endif()
 

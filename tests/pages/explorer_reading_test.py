@@ -230,7 +230,9 @@ class Runs(PageTest):
 
     def test_unknown_symbols_are_named(self):
         rest = "is not in the vocabulary; it is read as unknown"
-        self.assertEqual(self.said.splitlines(), [f"rapt: explore: 'Z' {rest}", f"rapt: explore: target: 'Q' {rest}"])
+        *warnings, wrote = self.said.splitlines()
+        self.assertEqual(warnings, [f"rapt: explore: 'Z' {rest}", f"rapt: explore: target: 'Q' {rest}"])
+        self.assertRegex(wrote, r"^wrote .*arabic\.html: 1 layer, 1 head, \d+ kB$")
         self.open(self.path / "arabic.html")
         lines = "return [...document.querySelectorAll('#warnings p')].map((p) => p.textContent)"
         self.assertEqual(self.page.run(lines), [f"'Z' {rest}", f"target: 'Q' {rest}"])
