@@ -194,17 +194,21 @@ struct RowGradients {
   }
 };
 
-// By pair(), from the rows themselves.
-template <class M, bool kUnrolled>
-RAPT_DEVICE void add_pair_gradients(const RowGradients& rows) {
-  rows.add<PairSlopes<M>, kUnrolled>(RowLoader(rows.call.q, rows.b, rows.h, rows.i, rows.call.queries),
-                                     RowLoader(rows.call.k, rows.b, rows.h, rows.j, rows.call.keys));
+// From the tiles of the rows.
+template <class Slopes>
+RAPT_DEVICE void add_prepared_gradients(const RowGradients& rows) {
+  const float *queries = rows.call.q_tiles.tile(rows.b, rows.h, rows.i / kTile),
+              *keys = rows.call.k_tiles.tile(rows.b, rows.h, rows.j / kTile);
+  rows.add<Slopes, true>([&](int row, int d) { return queries[d * kTile + row]; },
+                         [&](int row, int d) { return keys[d * kTile + row]; });
 }
-// Not inlined beside a fast form, whose registers it would need.
+
+// By pair(), from the rows themselves, where the tiles hold what the fast form reads. Not inlined: few tiles come here.
 template <class M>
 __device__ __noinline__ void add_exact_gradients(const Call& call, const BackwardArguments& arrays, GradientShared& s,
                                                  int b, int h, int i, int j) {
-  add_pair_gradients<M, false>(RowGradients{call, arrays, s, b, h, i, j});
+  RowGradients{call, arrays, s, b, h, i, j}.add<PairSlopes<M>, false>(RowLoader(call.q, b, h, i, call.queries),
+                                                                      RowLoader(call.k, b, h, j, call.keys));
 }
 
 // What the pairs of one tile of queries and one of keys add to all gradients.
@@ -297,19 +301,11 @@ class TileSums {
       }
       s_.quad_sums[thread / (kTile / 4)][thread % (kTile / 4)] = sum;
     }
-    const RowGradients rows{call_, arrays_, s_, scores.b, scores.h, scores.i, scores.j};
-    if constexpr (HasFastTerms<M>) {
-      const int b = scores.b, h = scores.h, q = scores.i / kTile, k = scores.j / kTile;
-      if (takes_fast(b, h, q, k)) {
-        const float *queries = call_.q_tiles.tile(b, h, q), *keys = call_.k_tiles.tile(b, h, k);
-        rows.template add<FastSlopes<M>, true>([&](int row, int d) { return queries[d * kTile + row]; },
-                                               [&](int row, int d) { return keys[d * kTile + row]; });
-      } else {
-        add_exact_gradients<M>(call_, arrays_, s_, b, h, scores.i, scores.j);
-      }
-    } else {
-      add_pair_gradients<M, true>(rows);
-    }
+    const int b = scores.b, h = scores.h, i = scores.i, j = scores.j;
+    const RowGradients rows{call_, arrays_, s_, b, h, i, j};
+    if constexpr (!HasFastTerms<M>) add_prepared_gradients<PairSlopes<M>>(rows);
+    else if (takes_fast(b, h, i / kTile, j / kTile)) add_prepared_gradients<FastSlopes<M>>(rows);
+    else add_exact_gradients<M>(call_, arrays_, s_, b, h, i, j);
   }
 
   // Gradients of small numbers want the exact formula.
