@@ -65,11 +65,11 @@ function(rapt_machine_test name folder filter)
     FAIL_REGULAR_EXPRESSION "ran no tests|0 tests from 0 test suites ran")
 endfunction()
 rapt_machine_test(forward attend "All/Forward.*/transformer_xl_f32:All/Forward.*/additive_f16:All/Forward.*/t5_bf16")
-rapt_machine_test(backward attend "All/Backward.Every*/learned_2d_f32:All/Backward.Every*/distance_bf16:All/Backward.ScaleGroups*/*_f32")
+rapt_machine_test(backward attend "All/Backward.Every*/learned_2d_f32:All/Backward.Every*/distance_bf16:All/Backward.Every*/additive_f32:All/Backward.ScaleGroups*/*_f32")
 rapt_machine_test(normalizers attend "All/Normalizers.EveryMask/gaussian_*:All/Normalizers.EveryMask/bilinear_sink")
 rapt_machine_test(tensor_cores attend "All/Aligned.EveryHeadDim/*:All/Aligned.PositionsSink*/t5_f16:All/Aligned.*NotFinite/alibi_bf16")
 rapt_machine_test(tensor_cores_backward attend
-  "All/Aligned.GradientsOfEveryHeadDim/scaled_dot_bf16:All/Aligned.GradientsOfEveryHeadDim/t5_f16:All/Aligned.GradientsWith*/quadratic_bf16")
+  "All/Aligned.GradientsOfEveryHeadDim/scaled_dot_bf16:All/Aligned.GradientsOfEveryHeadDim/additive_f16:All/Aligned.GradientsOfEveryHeadDim/t5_f16:All/Aligned.GradientsWith*/quadratic_bf16")
 rapt_machine_test(few_queries attend "All/Aligned.FewQueries*/scaled_dot_bf16:All/Aligned.FewQueries*/alibi_f16")
 rapt_machine_test(processes distributed
   "DistributedSteps.OddSizes:DistributedSteps.ArraysWithoutElements:DistributedSteps.LateMessages:*DistributedStepsMechanisms.*/t5")

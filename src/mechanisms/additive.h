@@ -30,6 +30,29 @@ struct Additive {
     return exp(x + x);
   }
 
+  // For engines that hold pairs in registers: the raw score is offset·Σw + factor·Σw·r, its slope by either number slope·w·x·r².
+  static constexpr double fast_offset = 1;
+  static constexpr double fast_factor = -2;
+  static constexpr double fast_slope = 4;
+  static constexpr double fast_pair_limit = shared_limit;
+
+  // sum + Σ w·r of two dimensions. Zeros add nothing.
+  template <class V>
+  RAPT_FN static V fast_terms(V sum, V q0, V k0, V w0, V q1, V k1, V w1) {
+    const V x = mul_add(q0, k0, V(1));
+    const V y = mul_add(q1, k1, V(1));
+    return mul_add(mul_add(w0, y, w1 * x), reciprocal(x * y), sum);
+  }
+  // r of two dimensions.
+  template <class V>
+  RAPT_FN static void fast_shares(V q0, V k0, V q1, V k1, V& r0, V& r1) {
+    const V x = mul_add(q0, k0, V(1));
+    const V y = mul_add(q1, k1, V(1));
+    const V inverse = reciprocal(x * y);
+    r0 = y * inverse;
+    r1 = x * inverse;
+  }
+
   // What a pair gets depends on its own two rows alone, whatever else is in the tile.
   template <class V>
   static void fast_raw(const PairTile<typename Lanes<V>::Scalar>& tile) {

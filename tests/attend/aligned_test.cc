@@ -258,7 +258,8 @@ INSTANTIATE_TEST_SUITE_P(All, ManyHeads,
                          });
 
 INSTANTIATE_TEST_SUITE_P(All, Aligned,
-                         testing::Combine(testing::Values("dot", "scaled_dot", "alibi", "t5", "quadratic", "gaussian"),
+                         testing::Combine(testing::Values("dot", "scaled_dot", "alibi", "t5", "quadratic", "gaussian",
+                                                          "additive"),
                                           testing::Values(rapt::Dtype::bf16, rapt::Dtype::f16)),
                          support::mechanism_and_type);
 

@@ -76,9 +76,10 @@ class Pass final : public ForwardPass {
       return;
     }
     const bool requested = !outputs_.weights.empty() || asks_statistics(outputs_.statistics);
-    const bool fast = problem_.path == Path::automatic && programs.fast && programs.fast->takes(prepared.call, to);
+    const bool fast = problem_.path == Path::automatic && programs.fast && programs.fast->takes(prepared.call, to),
+               keeps = fast || prepared.pairs_keep_remainder(to.out[0]);
     if (outputs_.saved) {
-      to.rows = device_rows(*outputs_.saved->rows(), fast ? to.out[0].dim : 0);
+      to.rows = device_rows(*outputs_.saved->rows(), keeps ? to.out[0].dim : 0);
       to.remainder = device_remainder(*outputs_.saved->rows());
     } else if (requested) {
       to.rows = {workspace.take<float>(problem_.row_count()), workspace.take<float>(problem_.row_count())};
@@ -86,8 +87,8 @@ class Pass final : public ForwardPass {
     if (!fast ||
         !programs.fast->forward(prepared.call, to, workspace.take<std::byte>(programs.fast->memory(prepared.call)),
                                 workspace.stream())) {
-      if (outputs_.saved) forget_remainder(*outputs_.saved->rows(), workspace.stream());
-      programs.forward(prepared.call, to, workspace.stream());
+      if (outputs_.saved && (fast || !keeps)) forget_remainder(*outputs_.saved->rows(), workspace.stream());
+      (prepared.takes_pairs() ? programs.pairs->forward : programs.forward)(prepared.call, to, workspace.stream());
     }
     check(cudaGetLastError(), "forward");
     for (const WeightsRequest& w : outputs_.weights) weights(programs, prepared.call, to.rows, w, workspace.stream());
@@ -104,7 +105,9 @@ class Pass final : public ForwardPass {
     wanted.first = static_cast<std::int32_t>(w.row_begin);
     wanted.count = static_cast<std::int32_t>(w.row_end - w.row_begin);
     wanted.out = array_of(w.out);
-    programs.weights(call, rows, wanted, stream);
+    Call from_first = call;
+    if (wanted.first % kTile != 0) from_first.q_tiles = {};  // the kernel's tiles begin at other rows
+    programs.weights(from_first, rows, wanted, stream);
     check(cudaGetLastError(), "weights");
   }
 

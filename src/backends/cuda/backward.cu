@@ -34,6 +34,7 @@ class Backward {
       return;
     }
     find_delta();
+    pairs();
     queries();
     keys(&wanted_.k);
     bias();
@@ -168,7 +169,7 @@ class Backward {
     arguments_.rows = {workspace_.take<float>(row_count()), workspace_.take<float>(row_count())};
     ForwardOutputs outputs;
     outputs.rows = arguments_.rows;
-    programs_.forward(call_, outputs, stream_);
+    (prepared_.takes_pairs() ? programs_.pairs->forward : programs_.forward)(call_, outputs, stream_);
     check(cudaGetLastError(), "forward");
   }
 
@@ -179,17 +180,25 @@ class Backward {
     float* delta = delta_ ? delta_ : workspace_.take<float>(row_count());
     Array grad_lse;
     if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
-    if (of_more_keys()) {
+    if (of_more_keys() || has_pair_remainder()) {
       if (!delta_) delta_of_outputs(grad_lse, delta);
     } else {
       BackwardArguments means = arguments_;
       means.mean = delta;
       means.grad_lse = grad_lse;
-      programs_.backward_queries(call_, means, stream_);
+      if (prepared_.takes_pairs()) programs_.pairs->means(call_, means, pairs_are_low(), stream_);
+      else programs_.backward_queries(call_, means, stream_);
       check(cudaGetLastError(), "row sums");
     }
     arguments_.delta = delta;
     if (wants_sink()) sink(delta);
+  }
+
+  // Whether an element-wise score's forward pass kept what rounding took from its output, so that δ follows from both.
+  bool has_pair_remainder() const {
+    const Array &out = array_of(request_.out[0]), &grad = arguments_.grad_out[0];
+    return request_.saved && device_remainder(*request_.saved) && prepared_.pairs_keep_remainder(out) &&
+           grad.dtype == out.dtype && is_aligned(grad);
   }
 
   // From the outputs that were given, with what rounding took from them where it was kept.
@@ -229,6 +238,65 @@ class Backward {
   // Whether each batch and head of the problem has rows of its own there.
   bool is_apart(const View& view) const { return view.shape[0] == problem_.batch && view.shape[1] == problem_.heads; }
 
+  // Whether all that is given and wanted has 16 bits, so that weights may be rounded to them.
+  bool pairs_are_low() const {
+    bool low = true;
+    const auto has_storage = [&](const View& view) {
+      return !view || (view.dtype == call_.storage && is_aligned(array_of(view)));
+    };
+    for (const View& view : wanted_.v) low = low && has_storage(view);
+    return low && has_storage(wanted_.q) && has_storage(wanted_.k);
+  }
+
+  // All gradients of an element-wise score at once, of every batch and head apart; queries() and keys() then only pass them
+  // on.
+  void pairs() {
+    if (!prepared_.takes_pairs()) return;
+    pairs_.run = true;
+    const bool rows_q = wanted_.q || wanted_parameter(Role::query_map) || wanted_parameter(Role::query_shift),
+               rows_k = wanted_.k || wanted_parameter(Role::key_map), weight = wanted_parameter(Role::pair_weight);
+    const std::int64_t heads = problem_.batch * problem_.heads;
+    const int groups = pair_groups(heads), slots = problem_.mechanism->definition().slots;
+    pairs_.parts = static_cast<std::int64_t>(groups) * groups;
+    BackwardArguments a = arguments_;
+    const auto take = [&](bool wanted, std::int64_t rows, std::int64_t dim, float*& data) {
+      if (!wanted) return Array{};
+      const Array array = apart(rows, dim, data);
+      const auto bytes = static_cast<std::size_t>(heads * rows * dim) * sizeof(float);
+      check(cudaMemsetAsync(data, 0, bytes, stream_), "gradients");
+      return array;
+    };
+    a.dq = take(rows_q, problem_.queries, problem_.inner, pairs_.dq);
+    a.dk = take(rows_k, problem_.keys, problem_.inner, pairs_.dk);
+    bool any = rows_q || rows_k || weight || wants_values();
+    for (std::size_t n = 0; n < wanted_.v.size(); ++n) {
+      a.dv[n] = take(bool(wanted_.v[n]), problem_.keys, problem_.v[n].dim, pairs_.dv[n]);
+      any = any || wanted_.v[n];
+    }
+    if (!any) return;
+    if (wants_values()) a.value_grads = pairs_.values = workspace_.take<float>(heads * pairs_.parts * slots);
+    if (weight) a.pair_weight_grads = pairs_.weights = workspace_.take<float>(heads * pairs_.parts * problem_.inner);
+    programs_.pairs->gradients(call_, a, groups, pairs_are_low(), stream_);
+    check(cudaGetLastError(), "gradients");
+  }
+
+  // As many groups of keys as fill an H200, two blocks a multiprocessor, with the least time lost at their ends. The sums'
+  // order follows from it, so that it is counted from sizes alone.
+  int pair_groups(std::int64_t heads) const {
+    constexpr std::int64_t kBlocks = 264, kMost = 64;
+    const auto tiles = [](std::int64_t rows) { return (rows + kTile - 1) / kTile; };
+    const std::int64_t most = std::min({tiles(problem_.queries), tiles(problem_.keys), kMost});
+    std::int64_t best = 1, least = 0;
+    for (std::int64_t groups = 1; groups <= most; ++groups) {
+      const auto each = [&](std::int64_t rows) { return (tiles(rows) + groups - 1) / groups; };
+      const std::int64_t waves = (heads * groups + kBlocks - 1) / kBlocks;
+      // In eighths of a tile's time; a launch costs about one.
+      const std::int64_t time = groups * (8 * waves * each(problem_.queries) * each(problem_.keys) + 1);
+      if (groups == 1 || time < least) best = groups, least = time;
+    }
+    return static_cast<int>(best);
+  }
+
   void queries() {
     const bool through_raw = call_.uses_content;
     const ParameterValue *map = wanted_parameter(Role::query_map), *shift = wanted_parameter(Role::query_shift),
@@ -249,18 +317,24 @@ class Backward {
     const int slots = problem_.mechanism->definition().slots;
     const bool direct = wanted_.q && is_apart(wanted_.q) && !vectors && problem_.rotary.dims == 0 &&
                         !problem_.find(Role::query_map) && !problem_.find(Role::query_shift) &&
-                        !problem_.mechanism->unit_rows() && through_raw;
-    float *dq = nullptr, *dq_relative = nullptr;
-    if (direct) a.dq = array_of(wanted_.q);
-    else if (rows && through_raw) a.dq = apart(problem_.queries, problem_.inner, dq);
-    if (rows && vectors) a.dq_relative = apart(problem_.queries, problem_.query_dim, dq_relative);
-    if (values) a.value_grads = workspace_.take<float>(blocks * slots);
-    if (weight) a.pair_weight_grads = workspace_.take<float>(blocks * problem_.inner);
-    if (normalizer) a.normalizer_grads = workspace_.take<float>(blocks * kMaxSlots);
-    programs_.backward_queries(call_, a, stream_);
-    check(cudaGetLastError(), "gradient of q");
+                        !problem_.mechanism->unit_rows() && through_raw && !pairs_.run;
+    float *dq = pairs_.dq, *dq_relative = nullptr;
+    PartSums sums{.batches = call_.batch, .heads = call_.heads, .count = (problem_.queries + kTile - 1) / kTile};
+    if (pairs_.run) {
+      sums.count = pairs_.parts;
+      a.value_grads = pairs_.values;
+      a.pair_weight_grads = pairs_.weights;
+    } else {
+      if (direct) a.dq = array_of(wanted_.q);
+      else if (rows && through_raw) a.dq = apart(problem_.queries, problem_.inner, dq);
+      if (rows && vectors) a.dq_relative = apart(problem_.queries, problem_.query_dim, dq_relative);
+      if (values) a.value_grads = workspace_.take<float>(blocks * slots);
+      if (weight) a.pair_weight_grads = workspace_.take<float>(blocks * problem_.inner);
+      if (normalizer) a.normalizer_grads = workspace_.take<float>(blocks * kMaxSlots);
+      programs_.backward_queries(call_, a, stream_);
+      check(cudaGetLastError(), "gradient of q");
+    }
 
-    const PartSums sums{.batches = call_.batch, .heads = call_.heads, .count = (problem_.queries + kTile - 1) / kTile};
     for (const ParameterValue& value : problem_.parameters)
       if (value.given && value.spec->role == Role::value)
         store_sum(sums, a.value_grads, slots, value.first_slot, value.size(), value);
@@ -348,19 +422,22 @@ class Backward {
     const ParameterValue* map = k ? wanted_parameter(Role::key_map) : nullptr;
     const bool rows = k && (*k || map) && call_.uses_content;
     const bool direct = rows && *k && is_apart(*k) && problem_.rotary.dims == 0 && !problem_.find(Role::key_map) &&
-                        !problem_.mechanism->unit_rows();
+                        !problem_.mechanism->unit_rows() && !pairs_.run;
     BackwardArguments a = arguments_;
-    float* dk = nullptr;
+    float* dk = pairs_.dk;
     float* dv[kMaxValueSets] = {};
-    if (direct) a.dk = array_of(*k);
-    else if (rows) a.dk = apart(problem_.keys, problem_.inner, dk);
-    for (std::size_t n = 0; n < wanted_.v.size(); ++n) {
-      if (!wanted_.v[n]) continue;
-      if (is_apart(wanted_.v[n])) a.dv[n] = array_of(wanted_.v[n]);
-      else a.dv[n] = apart(problem_.keys, problem_.v[n].dim, dv[n]);
+    std::copy(pairs_.dv, pairs_.dv + kMaxValueSets, dv);
+    if (!pairs_.run) {
+      if (direct) a.dk = array_of(*k);
+      else if (rows) a.dk = apart(problem_.keys, problem_.inner, dk);
+      for (std::size_t n = 0; n < wanted_.v.size(); ++n) {
+        if (!wanted_.v[n]) continue;
+        if (is_apart(wanted_.v[n])) a.dv[n] = array_of(wanted_.v[n]);
+        else a.dv[n] = apart(problem_.keys, problem_.v[n].dim, dv[n]);
+      }
+      programs_.backward_keys(call_, a, stream_);
+      check(cudaGetLastError(), "gradients of k and v");
     }
-    programs_.backward_keys(call_, a, stream_);
-    check(cudaGetLastError(), "gradients of k and v");
     for (std::size_t n = 0; n < wanted_.v.size(); ++n)
       if (dv[n]) sum_shared(dv[n], nullptr, call_.batch, call_.heads, wanted_.v[n], arguments_.gate, stream_);
     if (!k || direct) return;
@@ -483,6 +560,13 @@ class Backward {
   const Call& call_;
   const Programs& programs_;
   BackwardArguments arguments_;
+  // What the kernels of element-wise scores have computed, of every batch and head apart.
+  struct Pairs {
+    bool run = false;
+    float *dq = nullptr, *dk = nullptr, *values = nullptr, *weights = nullptr;
+    float* dv[kMaxValueSets] = {};
+    std::int64_t parts = 0;
+  } pairs_;
   FastGradients fast_;      // redo not null: they have been launched
   float* delta_ = nullptr;  // of every row, where the fast kernels' is needed by others too
 };

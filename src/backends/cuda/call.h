@@ -68,6 +68,23 @@ struct FreeTable {
 };
 inline constexpr int kMaxFreeTables = 8;
 
+// The rows of q or k of an element-wise score, 64 at a time, dimensions before rows; zeros past the ends.
+struct PairTiles {
+  const float* numbers = nullptr;  // [batches][heads][tiles][dims][64]; null: not prepared
+  // [batches][heads][tiles][2]: bit r is set where row r is outside the limit of the fast form, or has a number that reaches
+  // the least one for gradients.
+  const std::uint32_t* outside = nullptr;
+  const std::uint32_t* large = nullptr;
+  std::int32_t batches = 1, heads = 1, tiles = 1, dims = 1;
+  std::int32_t group = 1;  // heads of the problem that share one of these
+
+  RAPT_DEVICE std::int64_t index(int b, int h, int tile) const {
+    return (static_cast<std::int64_t>(batches == 1 ? 0 : b) * heads + h / group) * tiles + tile;
+  }
+  RAPT_DEVICE const float* tile(int b, int h, int tile) const { return numbers + index(b, h, tile) * dims * 64; }
+};
+inline constexpr int kPairSpan = 16;  // dimensions of an element-wise score that share an offset
+
 class Kernels;
 
 struct Call {
@@ -82,6 +99,12 @@ struct Call {
   const float* values = nullptr;       // [heads][slots]: p[n] of the role value
   const float* pair_weight = nullptr;  // [heads or 1][inner]; null: all 1
   std::int64_t pair_weight_stride = 0;
+  PairTiles q_tiles, k_tiles;
+  // Of tiles in the fast form, which those of a mechanism that has one are.
+  const float* fast_weights = nullptr;  // [heads or 1][dims]: the weights times the factor
+  const float* fast_offsets = nullptr;  // [heads or 1][spans]: the offset times the sum of a span's weights
+  // Of element-wise scores: bf16 or f16 where q, k and v are and have whole rows (is_aligned). Weights may be rounded to it.
+  Dtype storage = Dtype::f32;
   Table tables[kMaxSlots];  // by slot; numbers null where the slot is a value
   Table output_table;
   FreeTable free_tables[kMaxFreeTables];

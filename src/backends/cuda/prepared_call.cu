@@ -84,6 +84,7 @@ PreparedCall::PreparedCall(const Problem& p, Workspace& workspace) : problem(p),
   prepare_grid();
   prepare_normalizer();
   prepare_rows();
+  prepare_pairs();
 }
 
 void PreparedCall::prepare_masks() {
@@ -283,6 +284,56 @@ void PreparedCall::prepare_rows() {
     relative = changed(q.given, change, q.given.batches, shift->per_head ? call.heads : q.given.heads);
   }
   call.q_relative = relative.seen_by(call.heads);
+}
+
+// Of an element-wise score: the rows as tiles, in the fast form where the mechanism has one. Only softmax takes that: its
+// error is one of weights relative to their row.
+void PreparedCall::prepare_pairs() {
+  const auto is_whole = [&](const Operand& o) { return o.dtype == problem.q.dtype && is_aligned(array_of(o)); };
+  bool whole = is_low(problem.q.dtype) && is_whole(problem.q) && is_whole(problem.k);
+  for (const Operand& v : problem.v) whole = whole && is_whole(v);
+  if (whole) call.storage = problem.q.dtype;
+  const PairPrograms* pairs = programs_of(problem)->pairs;
+  if (!pairs || problem.path != Path::automatic || !call.uses_content || call.keys == 0) return;
+  if (pairs->has_fast && !(problem.is_softmax() && call.pair_weight)) return;
+  call.q_tiles = pair_tiles(q.scored, call.queries);
+  call.k_tiles = pair_tiles(k.scored, call.keys);
+  if (!pairs->has_fast) return;
+  const int heads = call.pair_weight_stride == 0 ? 1 : call.heads, dims = call.q_tiles.dims;
+  auto* weights = workspace_.take<float>(static_cast<std::int64_t>(heads) * dims);
+  auto* offsets = workspace_.take<float>(static_cast<std::int64_t>(heads) * ((dims + kPairSpan - 1) / kPairSpan));
+  pairs->weights(call.pair_weight, heads, call.inner, dims, weights, offsets, workspace_.stream());
+  call.fast_weights = weights;
+  call.fast_offsets = offsets;
+}
+
+bool PreparedCall::takes_pairs() const {
+  bool tables = call.output_table.numbers != nullptr;
+  for (const Table& table : call.tables) tables = tables || table.numbers;
+  return call.q_tiles.numbers && call.threshold == Threshold::exponential && !tables && call.inner <= kMaxPairDims;
+}
+
+bool PreparedCall::pairs_keep_remainder(const Array& out) const {
+  return takes_pairs() && is_low(call.storage) && call.sets == 1 && out.dtype == call.storage && is_aligned(out);
+}
+
+PairTiles PreparedCall::pair_tiles(const Rows& rows, std::int64_t count) {
+  PairTiles to;
+  to.batches = rows.batches;
+  to.heads = rows.heads;
+  to.group = call.heads / rows.heads;
+  to.tiles = static_cast<std::int32_t>((count + kTile - 1) / kTile);
+  const PairPrograms& pairs = *programs_of(problem)->pairs;
+  to.dims = pairs.has_fast ? (call.inner + 1) / 2 * 2 : call.inner;
+  const std::int64_t tiles = static_cast<std::int64_t>(to.batches) * to.heads * to.tiles;
+  to.numbers = workspace_.take<float>(tiles * to.dims * kTile);
+  if (pairs.has_fast) {
+    to.outside = workspace_.take<std::uint32_t>(2 * tiles);
+    to.large = workspace_.take<std::uint32_t>(2 * tiles);
+  }
+  pairs.tiles(rows.seen_by(rows.heads), static_cast<int>(count), call.inner, to, workspace_.stream());
+  check(cudaGetLastError(), "rows");
+  return to;
 }
 
 }  // namespace rapt::inline v1::cuda

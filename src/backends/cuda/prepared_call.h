@@ -46,6 +46,10 @@ class PreparedCall {
 
   // A parameter's numbers, contiguous in f32; null: not given.
   const float* numbers(const ParameterValue& value);
+  // Whether the kernels of element-wise scores compute the call.
+  bool takes_pairs() const;
+  // And give what rounding takes from this output, their only one.
+  bool pairs_keep_remainder(const Array& out) const;
   // Where row 0 of the queries or of the keys stands, as RowChange has it.
   RowChange rotation(bool queries) const;
 
@@ -56,6 +60,8 @@ class PreparedCall {
   void prepare_grid();
   void prepare_normalizer();
   void prepare_rows();
+  void prepare_pairs();
+  PairTiles pair_tiles(const Rows& rows, std::int64_t count);
   Side prepare_side(const Operand& operand, bool queries, Map& map);
   Rows changed(const Rows& from, RowChange change, std::int32_t batches, std::int32_t heads);
   const ParameterValue* find(Role role) const { return problem.find(role); }

@@ -3,6 +3,7 @@
 #include "backends/cuda/factorized/programs.cuh"
 #include "backends/cuda/general/launch.cuh"
 #include "backends/cuda/hopper/launch_backward.cuh"
+#include "backends/cuda/pairs/launch.cuh"
 
 namespace rapt::inline v1::cuda {
 
@@ -14,6 +15,7 @@ constexpr Programs make_programs() {
   if constexpr (AtRunTime<M>) programs.backward_free_table = &launch_backward_free_table<M>;
   if constexpr (hopper::servable<M>()) programs.fast = &hopper::kPrograms<M>;
   if constexpr (detail::HasForm<M>) programs.factorized = &factorized::kPrograms<M>;
+  if constexpr (detail::HasPair<M>) programs.pairs = &pairs::kPrograms<M>;
   return programs;
 }
 

@@ -82,6 +82,21 @@ struct FactorizedPrograms {
   void (*forward_again)(const Call&, const ForwardOutputs&, const int* gate, cudaStream_t);
 };
 
+// The kernels of element-wise scores: sums of pair() over the dimensions, under softmax. They read rows as tiles.
+struct PairPrograms {
+  bool has_fast;  // the mechanism has a fast form
+  // Rows → tiles, in the fast form where there is one; the tiles' arrays are there already.
+  void (*tiles)(const Array& from, int rows, int inner, const PairTiles& to, cudaStream_t);
+  // Of the fast form: fast_weights and fast_offsets from the weights of `heads` heads.
+  void (*weights)(const float* from, int heads, int inner, int dims, float* weights, float* offsets, cudaStream_t);
+  void (*forward)(const Call&, const ForwardOutputs&, cudaStream_t);
+  // `low`: what is wanted has the 16 bits of call.storage, so that weights may be rounded to it.
+  void (*means)(const Call&, const BackwardArguments&, bool low, cudaStream_t);
+  // All gradients at once, summed over the head's `groups` of keys: dq, dk and dv are added to; value_grads and
+  // pair_weight_grads have groups² parts.
+  void (*gradients)(const Call&, const BackwardArguments&, int groups, bool low, cudaStream_t);
+};
+
 // The kernels of one mechanism: those that serve every call, and the fast ones. They are launched on the stream,
 // without waiting.
 struct Programs {
@@ -96,7 +111,10 @@ struct Programs {
   void (*backward_free_table)(const Call&, const BackwardArguments&, const FreeTableGradient&, cudaStream_t) = nullptr;
   const FastPrograms* fast = nullptr;              // null: the tensor cores cannot compute the mechanism's scores
   const FactorizedPrograms* factorized = nullptr;  // null: its score is no quadratic form
+  const PairPrograms* pairs = nullptr;             // null: its score is not element-wise
 };
+
+inline constexpr int kMaxPairDims = 256;  // of the rows of an element-wise score
 
 // Null: the mechanism has no kernels for a device.
 const Programs* programs_of(const MechanismInfo& mechanism);

@@ -14,7 +14,8 @@ constexpr std::uint64_t programs_layout() {
   for (const std::size_t size :
        {sizeof(Call), sizeof(ForwardOutputs), sizeof(RequestedWeights), sizeof(RequestedStatistics),
         sizeof(BackwardArguments), sizeof(BiasGradient), sizeof(TableGradient), sizeof(FreeTableGradient),
-        sizeof(FastGradients), sizeof(FastPrograms), sizeof(HeadForm), sizeof(FactorizedPrograms), sizeof(Programs)})
+        sizeof(FastGradients), sizeof(FastPrograms), sizeof(HeadForm), sizeof(FactorizedPrograms), sizeof(PairPrograms),
+        sizeof(Programs)})
     layout = layout * 1'000'003 + size;
   return layout;
 }

@@ -17,6 +17,7 @@ struct Shared {
   float w[kTile][kPitch], u[kTile][kPitch];
   float wide[kTile][kWidePitch];
   float sums[kThreads / 32][kMaxSlots + 1];
+  float weights[kStep];  // of pair()
   int range[2];
 };
 
@@ -31,8 +32,9 @@ struct Blocks {
   RAPT_DEVICE Block at(int n) const { return {n % x, n / x % y, n / x / y}; }
 };
 
-RAPT_DEVICE int thread_row() { return static_cast<int>(threadIdx.x) / 16 * 4; }
-RAPT_DEVICE int thread_column() { return static_cast<int>(threadIdx.x) % 16 * 4; }
+// Unsigned until the end: a signed quotient takes several instructions.
+RAPT_DEVICE int thread_row() { return static_cast<int>(threadIdx.x / 16 * 4); }
+RAPT_DEVICE int thread_column() { return static_cast<int>(threadIdx.x % 16 * 4); }
 // Column n of a thread's 8 in an accumulator of kWide.
 RAPT_DEVICE int wide_column(int n) { return n / 4 * 64 + thread_column() + n % 4; }
 
@@ -52,7 +54,7 @@ RAPT_DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) 
 // acc[r][c] = combine(acc[r][c], a(row, d), b(column, d), d) for d in order. a and b give 0 outside their arrays.
 template <class A, class B, class F>
 RAPT_DEVICE void for_pairs(Shared& s, float (&acc)[4][4], int depth, const A& a, const B& b, const F& combine) {
-  const int row = static_cast<int>(threadIdx.x) / 4, lane = static_cast<int>(threadIdx.x) % 4;
+  const int row = static_cast<int>(threadIdx.x / 4), lane = static_cast<int>(threadIdx.x % 4);
   for (int first = 0; first < depth; first += kStep) {
     __syncthreads();
 #pragma unroll 2
@@ -100,8 +102,8 @@ template <class B>
 RAPT_DEVICE bool load_wide(Shared& s, int columns, const B& b) {
   bool special = false;
   __syncthreads();
-  for (int n = static_cast<int>(threadIdx.x); n < kTile * kWide; n += kThreads) {
-    const int row = n / kWide, column = n % kWide;
+  for (unsigned n = threadIdx.x; n < kTile * kWide; n += kThreads) {
+    const int row = static_cast<int>(n / kWide), column = static_cast<int>(n % kWide);
     const float x = column < columns ? b(row, column) : 0.f;
     s.wide[row][column] = x;
     special = special || !is_finite(x);
@@ -109,22 +111,35 @@ RAPT_DEVICE bool load_wide(Shared& s, int columns, const B& b) {
   return __syncthreads_or(special) != 0;
 }
 
+// acc[r][n] += Σ_m w[m][row r]·wide[m][column n] over the 64 m, for the first kColumns of a thread's columns. kCareful: a
+// weight of 0 takes nothing, not even a NaN.
+template <int kColumns, bool kCareful>
+RAPT_DEVICE void add_weighted(const Shared& s, float (&acc)[4][8], const float (&w)[kTile][kPitch]) {
+#pragma unroll 4
+  for (int m = 0; m < kTile; ++m) {
+    const float4 x = *reinterpret_cast<const float4*>(&w[m][thread_row()]);
+    const float xs[4] = {x.x, x.y, x.z, x.w};
+    float ys[kColumns];
+#pragma unroll
+    for (int n = 0; n < kColumns; n += 4) {
+      const float4 y = *reinterpret_cast<const float4*>(&s.wide[m][wide_column(n)]);
+      ys[n] = y.x, ys[n + 1] = y.y, ys[n + 2] = y.z, ys[n + 3] = y.w;
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r)
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n)
+        if (!kCareful || xs[r] != 0) acc[r][n] = fmaf(xs[r], ys[n], acc[r][n]);
+  }
+}
+
 // acc[r][n] += Σ_m w[m][row r]·b(m, column n) over the 64 m. A weight of 0 takes nothing, not even a NaN.
 template <class B>
 RAPT_DEVICE void accumulate(Shared& s, float (&acc)[4][8], const float (&w)[kTile][kPitch], int columns, const B& b) {
   const bool careful = load_wide(s, columns, b);
-#pragma unroll 4
-  for (int m = 0; m < kTile; ++m) {
-    const float4 x = *reinterpret_cast<const float4*>(&w[m][thread_row()]);
-    const float4 y = *reinterpret_cast<const float4*>(&s.wide[m][thread_column()]);
-    const float4 z = *reinterpret_cast<const float4*>(&s.wide[m][64 + thread_column()]);
-    const float xs[4] = {x.x, x.y, x.z, x.w}, ys[8] = {y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w};
-#pragma unroll
-    for (int r = 0; r < 4; ++r)
-#pragma unroll
-      for (int n = 0; n < 8; ++n)
-        if (!careful || xs[r] != 0) acc[r][n] = fmaf(xs[r], ys[n], acc[r][n]);
-  }
+  if (careful) add_weighted<8, true>(s, acc, w);
+  else if (columns > kWide / 2) add_weighted<8, false>(s, acc, w);
+  else add_weighted<4, false>(s, acc, w);
 }
 
 // tile[row][column] or tile[column][row] = x; the threads that read the tile before have finished.

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "backends/cuda/general/block.cuh"
-#include "rapt/hooks.h"
+#include "backends/cuda/general/pairs.cuh"
 
 // From rows of queries and keys to the scores of a tile and back, by a mechanism's hooks.
 namespace rapt::inline v1::cuda {
@@ -229,7 +228,6 @@ struct Scores {
   float values[kSlots + 1];
   float raw[4][4];
   float relative[kRelative + 1][4][4];
-  float score[4][4];  // as the mechanism gives it
   float logit[4][4];  // after softcap, bias and masks; −∞: hidden
 
   RAPT_DEVICE Scores(const Call& c, Shared& shared, int batch, int head) : call(c), s(shared), b(batch), h(head) {
@@ -300,9 +298,9 @@ struct Scores {
   }
 
   // ∂logit → ∂score.
-  RAPT_DEVICE float through_softcap(int r, int c, float grad) const {
+  RAPT_DEVICE float through_softcap(float score, float grad) const {
     if (call.softcap <= 0) return grad;
-    const float t = tanhf(score[r][c] / call.softcap);
+    const float t = tanhf(score / call.softcap);
     return grad * (1 - t * t);
   }
 
@@ -313,7 +311,10 @@ struct Scores {
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) p.values[n] = V(slot(n, r, c));
     const float slope = M{}.slope_of_read(V(raw[r][c]), p, at(r, c), read, place).d[0].value;
-    return slope == 0 ? 0.f : through_softcap(r, c, grad) * slope;
+    if (slope == 0) return 0;
+    float score = raw[r][c] * call.scale;
+    if constexpr (kHasScore) score = detail::evaluate<M, V>(M{}, V(raw[r][c]), p, at(r, c)).value;
+    return through_softcap(score, grad) * slope;
   }
 
   // ∂logit → ∂raw, returned; the derivatives by the slots are multiplied in and handed to take(slot, gradient).
@@ -323,14 +324,15 @@ struct Scores {
       for (int n = 0; n < kSlots; ++n) take(n, 0.f);
       return 0;
     }
-    grad = through_softcap(r, c, grad);
-    if constexpr (!kHasScore) return grad * call.scale;
-    else {
+    if constexpr (!kHasScore) {
+      return through_softcap(raw[r][c] * call.scale, grad) * call.scale;
+    } else {
       using N = Dual<V, kSlots + 1>;
       detail::SlotsOf<M, N> p{};
 #pragma unroll
       for (int n = 0; n < kSlots; ++n) p.values[n] = N::variable(V(slot(n, r, c)), n + 1);
       const N y = detail::evaluate<M, N>(M{}, N::variable(V(raw[r][c]), 0), p, at(r, c));
+      grad = through_softcap(y.value.value, grad);
 #pragma unroll
       for (int n = 0; n < kSlots; ++n) take(n, grad * y.d[n + 1].value);
       return grad * y.d[0].value;
@@ -345,10 +347,33 @@ struct Scores {
   RAPT_DEVICE void compute_raw() {
     const RowLoader queries(call.q, b, h, i, call.queries), keys(call.k, b, h, j, call.keys);
     if constexpr (detail::HasPair<M>) {
+      if (call.q_tiles.numbers) {
+        add_prepared_pairs<M>(s, call, b, h, i / kTile, j / kTile, raw);
+        if constexpr (!HasFastTerms<M>) return;
+      }
+      // A pair of which a row is outside the limit of the fast form gets pair(), whatever else is in the tile.
+      OutsideRows rows_q{~0u, ~0u}, rows_k{};
+      if constexpr (HasFastTerms<M>)
+        if (call.q_tiles.numbers) {
+          rows_q = outside_rows(call.q_tiles, b, h, i / kTile);
+          rows_k = outside_rows(call.k_tiles, b, h, j / kTile);
+          if (!rows_q.any() && !rows_k.any()) return;
+          store_by_row(s.u, raw);
+#pragma unroll
+          for (int r = 0; r < 4; ++r)
+#pragma unroll
+            for (int c = 0; c < 4; ++c) raw[r][c] = 0;
+        }
       const float* weights = call.pair_weights(h);
       for_pairs(s, raw, call.inner, queries, keys, [&](float sum, float x, float y, int d) {
         return sum + M{}.pair(V(x), V(y), V(weights ? weights[d] : 1.f)).value;
       });
+#pragma unroll
+      for (int r = 0; r < 4; ++r)
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+          if (!rows_q.has(thread_row() + r) && !rows_k.has(thread_column() + c))
+            raw[r][c] = s.u[thread_row() + r][thread_column() + c];
     } else {
       multiply(s, raw, call.inner, queries, keys);
     }
@@ -375,10 +400,7 @@ struct Scores {
   }
 
   RAPT_DEVICE float compute_logit(int r, int c) {
-    if (key(c) < range[r].begin || key(c) >= range[r].end) {
-      score[r][c] = 0;
-      return kHidden;
-    }
+    if (key(c) < range[r].begin || key(c) >= range[r].end) return kHidden;
     float x;
     detail::SlotsOf<M, V> p{};
     if constexpr (kHasScore || HasVisibleOfSlots<M>)
@@ -389,7 +411,6 @@ struct Scores {
     } else {
       x = raw[r][c] * call.scale;
     }
-    score[r][c] = x;
     if (call.softcap > 0) x = call.softcap * tanhf(x / call.softcap);
     if (call.bias.data) {
       const float bias = load(call.bias, call.bias.offset(b, h) + query(r) * call.bias.row_stride + key(c));
