@@ -208,6 +208,9 @@ struct BackwardTask {
   T* dq = nullptr;  // [queries][dq_stride], added to; null: not wanted
   std::ptrdiff_t dq_stride = 0;
   MatrixRef dq_rows;  // where each row of dq is written whole, instead; data null: it is not
+  // The same of dk and dv: finish() then does not get them.
+  MatrixRef dk_rows;
+  const MatrixRef* dv_rows = nullptr;  // [sets], null or the data of each null
   T* dq_relative = nullptr;
   std::ptrdiff_t dq_relative_stride = 0;
   T* dbias = nullptr;  // [queries or 1][keys from dbias_first], added to; null: not wanted
