@@ -305,6 +305,9 @@ struct ShortBackwardTask {
   const T* row_max = nullptr;      // [batches·heads·queries]: what Saved keeps
   const T* row_sum = nullptr;
   const Visibility* visibility = nullptr;  // null: every query sees every key
+  // Exact ones, set where every array is bf16, nothing is shared or hidden: heads that are finite go through their products.
+  const Bf16Kernels* bf16 = nullptr;
+  const std::int64_t* value_dim = nullptr;  // [sets], for them
 };
 
 template <class T>
