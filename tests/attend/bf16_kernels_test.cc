@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -96,6 +97,44 @@ TEST_P(Bf16Kernels, TransposedWords) {
         for (std::int64_t r = 0; r < to_stride; ++r)
           ASSERT_EQ(to[at(c, to_stride, r)], r < rows ? from[at(r, stride, c)] : 9U) << r << ", " << c;
     }
+}
+
+// Pairs of adjacent numbers of a row become words of a column; what is not there is neither read nor anything but zero.
+TEST_P(Bf16Kernels, TransposedPairs) {
+  for (std::int64_t rows : {1, 15, 16, 21, 64})
+    for (std::int64_t cols : {1, 2, 31, 32, 33, 56, 96}) {
+      const std::int64_t stride = cols + 3, padded_rows = (rows + 15) / 16 * 16, padded_cols = (cols + 31) / 32 * 32;
+      const std::int64_t to_stride = padded_rows + 16;
+      Numbers from(static_cast<std::size_t>(rows * stride), 0xFFFF);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < cols; ++c)
+          from[at(r, stride, c)] = static_cast<std::uint16_t>(0x3F00 + r * 97 + c);
+      Words to(static_cast<std::size_t>(padded_cols / 2 * to_stride), 9);
+      kernels().transpose_pairs(from.data(), stride, rows, cols, padded_rows, padded_cols, to.data(), to_stride);
+      const auto number = [&](std::int64_t r, std::int64_t c) {
+        return r < rows && c < cols ? std::uint32_t{from[at(r, stride, c)]} : 0U;
+      };
+      for (std::int64_t w = 0; w < padded_cols / 2; ++w)
+        for (std::int64_t r = 0; r < to_stride; ++r)
+          ASSERT_EQ(to[at(w, to_stride, r)], r < padded_rows ? number(r, 2 * w) | number(r, 2 * w + 1) << 16U : 9U)
+              << rows << " x " << cols << " at " << w << ", " << r;
+    }
+}
+
+// As rows are stored anywhere else: to nearest, ties to even; what follows a row is left alone.
+TEST_P(Bf16Kernels, StoredRows) {
+  for (std::int64_t cols : {1, 15, 16, 17, 31, 32, 33, 56, 70}) {
+    const std::int64_t rows = 3, stride = cols + 1, to_stride = cols + 2;
+    std::vector<float> from(static_cast<std::size_t>(rows * stride));
+    for (std::size_t n = 0; n < from.size(); ++n) from[n] = (1 + static_cast<float>(n) / 512) * (n % 2 == 0 ? 1 : -1);
+    from[0] = HUGE_VALF;
+    Numbers to(static_cast<std::size_t>(rows * to_stride), 0xABCD);
+    kernels().store_rows(from.data(), rows, cols, stride, to.data(), to_stride);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < to_stride; ++c)
+        ASSERT_EQ(to[at(r, to_stride, c)], c < cols ? rapt::to_bfloat16(from[at(r, stride, c)]).bits : 0xABCD)
+            << cols << ": " << r << ", " << c;
+  }
 }
 
 // A number that is not finite is found anywhere, but not in the gaps between rows.
@@ -228,8 +267,13 @@ TEST(Bf16Layouts, PaddedSizesHaveTheBitsOfExactOnes) {
   struct Shape {
     std::int64_t queries, keys, dim, value_dim;
   };
-  for (const Shape& shape :
-       {Shape{70, 131, 40, 24}, {149, 149, 80, 80}, {3, 200, 24, 17}, {33, 65, 37, 64}, {300, 90, 64, 96}})
+  for (const Shape& shape : {Shape{70, 131, 40, 24},
+                             {149, 149, 80, 80},
+                             {3, 200, 24, 17},
+                             {33, 65, 37, 64},
+                             {300, 90, 64, 96},
+                             {21, 200, 56, 64},
+                             {24, 331, 48, 24}})
     for (const support::MaskKind mask : {support::MaskKind::none, support::MaskKind::top_left}) {
       support::CaseSpec s;
       s.dtype = rapt::Dtype::bf16;

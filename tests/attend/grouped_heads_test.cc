@@ -85,6 +85,19 @@ TEST(GroupedHeads, MatchTheOracle) {
         }
 }
 
+// bf16 rows of one value set are read as they are stored, and their gradients written so.
+TEST(GroupedHeads, OfOneValueSetMatchTheOracle) {
+  for (const Int group : {2, 3, 5, 7, 8})
+    for (const Int keys : {5, 70, 700})
+      for (const MaskKind mask : {MaskKind::none, MaskKind::key_lengths, MaskKind::window}) {
+        CaseSpec s = decoding(group, keys, rapt::Dtype::bf16);
+        s.mask = mask;
+        s.value_dims = {group % 2 == 0 ? 40 : 33};
+        SCOPED_TRACE(describe(s));
+        support::check_case(make_case(s));
+      }
+}
+
 // What the heads of a group do not share does not mix.
 TEST(GroupedHeads, KeepWhatIsTheirOwn) {
   for (const char* mechanism : {"alibi", "t5", "bilinear", "cosine", "additive"})

@@ -393,6 +393,7 @@ class Backward {
     task.want_score = want_score_;
     Places places;
     find_places(head, item, places, task);
+    find_rows(head, places, task);
     if (dbias_.wanted()) {
       if (!adds_bias_rows_) {
         order.bias_strip.assign(static_cast<std::size_t>(task.count), T(0));
@@ -431,9 +432,7 @@ class Backward {
     const std::int64_t count = std::min(chunk_, p_.keys - first);
     if (T* mapped = map_gradients_->mapped_dk(n)) {
       add_rows(dk, dk_stride, count, p_.inner, mapped + first * heads_.inner_pad(), heads_.inner_pad());
-    } else if (dk_.converts() && computes(dk_)) {
-      for (std::int64_t r = 0; r < count; ++r) dk_.store(head.b, head.h, first + r, dk + r * dk_stride);
-    } else if (dk_.wanted() && p_.uses_content && computes(dk_)) {
+    } else if (dk_.wanted() && !dk_.converts() && p_.uses_content && computes(dk_)) {
       const std::int64_t place = k_sharing_->place[n] * chunks_ + item.chunk;
       key_tickets_->wait(place, k_sharing_->rank[n]);
       leave_rows(dk, dk_stride, count, p_.key_dim, dk_.at(head.b, head.h) + first * dk_.row_stride(), dk_.row_stride(),
@@ -441,12 +440,8 @@ class Backward {
       key_tickets_->done(place);
     }
     for (std::size_t s = 0; s < dv_.size(); ++s) {
-      if (!dv_[s].wanted() || pass_ != Pass::first) continue;
+      if (!dv_[s].wanted() || dv_[s].converts() || pass_ != Pass::first) continue;
       const std::int64_t place = v_sharing_[s].place[n] * chunks_ + item.chunk;
-      if (dv_[s].converts()) {
-        for (std::int64_t r = 0; r < count; ++r) dv_[s].store(head.b, head.h, first + r, dv[s] + r * dv_stride[s]);
-        continue;
-      }
       value_tickets_[s]->wait(place, v_sharing_[s].rank[n]);
       leave_rows(dv[s], dv_stride[s], count, p_.v[s].dim, dv_[s].at(head.b, head.h) + first * dv_[s].row_stride(),
                  dv_[s].row_stride(), v_sharing_[s].rank[n]);
@@ -464,7 +459,16 @@ class Backward {
   struct Places {
     std::vector<T*> rows;
     std::vector<std::ptrdiff_t> strides;
+    std::vector<MatrixRef> converted;
   };
+
+  // What is converted the kernel writes itself.
+  void find_rows(const Head<T>& head, Places& places, BackwardTask<T>& task) const {
+    if (task.want_dk && dk_.converts()) task.dk_rows = dk_.rows(head.b, head.h);
+    for (const Sink<T>& v : dv_)
+      places.converted.push_back(task.want_dv && v.converts() ? v.rows(head.b, head.h) : MatrixRef{});
+    task.dv_rows = places.converted.data();
+  }
 
   // What one block of queries makes and no other head shares is written where it is wanted; products write whole vectors.
   void find_places(const Head<T>& head, const Item& item, Places& places, BackwardTask<T>& task) const {

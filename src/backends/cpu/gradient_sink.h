@@ -39,11 +39,8 @@ class Sink {
   }
 
   bool wanted() const { return static_cast<bool>(view_); }
-  // Rows are converted as they are written, by store(); there is no array in the compute type.
+  // Rows are converted as the kernels write them; there is no array in the compute type.
   bool converts() const { return converts_; }
-  void store(std::int64_t b, std::int64_t h, std::int64_t row, const T* from) const {
-    kernels_->store_row(from, operand_.dim, operand_.at(b, h), row);
-  }
   MatrixRef rows(std::int64_t b, std::int64_t h) const { return operand_.at(b, h); }
   std::ptrdiff_t row_stride() const { return operand_.row_stride; }
   T* at(std::int64_t b, std::int64_t h) const { return start() + operand_.offset(b, h); }

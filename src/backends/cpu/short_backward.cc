@@ -18,6 +18,16 @@ std::int64_t heads_together(const Problem& p) {
   return fits(p.q) && fits(p.k) && std::ranges::all_of(p.v, fits) ? unit : 0;
 }
 
+// Products of bf16 pairs, where what they take beside the arithmetic is less than they save.
+template <class T>
+const Bf16Kernels* pair_products(const Problem& p, const BackwardRequest& request, std::int64_t unit, bool hides) {
+  constexpr std::int64_t kFewestPairs = 24 * 24;
+  const auto narrow = [](const Operand& o) { return o.dtype == Dtype::bf16; };
+  const Bf16Kernels* const kernels = std::is_same_v<T, float> ? active_bf16(p.isa) : nullptr;
+  if (!kernels || !kernels->exact || unit > 1 || hides || p.queries * p.keys < kFewestPairs) return nullptr;
+  return all_narrow(request) && narrow(p.q) && narrow(p.k) && std::ranges::all_of(p.v, narrow) ? kernels : nullptr;
+}
+
 template <class T>
 bool run_short(const Problem& p, const BackwardRequest& request, const Saved::Rows& rows) {
   // Sums of rows of which only some keys are here are known to others.
@@ -37,10 +47,12 @@ bool run_short(const Problem& p, const BackwardRequest& request, const Saved::Ro
     return short_array(operand);
   };
   std::vector<ShortValues> values;
+  std::vector<std::int64_t> value_dim;
   std::vector<ShortArray> grad_out, dv;
   double products = 3 * static_cast<double>(p.inner);
   for (std::size_t s = 0; s < p.v.size(); ++s) {
     values.push_back({short_array(p.v[s]), p.v[s].dim});
+    value_dim.push_back(p.v[s].dim);
     grad_out.push_back(short_array(request.grad_out[s]));
     dv.push_back(gradient(s < gradients.v.size() ? gradients.v[s] : View{}, p.v[s]));
     products += 2 * static_cast<double>(p.v[s].dim);
@@ -64,6 +76,8 @@ bool run_short(const Problem& p, const BackwardRequest& request, const Saved::Ro
   task.row_max = own.max<T>();
   task.row_sum = own.sum<T>();
   task.visibility = heads.visibility().is_whole() ? nullptr : &heads.visibility();
+  task.value_dim = value_dim.data();
+  task.bf16 = pair_products<T>(p, request, unit, task.visibility != nullptr);
 
   const ShortShare share(p, products, unit);
   const std::size_t bytes = kernels.short_backward_workspace(task);

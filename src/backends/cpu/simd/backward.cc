@@ -1,7 +1,10 @@
-#include "backends/cpu/simd/backward_bf16.h"
+#include "backends/cpu/simd/backward_lines.h"
+#include "backends/cpu/simd/converted_rows.h"
 #include "backends/cpu/simd/entry.h"
+#include "backends/cpu/simd/few_gradients.h"
 #include "backends/cpu/simd/flush_tiny.h"
 #include "backends/cpu/simd/output_table.h"
+#include "backends/cpu/simd/score_gradients.h"
 
 // Gradients from one chunk of keys: every block of queries is scored again from its row sums, tile by tile.
 namespace rapt::inline v1::RAPT_TARGET {
@@ -29,7 +32,8 @@ class BackwardChunk {
         columns_(columns_for<T>(head_.queries)),
         threshold_(head_.normalizer->threshold),
         scores_(arena, head_, columns_, task.most_keys),
-        table_(arena, head_, columns_) {
+        table_(arena, head_, columns_),
+        rows_(arena, head_, task, head_.queries <= kMostColumns<T>) {
     const std::int64_t keys = task.most_keys;
     dim_pad_ = scores_.dim_pad();
     keys_ = arena.take<T>(keys * dim_pad_);
@@ -43,6 +47,7 @@ class BackwardChunk {
     if (head_.program->raw) dq_columns_ = arena.take<T>(head_.dim * columns_);
     if (scores_.has_relative_vectors()) dr_ = arena.take<T>(columns_ * scores_.relative_pad());
     if (head_.bf16) bf16_.allocate(arena, head_, columns_, keys, scores_.bf16_dim());
+    if (lines_.fits(head_)) lines_.allocate(arena, head_);
     tile_ = arena.take<T>(kTileKeys * columns_);
     grad_tile_ = arena.take<T>(kTileKeys * columns_);
     if (is_program()) slope_tile_ = arena.take<T>(kTileKeys * columns_);
@@ -81,11 +86,15 @@ class BackwardChunk {
       }
       task_.order->end_block(n);
     }
-    if (!loaded) clear_gradients();
+    if (!loaded) {
+      clear_sums();
+      rows_.store_nothing(0, task_.count);
+    }
     // The queries of bf16 products do not have the scale in them.
-    if (head_.bf16 && scores_.bf16_scale() != T(1))
+    if (head_.bf16 && scores_.bf16_scale() != T(1) && task_.want_dk && !rows_.writes_dk())
       for (std::int64_t j = 0; j < task_.count; ++j)
         for (std::int64_t d = 0; d < dim_pad_; ++d) dk_[j * dk_stride_ + d] *= scores_.bf16_scale();
+    rows_.store_sums(dk_, dk_stride_, dv_, dv_stride_);
     task_.order->finish(dk_, dk_stride_, dv_, dv_stride_);
   }
 
@@ -104,12 +113,13 @@ class BackwardChunk {
       key_rows_ = keys_;  // not filled before they are needed
       key_stride_ = dim_pad_;
     } else {
-      load_wide_chunk();
+      few_ = takes_few() && FewGradients<T>(head_, task_, 0, columns_).finite(task_.count);
+      if (!few_) load_wide_chunk();
     }
     // A block that sees all keys and comes first writes what others add to.
-    fresh_ = task_.want_score && threshold_ != Threshold::first_largest && head_.content && !head_.bf16 &&
-             !head_.program->raw && !head_.program->visible_tile && scores_.sees_all(task_.first_key, task_.count);
-    if (!fresh_) clear_gradients();
+    fresh_ = task_.want_score && threshold_ != Threshold::first_largest && head_.content && !head_.program->raw &&
+             !head_.program->visible_tile && scores_.sees_all(task_.first_key, task_.count);
+    if (!fresh_) clear_sums();
   }
 
   void load_wide_chunk() {
@@ -135,12 +145,27 @@ class BackwardChunk {
     return copy;
   }
 
-  void clear_gradients() {
-    for (std::int64_t j = 0; j < task_.count; ++j)
+  void clear_sums() {
+    for (std::int64_t j = 0; j < task_.count && !rows_.writes_dk(); ++j)
       for (std::int64_t d = 0; d < dim_pad_; ++d) dk_[j * dk_stride_ + d] = 0;
     for (int s = 0; s < head_.sets; ++s)
-      for (std::int64_t j = 0; j < task_.count; ++j)
+      for (std::int64_t j = 0; j < task_.count && !rows_.writes_dv(s); ++j)
         for (std::int64_t d = 0; d < value_stride_[s]; ++d) dv_[s][j * dv_stride_[s] + d] = 0;
+  }
+
+  // Where the products of a tile go.
+  GradientRows<T> dk_of_tile(std::int64_t offset, int keys) {
+    return rows_.writes_dk() ? own_tile(keys, dim_pad_)
+                             : GradientRows<T>{dk_ + offset * dk_stride_, dk_stride_, !fresh_};
+  }
+  GradientRows<T> dv_of_tile(int s, std::int64_t offset, int keys) {
+    if (rows_.writes_dv(s)) return own_tile(keys, value_stride_[s]);
+    return {dv_[s] + offset * dv_stride_[s], dv_stride_[s], !fresh_};
+  }
+  GradientRows<T> own_tile(int keys, std::int64_t pad) {
+    const bool whole = strip_count_ == 1 && strips_[0].begin == 0 && strips_[0].end == keys && !head_.program->raw;
+    for (std::int64_t n = 0; n < keys * pad && !whole; ++n) rows_.buffer()[n] = 0;
+    return {rows_.buffer(), pad, !whole};
   }
 
   bool load_queries(std::int64_t first, int count, bool& loaded) {
@@ -152,13 +177,17 @@ class BackwardChunk {
     loaded = true;
     scores_.load_queries();
     if (head_.bf16) {
-      bf16_.load_queries(scores_.q_rows16(), task_.grad_out, first, count);
+      bf16_.load_queries(scores_.q_rows16(), task_.grad_out, first, count, scores_.live());
       block_finite_ = finite_ && bf16_.is_block_finite(scores_.q_rows16(), task_.grad_out, first, count);
       if (!block_finite_) load_wide_rows();
     } else {
       block_finite_ = finite_ && finite_rows(scores_.q_rows(), dim_pad_, count, dim_pad_);
     }
     if (!head_.bf16 || !block_finite_ || table_.given()) load_gradients(first, count);
+    if (few_ && !block_finite_) {
+      few_ = false;
+      load_wide_chunk();
+    }
     table_.set_gradients(grad_columns_[0]);
     for (int c = 0; c < columns_; ++c) {
       const bool real = c < count;
@@ -202,14 +231,61 @@ class BackwardChunk {
     const int count = static_cast<int>(head_.queries - first < columns_ ? head_.queries - first : columns_);
     if (!load_queries(first, count, loaded)) return false;
     scores_.begin_block_backward(task_.first_key, task_.count);
+    const bool by_lines = takes_lines();
     for (std::int64_t j = 0; j < task_.count; j += kTileKeys) {
       const int keys = static_cast<int>(task_.count - j < kTileKeys ? task_.count - j : kTileKeys);
-      if (scores_.visible(task_.first_key + j, keys) == Visible::none) continue;
-      run_tile(j, keys);
+      rows_.fetch(j, keys);
+      if (scores_.visible(task_.first_key + j, keys) == Visible::none) rows_.store_nothing(j, keys);
+      else if (by_lines) run_lines(j, keys);
+      else run_tile(j, keys);
     }
     scores_.end_block_backward(dr_);
     if (!task_.correct) table_.finish_block(grad_rows_[0], value_stride_[0]);
     return true;
+  }
+
+  bool takes_few() const {
+    if (!scores_.reads_bf16() || table_.given() || task_.correct || head_.sets != 1) return false;
+    return (!task_.want_dk || rows_.writes_dk()) && (!task_.want_dv || rows_.writes_dv(0)) &&
+           FewGradients<T>::fits(head_, task_);
+  }
+
+  FewGradients<T> few_at(std::int64_t offset) const { return {head_, task_, offset, columns_}; }
+  // Plain products under softmax of which nothing is hidden.
+  bool takes_lines() const {
+    return lines_.fits(head_) && block_finite_ && task_.want_score && !task_.correct &&
+           scores_.sees_all(task_.first_key, task_.count);
+  }
+
+  void run_lines(std::int64_t offset, int keys) {
+    const typename BackwardLines<T>::Queries queries{.count = scores_.count(),
+                                                     .rows = scores_.q_rows16(),
+                                                     .scale = scores_.bf16_scale(),
+                                                     .max = max_,
+                                                     .factor = second_,
+                                                     .delta = delta_,
+                                                     .delta_rest = task_.delta_rest ? delta_rest_ : nullptr,
+                                                     .huge = is_huge(),
+                                                     .sums = sums_,
+                                                     .sizes = sizes_};
+    const MatrixRef& grad = task_.grad_out[0];
+    const Bf16Rows grad_out{static_cast<const std::uint16_t*>(grad.data) + scores_.first_query() * grad.stride,
+                            grad.stride * 2};
+    strip_count_ = 1;
+    strips_[0] = {0, scores_.live(), 0, keys};
+    lines_.weigh(queries, bf16_.key_rows(offset), keys);
+    if (task_.want_dv) {
+      const GradientRows<T> dv = dv_of_tile(0, offset, keys);
+      lines_.value_gradient(queries.count, keys, bf16_.grad_pairs(), dv);
+      if (rows_.writes_dv(0)) rows_.store_dv(0, offset, keys);
+    }
+    lines_.score_gradient(queries, grad_out, bf16_.value_rows(offset), keys);
+    if (task_.want_dk) {
+      const GradientRows<T> dk = dk_of_tile(offset, keys);
+      lines_.key_gradient(queries.count, keys, bf16_.query_pairs(), dk);
+      if (rows_.writes_dk()) rows_.store_dk(offset, keys, head_.bf16 ? scores_.bf16_scale() : T(1));
+    }
+    if (wants_dq()) lines_.query_gradient(queries.count, keys, bf16_.key_pairs(offset), {dq_, dim_pad_, true});
   }
 
   bool wants_dq() const { return task_.dq || task_.dq_rows.data; }
@@ -228,15 +304,13 @@ class BackwardChunk {
     if (hard) choose(first, keys);
     else weigh(offset, keys);
     if (!task_.correct) table_.add_weights(scores_.first_query(), scores_.count(), tile_, first, keys);
-    // Where something is not finite, zeros must stay zeros: the careful product does that.
-    const bool by_bf16 = head_.bf16 && block_finite_;
-    if (task_.want_dv && by_bf16) bf16_.value_gradient(tile_, keys, scores_.live(), offset, dv_, dv_stride_);
-    else if (task_.want_dv) value_gradient(offset);
+    if (task_.want_dv) value_gradients(offset, keys);
     if (!task_.want_score || hard) return;
     if (task_.correct) {
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) grad_tile_[n] = 0;
     } else {
       if (head_.bf16) bf16_.weight_gradient(keys, scores_.live(), offset, grad_tile_);
+      else if (few_) few_at(offset).weight_gradient(grad_rows_[0], scores_.count(), keys, rows_.buffer(), grad_tile_);
       else weight_gradient(offset);
       table_.add_weight_gradients(scores_.first_query(), scores_.count(), first, keys, grad_tile_);
     }
@@ -268,8 +342,9 @@ class BackwardChunk {
     if (task_.dbias && task_.dbias_stride != 0)
       fetch_rows(task_.dbias + scores_.first_query() * task_.dbias_stride + first - task_.dbias_first,
                  task_.dbias_stride, scores_.count(), keys);
-    scores_.tile(first, keys, key_rows_ + offset * key_stride_, key_stride_, tile_, bf16_.key_rows(offset));
-    if (!is_program()) clamp_if_needed(keys);
+    const Bf16Rows rows = few_ ? few_at(offset).key_rows() : bf16_.key_rows(offset);
+    scores_.tile(first, keys, key_rows_ + offset * key_stride_, key_stride_, tile_, rows);
+    if (!is_program() && is_huge()) clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
     find_strips(head_.bf16 || scores_.is_whole(), keys);
     if (kept_ && task_.normalizer_grads)
       for (std::int64_t n = 0; n < static_cast<std::int64_t>(keys) * columns_; ++n) kept_[n] = tile_[n];
@@ -307,23 +382,35 @@ class BackwardChunk {
     return left < strip.columns ? left : strip.columns;
   }
 
-  // dV += P·dO.
-  void value_gradient(std::int64_t offset) {
-    for (int s = 0; s < head_.sets; ++s)
-      for (int n = 0; n < strip_count_; ++n) {
-        const Strip& strip = strips_[n];
-        multiply({.m = strip.end - strip.begin,
-                  .n = value_stride_[s],
-                  .k = queries_of(strip),
-                  .a = tile_ + strip.begin * columns_ + strip.column,
-                  .a_row = columns_,
-                  .a_col = 1,
-                  .b = grad_rows_[s] + strip.column * value_stride_[s],
-                  .b_row = value_stride_[s],
-                  .c = dv_[s] + (offset + strip.begin) * dv_stride_[s],
-                  .c_row = dv_stride_[s],
-                  .accumulate = !fresh_});
-      }
+  // dV += P·dO. Where something is not finite, zeros must stay zeros: the careful product does that.
+  void value_gradients(std::int64_t offset, int keys) {
+    if (few_) return few_at(offset).value_gradient(tile_, grad_rows_[0], scores_.count(), keys);
+    const bool by_bf16 = head_.bf16 && block_finite_;
+    if (by_bf16) bf16_.set_weights(tile_, keys, scores_.live());
+    for (int s = 0; s < head_.sets; ++s) {
+      const GradientRows<T> dv = dv_of_tile(s, offset, keys);
+      if (by_bf16) bf16_.value_gradient(s, keys, scores_.live(), dv);
+      else multiply_by_keys(tile_, grad_rows_[s], value_stride_[s], dv);
+      if (rows_.writes_dv(s)) rows_.store_dv(s, offset, keys);
+    }
+  }
+
+  // Rows of the tile's keys (+)= tile·rows, rows those of the queries.
+  void multiply_by_keys(const T* tile, const T* rows, std::ptrdiff_t stride, const GradientRows<T>& to) const {
+    for (int n = 0; n < strip_count_; ++n) {
+      const Strip& strip = strips_[n];
+      multiply({.m = strip.end - strip.begin,
+                .n = stride,
+                .k = queries_of(strip),
+                .a = tile + strip.begin * columns_ + strip.column,
+                .a_row = columns_,
+                .a_col = 1,
+                .b = rows + strip.column * stride,
+                .b_row = stride,
+                .c = to.at + strip.begin * to.stride,
+                .c_row = to.stride,
+                .accumulate = to.add});
+    }
   }
 
   // dP = V·dOᵀ.
@@ -345,83 +432,67 @@ class BackwardChunk {
       }
   }
 
-  void clamp_if_needed(int keys) {
+  bool is_huge() const {
     bool huge = false;
     for (int c = 0; c < scores_.count(); ++c) huge = huge || max_[c] >= kLargest<T>;
-    if (huge) clamp_scores(tile_, static_cast<std::int64_t>(keys) * columns_);
+    return huge;
   }
 
-  // u∘(dP − δ); a pair without weight has no gradient, whatever its values are. Softmax's slopes are its weights.
   void score_gradient(const Strip& strip) {
-    const Tag<T> tag;
-    const auto of_columns = [&](int c, const T* slopes, const auto& lowered) {
-      Vec<T> sum = hn::LoadU(tag, sums_ + c), size = hn::LoadU(tag, sizes_ + c);
-      for (int j = strip.begin; j < strip.end; ++j) {
-        const Vec<T> p = hn::LoadU(tag, slopes + j * columns_ + c);
-        T* g = grad_tile_ + j * columns_ + c;
-        const Vec<T> all = hn::Mul(p, lowered(hn::LoadU(tag, g)));
-        const Vec<T> ds = hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), all);
-        hn::StoreU(ds, tag, g);
-        sum = hn::Add(sum, ds);
-        size = hn::Add(size, hn::Abs(ds));
-      }
-      hn::StoreU(sum, tag, sums_ + c);
-      hn::StoreU(size, tag, sizes_ + c);
-    };
-    for (int c = strip.column; c < strip.column + strip.columns; c += kLanes<T>) {
-      const Vec<T> delta = hn::LoadU(tag, delta_ + c), rest = hn::LoadU(tag, delta_rest_ + c);
-      if (!task_.delta_rest)
-        of_columns(c, slope_tile_ ? slope_tile_ : tile_, [&](Vec<T> g) { return hn::Sub(g, delta); });
-      else of_columns(c, slope_tile_ ? slope_tile_ : tile_, [&](Vec<T> g) { return hn::Sub(hn::Sub(g, delta), rest); });
-    }
+    const T* const slopes = slope_tile_ ? slope_tile_ : tile_;
+    score_gradients<T>({.slopes = slopes + strip.begin * columns_,
+                        .grads = grad_tile_ + strip.begin * columns_,
+                        .keys = strip.end - strip.begin,
+                        .stride = columns_,
+                        .delta = delta_,
+                        .delta_rest = task_.delta_rest ? delta_rest_ : nullptr,
+                        .sums = sums_,
+                        .sizes = sizes_},
+                       strip.column, strip.columns);
     scores_.clear_outside(grad_tile_, strip);
   }
 
   void content_gradient(std::int64_t offset, int keys) {
-    T* dk = dk_ + offset * dk_stride_;
     const T* k = key_rows_ + offset * key_stride_;
     if (head_.program->raw) {
+      const GradientRows<T> dk = dk_of_tile(offset, keys);
       PairTile<T> pairs = scores_.pair_tile(keys, k, key_stride_);
       pairs.grad = grad_tile_;
       pairs.grad_queries = dq_columns_;
-      pairs.grad_keys = dk;
-      pairs.grad_key_stride = dk_stride_;
+      pairs.grad_keys = dk.at;
+      pairs.grad_key_stride = dk.stride;
       pairs.grad_weights = task_.pair_weight_grads;
       (head_.fast ? head_.program->fast_raw_backward : head_.program->raw_backward)(pairs);
+      if (rows_.writes_dk()) rows_.store_dk(offset, keys, T(1));
       return;
     }
-    if (head_.bf16 && block_finite_) {
-      if (task_.want_dk) bf16_.key_gradient(grad_tile_, keys, scores_.live(), dk, dk_stride_);
-      if (wants_dq()) bf16_.query_gradient(grad_tile_, keys, scores_.live(), offset, dq_, dim_pad_);
+    if (few_) {
+      if (task_.want_dk) few_at(offset).key_gradient(grad_tile_, scores_.q_rows(), scores_.count(), keys);
+      if (wants_dq()) few_at(offset).query_gradient(grad_tile_, scores_.count(), keys, dq_, rows_.buffer());
       return;
     }
+    const bool by_bf16 = head_.bf16 && block_finite_;
+    if (task_.want_dk) {
+      const GradientRows<T> dk = dk_of_tile(offset, keys);
+      if (by_bf16) bf16_.key_gradient(grad_tile_, keys, scores_.live(), dk);
+      else multiply_by_keys(grad_tile_, scores_.q_rows(), dim_pad_, dk);
+      if (rows_.writes_dk()) rows_.store_dk(offset, keys, head_.bf16 ? scores_.bf16_scale() : T(1));
+    }
+    if (!wants_dq()) return;
+    if (by_bf16) return bf16_.query_gradient(grad_tile_, keys, scores_.live(), offset, {dq_, dim_pad_, true});
     for (int n = 0; n < strip_count_; ++n) {
       const Strip& strip = strips_[n];
-      const T* grads = grad_tile_ + strip.begin * columns_ + strip.column;
-      if (task_.want_dk)
-        multiply({.m = strip.end - strip.begin,
-                  .n = dim_pad_,
-                  .k = queries_of(strip),
-                  .a = grads,
-                  .a_row = columns_,
-                  .a_col = 1,
-                  .b = scores_.q_rows() + strip.column * dim_pad_,
-                  .b_row = dim_pad_,
-                  .c = dk + strip.begin * dk_stride_,
-                  .c_row = dk_stride_,
-                  .accumulate = !fresh_});
-      if (wants_dq())
-        multiply({.m = queries_of(strip),
-                  .n = dim_pad_,
-                  .k = strip.end - strip.begin,
-                  .a = grads,
-                  .a_row = 1,
-                  .a_col = columns_,
-                  .b = k + strip.begin * key_stride_,
-                  .b_row = key_stride_,
-                  .c = dq_ + strip.column * dim_pad_,
-                  .c_row = dim_pad_,
-                  .accumulate = true});
+      multiply({.m = queries_of(strip),
+                .n = dim_pad_,
+                .k = strip.end - strip.begin,
+                .a = grad_tile_ + strip.begin * columns_ + strip.column,
+                .a_row = 1,
+                .a_col = columns_,
+                .b = k + strip.begin * key_stride_,
+                .b_row = key_stride_,
+                .c = dq_ + strip.column * dim_pad_,
+                .c_row = dim_pad_,
+                .accumulate = true});
     }
   }
 
@@ -457,9 +528,12 @@ class BackwardChunk {
   const Threshold threshold_;
   Scores<T> scores_;
   OutputTableGrads<T> table_;
+  ConvertedRows<T> rows_;
   BackwardBf16<T> bf16_;
+  BackwardLines<T> lines_;
   std::int64_t dim_pad_ = 0;
   bool finite_ = true, block_finite_ = true;
+  bool few_ = false;    // queries, and rows as they are stored
   bool fresh_ = false;  // nothing was added to dk and dv yet, and the block writes all of them
   Strip strips_[kMostColumns<T> / kStrip<T>];
   int strip_count_ = 0;

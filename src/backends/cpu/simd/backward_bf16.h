@@ -5,6 +5,14 @@
 // The five products of the backward pass as products of bf16 pairs, and the layouts that they read.
 namespace rapt::inline v1::RAPT_TARGET {
 
+// Rows of gradients of a tile's keys.
+template <class T>
+struct GradientRows {
+  T* at = nullptr;
+  std::ptrdiff_t stride = 0;
+  bool add = false;  // else they are written
+};
+
 template <class T>
 class BackwardBf16 {
  public:
@@ -24,7 +32,6 @@ class BackwardBf16 {
       const std::int64_t wide = round_up(head.value_dim[s], 32);
       const Set set{arena.take<std::uint16_t>(chunk_keys * wide),
                     {},
-                    arena.take<std::uint16_t>(columns * wide),
                     arena.take<std::uint32_t>(wide / 2 * columns),
                     arena.take<std::uint32_t>(kQueryPad / 2 * round_up(head.value_dim[s], 16))};
       if (sets_) sets_[s] = set;
@@ -57,25 +64,23 @@ class BackwardBf16 {
   }
 
   // The same of a block's queries and gradients.
-  bool is_block_finite(const std::uint16_t* q_rows, const MatrixRef* grad_out, std::int64_t first, int count) const {
-    bool finite = head_->bf16->finite_rows(q_rows, bf16_dim_, count, head_->dim);
+  bool is_block_finite(const Bf16Rows& q, const MatrixRef* grad_out, std::int64_t first, int count) const {
+    bool finite =
+        head_->bf16->finite_rows(static_cast<const std::uint16_t*>(q.data), q.row_bytes / 2, count, head_->dim);
     for (int s = 0; s < head_->sets; ++s) finite = finite && is_finite(grad_out[s], first, count, head_->value_dim[s]);
     return finite;
   }
 
-  // q_rows [count][bf16_dim].
-  void load_queries(const std::uint16_t* q_rows, const MatrixRef* grad_out, std::int64_t first, int count) {
-    const bool exact = head_->bf16->exact;
-    query_words_ = exact ? (count + 1) / 2 : kQueryPad / 2;
-    const std::int64_t rows = exact ? round_up(count, 16) : columns_;
-    head_->bf16->interleave_rows(q_rows, bf16_dim_, count, head_->dim, 2 * query_words_, query_bf16_, dim16_);
+  // `live`: of columns, as below.
+  void load_queries(const Bf16Rows& q, const MatrixRef* grad_out, std::int64_t first, int count, int live) {
+    queries_ = count;
+    query_words_ = head_->bf16->exact ? (count + 1) / 2 : kQueryPad / 2;
+    head_->bf16->interleave_rows(static_cast<const std::uint16_t*>(q.data), q.row_bytes / 2, count, head_->dim,
+                                 2 * query_words_, query_bf16_, dim16_);
     for (int s = 0; s < head_->sets; ++s) {
       const std::int64_t dim = head_->value_dim[s];
-      const std::int64_t wide = round_up(dim, 32);
       const MatrixRef& grad = grad_out[s];
-      head_->bf16->copy_rows(rows16(grad, first), grad.stride, count, dim, sets_[s].grad_rows, wide);
-      for (std::int64_t n = count * wide; n < rows * wide; ++n) sets_[s].grad_rows[n] = 0;
-      head_->bf16->transpose_words(reinterpret_cast<const std::uint32_t*>(sets_[s].grad_rows), wide / 2, rows, wide / 2,
+      head_->bf16->transpose_pairs(rows16(grad, first), grad.stride, count, dim, live, round_up(dim, 32),
                                    sets_[s].grad_columns, columns_);
       head_->bf16->interleave_rows(rows16(grad, first), grad.stride, count, dim, 2 * query_words_, sets_[s].grad_bf16,
                                    round_up(dim, 16));
@@ -88,26 +93,19 @@ class BackwardBf16 {
     return row_of(key_rows_, offset);
   }
 
+  // The layouts of the block and of the chunk, for products in another order.
+  Bf16Rows value_rows(std::int64_t offset) const { return row_of(sets_[0].values, offset); }
+  const std::uint32_t* grad_pairs() const { return sets_[0].grad_bf16; }
+  const std::uint32_t* query_pairs() const { return query_bf16_; }
+  const std::uint32_t* key_pairs(std::int64_t offset) const { return key_bf16_ + offset / 2 * dim16_; }
+
   // `live`: the columns that there are queries for, and what pads them; what is in others is of no use.
+  // The weights that value_gradient() multiplies.
+  void set_weights(const T* weights, int keys, int live) { round_tile(weights, keys, live); }
+
   // dV += P·dO: rows of the weights, pairs of queries.
-  void value_gradient(const T* weights, int keys, int live, std::int64_t offset, T* const* dv,
-                      const std::ptrdiff_t* stride) {
-    if constexpr (std::is_same_v<T, float>) {
-      round_tile(weights, keys, live);
-      for (int s = 0; s < head_->sets; ++s) {
-        const std::int64_t dim16 = round_up(head_->value_dim[s], 16);
-        head_->bf16->product({.m = rows_of(keys),
-                              .n = dim16,
-                              .k = words_of(live),
-                              .a = tile16_,
-                              .a_row = kQueryPad * 2,
-                              .b = sets_[s].grad_bf16,
-                              .b_row = dim16,
-                              .c = dv[s] + offset * stride[s],
-                              .c_row = stride[s],
-                              .accumulate = true});
-      }
-    }
+  void value_gradient(int s, int keys, int live, const GradientRows<T>& dv) {
+    multiply_tile(keys, live, sets_[s].grad_bf16, round_up(head_->value_dim[s], 16), dv);
   }
 
   // dP = V·dOᵀ.
@@ -130,29 +128,18 @@ class BackwardBf16 {
   }
 
   // dK += dS·Q.
-  void key_gradient(const T* grads, int keys, int live, T* dk, std::ptrdiff_t stride) {
-    if constexpr (std::is_same_v<T, float>) {
-      round_tile(grads, keys, live);
-      head_->bf16->product({.m = rows_of(keys),
-                            .n = dim16_,
-                            .k = words_of(live),
-                            .a = tile16_,
-                            .a_row = kQueryPad * 2,
-                            .b = query_bf16_,
-                            .b_row = dim16_,
-                            .c = dk,
-                            .c_row = stride,
-                            .accumulate = true});
-    }
+  void key_gradient(const T* grads, int keys, int live, const GradientRows<T>& dk) {
+    round_tile(grads, keys, live);
+    multiply_tile(keys, live, query_bf16_, dim16_, dk);
   }
 
   // dQ += dSᵀ·K.
-  void query_gradient(const T* grads, int keys, int live, std::int64_t offset, T* dq, std::ptrdiff_t stride) {
+  void query_gradient(const T* grads, int keys, int live, std::int64_t offset, const GradientRows<T>& dq) {
     if constexpr (std::is_same_v<T, float>) {
-      head_->bf16->round_to_bf16(grads, keys, live, columns_, tile_bf16_);
       const bool exact = head_->bf16->exact;
+      head_->bf16->round_to_bf16(grads, keys, live, columns_, exact ? round_up(keys, 2) : kTileKeys, tile_bf16_);
       if (!exact) head_->bf16->transpose_words(tile_bf16_, live, kTileKeys / 2, live, transposed_, kTileKeys / 2);
-      head_->bf16->product({.m = live,
+      head_->bf16->product({.m = exact ? queries_ : live,
                             .n = dim16_,
                             .k = exact ? (keys + 1) / 2 : kTileKeys / 2,
                             .a = exact ? tile_bf16_ : transposed_,
@@ -160,9 +147,9 @@ class BackwardBf16 {
                             .a_step = exact ? live * 4 : 4,
                             .b = key_bf16_ + offset / 2 * dim16_,
                             .b_row = dim16_,
-                            .c = dq,
-                            .c_row = stride,
-                            .accumulate = true});
+                            .c = dq.at,
+                            .c_row = dq.stride,
+                            .accumulate = dq.add});
     }
   }
 
@@ -173,8 +160,7 @@ class BackwardBf16 {
   struct Set {
     std::uint16_t* value_copies;  // [keys][value_dim, padded to 32]
     Bf16Rows values;              // of the chunk
-    std::uint16_t* grad_rows;     // [columns][value_dim, padded to 32]
-    std::uint32_t* grad_columns;  // [half of it][columns]
+    std::uint32_t* grad_columns;  // [value_dim, padded to 32, / 2][columns]
     std::uint32_t* grad_bf16;     // [kQueryPad / 2][value_dim, padded to 16]
   };
 
@@ -194,22 +180,43 @@ class BackwardBf16 {
     return head_->bf16->finite_rows(rows16(matrix, first), matrix.stride, rows, dim);
   }
 
+  // Of the rounded tile: exact kernels read no padding.
+  std::int64_t tile_stride(int live) const { return head_->bf16->exact ? live : kQueryPad; }
+
   void round_tile(const T* tile, int keys, int live) {
     if constexpr (std::is_same_v<T, float>) {
-      head_->bf16->round_rows(tile, keys, live, columns_, tile16_, kQueryPad);
-      for (std::int64_t n = keys * kQueryPad; n < rows_of(keys) * kQueryPad; ++n) tile16_[n] = 0;
+      const std::int64_t stride = tile_stride(live);
+      head_->bf16->round_rows(tile, keys, live, columns_, tile16_, stride);
+      for (std::int64_t n = keys * stride; n < rows_of(keys) * stride; ++n) tile16_[n] = 0;
     }
+  }
+
+  // The rounded tile times rows of pairs of queries.
+  void multiply_tile(int keys, int live, const std::uint32_t* rows, std::int64_t width,
+                     const GradientRows<T>& to) const {
+    if constexpr (std::is_same_v<T, float>)
+      head_->bf16->product({.m = rows_of(keys),
+                            .n = width,
+                            .k = words_of(live),
+                            .a = tile16_,
+                            .a_row = tile_stride(live) * 2,
+                            .b = rows,
+                            .b_row = width,
+                            .c = to.at,
+                            .c_row = to.stride,
+                            .accumulate = to.add});
   }
 
   const HeadTask<T>* head_ = nullptr;
   int columns_ = 0;
   std::int64_t bf16_dim_ = 0, dim16_ = 0;
-  std::int64_t query_words_ = 0;         // of the block
+  int queries_ = 0;                      // of the block
+  std::int64_t query_words_ = 0;         // pairs of them
   Bf16Rows key_rows_;                    // of the chunk
   std::uint16_t* keys16_ = nullptr;      // [keys][bf16_dim]
   std::uint32_t* key_bf16_ = nullptr;    // [keys / 2][dim16]
   std::uint32_t* query_bf16_ = nullptr;  // [kQueryPad / 2][dim16]
-  std::uint16_t* tile16_ = nullptr;      // [kTileKeys][kQueryPad]
+  std::uint16_t* tile16_ = nullptr;      // [kTileKeys][tile_stride]
   std::uint32_t* tile_bf16_ = nullptr;   // [kTileKeys / 2][columns]
   std::uint32_t* transposed_ = nullptr;  // [columns][kTileKeys / 2]
   Set* sets_ = nullptr;

@@ -208,6 +208,9 @@ struct BackwardTask {
   T* dq = nullptr;  // [queries][dq_stride], added to; null: not wanted
   std::ptrdiff_t dq_stride = 0;
   MatrixRef dq_rows;  // where each row of dq is written whole, instead; data null: it is not
+  // The same of dk and dv: finish() then does not get them.
+  MatrixRef dk_rows;
+  const MatrixRef* dv_rows = nullptr;  // [sets], null or the data of each null
   T* dq_relative = nullptr;
   std::ptrdiff_t dq_relative_stride = 0;
   T* dbias = nullptr;  // [queries or 1][keys from dbias_first], added to; null: not wanted
@@ -302,6 +305,9 @@ struct ShortBackwardTask {
   const T* row_max = nullptr;      // [batches·heads·queries]: what Saved keeps
   const T* row_sum = nullptr;
   const Visibility* visibility = nullptr;  // null: every query sees every key
+  // Exact ones, set where every array is bf16, nothing is shared or hidden: heads that are finite go through their products.
+  const Bf16Kernels* bf16 = nullptr;
+  const std::int64_t* value_dim = nullptr;  // [sets], for them
 };
 
 template <class T>

@@ -75,24 +75,28 @@ inline void load_row(const MatrixRef& src, std::int64_t row, std::int64_t dim, T
   }
 }
 
-// As load_bfloat16(), to nearest, ties to even; a NaN stays one.
+// To nearest, ties to even; a NaN stays one.
+template <class D>
+RAPT_FN auto bfloat16_bits(D, hn::VFromD<D> x) {
+  const hn::Rebind<std::uint32_t, D> wide;
+  const hn::Rebind<std::int32_t, D> whole;
+  const hn::Rebind<std::uint16_t, D> narrow;
+  const auto bits = hn::BitCast(wide, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fffU))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U));
+  const auto is_nan = hn::RebindMask(wide, hn::Ne(x, x));
+  return hn::DemoteTo(narrow, hn::BitCast(whole, hn::IfThenElse(is_nan, quiet, rounded)));
+}
+
+// As load_bfloat16().
 template <int kMost>
 RAPT_FN std::int64_t store_bfloat16(const float* from, std::int64_t n, std::int64_t dim, BFloat16* to) {
   const hn::CappedTag<float, kMost> tag;
-  const hn::Rebind<std::uint32_t, decltype(tag)> wide;
-  const hn::Rebind<std::int32_t, decltype(tag)> whole;
   const hn::Rebind<std::uint16_t, decltype(tag)> narrow;
   constexpr std::int64_t kStep = hn::MaxLanes(tag);
-  for (; n + kStep <= dim; n += kStep) {
-    const auto x = hn::LoadU(tag, from + n);
-    const auto bits = hn::BitCast(wide, x);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fffU))));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U));
-    const auto is_nan = hn::RebindMask(wide, hn::Ne(x, x));
-    const auto chosen = hn::BitCast(whole, hn::IfThenElse(is_nan, quiet, rounded));
-    hn::StoreU(hn::DemoteTo(narrow, chosen), narrow, reinterpret_cast<std::uint16_t*>(to + n));
-  }
+  for (; n + kStep <= dim; n += kStep)
+    hn::StoreU(bfloat16_bits(tag, hn::LoadU(tag, from + n)), narrow, reinterpret_cast<std::uint16_t*>(to + n));
   return n;
 }
 

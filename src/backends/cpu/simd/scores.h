@@ -306,8 +306,8 @@ class Scores {
   }
 
   const T* q_rows() const { return q_rows_; }
-  // The queries' numbers as bf16, [columns][bf16_dim]; what is left of the scale is to be applied to their products.
-  const std::uint16_t* q_rows16() const { return q_rows16_; }
+  // The queries' numbers as bf16; what is left of the scale is to be applied to their products.
+  Bf16Rows q_rows16() const { return q16_; }
   std::int64_t bf16_dim() const { return bf16_dim_; }
   T bf16_scale() const { return bf16_scale_; }
   std::int64_t dim_pad() const { return dim_pad_; }
@@ -357,17 +357,17 @@ class Scores {
     for (std::int64_t n = count_ * stride; n < columns_ * stride; ++n) rows[n] = 0;
   }
 
-  // A scale that is a power of two goes into the queries without rounding; another one is applied to the scores. Returns
-  // what went into the queries.
+  // Exact kernels scale their products. For others a scale that is a power of two goes into the queries without rounding;
+  // another one is applied to the scores. Returns what went into the queries.
   T set_query_bf16(T factor) {
     if constexpr (std::is_same_v<T, float>) {
+      const auto* rows = static_cast<const std::uint16_t*>(head_.q.data) + first_query_ * head_.q.stride;
       int exponent = 0;
-      const bool exact = __builtin_frexpf(factor, &exponent) == 0.5F;
-      bf16_scale_ = exact ? T(1) : factor;
-      head_.bf16->copy_rows(static_cast<const std::uint16_t*>(head_.q.data) + first_query_ * head_.q.stride,
-                            head_.q.stride, count_, head_.dim, q_rows16_, bf16_dim_);
-      for (std::int64_t n = count_ * bf16_dim_; n < columns_ * bf16_dim_; ++n) q_rows16_[n] = 0;
-      if (exact && factor != T(1)) {
+      const bool folds = !head_.bf16->exact && factor != T(1) && __builtin_frexpf(factor, &exponent) == 0.5F;
+      bf16_scale_ = folds ? T(1) : factor;
+      q16_ = {rows, head_.q.stride * 2};
+      if (folds) {
+        head_.bf16->copy_rows(rows, head_.q.stride, count_, head_.dim, q_rows16_, bf16_dim_);
         const hn::Rebind<std::uint16_t, Tag<float>> narrow;
         const hn::Rebind<std::uint32_t, Tag<float>> wide;
         for (std::int64_t n = 0; n < count_ * bf16_dim_; n += kLanes<T>) {
@@ -377,10 +377,11 @@ class Scores {
           const auto top = hn::BitCast(whole, hn::ShiftRight<16>(hn::BitCast(wide, scaled)));
           hn::StoreU(hn::DemoteTo(narrow, top), narrow, q_rows16_ + n);
         }
+        q16_ = {q_rows16_, bf16_dim_ * 2};
       }
-      head_.bf16->transpose_words(reinterpret_cast<const std::uint32_t*>(q_rows16_), bf16_dim_ / 2, columns_,
-                                  bf16_dim_ / 2, q_bf16_, columns_);
-      return exact ? factor : T(1);
+      head_.bf16->transpose_pairs(static_cast<const std::uint16_t*>(q16_.data), q16_.row_bytes / 2, count_, head_.dim,
+                                  live_, bf16_dim_, q_bf16_, columns_);
+      return folds ? factor : T(1);
     }
     return factor;
   }
@@ -536,7 +537,8 @@ class Scores {
   T* few_rows_ = nullptr;       // [kLanes][dim_pad]: fewer keys than lanes
   std::int64_t bf16_dim_ = 0;
   T bf16_scale_ = 1;
-  std::uint16_t* q_rows16_ = nullptr;  // [columns][bf16_dim]
+  Bf16Rows q16_;                       // the caller's, or the copy that follows
+  std::uint16_t* q_rows16_ = nullptr;  // [columns][bf16_dim], scaled
   std::uint32_t* q_bf16_ = nullptr;    // [bf16_dim / 2][columns]
   T* r_rows_ = nullptr;
   T* r_columns_ = nullptr;

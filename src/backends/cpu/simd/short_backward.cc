@@ -1,3 +1,4 @@
+#include "backends/cpu/simd/backward_bf16.h"
 #include "backends/cpu/simd/entry.h"
 #include "backends/cpu/simd/flush_tiny.h"
 #include "backends/cpu/simd/scores.h"
@@ -46,6 +47,15 @@ class ShortBackward {
     for (T** row : {&max_, &sum_, &lse_, &low_, &high_}) *row = arena.take<T>(columns_);
     begin_ = arena.take<std::int64_t>(columns_);
     end_ = arena.take<std::int64_t>(columns_);
+    if (!task.bf16) return;
+    values_ = arena.take<MatrixRef>(task.sets);
+    grad_matrices_ = arena.take<MatrixRef>(task.sets);
+    head_.dim = task.dim;
+    head_.sets = task.sets;
+    head_.bf16 = task.bf16;
+    head_.v = values_;
+    head_.value_dim = task.value_dim;
+    bf16_.allocate(arena, head_, columns_, kTileKeys, round_up(task.dim, 32));
   }
 
   void run(std::int64_t first, std::int64_t count) {
@@ -88,6 +98,7 @@ class ShortBackward {
     scale_queries();
     finite_ = finite_rows(q.at, q.stride, queries, task_.dim) && finite_rows(k.at, k.stride, keys_, task_.dim);
     multiply_tile(k, task_.dim, q_columns_, weights_, false);
+    if (task_.bf16 && finite_ && run_bf16(b, h)) return;
     for (int s = 0; s < task_.sets; ++s) weight_gradient(s, b, h);
     for (int s = 0; s < strip_count_; ++s)
       for (int c = strips_[s].column; c < strips_[s].column + strips_[s].columns; c += kLanes<T>) weigh(strips_[s], c);
@@ -99,6 +110,47 @@ class ShortBackward {
       close(task_.dk, b, h, task_.dim, keys_, dk_);
     }
     if (task_.dq.first.data) query_gradient(b, h, k);
+  }
+
+  // What follows the scores, by products of bf16 pairs; false: not everything is finite.
+  bool run_bf16(std::int64_t b, std::int64_t h) {
+    const int queries = static_cast<int>(task_.queries);
+    head_.q = matrix_of(task_.q, b, h);
+    head_.k = matrix_of(task_.k, b, h);
+    for (int s = 0; s < task_.sets; ++s) {
+      values_[s] = matrix_of(task_.v[s].array, b, h);
+      grad_matrices_[s] = matrix_of(task_.grad_out[s], b, h);
+    }
+    const Bf16Rows q{head_.q.data, head_.q.stride * 2};
+    if (!bf16_.is_chunk_finite(0, keys_) || !bf16_.is_block_finite(q, grad_matrices_, 0, queries)) return false;
+    bf16_.load_chunk(0, keys_);
+    bf16_.load_queries(q, grad_matrices_, 0, queries, columns_);
+    if (wants_score_) bf16_.weight_gradient(keys_, columns_, 0, grads_);
+    for (int c = 0; c < columns_; c += kLanes<T>) weigh(strips_[0], c);
+    bf16_.set_weights(weights_, keys_, columns_);
+    for (int s = 0; s < task_.sets; ++s) {
+      if (!task_.dv[s].first.data) continue;
+      const GradientRows<T> rows{dv_, padded<T>(task_.v[s].dim), false};
+      bf16_.value_gradient(s, keys_, columns_, rows);
+      store_rounded(task_.dv[s], b, h, keys_, task_.v[s].dim, rows);
+    }
+    if (task_.dk.first.data) {
+      bf16_.key_gradient(grads_, keys_, columns_, {dk_, dim_pad_, false});
+      store_rounded(task_.dk, b, h, keys_, task_.dim, {dk_, dim_pad_, false});
+    }
+    if (task_.dq.first.data) {
+      bf16_.query_gradient(grads_, keys_, columns_, 0, {dq_, dim_pad_, false});
+      store_rounded(task_.dq, b, h, queries, task_.dim, {dq_, dim_pad_, false});
+    }
+    return true;
+  }
+
+  void store_rounded(const ShortArray& array, std::int64_t b, std::int64_t h, std::int64_t rows, std::int64_t dim,
+                     const GradientRows<T>& from) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const MatrixRef to = matrix_of(array, b, h);
+      task_.bf16->store_rows(from.at, rows, dim, from.stride, static_cast<std::uint16_t*>(to.data), to.stride);
+    }
   }
 
   // As the forward pass does it: the scores have its bits.
@@ -340,6 +392,12 @@ class ShortBackward {
   T* high_ = nullptr;
   std::int64_t* begin_ = nullptr;
   std::int64_t* end_ = nullptr;
+  // For products of bf16 pairs.
+  HeadTask<T> head_;  // of which they read sizes and rows
+  BackwardBf16<T> bf16_;
+  std::int64_t* value_dim_ = nullptr;  // [sets], as those that follow
+  MatrixRef* values_ = nullptr;
+  MatrixRef* grad_matrices_ = nullptr;
 };
 
 template <class T>

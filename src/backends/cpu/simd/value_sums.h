@@ -74,7 +74,9 @@ class ValueSums {
   void add(const Scores<T>& scores, const TileWeights<T>& tile, std::int64_t first, int keys, bool careful) {
     if (!wanted_) return;
     if constexpr (std::is_same_v<T, float>)
-      if (head_.bf16 && !careful) head_.bf16->round_to_bf16(tile.weights, keys, columns_, columns_, weight_bf16_);
+      if (head_.bf16 && !careful)
+        head_.bf16->round_to_bf16(tile.weights, keys, columns_, columns_,
+                                  head_.bf16->exact ? round_up(keys, 2) : kTileKeys, weight_bf16_);
     for (int s = 0; s < head_.sets; ++s) add_set(scores, tile, s, first, keys, careful);
     table_.add(first_query_, count_, tile.weights, tile.key_step, tile.column_step, first, keys);
   }

@@ -38,9 +38,12 @@ struct Bf16Kernels {
   // Rounds rows of numbers to rows of bf16, [rows][to_stride], the padding of each zero. cols is a multiple of 16.
   void (*round_rows)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
                      std::uint16_t* to, std::ptrdiff_t to_stride);
-  // Rounds, and interleaves adjacent rows in pairs: [kTileKeys / 2][cols], zero past the last row.
+  // The same of any number of columns, and what follows a row is left as it is.
+  void (*store_rows)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
+                     std::uint16_t* to, std::ptrdiff_t to_stride);
+  // Rounds, and interleaves adjacent rows in pairs: [padded_rows / 2][cols], zero past the last row.
   void (*round_to_bf16)(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
-                        std::uint32_t* to);
+                        std::int64_t padded_rows, std::uint32_t* to);
   // Each two rows side by side, as words: [padded_rows / 2][to_stride], zero where there are none. to_stride: a multiple of 16.
   void (*interleave_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                           std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
@@ -51,6 +54,11 @@ struct Bf16Kernels {
   // Rows as they lie, to [rows][to_stride]; the padding is zero.
   void (*copy_rows)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                     std::uint16_t* to, std::ptrdiff_t to_stride);
+  // Rows as they lie, transposed by pairs of their numbers: words [padded_cols / 2][to_stride], zero where there are none.
+  // padded_rows: a multiple of 16, padded_cols of 32.
+  void (*transpose_pairs)(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                          std::int64_t padded_rows, std::int64_t padded_cols, std::uint32_t* to,
+                          std::ptrdiff_t to_stride);
   // Pairs [rows][from_stride] transposed to [cols][to_stride]; rows and cols: multiples of 16.
   void (*transpose_words)(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                           std::uint32_t* to, std::ptrdiff_t to_stride);

@@ -93,13 +93,19 @@ __mmask16 within(std::int64_t c, std::int64_t cols) {
   return c < cols ? static_cast<__mmask16>((1U << (cols - c)) - 1) : __mmask16{0};
 }
 
-// 16 words of each of 16 rows, transposed.
-void transpose_block(const std::uint32_t* from, std::ptrdiff_t from_stride, std::uint32_t* to,
-                     std::ptrdiff_t to_stride) {
+// The same of 32 numbers.
+__mmask32 within_pairs(std::int64_t c, std::int64_t cols) {
+  if (c + 32 <= cols) return ~__mmask32{0};
+  return c < cols ? (__mmask32{1} << (cols - c)) - 1 : __mmask32{0};
+}
+
+// 16 words of each of 16 rows, of which load(r) gives one, transposed.
+template <class Load>
+inline void transpose_block(const Load& load, std::uint32_t* to, std::ptrdiff_t to_stride) {
   __m512i x[16];
   __m512i y[16];
 #pragma GCC unroll 16
-  for (int r = 0; r < 16; ++r) x[r] = _mm512_loadu_si512(from + r * from_stride);
+  for (int r = 0; r < 16; ++r) x[r] = load(r);
 #pragma GCC unroll 8
   for (int r = 0; r < 16; r += 2) {
     y[r] = _mm512_unpacklo_epi32(x[r], x[r + 1]);
@@ -144,8 +150,27 @@ void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std:
 void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                      std::uint32_t* to, std::ptrdiff_t to_stride) {
   for (std::int64_t r = 0; r < rows; r += 16)
-    for (std::int64_t c = 0; c < cols; c += 16)
-      transpose_block(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+    for (std::int64_t c = 0; c < cols; c += 16) {
+      const std::uint32_t* const first = from + r * from_stride + c;
+      transpose_block([&](int n) { return _mm512_loadu_si512(first + n * from_stride); }, to + c * to_stride + r,
+                      to_stride);
+    }
+}
+
+void transpose_pairs(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::int64_t padded_rows, std::int64_t padded_cols, std::uint32_t* to, std::ptrdiff_t to_stride) {
+  for (std::int64_t r = 0; r < padded_rows; r += 16)
+    for (std::int64_t c = 0; c < padded_cols; c += 32) {
+      const std::uint16_t* const first = from + r * from_stride + c;
+      const __mmask32 some = within_pairs(c, cols);
+      const auto masked = [&](int n) {
+        return r + n < rows ? _mm512_maskz_loadu_epi16(some, first + n * from_stride) : _mm512_setzero_si512();
+      };
+      const auto whole = [&](int n) { return _mm512_loadu_si512(first + n * from_stride); };
+      std::uint32_t* const target = to + c / 2 * to_stride + r;
+      if (r + 16 <= rows && c + 32 <= cols) transpose_block(whole, target, to_stride);
+      else transpose_block(masked, target, to_stride);
+    }
 }
 
 // Columns become rows: [padded_cols][kTileKeys], from up to kTileKeys rows.
@@ -168,13 +193,10 @@ void pair_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64
 
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                std::uint16_t* to, std::ptrdiff_t to_stride) {
-  const auto some = [](std::int64_t count) {
-    return count >= 32 ? ~__mmask32{0} : count > 0 ? (__mmask32{1} << count) - 1 : __mmask32{0};
-  };
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < to_stride; c += 32)
-      _mm512_mask_storeu_epi16(to + r * to_stride + c, some(to_stride - c),
-                               _mm512_maskz_loadu_epi16(some(cols - c), from + r * from_stride + c));
+      _mm512_mask_storeu_epi16(to + r * to_stride + c, within_pairs(c, to_stride),
+                               _mm512_maskz_loadu_epi16(within_pairs(c, cols), from + r * from_stride + c));
 }
 
 bool finite_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols) {
@@ -182,8 +204,7 @@ bool finite_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int
   __mmask32 wrong = 0;
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < cols; c += 32) {
-      const __mmask32 some = c + 32 <= cols ? ~__mmask32{0} : (__mmask32{1} << (cols - c)) - 1;
-      const __m512i x = _mm512_maskz_loadu_epi16(some, from + r * from_stride + c);
+      const __m512i x = _mm512_maskz_loadu_epi16(within_pairs(c, cols), from + r * from_stride + c);
       wrong |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent);
     }
   return wrong == 0;
@@ -200,11 +221,29 @@ void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::pt
   }
 }
 
+void store_rows(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride, std::uint16_t* to,
+                std::ptrdiff_t to_stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* const row = from + r * from_stride;
+    std::uint16_t* const target = to + r * to_stride;
+    std::int64_t c = 0;
+    for (; c + 32 <= cols; c += 32) {
+      const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + c + 16), _mm512_loadu_ps(row + c));
+      _mm512_storeu_si512(target + c, reinterpret_cast<__m512i>(both));
+    }
+    for (; c < cols; c += 16) {
+      const __mmask16 some = within(c, cols);
+      const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, row + c));
+      _mm256_mask_storeu_epi16(target + c, some, reinterpret_cast<__m256i>(rounded));
+    }
+  }
+}
+
 void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
-                   std::uint32_t* to) {
+                   std::int64_t padded_rows, std::uint32_t* to) {
   const __m512i side_by_side = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  for (std::int64_t r = 0; r < kTileKeys; r += 2, to += cols)
+  for (std::int64_t r = 0; r < padded_rows; r += 2, to += cols)
     for (std::int64_t c = 0; c < cols; c += 16) {
       const float* first = from + r * from_stride + c;
       const __m512 low = r < rows ? _mm512_loadu_ps(first) : _mm512_setzero_ps();
@@ -215,8 +254,20 @@ void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std:
 }
 
 extern const Bf16Kernels kernels;
-const Bf16Kernels kernels{
-    "avx512_bf16",    true,       0,          &nothing,         &nothing,    &product, &round_rows, &round_to_bf16,
-    &interleave_rows, &pair_rows, &copy_rows, &transpose_words, &finite_rows};
+const Bf16Kernels kernels{"avx512_bf16",
+                          true,
+                          0,
+                          &nothing,
+                          &nothing,
+                          &product,
+                          &round_rows,
+                          &store_rows,
+                          &round_to_bf16,
+                          &interleave_rows,
+                          &pair_rows,
+                          &copy_rows,
+                          &transpose_pairs,
+                          &transpose_words,
+                          &finite_rows};
 
 }  // namespace rapt::inline v1::bf16_dot

@@ -7,14 +7,18 @@ namespace rapt::inline v1 {
 namespace bf16_dot {
 void round_rows(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride, std::uint16_t* to,
                 std::ptrdiff_t to_stride);
+void store_rows(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride, std::uint16_t* to,
+                std::ptrdiff_t to_stride);
 void round_to_bf16(const float* from, std::int64_t rows, std::int64_t cols, std::ptrdiff_t from_stride,
-                   std::uint32_t* to);
+                   std::int64_t padded_rows, std::uint32_t* to);
 void interleave_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                      std::int64_t padded_rows, std::uint32_t* to, std::ptrdiff_t to_stride);
 void transpose_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                     std::int64_t padded_cols, std::uint16_t* to);
 void copy_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                std::uint16_t* to, std::ptrdiff_t to_stride);
+void transpose_pairs(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
+                     std::int64_t padded_rows, std::int64_t padded_cols, std::uint32_t* to, std::ptrdiff_t to_stride);
 void transpose_words(const std::uint32_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols,
                      std::uint32_t* to, std::ptrdiff_t to_stride);
 bool finite_rows(const std::uint16_t* from, std::ptrdiff_t from_stride, std::int64_t rows, std::int64_t cols);
@@ -101,10 +105,12 @@ const Bf16Kernels kernels{"amx",
                           &end,
                           &product,
                           &bf16_dot::round_rows,
+                          &bf16_dot::store_rows,
                           &bf16_dot::round_to_bf16,
                           &bf16_dot::interleave_rows,
                           &bf16_dot::transpose_rows,
                           &bf16_dot::copy_rows,
+                          &bf16_dot::transpose_pairs,
                           &bf16_dot::transpose_words,
                           &bf16_dot::finite_rows};
 
