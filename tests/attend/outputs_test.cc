@@ -86,6 +86,32 @@ TEST(Outputs, EachAloneEqualsAllTogether) {
     }
 }
 
+// The weights of keys that all score 0 are equal, so small that one over their sum is infinite.
+template <class T>
+void expect_the_middle(T logit, rapt::Path path) {
+  const std::vector<T> sink{logit};
+  const std::vector<T> zeros(7 * 4);
+  std::vector<T> position(1), covariance(1);
+  const rapt::ConstView q = rapt::view(zeros.data(), {1, 4}), k = rapt::view(zeros.data(), {7, 4});
+  rapt::AttendOptions options;
+  options.path = path;
+  options.normalizer_parameters = {{"sink", rapt::view(sink.data(), {1})}};
+  rapt::Outputs outputs;
+  outputs.statistics.position = rapt::view(position.data(), {1});
+  outputs.statistics.covariance = rapt::view(covariance.data(), {1});
+  rapt::attend(rapt::Inputs{q, k, {k}}, outputs, options);
+  EXPECT_NEAR(position[0], 3, 1e-3);
+  EXPECT_NEAR(covariance[0], 4, 1e-3);
+}
+
+TEST(Outputs, PositionsWhereASinkTakesTheWeight) {
+  for (const rapt::Path path : kPaths) {
+    SCOPED_TRACE(static_cast<int>(path));
+    expect_the_middle(91.0F, path);
+    expect_the_middle(713.0, path);
+  }
+}
+
 TEST(Outputs, AskingForNothingIsAllowed) {
   Call call(example());
   EXPECT_NO_THROW(rapt::attend(call.inputs, rapt::Outputs{}, call.options));

@@ -126,12 +126,12 @@ void spread(const Head<T>& head, std::int64_t i, int axes, std::int64_t grid_col
   };
   std::fill_n(mean, axes, T(0));
   std::fill_n(covariance, axes * axes, T(0));
-  const T mass = row_mass(head, i);
-  const T inverse = mass == T(0) ? T(0) : T(1) / mass;
+  // One over a small mass may be infinite.
+  const T mass = row_mass(head, i), divisor = mass == T(0) ? T(1) : mass;
   for (std::int64_t j = 0; j < head.problem.keys; ++j)
-    for (int a = 0; a < axes; ++a) mean[a] += head.weights.at(j, i) * inverse * coordinate(j, a);
+    for (int a = 0; a < axes; ++a) mean[a] += head.weights.at(j, i) / divisor * coordinate(j, a);
   for (std::int64_t j = 0; j < head.problem.keys; ++j) {
-    const T w = head.weights.at(j, i) * inverse;
+    const T w = head.weights.at(j, i) / divisor;
     if (w == T(0)) continue;
     for (int a = 0; a < axes; ++a)
       for (int b = 0; b < axes; ++b)
