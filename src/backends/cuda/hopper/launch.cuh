@@ -8,14 +8,29 @@
 // Which calls the kernels for the tensor cores take, and their launches.
 namespace rapt::inline v1::cuda::hopper {
 
+// Whether a mechanism has kernels with dense rules. Compiled at run time they cost nothing where they are not asked for; of
+// the others, those of a grid are left to the general kernels.
+template <class M>
+constexpr bool has_dense() {
+  if constexpr (AtRunTime<M>) return true;
+  else return !ScoreRule<M, false>::kGrid;
+}
+
+// Whether a call needs a dense rule.
+inline bool is_dense(const Call& call) { return call.bias.data || call.mask.data || call.is_sigmoid; }
+inline bool is_dense(const Call& call, const ForwardOutputs& outputs) {
+  return is_dense(call) || outputs.out[0].dtype != call.q.dtype || outputs.row_max.data || outputs.row_sum.data;
+}
+
 template <class M>
 bool takes(const Call& call, const ForwardOutputs& outputs) {
   const Array &q = call.q, &v = call.v[0], &out = outputs.out[0];
   const bool low = q.dtype == Dtype::bf16 || q.dtype == Dtype::f16;
-  return low && call.k.dtype == q.dtype && v.dtype == q.dtype && out.data && out.dtype == q.dtype && call.sets == 1 &&
-         (call.uses_content || detail::HasForm<M>)&&call.threshold == Threshold::exponential && !call.bias.data &&
-         !call.mask.data && !outputs.row_max.data && !outputs.row_sum.data && call.inner <= 256 && v.dim <= 256 &&
-         is_aligned(q) && is_aligned(call.k) && is_aligned(v) && is_aligned(out) && call.queries > 0 && call.keys > 0 &&
+  return low && call.k.dtype == q.dtype && v.dtype == q.dtype && out.data &&
+         (out.dtype == q.dtype || out.dtype == Dtype::f32) && call.sets == 1 &&
+         (call.uses_content || detail::HasForm<M>)&&(call.threshold == Threshold::exponential || call.is_sigmoid) &&
+         (has_dense<M>() || !is_dense(call, outputs)) && call.inner <= 256 && v.dim <= 256 && is_aligned(q) &&
+         is_aligned(call.k) && is_aligned(v) && is_aligned(out) && call.queries > 0 && call.keys > 0 &&
          (detail::HasScore<M> || call.scale > 0);
 }
 
@@ -45,7 +60,8 @@ inline std::string pair_name(const char* kind, int a, int b) {
 template <class Rule, class T, int D>
 std::string kernel_kinds() {
   return std::string("rapt::cuda::hopper::ScoreRule<@, ") + (Rule::kCapped ? "true" : "false") +
-         ">, rapt::cuda::" + (std::is_same_v<T, Bf16> ? "Bf16" : "F16") + ", " + std::to_string(D);
+         (Rule::kDense ? ", true" : "") + ">, rapt::cuda::" + (std::is_same_v<T, Bf16> ? "Bf16" : "F16") + ", " +
+         std::to_string(D);
 }
 
 template <class Rule, class T, int D, class Plan>
@@ -59,6 +75,8 @@ bool launch_sized(const Call& call, const ForwardOutputs& outputs, void* memory,
   ForwardArguments f;
   f.out = outputs.out[0];
   f.lse = outputs.lse;
+  f.row_max = outputs.row_max;
+  f.row_sum = outputs.row_sum;
   f.rows = outputs.rows;
   f.remainder = outputs.remainder;
   f.next_item = static_cast<unsigned*>(memory);
@@ -100,7 +118,21 @@ bool for_kernel(const Call& call, const F& f) {
 }
 
 template <class M>
+bool launch_dense(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
+  using Rule = ScoreRule<M, false, true>;
+  const auto typed = [&]<class T>() {
+    const int dim = std::max(call.inner, call.v[0].dim);
+    if (dim <= 64) return launch_sized<Rule, T, 64, Plan<2, 128>>(call, outputs, memory, stream);
+    if (dim <= 128) return launch_sized<Rule, T, 128, Plan<2, 96>>(call, outputs, memory, stream);
+    return launch_sized<Rule, T, 256, Plan<2, 48>>(call, outputs, memory, stream);
+  };
+  return call.q.dtype == Dtype::bf16 ? typed.template operator()<Bf16>() : typed.template operator()<F16>();
+}
+
+template <class M>
 bool launch_forward(const Call& call, const ForwardOutputs& outputs, void* memory, cudaStream_t stream) {
+  if constexpr (has_dense<M>())
+    if (is_dense(call, outputs)) return launch_dense<M>(call, outputs, memory, stream);
   return for_kernel<M>(call, [&]<class T, class Rule>() {
     const auto sized = [&]<int D, class P>() { return launch_sized<Rule, T, D, P>(call, outputs, memory, stream); };
     const int dim = std::max(call.inner, call.v[0].dim);
