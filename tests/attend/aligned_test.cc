@@ -59,6 +59,20 @@ class Aligned : public testing::TestWithParam<std::tuple<std::string, rapt::Dtyp
     }
   }
 
+  void with_hard_attention(Check check) const {
+    for (const auto& [dim, mask, bias] : {std::tuple{Int{64}, support::MaskKind::dense, support::BiasKind::none},
+                                          {Int{128}, support::MaskKind::window_bottom_right, support::BiasKind::full},
+                                          {Int{200}, support::MaskKind::packed, support::BiasKind::none}}) {
+      CaseSpec s = spec(sized(150), sized(300), dim);
+      s.value_dims = {dim, 5};
+      s.key_heads = 1;
+      s.mask = mask;
+      s.bias = bias;
+      s.normalizer = support::NormalizerKind::argmax;
+      check(s);
+    }
+  }
+
   void under_sigmoid(Check check) const {
     for (const auto& [dim, mask, bias] : {std::tuple{Int{64}, support::MaskKind::dense, support::BiasKind::full},
                                           {Int{80}, support::MaskKind::bottom_right, support::BiasKind::none},
@@ -119,7 +133,7 @@ TEST_P(Aligned, SeveralValueSets) {
   }
 }
 
-TEST_P(Aligned, OutputsInFullPrecision) {
+TEST_P(Aligned, OutputsInFullPrecisionAndPartialResults) {
   for (const Int dim : {64, 72, 256}) {
     CaseSpec s = spec(sized(90), sized(150), dim);
     s.mask = support::MaskKind::bottom_right;
@@ -136,9 +150,15 @@ TEST_P(Aligned, OutputsInFullPrecision) {
     rapt::attend_copied(call.device(), call.inputs, outputs, call.options);
     support::ForwardResult got;
     for (const support::Buffer& buffer : out) got.out.push_back(buffer.values());
-    EXPECT_TRUE(support::Expected(c).matches(got)) << dim;
+    const support::Expected expected(c);
+    EXPECT_TRUE(expected.matches(got)) << dim;
+    support::ForwardWants partial;
+    partial.partial = true;
+    EXPECT_TRUE(expected.matches(call.forward(partial))) << dim;
   }
 }
+
+TEST_P(Aligned, HardAttention) { with_hard_attention(support::check_forward); }
 
 TEST_P(Aligned, Sigmoid) { under_sigmoid(support::check_forward); }
 
@@ -319,6 +339,8 @@ TEST_P(Aligned, GradientsOfSeveralValueSets) {
     support::check_backward(s);
   }
 }
+
+TEST_P(Aligned, GradientsOfHardAttention) { with_hard_attention(support::check_backward); }
 
 TEST_P(Aligned, GradientsUnderSigmoid) { under_sigmoid(support::check_backward); }
 

@@ -9,6 +9,7 @@
 #include "backends/cuda/dense.h"
 #include "backends/cuda/factorized/factorized.h"
 #include "backends/cuda/joined_values.h"
+#include "backends/cuda/largest_rows.h"
 #include "backends/cuda/prepared_call.h"
 #include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
@@ -79,14 +80,13 @@ class Pass final : public ForwardPass {
       factorized::forward(problem_, prepared.call, to, workspace);
       return;
     }
-    const bool requested = !outputs_.weights.empty() || asks_statistics(outputs_.statistics);
     FastPass fast = plan_fast(programs, prepared.call, to, workspace);
     if (outputs_.saved) {
       // Only what the backward pass reads: under softmax, from arrays of one type.
       const bool keeps = fast.takes && !fast.joins && problem_.is_softmax() && to.out[0].dtype == prepared.call.q.dtype;
       to.rows = device_rows(*outputs_.saved->rows(), keeps ? to.out[0].dim : 0);
       to.remainder = device_remainder(*outputs_.saved->rows());
-    } else if (requested) {
+    } else if (asks_weights() || is_hard()) {
       to.rows = {workspace.take<float>(problem_.row_count()), workspace.take<float>(problem_.row_count())};
     }
     if (!fast.takes || !run_fast(programs, fast, to, workspace)) {
@@ -99,6 +99,9 @@ class Pass final : public ForwardPass {
   }
 
  private:
+  bool asks_weights() const { return !outputs_.weights.empty() || asks_statistics(outputs_.statistics); }
+  bool is_hard() const { return problem_.normalizer->threshold == Threshold::first_largest; }
+
   // On the tensor cores: several value sets as one.
   struct FastPass {
     bool takes = false, joins = false;
@@ -110,8 +113,12 @@ class Pass final : public ForwardPass {
   FastPass plan_fast(const Programs& programs, const Call& call, ForwardOutputs to, Workspace& workspace) const {
     FastPass fast;
     if (problem_.path != Path::automatic || !programs.fast) return fast;
+    // Weights and statistics are computed by the general kernels, whose scores are rounded in another order: beside partial
+    // results, a bias or a mask, the rows' maxima and sums then come from them too.
+    const bool plain = !call.bias.data && !call.mask.data && !to.row_max.data && !to.row_sum.data && call.sets == 1;
+    if (asks_weights() && problem_.is_softmax() && !plain) return fast;
     const auto is_wanted = [](const Array& out) { return out.data != nullptr; };
-    fast.joins = can_join(call) && std::all_of(to.out, to.out + call.sets, is_wanted);
+    fast.joins = !is_hard() && can_join(call) && std::all_of(to.out, to.out + call.sets, is_wanted);
     fast.call = fast.joins ? join_values(call, workspace) : call;
     fast.sets = call.sets;
     if (fast.joins) {
@@ -125,7 +132,7 @@ class Pass final : public ForwardPass {
   }
 
   // False: it did not start.
-  static bool run_fast(const Programs& programs, FastPass& fast, ForwardOutputs to, Workspace& workspace) {
+  bool run_fast(const Programs& programs, FastPass& fast, ForwardOutputs to, Workspace& workspace) const {
     Array parts[kMaxValueSets];
     std::copy(std::begin(to.out), std::end(to.out), parts);
     to.out[0] = fast.out;
@@ -133,6 +140,7 @@ class Pass final : public ForwardPass {
     auto* memory = workspace.take<std::byte>(programs.fast->memory(fast.call));
     if (!programs.fast->forward(fast.call, to, memory, workspace.stream())) return false;
     const Call& call = fast.call;
+    if (is_hard()) gather_values(call, to.rows, to, workspace.stream());
     if (fast.joins) split(fast.out, parts, fast.sets, call.batch, call.heads, call.queries, workspace.stream());
     return true;
   }

@@ -5,6 +5,7 @@
 #include "backends/cuda/dense.h"
 #include "backends/cuda/factorized/factorized.h"
 #include "backends/cuda/joined_values.h"
+#include "backends/cuda/largest_rows.h"
 #include "backends/cuda/prepared_call.h"
 #include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
@@ -31,7 +32,7 @@ class Backward {
     if (!run_factorized()) run_fast();
     if (!arguments_.rows.max) find_rows();
     if (problem_.normalizer->threshold == Threshold::first_largest) {
-      keys(nullptr);
+      largest_values();
       zeros();
       return;
     }
@@ -125,40 +126,17 @@ class Backward {
     fast_ = f;
   }
 
-  // The values, and the gradients of outputs and values, as the fast kernels take them; several sets as one. False: they
+  // The values, and the gradients of outputs and values, as the fast kernels take them: several sets as one. False: they
   // take none of it.
   bool plan_values(FastGradients& f, Array (&dv)[kMaxValueSets]) {
-    bool any = false;
     for (std::size_t n = 0; n < problem_.v.size(); ++n) {
       if (n < wanted_.v.size() && wanted_.v[n]) dv[n] = shared_by_heads(wanted_.v[n]);
       else dv[n].dim = call_.v[n].dim;
-      any = any || dv[n].data;
     }
+    fast_call_ = call_;
     f.grad_out = arguments_.grad_out[0];
     f.dv = dv[0];
-    if (call_.sets == 1) {
-      fast_call_ = call_;
-      return true;
-    }
-    const auto fits = [&](int n) {
-      const Array &grad = arguments_.grad_out[n], &v = call_.v[n];
-      const bool own =
-          !dv[n].data || (dv[n].group == v.group && wanted_.v[static_cast<std::size_t>(n)].shape[0] == problem_.batch);
-      return grad.data && grad.dtype == call_.q.dtype && own;
-    };
-    if (!can_join(call_) || of_more_keys()) return false;
-    for (int n = 0; n < call_.sets; ++n)
-      if (!fits(n)) return false;
-    fast_call_ = join_values(call_, workspace_);
-    f.grad_out =
-        join(arguments_.grad_out, call_.sets, call_.batch, call_.heads, call_.queries, call_.q.dtype, true, workspace_);
-    f.dv = {};
-    if (any) {
-      for (int n = 0; n < call_.sets; ++n) dv[n].group = call_.v[0].group;
-      f.dv = join(dv, call_.sets, call_.batch, call_.heads / call_.v[0].group, call_.keys, call_.q.dtype, false,
-                  workspace_);
-    }
-    return true;
+    return call_.sets == 1 || (!of_more_keys() && join_gradients(fast_call_, arguments_.grad_out, dv, f, workspace_));
   }
 
   // What the fast kernels read of every row under softmax. False: it is not to be had.
@@ -534,6 +512,24 @@ class Backward {
     }
     store_sum({.batches = call_.batch, .heads = call_.heads, .count = gradient.splits}, gradient.out, value.size(), 0,
               value.size(), value);
+  }
+
+  // The gradients of values of hard attention; the general kernels then only run where a row's largest score is NaN.
+  void largest_values() {
+    if (problem_.path != Path::automatic || !programs_.fast || call_.output_table.numbers) return keys(nullptr);
+    ValueSums sums;
+    for (std::size_t n = 0; n < wanted_.v.size(); ++n) {
+      if (!wanted_.v[n]) continue;
+      const Array& v = call_.v[n];
+      if (wanted_.v[n].shape[0] != v.batches || wanted_.v[n].shape[1] * v.group != problem_.heads) return keys(nullptr);
+      sums.grad_out[n] = arguments_.grad_out[n];
+      sums.dv[n] = array_of(wanted_.v[n]);
+    }
+    int* redo = workspace_.take<int>(1);
+    check(cudaMemsetAsync(redo, 0, sizeof(int), stream_), "gradients");
+    sum_values(call_, arguments_.rows, sums, redo, stream_);
+    arguments_.gate = redo;
+    keys(nullptr);
   }
 
   // Hard attention: no gradient reaches the scores.

@@ -87,4 +87,23 @@ Call join_values(const Call& call, Workspace& workspace) {
   return joined;
 }
 
+bool join_gradients(Call& call, const Array* grad_out, const Array* dv, FastGradients& f, Workspace& workspace) {
+  if (!can_join(call)) return false;
+  const int sets = call.sets;
+  Array parts[kMaxValueSets];
+  bool any = false;
+  for (int n = 0; n < sets; ++n) {
+    if (!grad_out[n].data || grad_out[n].dtype != call.q.dtype) return false;
+    if (dv[n].data && (dv[n].group != call.v[n].group || dv[n].batches != call.batch)) return false;
+    parts[n] = dv[n];
+    parts[n].group = call.v[n].group;
+    any = any || dv[n].data;
+  }
+  call = join_values(call, workspace);
+  f.grad_out = join(grad_out, sets, call.batch, call.heads, call.queries, call.q.dtype, true, workspace);
+  f.dv = {};
+  if (any) f.dv = join(parts, sets, call.batch, call.heads / parts[0].group, call.keys, call.q.dtype, false, workspace);
+  return true;
+}
+
 }  // namespace rapt::inline v1::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backends/cuda/call.h"
 #include "backends/cuda/memory.h"
+#include "backends/cuda/programs.h"
 
 // Several value sets as one, whose rows are the sets' rows one after the other: then a map of weights is computed once, and
 // the kernels for the tensor cores need to know of one set only.
@@ -19,5 +19,9 @@ void split(const Array& from, const Array* parts, int sets, int batches, int hea
 
 // The call with its values joined.
 Call join_values(const Call& call, Workspace& workspace);
+
+// The same of a backward pass, with the gradients of its outputs and, without numbers, of its values; data null: not wanted.
+// False: the arrays do not fit.
+bool join_gradients(Call& call, const Array* grad_out, const Array* dv, FastGradients& f, Workspace& workspace);
 
 }  // namespace rapt::inline v1::cuda

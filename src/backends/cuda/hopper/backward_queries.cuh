@@ -337,7 +337,7 @@ struct QuerySide {
 #pragma unroll
       for (float& e : dq) e = 0;
 #pragma unroll
-      for (int n = 0; n < kSlots + Rule::kDense; ++n) sums[n] = 0;
+      for (int n = 0; n < (Rule::kDense ? kSlots + 1 : kSlots); ++n) sums[n] = 0;
       rule.begin(call, w.batch, w.head);
       keep(dq);
       barrier_wait(&shared.q_full, 0);
@@ -377,26 +377,32 @@ struct QuerySide {
                    finite;
       }
       if constexpr (kSlots > 0) {
-        if (f.value_grads)
+        if (f.value_grads) {
+          const int tiles = (call.queries + kQueries - 1) / kQueries;
+          const std::int64_t part =
+              ((static_cast<std::int64_t>(w.batch) * call.heads + w.head) * tiles + w.tile) * 4 * kGroups + group * 4;
 #pragma unroll
-          for (int n = 0; n < kSlots; ++n) finite = store_sum(f.value_grads + part(w) * kSlots + n, sums[n]) && finite;
+          for (int n = 0; n < kSlots; ++n) {
+            float sum = sums[n];
+#pragma unroll
+            for (int bit = 1; bit < 32; bit *= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+            finite = finite && is_finite(sum);
+            if (lane == 0) f.value_grads[(part + warp) * kSlots + n] = sum;
+          }
+        }
       }
-      if constexpr (Rule::kDense)
-        if (f.shift_grads) finite = store_sum(f.shift_grads + part(w), sums[kSlots]) && finite;
+      if constexpr (Rule::kDense) finite = store_shift_grad(w) && finite;
       if (!finite) *f.redo = 1;
     }
 
-    // The warp's part of the gradients of numbers.
-    RAPT_DEVICE std::int64_t part(const Work& w) const {
+    RAPT_DEVICE bool store_shift_grad(const Work& w) const {
+      if (!f.shift_grads) return true;
       const int tiles = (call.queries + kQueries - 1) / kQueries;
-      return ((static_cast<std::int64_t>(w.batch) * call.heads + w.head) * tiles + w.tile) * 4 * kGroups + group * 4 +
-             warp;
-    }
-
-    RAPT_DEVICE bool store_sum(float* to, float sum) const {
+      float sum = sums[kSlots];
 #pragma unroll
       for (int bit = 1; bit < 32; bit *= 2) sum += __shfl_xor_sync(~0u, sum, bit);
-      if (lane == 0) *to = sum;
+      const std::int64_t line = static_cast<std::int64_t>(w.batch) * call.heads + w.head;
+      if (lane == 0) f.shift_grads[((line * tiles + w.tile) * kGroups + group) * 4 + warp] = sum;
       return is_finite(sum);
     }
   };

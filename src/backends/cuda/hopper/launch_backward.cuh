@@ -22,7 +22,7 @@ bool takes_gradients(const Call& call, const FastGradients& f) {
   const double rows = static_cast<double>(call.batch) * call.heads * padded_queries(call.queries);
   ForwardOutputs outputs;
   outputs.out[0] = f.grad_out;
-  return takes<M>(call, outputs) && f.grad_out.dtype == call.q.dtype &&
+  return takes<M>(call, outputs) && call.threshold != Threshold::first_largest && f.grad_out.dtype == call.q.dtype &&
          !(is_dense(call) && (call.softcap > 0 || std::max(call.inner, call.v[0].dim) > kMostDense)) &&
          holds_sums(f.dbias) && holds_sums(f.shared_bias.out) && rows < 2147483648.0 && call.q.group == 1 &&
          call.k.group == call.v[0].group && f.grad_out.group == 1 && whole(call.q) && whole(call.k) &&
