@@ -71,7 +71,7 @@ rapt_machine_test(tensor_cores attend "All/Aligned.EveryHeadDim/*:All/Aligned.Po
 rapt_machine_test(tensor_cores_backward attend
   "All/Aligned.GradientsOfEveryHeadDim/scaled_dot_bf16:All/Aligned.GradientsOfEveryHeadDim/t5_f16:All/Aligned.GradientsWith*/quadratic_bf16")
 rapt_machine_test(dense attend
-  "All/Aligned.*Bias*/scaled_dot_bf16:All/Aligned.*Sigmoid/alibi_f16:All/Aligned.*HardAttention/t5_bf16:All/Aligned.*ValueSets/dot_f16:All/Aligned.*Full*/scaled_dot_f16:All/Aligned.Densely*/dot_bf16")
+  "All/Aligned.*Bias*/scaled_dot_bf16:All/Aligned.*Sigmoid/alibi_f16:All/Aligned.*HardAttention/t5_bf16:All/Aligned.*ValueSets/dot_f16:All/Aligned.OutputsIn*/scaled_dot_f16:All/Aligned.Densely*/dot_bf16")
 rapt_machine_test(few_queries attend "All/Aligned.FewQueries*/scaled_dot_bf16:All/Aligned.FewQueries*/alibi_f16")
 rapt_machine_test(processes distributed
   "DistributedSteps.OddSizes:DistributedSteps.ArraysWithoutElements:DistributedSteps.LateMessages:*DistributedStepsMechanisms.*/t5")

@@ -143,7 +143,8 @@ TEST_F(FormulaKernels, ForTheTensorCoresCompile) {
 
 // Beside a bias, a dense mask, sigmoid or argmax.
 TEST_F(FormulaKernels, OfDenseRulesCompile) {
-  const rapt::DeviceHooks& hooks = hooks_of(rapt::formula("raw*scale - m*sqrt(abs(i-j))"), true);
+  const rapt::Score score = rapt::formula("raw*scale - m*sqrt(abs(i-j))");
+  const rapt::DeviceHooks& hooks = hooks_of(score, true);
   const std::string rule = "rapt::cuda::hopper::ScoreRule<@, false, true>, rapt::cuda::F16, 64",
                     plan = "rapt::cuda::hopper::GradientPlan<2, 96>";
   expect_compiles(hooks, "hopper::forward<" + rule + ", rapt::cuda::hopper::Plan<2, 128>>", "sm_90a");
