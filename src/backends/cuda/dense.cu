@@ -22,8 +22,9 @@ __global__ void pack_mask_kernel(const std::uint8_t* mask, std::int64_t batch_st
   constexpr bool kByKey = kRows == TileRows::queries_and_keys;
   for (std::int64_t n = thread_index(); n < count; n += thread_total()) {
     const std::int64_t matrix = n / (static_cast<std::int64_t>(rows) * row_words);
-    const int place = static_cast<int>(n - matrix * rows * row_words);
-    const int row = kByKey ? place % rows : place / row_words, word = kByKey ? place / rows : place % row_words;
+    const std::int64_t place = n - matrix * rows * row_words;
+    const auto row = static_cast<int>(kByKey ? place % rows : place / row_words);
+    const auto word = static_cast<int>(kByKey ? place / rows : place % row_words);
     const std::uint8_t* from = mask + matrix / heads * batch_stride + matrix % heads * head_stride;
     const int bits = ::min(32, along - 32 * word);
     std::uint32_t x = 0;
