@@ -70,6 +70,8 @@ rapt_machine_test(normalizers attend "All/Normalizers.EveryMask/gaussian_*:All/N
 rapt_machine_test(tensor_cores attend "All/Aligned.EveryHeadDim/*:All/Aligned.PositionsSink*/t5_f16:All/Aligned.*NotFinite/alibi_bf16")
 rapt_machine_test(tensor_cores_backward attend
   "All/Aligned.GradientsOfEveryHeadDim/scaled_dot_bf16:All/Aligned.GradientsOfEveryHeadDim/additive_f16:All/Aligned.GradientsOfEveryHeadDim/t5_f16:All/Aligned.GradientsWith*/quadratic_bf16")
+rapt_machine_test(dense attend
+  "All/Aligned.*Bias*/scaled_dot_bf16:All/Aligned.*Sigmoid/alibi_f16:All/Aligned.*HardAttention/t5_bf16:All/Aligned.*ValueSets/dot_f16:All/Aligned.OutputsIn*/scaled_dot_f16:All/Aligned.Densely*/dot_bf16")
 rapt_machine_test(few_queries attend "All/Aligned.FewQueries*/scaled_dot_bf16:All/Aligned.FewQueries*/alibi_f16")
 rapt_machine_test(processes distributed
   "DistributedSteps.OddSizes:DistributedSteps.ArraysWithoutElements:DistributedSteps.LateMessages:*DistributedStepsMechanisms.*/t5")

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
+#include "attend/copied_call.h"
 #include "support/checks.h"
 #include "support/device.h"
 
@@ -41,6 +43,50 @@ class Aligned : public testing::TestWithParam<std::tuple<std::string, rapt::Dtyp
       }
   }
 
+  // Biases that are read in pairs, and with an odd number of keys those that are not.
+  void with_every_bias(Check check) const {
+    for (const support::BiasKind bias : support::all_biases()) {
+      if (bias == support::BiasKind::none) continue;
+      for (const auto& [queries, keys, dim] : {std::tuple<Int, Int, Int>{70, 270, 64}, {150, 141, 128}}) {
+        CaseSpec s = spec(sized(queries), sized(keys), dim);
+        s.batch = 2;
+        s.key_heads = 1;
+        s.bias = bias;
+        s.mask = dim == 64 ? support::MaskKind::dense : support::MaskKind::top_left;
+        s.normalizer = dim == 64 ? support::NormalizerKind::softmax_sink : support::NormalizerKind::softmax;
+        check(s);
+      }
+    }
+  }
+
+  void with_hard_attention(Check check) const {
+    for (const auto& [dim, mask, bias] : {std::tuple{Int{64}, support::MaskKind::dense, support::BiasKind::none},
+                                          {Int{128}, support::MaskKind::window_bottom_right, support::BiasKind::full},
+                                          {Int{200}, support::MaskKind::packed, support::BiasKind::none}}) {
+      CaseSpec s = spec(sized(150), sized(300), dim);
+      s.value_dims = {dim, 5};
+      s.key_heads = 1;
+      s.mask = mask;
+      s.bias = bias;
+      s.normalizer = support::NormalizerKind::argmax;
+      check(s);
+    }
+  }
+
+  void under_sigmoid(Check check) const {
+    for (const auto& [dim, mask, bias] : {std::tuple{Int{64}, support::MaskKind::dense, support::BiasKind::full},
+                                          {Int{80}, support::MaskKind::bottom_right, support::BiasKind::none},
+                                          {Int{192}, support::MaskKind::key_lengths, support::BiasKind::per_head}}) {
+      CaseSpec s = spec(sized(150), sized(200), dim);
+      s.batch = 2;
+      s.key_heads = 1;
+      s.mask = mask;
+      s.bias = bias;
+      s.normalizer = support::NormalizerKind::sigmoid_b;
+      check(s);
+    }
+  }
+
   void with_positions_sink_and_groups(Check check) const {
     for (const support::PositionKind positions : support::all_positions())
       for (const double softcap : {2.0, 0.0}) {
@@ -62,6 +108,59 @@ TEST_P(Aligned, EveryHeadDim) {
 }
 
 TEST_P(Aligned, EveryMask) { under_every_mask(support::check_forward); }
+
+TEST_P(Aligned, EveryBias) { with_every_bias(support::check_forward); }
+
+TEST_P(Aligned, BiasOfEveryHeadDim) {
+  for (const Int dim : {8, 64, 128, 192, 256}) {
+    CaseSpec s = spec(sized(70), sized(150), dim);
+    s.bias = support::BiasKind::full;
+    s.softcap = 1.5;
+    s.mask = support::MaskKind::dense;
+    support::check_forward(s);
+  }
+}
+
+// Sets that a device computes as one, of any length each.
+TEST_P(Aligned, SeveralValueSets) {
+  for (const std::vector<Int>& dims : {std::vector<Int>{64, 5, 24}, {130, 126}, {200, 100}}) {
+    CaseSpec s = spec(sized(90), sized(150), 64);
+    s.batch = 2;
+    s.key_heads = 1;
+    s.value_dims = dims;
+    s.mask = support::MaskKind::top_left;
+    support::check_forward(s);
+  }
+}
+
+TEST_P(Aligned, OutputsInFullPrecisionAndPartialResults) {
+  for (const Int dim : {64, 72, 256}) {
+    CaseSpec s = spec(sized(90), sized(150), dim);
+    s.mask = support::MaskKind::bottom_right;
+    s.value_dims = {dim, 16};
+    if (dim == 256) s.value_dims = {dim};
+    const support::Case c = make_case(s);
+    support::Call call(c);
+    std::vector<support::Buffer> out;
+    rapt::Outputs outputs;
+    for (const oracle::Array& v : c.problem.v)
+      out.emplace_back(rapt::Dtype::f32, oracle::Sizes{1, 2, c.problem.queries(), v.shape[3]},
+                       support::Layout::aligned);
+    for (support::Buffer& buffer : out) outputs.out.push_back(buffer.view());
+    rapt::attend_copied(call.device(), call.inputs, outputs, call.options);
+    support::ForwardResult got;
+    for (const support::Buffer& buffer : out) got.out.push_back(buffer.values());
+    const support::Expected expected(c);
+    EXPECT_TRUE(expected.matches(got)) << dim;
+    support::ForwardWants partial;
+    partial.partial = true;
+    EXPECT_TRUE(expected.matches(call.forward(partial))) << dim;
+  }
+}
+
+TEST_P(Aligned, HardAttention) { with_hard_attention(support::check_forward); }
+
+TEST_P(Aligned, Sigmoid) { under_sigmoid(support::check_forward); }
 
 TEST_P(Aligned, PositionsSinkSoftcapAndGroups) { with_positions_sink_and_groups(support::check_forward); }
 
@@ -217,6 +316,89 @@ TEST_P(Aligned, GradientsOfEveryHeadDim) {
 }
 
 TEST_P(Aligned, GradientsUnderEveryMask) { under_every_mask(support::check_backward); }
+
+TEST_P(Aligned, GradientsWithEveryBias) { with_every_bias(support::check_backward); }
+
+TEST_P(Aligned, GradientsWithBiasOfEveryHeadDim) {
+  for (const Int dim : {8, 64, 128, 192, 256}) {
+    CaseSpec s = spec(sized(150), sized(200), dim);
+    s.bias = support::BiasKind::full;
+    s.mask = support::MaskKind::dense;
+    support::check_backward(s);
+  }
+}
+
+TEST_P(Aligned, GradientsOfSeveralValueSets) {
+  for (const std::vector<Int>& dims : {std::vector<Int>{64, 5, 24}, {100, 28}}) {
+    CaseSpec s = spec(sized(150), sized(200), 64);
+    s.batch = 2;
+    s.key_heads = 1;
+    s.value_dims = dims;
+    s.mask = support::MaskKind::bottom_right;
+    s.bias = dims.size() == 2 ? support::BiasKind::full : support::BiasKind::none;
+    support::check_backward(s);
+  }
+}
+
+TEST_P(Aligned, GradientsOfHardAttention) { with_hard_attention(support::check_backward); }
+
+TEST_P(Aligned, GradientsUnderSigmoid) { under_sigmoid(support::check_backward); }
+
+// A bias in f32 beside arrays of 16 bits, and one that hides pairs and whole rows with −∞.
+TEST_P(Aligned, BiasInFullPrecisionThatHides) {
+  for (const auto& [keys, dim] : {std::pair<Int, Int>{200, 64}, {131, 128}, {130, 192}}) {
+    CaseSpec s = spec(sized(140), sized(keys), dim);
+    s.batch = 2;
+    s.bias = support::BiasKind::per_head;
+    support::Case c = make_case(s);
+    const Int queries = c.problem.queries();
+    support::Random random(3);
+    for (Int h = 0; h < 2; ++h)
+      for (Int i = 0; i < queries; ++i)
+        for (Int j = 0; j < c.problem.keys(); ++j)
+          if (i % 7 == 3 || random.below(5) == 0) c.problem.bias.at(0, h, i, j) = -HUGE_VAL;
+    const support::Expected expected(c, true);
+    support::Call call(c);
+    EXPECT_TRUE(expected.matches(call.forward()));
+    EXPECT_TRUE(expected.matches(call.backward()));
+    const support::Buffer bias(c.problem.bias, rapt::Dtype::f32, support::Layout::aligned);
+    call.options.bias = bias.view();
+    support::BackwardWants wants;
+    wants.bias = false;
+    EXPECT_TRUE(expected.matches(call.forward()));
+    EXPECT_TRUE(expected.matches(call.backward(wants)));
+  }
+}
+
+// Keys that no query sees for a dense mask or a bias of −∞ may be anything.
+TEST_P(Aligned, DenselyHiddenNumbersThatAreNotFinite) {
+  for (const bool by_bias : {false, true}) {
+    CaseSpec s = spec(sized(100), sized(150), 64);
+    s.bias = support::BiasKind::per_head;
+    const auto hidden = [](Int j) { return j % 5 == 2; };
+    support::Case c = make_case(s, [&](const CaseSpec& sizes) {
+      oracle::Mask mask;
+      mask.dense = oracle::Array({1, 1, sizes.queries, sizes.keys});
+      for (Int i = 0; i < sizes.queries; ++i)
+        for (Int j = 0; j < sizes.keys; ++j) mask.dense.at(0, 0, i, j) = by_bias || !hidden(j);
+      return mask;
+    });
+    for (Int h = 0; by_bias && h < 2; ++h)
+      for (Int i = 0; i < c.problem.queries(); ++i)
+        for (Int j = 0; j < c.problem.keys(); ++j)
+          if (hidden(j)) c.problem.bias.at(0, h, i, j) = -HUGE_VAL;
+    support::Case spoilt = c;
+    for (Int h = 0; h < 2; ++h)
+      for (Int j = 0; j < c.problem.keys(); ++j)
+        for (Int d = 0; hidden(j) && d < 64; ++d) {
+          spoilt.problem.k.at(0, h, j, d) = j % 2 == 0 ? double(NAN) : HUGE_VAL;
+          spoilt.problem.v[0].at(0, h, j, d) = NAN;
+        }
+    const support::Expected expected(c, true);
+    EXPECT_TRUE(expected.matches(support::Call(spoilt).forward())) << by_bias;
+    EXPECT_TRUE(expected.matches(support::Call(spoilt).backward())) << by_bias;
+  }
+}
 
 TEST_P(Aligned, GradientsWithPositionsSinkSoftcapAndGroups) { with_positions_sink_and_groups(support::check_backward); }
 

@@ -141,6 +141,20 @@ TEST_F(FormulaKernels, ForTheTensorCoresCompile) {
                   "compute_90a");
 }
 
+// Beside a bias, a dense mask, sigmoid or argmax.
+TEST_F(FormulaKernels, OfDenseRulesCompile) {
+  const rapt::Score score = rapt::formula("raw*scale - m*sqrt(abs(i-j))");
+  const rapt::DeviceHooks& hooks = hooks_of(score, true);
+  const std::string rule = "rapt::cuda::hopper::ScoreRule<@, false, true>, rapt::cuda::F16, 64",
+                    plan = "rapt::cuda::hopper::GradientPlan<2, 96>";
+  expect_compiles(hooks, "hopper::forward<" + rule + ", rapt::cuda::hopper::Plan<2, 128>>", "sm_90a");
+  expect_compiles(hooks, "hopper::largest<" + rule + ">", "compute_90a");
+  for (const std::string side : {"QuerySide", "BiasSide"})
+    expect_compiles(hooks,
+                    "hopper::gradients<rapt::cuda::hopper::" + side + "<" + rule + ", " + plan + ">, " + plan + ">",
+                    "compute_90a");
+}
+
 TEST_F(FormulaKernels, SayWhichRunOnTheTensorCores) {
   const auto is_plain = [](const char* text, const rapt::FormulaOptions& options, bool seen) {
     const rapt::Score score = rapt::formula(text, options);

@@ -1,10 +1,15 @@
 #include "backends/cuda/backend.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "attend/inner_call.h"
 #include "backends/cuda/backward.h"
+#include "backends/cuda/dense.h"
 #include "backends/cuda/factorized/factorized.h"
+#include "backends/cuda/joined_values.h"
+#include "backends/cuda/largest_rows.h"
 #include "backends/cuda/prepared_call.h"
 #include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
@@ -75,19 +80,18 @@ class Pass final : public ForwardPass {
       factorized::forward(problem_, prepared.call, to, workspace);
       return;
     }
-    const bool requested = !outputs_.weights.empty() || asks_statistics(outputs_.statistics);
-    const bool fast = problem_.path == Path::automatic && programs.fast && programs.fast->takes(prepared.call, to),
-               keeps = fast || prepared.pairs_keep_remainder(to.out[0]);
+    FastPass fast = plan_fast(programs, prepared.call, to, workspace);
+    // What rounding took is kept where the backward pass reads it: under softmax, from arrays of one type.
+    const bool fast_keeps = fast.takes && !fast.joins && problem_.is_softmax() && to.out[0].dtype == prepared.call.q.dtype,
+               keeps = fast_keeps || prepared.pairs_keep_remainder(to.out[0]);
     if (outputs_.saved) {
       to.rows = device_rows(*outputs_.saved->rows(), keeps ? to.out[0].dim : 0);
       to.remainder = device_remainder(*outputs_.saved->rows());
-    } else if (requested) {
+    } else if (asks_weights() || is_hard()) {
       to.rows = {workspace.take<float>(problem_.row_count()), workspace.take<float>(problem_.row_count())};
     }
-    if (!fast ||
-        !programs.fast->forward(prepared.call, to, workspace.take<std::byte>(programs.fast->memory(prepared.call)),
-                                workspace.stream())) {
-      if (outputs_.saved && (fast || !keeps)) forget_remainder(*outputs_.saved->rows(), workspace.stream());
+    if (!fast.takes || !run_fast(programs, fast, to, workspace)) {
+      if (outputs_.saved && (fast.takes || !keeps)) forget_remainder(*outputs_.saved->rows(), workspace.stream());
       (prepared.takes_pairs() ? programs.pairs->forward : programs.forward)(prepared.call, to, workspace.stream());
     }
     check(cudaGetLastError(), "forward");
@@ -96,6 +100,52 @@ class Pass final : public ForwardPass {
   }
 
  private:
+  bool asks_weights() const { return !outputs_.weights.empty() || asks_statistics(outputs_.statistics); }
+  bool is_hard() const { return problem_.normalizer->threshold == Threshold::first_largest; }
+
+  // On the tensor cores: several value sets as one.
+  struct FastPass {
+    bool takes = false, joins = false;
+    Call call;
+    int sets = 1;  // before they were joined
+    Array out;
+  };
+
+  FastPass plan_fast(const Programs& programs, const Call& call, ForwardOutputs to, Workspace& workspace) const {
+    FastPass fast;
+    if (problem_.path != Path::automatic || !programs.fast) return fast;
+    // Weights and statistics are computed by the general kernels, whose scores are rounded in another order: beside partial
+    // results, a bias or a mask, the rows' maxima and sums then come from them too.
+    const bool plain = !call.bias.data && !call.mask.data && !to.row_max.data && !to.row_sum.data && call.sets == 1;
+    if (asks_weights() && problem_.is_softmax() && !plain) return fast;
+    const auto is_wanted = [](const Array& out) { return out.data != nullptr; };
+    fast.joins = !is_hard() && can_join(call) && std::all_of(to.out, to.out + call.sets, is_wanted);
+    fast.call = fast.joins ? join_values(call, workspace) : call;
+    fast.sets = call.sets;
+    if (fast.joins) {
+      const auto is_short = [&](const Array& out) { return out.dtype == call.q.dtype; };
+      const Dtype dtype = std::all_of(to.out, to.out + call.sets, is_short) ? call.q.dtype : Dtype::f32;
+      to.out[0] = join(to.out, call.sets, call.batch, call.heads, call.queries, dtype, false, workspace);
+    }
+    fast.out = to.out[0];
+    fast.takes = programs.fast->takes(fast.call, to);
+    return fast;
+  }
+
+  // False: it did not start.
+  bool run_fast(const Programs& programs, FastPass& fast, ForwardOutputs to, Workspace& workspace) const {
+    Array parts[kMaxValueSets];
+    std::copy(std::begin(to.out), std::end(to.out), parts);
+    to.out[0] = fast.out;
+    prepare_dense(fast.call, TileRows::queries, workspace);
+    auto* memory = workspace.take<std::byte>(programs.fast->memory(fast.call));
+    if (!programs.fast->forward(fast.call, to, memory, workspace.stream())) return false;
+    const Call& call = fast.call;
+    if (is_hard()) gather_values(call, to.rows, to, workspace.stream());
+    if (fast.joins) split(fast.out, parts, fast.sets, call.batch, call.heads, call.queries, workspace.stream());
+    return true;
+  }
+
   static void weights(const Programs& programs, const Call& call, const RowStatistics& rows, const WeightsRequest& w,
                       cudaStream_t stream) {
     if (w.row_begin == w.row_end || call.keys == 0) return;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "backends/cuda/dense.h"
 #include "backends/cuda/factorized/factorized.h"
+#include "backends/cuda/joined_values.h"
+#include "backends/cuda/largest_rows.h"
 #include "backends/cuda/prepared_call.h"
 #include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
@@ -29,7 +32,7 @@ class Backward {
     if (!run_factorized()) run_fast();
     if (!arguments_.rows.max) find_rows();
     if (problem_.normalizer->threshold == Threshold::first_largest) {
-      keys(nullptr);
+      largest_values();
       zeros();
       return;
     }
@@ -74,47 +77,90 @@ class Backward {
   // numbers by 0, which is not 0 where they are infinite or NaN.
   void run_fast() {
     const FastPrograms* fast = programs_.fast;
-    if (problem_.path != Path::automatic || !fast || wanted_.bias || problem_.v.size() != 1) return;
+    if (problem_.path != Path::automatic || !fast) return;
     FastGradients f;
-    f.grad_out = arguments_.grad_out[0];
+    Array dv[kMaxValueSets];
+    if (!plan_values(f, dv)) return;
     if (wanted_.q) f.dq = array_of(wanted_.q);
     if (wanted_.k) f.dk = shared_by_heads(wanted_.k);
-    if (!wanted_.v.empty() && wanted_.v[0]) f.dv = shared_by_heads(wanted_.v[0]);
-    if (!fast->takes_gradients(call_, f)) return;
-    Array out = array_of(request_.out[0]);
-    const void* remainder = nullptr;
-    if (request_.saved && out.dtype == call_.q.dtype && is_aligned(out)) {
-      arguments_.rows = device_rows(*request_.saved);
-      remainder = device_remainder(*request_.saved);
+    if (wanted_.bias) {
+      const bool own = is_apart(wanted_.bias) && wanted_.bias.shape[2] == problem_.queries;
+      if (own) f.dbias = array_of(wanted_.bias);
+      else f.shared_bias = bias_gradient();
     }
-    if (!remainder && (of_more_keys() || !forward_again(*fast, out, remainder))) {
-      arguments_.rows = {};
-      return;
-    }
+    if (!fast->takes_gradients(fast_call_, f)) return;
+    prepare_dense(fast_call_, TileRows::queries_and_keys, workspace_);
     f.padded_queries = padded_queries(call_.queries);
     const std::int64_t padded = problem_.batch * problem_.heads * f.padded_queries;
     const PaddedRows rows{workspace_.take<float>(padded), workspace_.take<float>(padded), f.padded_queries};
-    if (wants_sink() || wants_tables() || of_more_keys()) delta_ = workspace_.take<float>(row_count());
-    Array grad_lse;
-    if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
     f.redo = workspace_.take<int>(1);
     check(cudaMemsetAsync(f.redo, 0, sizeof(int), stream_), "gradients");
-    prepare_rows(call_, arguments_.rows, out, remainder, f.grad_out, grad_lse, rows, delta_, f.redo, stream_);
+    if (call_.is_sigmoid) {
+      arguments_.rows = request_.saved ? device_rows(*request_.saved) : unread_rows();
+      fill_sigmoid_rows(call_, f.padded_queries, rows.log2_sum, rows.delta, stream_);
+    } else if (!find_fast_rows(*fast, f, rows)) {
+      arguments_.rows = {};
+      return;
+    }
     f.log2_sum = rows.log2_sum;
     f.delta = rows.delta;
     const int slots = problem_.mechanism->definition().slots;
-    const std::int64_t parts = fast->value_parts(call_);
+    const std::int64_t parts = fast->value_parts(fast_call_);
     if (wants_values()) f.value_grads = workspace_.take<float>(problem_.batch * problem_.heads * parts * slots);
-    if (const std::int64_t bytes = fast->gradient_memory(call_, f)) f.memory = workspace_.take<std::byte>(bytes);
-    if (!fast->gradients(call_, f, stream_)) return;
+    const bool wants_shift = call_.is_sigmoid && wants_normalizer();
+    if (wants_shift) f.shift_grads = workspace_.take<float>(problem_.batch * problem_.heads * parts);
+    if (f.dbias.data) store_zeros(wanted_.bias, stream_);  // for tiles that no query sees
+    if (const std::int64_t bytes = fast->gradient_memory(fast_call_, f)) f.memory = workspace_.take<std::byte>(bytes);
+    if (!fast->gradients(fast_call_, f, stream_)) return;
     check(cudaGetLastError(), "gradients");
+    if (call_.sets > 1 && f.dv.data)
+      split(f.dv, dv, call_.sets, call_.batch, call_.heads / f.dv.group, call_.keys, stream_);
     for (const ParameterValue& value : problem_.parameters)
       if (value.given && value.spec->role == Role::value)
         store_sum({.batches = call_.batch, .heads = call_.heads, .count = parts}, f.value_grads, slots,
                   value.first_slot, value.size(), value);
+    if (wants_shift)
+      store_sum({.batches = call_.batch, .heads = call_.heads, .count = parts}, f.shift_grads, 1, 0, 1,
+                problem_.normalizer_parameters[0]);
     if (wants_sink()) sink(delta_);
     arguments_.gate = f.redo;
     fast_ = f;
+  }
+
+  // The values, and the gradients of outputs and values, as the fast kernels take them: several sets as one. False: they
+  // take none of it.
+  bool plan_values(FastGradients& f, Array (&dv)[kMaxValueSets]) {
+    for (std::size_t n = 0; n < problem_.v.size(); ++n) {
+      if (n < wanted_.v.size() && wanted_.v[n]) dv[n] = shared_by_heads(wanted_.v[n]);
+      else dv[n].dim = call_.v[n].dim;
+    }
+    fast_call_ = call_;
+    f.grad_out = arguments_.grad_out[0];
+    f.dv = dv[0];
+    return call_.sets == 1 || (!of_more_keys() && join_gradients(fast_call_, arguments_.grad_out, dv, f, workspace_));
+  }
+
+  // What the fast kernels read of every row under softmax. False: it is not to be had.
+  bool find_fast_rows(const FastPrograms& fast, const FastGradients& f, const PaddedRows& rows) {
+    Array out = array_of(request_.out[0]);
+    const void* remainder = nullptr;
+    if (request_.saved && call_.sets == 1 && out.dtype == call_.q.dtype && is_aligned(out)) {
+      arguments_.rows = device_rows(*request_.saved);
+      remainder = device_remainder(*request_.saved);
+    }
+    if (!remainder && (of_more_keys() || !forward_again(fast, out, remainder))) return false;
+    if (wants_sink() || wants_tables() || of_more_keys()) delta_ = workspace_.take<float>(row_count());
+    Array grad_lse;
+    if (request_.grad_lse) grad_lse = array_of(request_.grad_lse);
+    prepare_rows(fast_call_, arguments_.rows, out, remainder, f.grad_out, grad_lse, rows, delta_, f.redo, stream_);
+    return true;
+  }
+
+  // Statistics of a normaliser that has none.
+  RowStatistics unread_rows() {
+    float* rows = workspace_.take<float>(row_count());
+    check(cudaMemsetAsync(rows, 0, static_cast<std::size_t>(row_count()) * sizeof(float), stream_), "gradients");
+    return {rows, rows};
   }
 
   // The array of a gradient of k or v, whose heads several of q may share.
@@ -133,6 +179,12 @@ class Backward {
     return false;
   }
 
+  bool wants_normalizer() const {
+    for (const ParameterValue& value : problem_.normalizer_parameters)
+      if (value.given && gradient_of(value) && !problem_.is_softmax()) return true;
+    return false;
+  }
+
   bool wants_tables() const {
     for (const ParameterValue& value : problem_.parameters)
       if (value.given && is_table(value.spec->role) && gradient_of(value)) return true;
@@ -146,7 +198,7 @@ class Backward {
 
   // The output, its remainder and the statistics of rows, where the forward pass did not keep them.
   bool forward_again(const FastPrograms& fast, Array& out, const void*& remainder) {
-    const std::int64_t dim = problem_.v[0].dim, count = row_count() * dim;
+    const std::int64_t dim = fast_call_.v[0].dim, count = row_count() * dim;
     out =
         contiguous_array(workspace_.take<std::uint16_t>(count), problem_.batch, problem_.heads, problem_.queries, dim);
     out.dtype = call_.q.dtype;
@@ -156,8 +208,8 @@ class Backward {
     outputs.rows = arguments_.rows;
     outputs.remainder = workspace_.take<std::uint16_t>(count);
     remainder = outputs.remainder;
-    return fast.takes(call_, outputs) &&
-           fast.forward(call_, outputs, workspace_.take<std::byte>(fast.memory(call_)), stream_);
+    return fast.takes(fast_call_, outputs) &&
+           fast.forward(fast_call_, outputs, workspace_.take<std::byte>(fast.memory(fast_call_)), stream_);
   }
 
   // Softmax statistics of the forward pass, or recomputed.
@@ -305,10 +357,7 @@ class Backward {
     bool vectors = false;
     for (const ParameterValue& value : problem_.parameters)
       vectors = vectors || (value.given && value.spec->role == Role::relative_vector);
-    const bool values = wants_values();
-    bool normalizer = false;
-    for (const ParameterValue& value : problem_.normalizer_parameters)
-      normalizer = normalizer || (value.given && gradient_of(value) && !problem_.is_softmax());
+    const bool values = wants_values(), normalizer = wants_normalizer();
     const bool rows = wanted_.q || map || shift || relative_shift;
     if (!rows && !weight && !values && !normalizer) return;
 
@@ -447,15 +496,19 @@ class Backward {
   }
 
   void bias() {
+    if (!wanted_.bias) return;
+    programs_.backward_bias(call_, arguments_, bias_gradient(), stream_);
+    check(cudaGetLastError(), "gradient of the bias");
+  }
+
+  BiasGradient bias_gradient() const {
     const View& target = wanted_.bias;
-    if (!target) return;
     BiasGradient gradient;
     gradient.out = array_of(target);
     gradient.batches = static_cast<std::int32_t>(target.shape[0]);
     gradient.heads = static_cast<std::int32_t>(target.shape[1]);
     gradient.rows = static_cast<std::int32_t>(target.shape[2]);
-    programs_.backward_bias(call_, arguments_, gradient, stream_);
-    check(cudaGetLastError(), "gradient of the bias");
+    return gradient;
   }
 
   void table(const ParameterValue& value) {
@@ -477,8 +530,8 @@ class Backward {
     BackwardArguments general = arguments_;
     if (fast) {
       FastGradients f = fast_;
-      f.memory = workspace_.take<std::byte>(programs_.fast->table_memory(call_));
-      if (!programs_.fast->table(call_, f, gradient, stream_)) general.gate = nullptr;
+      f.memory = workspace_.take<std::byte>(programs_.fast->table_memory(fast_call_));
+      if (!programs_.fast->table(fast_call_, f, gradient, stream_)) general.gate = nullptr;
       check(cudaGetLastError(), "gradient of a table");
     } else {
       general.gate = nullptr;
@@ -538,6 +591,24 @@ class Backward {
               value.size(), value);
   }
 
+  // The gradients of values of hard attention; the general kernels then only run where a row's largest score is NaN.
+  void largest_values() {
+    if (problem_.path != Path::automatic || !programs_.fast || call_.output_table.numbers) return keys(nullptr);
+    ValueSums sums;
+    for (std::size_t n = 0; n < wanted_.v.size(); ++n) {
+      if (!wanted_.v[n]) continue;
+      const Array& v = call_.v[n];
+      if (wanted_.v[n].shape[0] != v.batches || wanted_.v[n].shape[1] * v.group != problem_.heads) return keys(nullptr);
+      sums.grad_out[n] = arguments_.grad_out[n];
+      sums.dv[n] = array_of(wanted_.v[n]);
+    }
+    int* redo = workspace_.take<int>(1);
+    check(cudaMemsetAsync(redo, 0, sizeof(int), stream_), "gradients");
+    sum_values(call_, arguments_.rows, sums, redo, stream_);
+    arguments_.gate = redo;
+    keys(nullptr);
+  }
+
   // Hard attention: no gradient reaches the scores.
   void zeros() {
     for (const View* view : {&wanted_.q, &wanted_.k, &wanted_.bias})
@@ -560,6 +631,7 @@ class Backward {
   const Call& call_;
   const Programs& programs_;
   BackwardArguments arguments_;
+  Call fast_call_;          // with the value sets joined
   // What the kernels of element-wise scores have computed, of every batch and head apart.
   struct Pairs {
     bool run = false;

@@ -85,6 +85,16 @@ struct PairTiles {
 };
 inline constexpr int kPairSpan = 16;  // dimensions of an element-wise score that share an offset
 
+// A dense mask of which every row of one side has a bit for each row of the other: 1 where they may meet. Read a word or
+// more at a time: kMaskPadding words follow the last.
+struct MaskBits {
+  const std::uint32_t* words = nullptr;  // null: none
+  std::int32_t row_words = 0;            // 0: all rows share one
+  std::int32_t batches = 1, group = 1;
+  std::int64_t batch_stride = 0, head_stride = 0;  // in words
+};
+inline constexpr int kMaskPadding = 8;
+
 class Kernels;
 
 struct Call {
@@ -109,6 +119,9 @@ struct Call {
   Table output_table;
   FreeTable free_tables[kMaxFreeTables];
   Array bias, mask;
+  // The same for the tensor cores, see dense.h; the bias may be the caller's.
+  Array paired_bias;
+  MaskBits keys_of_query, queries_of_key;
   Masks masks;
   std::int32_t first_key = 0;
   std::int32_t grid_cols = 1;
@@ -119,7 +132,7 @@ struct Call {
   std::int32_t normalizer = 0;               // its place in the registry
   float reach = 0;                           // of a solved threshold
   const float* normalizer_values = nullptr;  // [heads][kMaxSlots]; softmax: the sink, where there is one
-  bool has_sink = false;
+  bool has_sink = false, is_sigmoid = false;
 
   const Kernels* kernels = nullptr;  // of the host: those of a mechanism that is compiled when the program runs
   std::int32_t sets = 1;

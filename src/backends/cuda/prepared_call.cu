@@ -201,6 +201,7 @@ void PreparedCall::prepare_normalizer() {
   call.threshold = normalizer.threshold;
   call.normalizer = static_cast<std::int32_t>(&normalizer - normalizer_definitions().data());
   call.reach = static_cast<float>(normalizer.reach);
+  call.is_sigmoid = &normalizer == &definition_of(Normalizer::sigmoid);
   if (problem.normalizer_parameters.empty()) return;
   float* values = workspace_.take<float>(problem.heads * kMaxSlots);
   for (std::size_t n = 0; n < problem.normalizer_parameters.size(); ++n) {

@@ -41,6 +41,10 @@ struct FastGradients {
   const float* log2_sum = nullptr;
   const float* delta = nullptr;
   float* value_grads = nullptr;  // [batch·heads][value_parts][slots]; null: not wanted
+  // Of dense rules: of a bias that every batch, head and query has its own of; and of sigmoid's b, [batch·heads][value_parts].
+  Array dbias;  // in f32 or the type of q; data null: not wanted. Tiles that a mask hides are left as they are
+  BiasGradient shared_bias;      // of one that some share; out.data null: not wanted
+  float* shift_grads = nullptr;  // null: not wanted
   int* redo = nullptr;     // set where a gradient is not finite: the general kernels then compute all of them again
   void* memory = nullptr;  // gradient_memory bytes
   std::int32_t padded_queries = 0;

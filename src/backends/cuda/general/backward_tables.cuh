@@ -5,17 +5,14 @@
 // Gradients that belong to pairs: of a bias, and of the relative tables, whose blocks own 64 offsets.
 namespace rapt::inline v1::cuda {
 
-// A block owns a tile of the bias and sums over all batches, heads and queries that share it, in order.
+// The gradient of a tile of the bias, summed over all batches, heads and queries that share it, in order.
 template <class M>
-__global__ __launch_bounds__(kThreads, 1) void backward_bias_kernel(const __grid_constant__ Call call,
-                                                                    const __grid_constant__ BackwardArguments arguments,
-                                                                    const __grid_constant__ BiasGradient bias) {
-  extern __shared__ float4 memory[];
-  Shared& s = *reinterpret_cast<Shared*>(memory);
-  const int own_batch = static_cast<int>(blockIdx.x) / bias.heads, own_head = static_cast<int>(blockIdx.x) % bias.heads;
-  const int first_key = static_cast<int>(blockIdx.y) * kTile;
+RAPT_DEVICE void bias_tile(const Call& call, const BackwardArguments& arguments, const BiasGradient& bias, Shared& s,
+                           const Block& block) {
+  const int own_batch = block.x / bias.heads, own_head = block.x % bias.heads;
+  const int first_key = block.y * kTile;
   const bool one_row = bias.rows == 1;
-  const int first_query = one_row ? 0 : static_cast<int>(blockIdx.z) * kTile;
+  const int first_query = one_row ? 0 : block.z * kTile;
   const int last_query = one_row ? call.queries : first_query + 1;
   float sum[4][4] = {};
   for (int b = bias.batches == 1 ? 0 : own_batch; b < (bias.batches == 1 ? call.batch : own_batch + 1); ++b)
@@ -53,6 +50,21 @@ __global__ __launch_bounds__(kThreads, 1) void backward_bias_kernel(const __grid
       const int query = first_query + thread_row() + r, key = first_key + thread_column() + c;
       if (query < bias.rows && key < call.keys) store(bias.out, base + query * bias.out.row_stride + key, sum[r][c]);
     }
+}
+
+// A block owns a tile; behind a gate a few blocks take all in turn, as in gradient_kernel.
+template <class M>
+__global__ __launch_bounds__(kThreads, 1) void backward_bias_kernel(const __grid_constant__ Call call,
+                                                                    const __grid_constant__ BackwardArguments arguments,
+                                                                    const __grid_constant__ BiasGradient bias,
+                                                                    const __grid_constant__ Blocks blocks) {
+  extern __shared__ float4 memory[];
+  if (arguments.gate && *arguments.gate == 0) return;
+#pragma unroll 1
+  for (int n = static_cast<int>(blockIdx.x); n < blocks.count(); n += static_cast<int>(gridDim.x)) {
+    bias_tile<M>(call, arguments, bias, *reinterpret_cast<Shared*>(memory), blocks.at(n));
+    __syncthreads();
+  }
 }
 
 template <class M>

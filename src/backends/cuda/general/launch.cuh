@@ -91,9 +91,9 @@ void launch_backward_keys(const Call& call, const BackwardArguments& arguments, 
 template <class M>
 void launch_backward_bias(const Call& call, const BackwardArguments& arguments, const BiasGradient& bias,
                           cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(bias.batches * bias.heads), static_cast<unsigned>(tile_count(call.keys)),
-                  static_cast<unsigned>(tile_count(bias.rows)));
-  RAPT_LAUNCH(backward_bias_kernel, grid, stream, call, arguments, bias);
+  const Blocks blocks{bias.batches * bias.heads, tile_count(call.keys), tile_count(bias.rows)};
+  const std::int64_t count = arguments.gate ? std::min<std::int64_t>(blocks.count(), 256) : blocks.count();
+  RAPT_LAUNCH(backward_bias_kernel, dim3(static_cast<unsigned>(count)), stream, call, arguments, bias, blocks);
 }
 
 template <class M>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/cuda/hopper/backward_bias.cuh"
 #include "backends/cuda/hopper/backward_keys.cuh"
 #include "backends/cuda/hopper/backward_queries.cuh"
 

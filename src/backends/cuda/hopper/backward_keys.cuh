@@ -112,6 +112,7 @@ struct KeySide {
     Shared& shared;
     const int group, warp, lane;
     Rule rule;
+    std::conditional_t<Rule::kDense, DenseQueries<T, Rule::kDense ? kQueries : 32, (D > 128 ? 8 : 1)>, NotDense> dense;
 
     // Here a row is a key and a column of s and dp a query.
     float dk[kKey ? D / 2 : 1], dv[kValue ? D / 2 : 1];
@@ -137,6 +138,10 @@ struct KeySide {
       else start_nothing();
       if (more) barrier_wait(&shared.dout_full[stage(n)], phase(n));
       if constexpr (kKey) start_product<T, D>(dp, shared.v[group], shared.dout[stage(n)]);
+    }
+
+    RAPT_DEVICE DensePlace dense_place(const Work& w) const {
+      return {w.batch, rule.head(), anew(w.first_key + own_row())};
     }
 
     // uniform(), which costs registers that the widest rows do not have.
@@ -178,13 +183,19 @@ struct KeySide {
 #pragma unroll
       for (int n = 0; n < kQueries / 8; ++n) {
         const float2 log2_sum = pair_of(shared.log2_sum[stage(step)], n), delta = pair_of(shared.delta[stage(step)], n);
+        if constexpr (Rule::kDense) dense.reach(call, dense_place(w), n, tile * kQueries, lane % 4 * 2);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int r = e / 2, c = e % 2;
           float &x = s[4 * n + e], &y = dp[4 * n + e];
-          const PairGradient g =
-              pair_gradient(rule, x, y, c ? log2_sum.y : log2_sum.x, c ? delta.y : delta.x, cut && x == -INFINITY,
-                            8 * n + c, 8 * r, [](float, const float*, bool) {});
+          const auto nothing = [](float, const float*, bool) {};
+          const float row_sum = c ? log2_sum.y : log2_sum.x, row_delta = c ? delta.y : delta.x;
+          const bool outside = cut && x == -INFINITY;
+          PairGradient g;
+          if constexpr (Rule::kDense)
+            g = dense_gradient(rule, call.is_sigmoid, x, dense.bias(call, n, r, c), y, row_sum, row_delta,
+                               outside || !dense.sees(call, n, r, c), 8 * n + c, 8 * r, nothing);
+          else g = pair_gradient(rule, x, y, row_sum, row_delta, outside, 8 * n + c, 8 * r, nothing);
           x = g.weight;
           y = g.raw;
         }
@@ -195,6 +206,7 @@ struct KeySide {
 
     // Step n begins with sᵀ and dpᵀ under way and ends with those of the next, behind dk of this one.
     RAPT_DEVICE void step(const Work& w, int n, int tile, bool more) {
+      if constexpr (Rule::kDense) dense.load(call, dense_place(w), tile * kQueries, lane % 4 * 2);
       wgmma_wait<0>(s);
       if constexpr (kKey) wgmma_wait<0>(dp);
       if (n > 0) release(kKey ? &shared.q_empty[stage(n - 1)] : &shared.dout_empty[stage(n - 1)]);

@@ -106,8 +106,9 @@ struct QuerySide {
     const int group, warp, lane;
     Ring ring, next_ring;
     Rule rule;
-    float sums[kSlots + 1];
-    int own_row;  // the first of the thread's two among the block's queries
+    std::conditional_t<Rule::kDense, DenseKeys<T, Rule::kDense ? kKeys : 32, 1>, NotDense> dense;
+    float sums[kSlots + 1];  // the last: of a dense rule, ∂ of the number added to all scores of a head
+    int own_row;             // the first of the thread's two among the block's queries
     float log2_sum[2], delta[2];
 
     float dq[kReadsRaw ? D / 2 : 1];
@@ -171,6 +172,63 @@ struct QuerySide {
                             })
                   .raw;
         }
+    }
+
+    RAPT_DEVICE DensePlace dense_place(const Work& w) const { return {w.batch, w.head, anew(w.first_query + own_row)}; }
+
+    // With those of the biased scores in place of dp.
+    RAPT_DEVICE void dense_gradients(const Work& w, int tile, bool cut) {
+      rule.begin_tile(call, w.first_query + own_row, tile * kKeys + lane % 4 * 2);
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) {
+        dense.reach(call, dense_place(w), n, tile * kKeys, lane % 4 * 2);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int r = e / 2, c = e % 2;
+          float &x = s[4 * n + e], &y = dp[4 * n + e];
+          const float2 bias = dense.bias(call, n, r);
+          const bool hidden = (cut && x == -INFINITY) || !dense.sees(call, n, r, c);
+          x = dense_gradient(rule, call.is_sigmoid, x, c ? bias.y : bias.x, y, log2_sum[r], delta[r], hidden, 8 * r,
+                             8 * n + c,
+                             [&](float gradient, const float* by_slot, bool is_hidden) {
+                               y = is_hidden ? 0.f : gradient;
+                               sums[kSlots] += y;
+#pragma unroll
+                               for (int slot = 0; slot < kSlots; ++slot) {
+                                 if (Rule::is_relative(slot)) continue;
+                                 const float part = gradient * by_slot[slot];
+                                 sums[slot] += is_hidden ? 0.f : part;
+                               }
+                             })
+                  .raw;
+        }
+      }
+      if (f.dbias.data) {
+        if (f.dbias.dtype == Dtype::f32) store_bias<Dtype::f32>(w, tile);
+        else store_bias<std::is_same_v<T, Bf16> ? Dtype::bf16 : Dtype::f16>(w, tile);
+      }
+    }
+
+    template <Dtype kDtype>
+    RAPT_DEVICE void store_bias(const Work& w, int tile) {
+      const int key = tile * kKeys + lane % 4 * 2;
+      bool finite = true;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = w.first_query + own_row + 8 * r;
+        const std::int64_t place = f.dbias.offset(w.batch, w.head) + row * f.dbias.row_stride + key;
+        const int keys = row < call.queries ? call.keys - key : 0;
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            const float x = dp[4 * n + 2 * r + c];
+            if (8 * n + c >= keys) continue;
+            finite = finite && is_finite(x);
+            cuda::store(f.dbias.data, kDtype, place + 8 * n + c, x);
+          }
+      }
+      if (!finite) *f.redo = 1;
     }
 
     // The gradients of a tile's scores by the number that the table has for them.
@@ -238,6 +296,7 @@ struct QuerySide {
 
     RAPT_DEVICE void step(const Work& w, int tile, bool cut, bool first, bool more) {
       const int previous = (ring.stage + kStages - 1) % kStages;
+      if constexpr (Rule::kDense) dense.load(call, dense_place(w), tile * kKeys, lane % 4 * 2);
       if constexpr (kScaleOnly) {
         wgmma_wait<1>(s);  // and the last step's dq
         if (!first) release(&shared.k_empty[previous]);
@@ -252,7 +311,8 @@ struct QuerySide {
         if (!first) release(&shared.k_empty[previous]);
         release(&shared.v_empty[ring.stage]);
         if (cut) hide(tile);
-        formula_gradients(w, tile, cut);
+        if constexpr (Rule::kDense) dense_gradients(w, tile, cut);
+        else formula_gradients(w, tile, cut);
       }
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) pack_columns<T>(ds, s, n);
@@ -277,7 +337,7 @@ struct QuerySide {
 #pragma unroll
       for (float& e : dq) e = 0;
 #pragma unroll
-      for (int n = 0; n < kSlots; ++n) sums[n] = 0;
+      for (int n = 0; n < (Rule::kDense ? kSlots + 1 : kSlots); ++n) sums[n] = 0;
       rule.begin(call, w.batch, w.head);
       keep(dq);
       barrier_wait(&shared.q_full, 0);
@@ -331,7 +391,19 @@ struct QuerySide {
           }
         }
       }
+      if constexpr (Rule::kDense) finite = store_shift_grad(w) && finite;
       if (!finite) *f.redo = 1;
+    }
+
+    RAPT_DEVICE bool store_shift_grad(const Work& w) const {
+      if (!f.shift_grads) return true;
+      const int tiles = (call.queries + kQueries - 1) / kQueries;
+      float sum = sums[kSlots];
+#pragma unroll
+      for (int bit = 1; bit < 32; bit *= 2) sum += __shfl_xor_sync(~0u, sum, bit);
+      const std::int64_t line = static_cast<std::int64_t>(w.batch) * call.heads + w.head;
+      if (lane == 0) f.shift_grads[((line * tiles + w.tile) * kGroups + group) * 4 + warp] = sum;
+      return is_finite(sum);
     }
   };
 };

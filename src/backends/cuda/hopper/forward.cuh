@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "backends/cuda/general/forward.cuh"
+#include "backends/cuda/hopper/dense.cuh"
 #include "backends/cuda/hopper/fragments.cuh"
 #include "backends/cuda/hopper/score.cuh"
 
@@ -17,12 +19,13 @@ namespace rapt::inline v1::cuda::hopper {
 
 struct ForwardArguments {
   Array out, lse;
-  RowStatistics rows;   // null: not wanted
-  void* remainder;      // [batch·heads·queries][dim of out]: what rounding took from out; null: not wanted
-  unsigned* next_item;  // 0 before a launch and 0 again after it; launches that may run at once need one each
-  int* redo;            // [items]: set where a row is not finite, which the general kernel then computes again
-  int heads_together;   // batches and heads whose keys are worked on at a time
-  int groups;           // of 64 queries in an item
+  Array row_max, row_sum;  // of dense rules; data null: not wanted
+  RowStatistics rows;      // null: not wanted
+  void* remainder;         // [batch·heads·queries][dim of out]: what rounding took from out; null: not wanted
+  unsigned* next_item;     // 0 before a launch and 0 again after it; launches that may run at once need one each
+  int* redo;               // [items]: set where a row is not finite, which the general kernel then computes again
+  int heads_together;      // batches and heads whose keys are worked on at a time
+  int groups;              // of 64 queries in an item
 };
 
 // Tile sizes of a kernel.
@@ -211,6 +214,7 @@ struct Forward {
     std::uint32_t p[kKeys / 16][4];
     float row_max[2], row_sum[2], rescale[2];
     bool rescaled;
+    std::conditional_t<Rule::kDense, DenseKeys<T, Rule::kDense ? kKeys : 32, 1>, NotDense> dense;
 
     // What the hooks ask for.
     int first_row, batch, head;
@@ -254,10 +258,12 @@ struct Forward {
     // Waits for q·kᵀ of a tile, after which kPending products were started; then the formula and the masks.
     template <int kPending>
     RAPT_DEVICE void finish_scores(int tile, bool last, bool cut) {
+      if constexpr (Rule::kDense) dense.load(call, dense_place(), tile * kKeys, lane % 4 * 2);
       wgmma_wait<kPending>(s);
       if (last) release(&shared.q_empty[group]);
       release(&shared.k_empty[k_ring.stage]);
       if constexpr (!kScaleOnly) apply_formula(tile);
+      if constexpr (Rule::kDense) finish_dense(tile);
       k_ring.advance();
       if (cut) hide(tile);
     }
@@ -279,6 +285,16 @@ struct Forward {
           const int r = e / 2, c = e % 2;
           s[4 * n + e] = rule.value(s[4 * n + e], 8 * r, 8 * n + c);
         }
+    }
+
+    RAPT_DEVICE DensePlace dense_place() const { return {batch, head, anew(first_row)}; }
+
+    RAPT_DEVICE void finish_dense(int tile) {
+      if (call.softcap > 0) {
+#pragma unroll
+        for (float& x : s) x = rule.capped(x);
+      }
+      dense.apply(call, dense_place(), s, tile * kKeys, lane % 4 * 2);
     }
 
     RAPT_DEVICE void hide(int tile) {
@@ -303,8 +319,10 @@ struct Forward {
         top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
         top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
       }
-      rescaled =
-          __any_sync(~0u, (top[0] - row_max[0]) * factor > kSlack || (top[1] - row_max[1]) * factor > kSlack) != 0;
+      float slack = kSlack;
+      if constexpr (Rule::kDense)
+        if (f.row_max.data) slack = 0;  // the very maximum is asked for
+      rescaled = __any_sync(~0u, (top[0] - row_max[0]) * factor > slack || (top[1] - row_max[1]) * factor > slack) != 0;
       if (rescaled) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -327,6 +345,23 @@ struct Forward {
           odd_sum[r] += y;
         }
       for (int r = 0; r < 2; ++r) row_sum[r] += odd_sum[r];
+    }
+
+    // s = 1 / (1 + exp(−(s + b))), with the rows' sums brought up to date.
+    RAPT_DEVICE void sigmoid() {
+      const float shift = call.normalizer_numbers(head)[0] * kLog2E;
+      rescaled = false;
+#pragma unroll
+      for (int e = 0; e < kKeys / 2; ++e) {
+        s[e] = reciprocal_fast(1 + exp2_fast(fmaf(s[e], -kLog2E, -shift)));
+        row_sum[e / 2 % 2] += s[e];
+      }
+    }
+
+    RAPT_DEVICE void find_weights() {
+      if constexpr (Rule::kDense)
+        if (call.is_sigmoid) return sigmoid();
+      softmax();
     }
 
     // A row that has seen nothing yet has the maximum −∞.
@@ -363,7 +398,7 @@ struct Forward {
     // Starts with q·kᵀ of the item's first tile under way, and ends with p of its last tile.
     RAPT_DEVICE void run_tiles(const Work& w) {
       finish_scores<0>(w.end - 1, w.end - 1 == w.first, w.is_cut(w.end - 1));
-      softmax();
+      find_weights();
       pack_weights();
 #pragma unroll 1
       for (int tile = w.end - 2; tile >= w.first; --tile) {
@@ -374,7 +409,7 @@ struct Forward {
         start_pv();
         pass_turn();
         finish_scores<1>(tile, tile == w.first, w.is_cut(tile));
-        softmax();
+        find_weights();
         finish_output<0>();
         pack_weights();
         rescale_output();
@@ -400,6 +435,8 @@ struct Forward {
         const int i = first_row + 8 * r;
         const bool inside = i < call.queries;
         float maximum = row_max[r] * (Rule::exponent_factor(call) / kLog2E), factor = 1;
+        if constexpr (Rule::kDense)
+          if (call.is_sigmoid) maximum = 0;
         if (call.has_sink && !blind) add_sink(r, maximum, factor);
         if (inside && lane % 4 == 0) {
           const std::int64_t row = call.row(w.batch, w.head, i);
@@ -410,11 +447,26 @@ struct Forward {
           if (f.lse.data)
             cuda::store(f.lse, f.lse.offset(w.batch, w.head) + i * f.lse.row_stride,
                         blind ? -INFINITY : maximum + logf(row_sum[r]));
+          if constexpr (Rule::kDense) {
+            if (f.row_max.data)
+              cuda::store(f.row_max, f.row_max.offset(w.batch, w.head) + i * f.row_max.row_stride,
+                          blind ? -INFINITY : maximum);
+            if (f.row_sum.data)
+              cuda::store(f.row_sum, f.row_sum.offset(w.batch, w.head) + i * f.row_sum.row_stride, row_sum[r]);
+          }
         }
-        const float inverse = blind ? 0 : factor / row_sum[r];
+        float inverse = blind ? 0 : factor / row_sum[r];
+        if constexpr (Rule::kDense)
+          if (call.is_sigmoid) inverse = 1;
         auto* to = static_cast<std::uint16_t*>(f.out.data) + f.out.offset(w.batch, w.head) + i * f.out.row_stride;
         auto* rest = static_cast<std::uint16_t*>(f.remainder) + call.row(w.batch, w.head, i) * f.out.dim;
         const bool finite_row = !inside || is_finite(inverse * (blind ? 0.f : maximum));
+        if constexpr (Rule::kDense)
+          if (f.out.dtype == Dtype::f32) {
+            auto* numbers = static_cast<float*>(f.out.data) + f.out.offset(w.batch, w.head) + i * f.out.row_stride;
+            finite_rows = store_floats(numbers, f.out.dim, inside, lane, r, inverse, o) && finite_row && finite_rows;
+            continue;
+          }
         finite_rows = store_row<T>(to, f.remainder != nullptr, rest, f.out.dim, inside, lane, r, inverse, o) &&
                       finite_row && finite_rows;
       }

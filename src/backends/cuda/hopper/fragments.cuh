@@ -88,6 +88,12 @@ RAPT_DEVICE void keep(float (&x)[N]) {
   for (int n = 0; n < N; ++n) asm volatile("" : "+f"(x[n])::"memory");
 }
 
+// The same number, but what is computed from it is computed anew, and not kept in registers from one tile to the next.
+RAPT_DEVICE int anew(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // The four lanes of a row transpose their 4 × 4 words, so that each has 16 consecutive bytes.
 RAPT_DEVICE void transpose_words(std::uint32_t (&x)[4], int quad) {
 #pragma unroll
@@ -134,6 +140,19 @@ RAPT_DEVICE bool store_row(std::uint16_t* to, bool keeps, std::uint16_t* rest, i
     if (stores) *reinterpret_cast<uint4*>(to + 8 * (n + quad)) = make_uint4(w[0], w[1], w[2], w[3]);
   }
   return (zero[0] + zero[1]) + (zero[2] + zero[3]) == 0 || !inside;
+}
+
+// The same in f32.
+template <int H>
+RAPT_DEVICE bool store_floats(float* to, int dim, bool inside, int lane, int r, float factor, const float (&x)[H]) {
+  float zero = 0;
+#pragma unroll
+  for (int n = 0; n < H / 4; ++n) {
+    const float2 y = make_float2(x[4 * n + 2 * r] * factor, x[4 * n + 2 * r + 1] * factor);
+    zero = fmaf(y.y, 0.f, fmaf(y.x, 0.f, zero));
+    if (inside && 8 * n < dim) *reinterpret_cast<float2*>(to + 8 * n + lane % 4 * 2) = y;
+  }
+  return zero == 0 || !inside;
 }
 
 // One tile of owned rows of one head. A few heads at a time, so that what they loop over stays in the L2 cache; of these,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/cuda/hopper/dense.cuh"
 #include "backends/cuda/hopper/fragments.cuh"
 #include "backends/cuda/hopper/score.cuh"
 
@@ -42,6 +43,22 @@ RAPT_DEVICE PairGradient pair_gradient(Rule& rule, float raw, float dp, float lo
   const auto y = rule.slope(raw, di, dj);
   // Selected afterwards: a branch for each pair would keep the products from overlapping.
   float weight = exp2_fast(fmaf(y.score, kLog2E, -log2_sum)), gradient = weight * (dp - delta);
+  take(gradient, y.by_slot, hidden);
+  gradient *= y.by_raw;
+  weight = hidden ? 0.f : weight;
+  gradient = hidden ? 0.f : gradient;
+  return {weight, gradient};
+}
+
+// The same of a dense rule: under softmax, or, where log2_sum is b·log2(e), sigmoid.
+template <class Rule, class F>
+RAPT_DEVICE PairGradient dense_gradient(Rule& rule, bool is_sigmoid, float raw, float bias, float dp, float log2_sum,
+                                        float delta, bool hidden, int di, int dj, const F& take) {
+  const auto y = rule.slope(raw, di, dj);
+  float weight = exp2_fast(fmaf(y.score + bias, is_sigmoid ? -kLog2E : kLog2E, -log2_sum));
+  if (is_sigmoid) weight = reciprocal_fast(1 + weight);
+  const float slope = fmaf(is_sigmoid ? -weight : 0.f, weight, weight);
+  float gradient = slope * (dp - delta);
   take(gradient, y.by_slot, hidden);
   gradient *= y.by_raw;
   weight = hidden ? 0.f : weight;

@@ -8,24 +8,30 @@
 // Which calls the backward kernels for the tensor cores take, and their launches.
 namespace rapt::inline v1::cuda::hopper {
 
+// Beyond, there are too few registers for a dense rule beside the sums of a row.
+inline constexpr int kMostDense = 192;
+
 // A gradient has the type of its array, one for each batch; the heads that share a key are added up in the kernel.
 template <class M>
 bool takes_gradients(const Call& call, const FastGradients& f) {
   const auto fits = [&](const Array& a) {
     return !a.data || (a.dtype == call.q.dtype && is_aligned(a) && (a.batches == call.batch || call.batch == 1));
   };
+  const auto holds_sums = [&](const Array& a) { return !a.data || a.dtype == Dtype::f32 || a.dtype == call.q.dtype; };
   const auto whole = [&](const Array& a) { return a.batches == call.batch; };
   const double rows = static_cast<double>(call.batch) * call.heads * padded_queries(call.queries);
   ForwardOutputs outputs;
   outputs.out[0] = f.grad_out;
-  return takes<M>(call, outputs) && rows < 2147483648.0 && call.q.group == 1 && call.k.group == call.v[0].group &&
-         f.grad_out.group == 1 && whole(call.q) && whole(call.k) && whole(call.v[0]) && whole(f.grad_out) &&
-         fits(f.dq) && fits(f.dk) && fits(f.dv);
+  return takes<M>(call, outputs) && call.threshold != Threshold::first_largest && f.grad_out.dtype == call.q.dtype &&
+         !(is_dense(call) && (call.softcap > 0 || std::max(call.inner, call.v[0].dim) > kMostDense)) &&
+         holds_sums(f.dbias) && holds_sums(f.shared_bias.out) && rows < 2147483648.0 && call.q.group == 1 &&
+         call.k.group == call.v[0].group && f.grad_out.group == 1 && whole(call.q) && whole(call.k) &&
+         whole(call.v[0]) && whole(f.grad_out) && fits(f.dq) && fits(f.dk) && fits(f.dv);
 }
 
 // Parts of the gradients of numbers that every batch and head has.
 inline std::int64_t value_parts(const Call& call) {
-  const int groups = std::max(call.inner, call.v[0].dim) <= 64 ? 3 : 2;
+  const int groups = std::max(call.inner, call.v[0].dim) <= 64 && !is_dense(call) ? 3 : 2;
   return static_cast<std::int64_t>(call.queries + 64 * groups - 1) / (64 * groups) * 4 * groups;
 }
 
@@ -38,7 +44,7 @@ bool is_ordered(const Call& call, const FastGradients& f) {
   if constexpr (!Rule::kScaleOnly || AtRunTime<typename Rule::Mechanism>) return false;
   const int dim = std::max(call.inner, call.v[0].dim), tiles = (call.queries + 63) / 64;
   const double heads = static_cast<double>(call.batch) * call.heads;
-  return dim > 64 && dim <= 128 && f.dq.data && f.dk.data && f.dv.data && tiles >= 16 &&
+  return !is_dense(call) && dim > 64 && dim <= 128 && f.dq.data && f.dk.data && f.dv.data && tiles >= 16 &&
          heads * tiles >= 2.5 * kProcessors && heads * tiles * 8 < 2147483648.0 &&
          OrderedSums::bytes(call, is_whole(call)) <= kMostBytes;
 }
@@ -59,14 +65,10 @@ inline bool make_maps(const Call& call, const FastGradients& f, int query_rows, 
          make_map(&maps.v, call.v[0], call.heads / call.k.group, call.keys, key_rows);
 }
 
-// `owned` rows of each of `heads` heads go to blocks, which loop over `bytes` of every head.
 template <class Side, class Plan, class M>
-void launch_side(const std::string& side, const GradientMaps& maps, const Call& call, FastGradients f, int owned,
-                 int heads, double bytes, cudaStream_t stream) {
-  const int rows = heads * call.batch, tiles = (owned + 64 * Plan::kGroups - 1) / (64 * Plan::kGroups);
-  const int shares = std::max(1, static_cast<int>(bytes * rows / kCacheBytes));
-  f.heads_together = is_whole(call) ? 1 : (rows + shares - 1) / shares;
-  const dim3 grid(static_cast<unsigned>(tiles * rows));
+void launch_blocks(const std::string& side, int blocks, const GradientMaps& maps, const Call& call,
+                   const FastGradients& f, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(blocks));
   if constexpr (AtRunTime<M>) {
     start(*call.kernels,
           "hopper::gradients<rapt::cuda::hopper::" + side + ", " +
@@ -78,6 +80,16 @@ void launch_side(const std::string& side, const GradientMaps& maps, const Call& 
                          Side::kSharedBytes);
     kernel<<<grid, Plan::kThreads, Side::kSharedBytes, stream>>>(maps.q, maps.k, maps.v, maps.grad_out, call, f);
   }
+}
+
+// `owned` rows of each of `heads` heads go to blocks, which loop over `bytes` of every head.
+template <class Side, class Plan, class M>
+void launch_side(const std::string& side, const GradientMaps& maps, const Call& call, FastGradients f, int owned,
+                 int heads, double bytes, cudaStream_t stream) {
+  const int rows = heads * call.batch, tiles = (owned + 64 * Plan::kGroups - 1) / (64 * Plan::kGroups);
+  const int shares = std::max(1, static_cast<int>(bytes * rows / kCacheBytes));
+  f.heads_together = is_whole(call) ? 1 : (rows + shares - 1) / shares;
+  launch_blocks<Side, Plan, M>(side, tiles * rows, maps, call, f, stream);
 }
 
 template <class Rule, class T, int D, class KeyPlan, class QueryPlan>
@@ -102,7 +114,7 @@ bool launch_sides(const Call& call, const FastGradients& f, cudaStream_t stream)
     if (f.dk.data) keys.template operator()<true, false>();
     if (f.dv.data) keys.template operator()<false, true>();
   }
-  if ((Rule::kReadsRaw && f.dq.data) || f.value_grads)
+  if ((Rule::kReadsRaw && f.dq.data) || f.value_grads || f.dbias.data || f.shift_grads)
     launch_side<QuerySide<Rule, T, D, QueryPlan>, QueryPlan, typename Rule::Mechanism>(
         "QuerySide<" + kernel_kinds<Rule, T, D>() + ", " +
             pair_name("GradientPlan", QueryPlan::kGroups, QueryPlan::kTile) + ">",
@@ -166,6 +178,7 @@ bool launch_table(const Call& call, FastGradients f, const TableGradient& gradie
 template <class M>
 bool launch_table_gradient(const Call& call, const FastGradients& f, const TableGradient& gradient,
                            cudaStream_t stream) {
+  if (is_dense(call)) return false;  // left to the general kernels
   return for_kernel<M>(call, [&]<class T, class Rule>() {
     if constexpr (!has_table<Rule>()) {
       return false;
@@ -183,9 +196,40 @@ bool launch_table_gradient(const Call& call, const FastGradients& f, const Table
   });
 }
 
+template <class Rule, class T, int D, class Plan>
+bool launch_shared_bias(const Call& call, const FastGradients& f, cudaStream_t stream) {
+  using Side = BiasSide<Rule, T, D, Plan>;
+  GradientMaps maps;
+  if (!make_maps(call, f, 64, Plan::kTile, maps)) return false;
+  const std::string plan = pair_name("GradientPlan", Plan::kGroups, Plan::kTile);
+  launch_blocks<Side, Plan, typename Rule::Mechanism>("BiasSide<" + kernel_kinds<Rule, T, D>() + ", " + plan + ">",
+                                                      Side::blocks(call, f.shared_bias), maps, call, f, stream);
+  return true;
+}
+
+template <class M>
+bool launch_dense_gradients(const Call& call, const FastGradients& f, cudaStream_t stream) {
+  using Rule = ScoreRule<M, false, true>;
+  const auto sized = [&]<class T, int D, class KeyPlan, class QueryPlan, class BiasPlan>() {
+    return launch_sides<Rule, T, D, KeyPlan, QueryPlan>(call, f, stream) &&
+           (!f.shared_bias.out.data || launch_shared_bias<Rule, T, D, BiasPlan>(call, f, stream));
+  };
+  const auto typed = [&]<class T>() {
+    const int dim = std::max(call.inner, call.v[0].dim);
+    if (dim <= 64)
+      return sized.template operator()<T, 64, GradientPlan<2, 64>, GradientPlan<2, 96>, GradientPlan<2, 96>>();
+    if (dim <= 128)
+      return sized.template operator()<T, 128, GradientPlan<2, 32>, GradientPlan<2, 64>, GradientPlan<2, 64>>();
+    return sized.template operator()<T, 192, GradientPlan<2, 64>, GradientPlan<2, 32>, GradientPlan<2, 64>>();
+  };
+  return call.q.dtype == Dtype::bf16 ? typed.template operator()<Bf16>() : typed.template operator()<F16>();
+}
+
 // False: nothing was started, since the copy engine does not take the arrays.
 template <class M>
 bool launch_gradients(const Call& call, const FastGradients& f, cudaStream_t stream) {
+  if constexpr (has_dense<M>())
+    if (is_dense(call)) return launch_dense_gradients<M>(call, f, stream);
   return for_kernel<M>(call, [&]<class T, class Rule>() {
     constexpr bool kPlain = Rule::kScaleOnly;
     if constexpr (kPlain && !AtRunTime<M>)

@@ -25,16 +25,17 @@ constexpr bool servable() {
 inline constexpr float kLog2E = 1.44269504f;
 
 // From a raw score to the score and its slopes: the mechanism's formula, and the softcap where kCapped. A kernel is made
-// for each: a branch in its loop would cost a tenth of its speed.
-template <class M, bool kCapped_>
+// for each: a branch in its loop would cost a tenth of its speed. kDense: of kernels that ask when they run for a bias, a
+// dense mask, sigmoid, and in the forward pass a softcap and outputs in f32.
+template <class M, bool kCapped_, bool kDense_ = false>
 class ScoreRule {
  public:
   static_assert(servable<M>());
   using Mechanism = M;
-  static constexpr bool kCapped = kCapped_;
+  static constexpr bool kCapped = kCapped_, kDense = kDense_;
   static constexpr int kSlots = detail::slot_count<M>();
   // Nothing but a factor: it goes into the exponent's multiply-add.
-  static constexpr bool kScaleOnly = !detail::HasScore<M> && !kCapped;
+  static constexpr bool kScaleOnly = !detail::HasScore<M> && !kCapped && !kDense;
   static constexpr bool kGrid = detail::has_grid<M>();
   // Without, q·kᵀ is not computed, and q and k get no gradient.
   static constexpr bool kReadsRaw = !detail::HasForm<M>;
@@ -53,7 +54,7 @@ class ScoreRule {
     at_ = at_head(call, batch, head);
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) values_[n] = is_relative(n) ? 0.f : call.values[head * kSlots + n];
-    if constexpr (kCapped) cap_ = call.softcap;
+    if constexpr (kCapped || kDense) cap_ = call.softcap;
   }
 
   // A thread's first query and key of a tile; the pairs that follow are given as steps from there.
@@ -106,7 +107,14 @@ class ScoreRule {
     return result;
   }
 
+  RAPT_DEVICE int head() const { return static_cast<int>(at_.head); }
+
   RAPT_DEVICE static constexpr bool is_relative(int slot) { return Scores<M>::is_relative(slot); }
+
+  // c·tanh(x/c) = c − 2c/(1 + e^(2x/c)).
+  RAPT_DEVICE float capped(float x) const {
+    return fmaf(-2 * cap_, reciprocal_fast(1 + exp2_fast(x * (2 * kLog2E * reciprocal_fast(cap_)))), cap_);
+  }
 
  private:
   using V = Number<float>;
@@ -126,11 +134,6 @@ class ScoreRule {
       at_.col = key.y - query.y;
     }
     return at_;
-  }
-
-  // c·tanh(x/c) = c − 2c/(1 + e^(2x/c)).
-  RAPT_DEVICE float capped(float x) const {
-    return fmaf(-2 * cap_, reciprocal_fast(1 + exp2_fast(x * (2 * kLog2E * reciprocal_fast(cap_)))), cap_);
   }
 
   At<V> at_{};

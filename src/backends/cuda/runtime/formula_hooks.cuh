@@ -6,7 +6,7 @@
 #include "backends/cuda/general/backward_queries.cuh"
 #include "backends/cuda/general/backward_tables.cuh"
 #include "backends/cuda/hopper/backward.cuh"
-#include "backends/cuda/hopper/forward.cuh"
+#include "backends/cuda/hopper/largest.cuh"
 
 // What the hooks of a formula call; they follow as text.
 namespace rapt::mechanisms {
