@@ -1,8 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "layers/graph.h"
+#include "tensor/pack_cache.h"
 
 namespace rapt::inline v1::models {
 
