@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <span>
-#include <utility>
 
 #include "layers/graph.h"
 #include "tensor/pack_cache.h"

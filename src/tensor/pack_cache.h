@@ -24,18 +24,21 @@ class PackCache {
     if (!std::ranges::any_of(constants_, [&](const auto& c) { return contains(c, b.data); })) return std::nullopt;
     const std::lock_guard lock(mutex_);
     for (const Entry& entry : entries_)
-      if (entry.data == b.data && entry.row_stride == b.row_stride && entry.cols == b.cols) return entry.packed;
+      if (entry.is(b)) return entry.packed;
     T* memory = static_cast<T*>(memory_.take(static_cast<std::size_t>(Packed<T>::size(b)) * sizeof(T)));
-    entries_.push_back({b.data, b.row_stride, b.cols, Packed<T>(b, memory)});
+    entries_.push_back({b, Packed<T>(b, memory)});
     return entries_.back().packed;
   }
 
  private:
   struct Entry {
-    const T* data;
-    std::ptrdiff_t row_stride;
-    std::int64_t cols;
+    Factor<T> factor;
     Packed<T> packed;
+
+    bool is(const Factor<T>& b) const {
+      return factor.data == b.data && factor.rows == b.rows && factor.cols == b.cols &&
+             factor.row_stride == b.row_stride && factor.col_stride == b.col_stride;
+    }
   };
   static bool contains(std::span<const T> range, const T* place) {
     return !std::less<>()(place, range.data()) && std::less<>()(place, range.data() + range.size());

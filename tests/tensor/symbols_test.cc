@@ -130,6 +130,12 @@ TEST(PackCacheOf, WhatMayChangeIsNotKept) {
   packs.add(w.input.values);
   EXPECT_TRUE(packs.get(factor(as_matrix(w.input.tensor()))));
   EXPECT_FALSE(packs.get(factor(as_matrix(w.recurrent.tensor()))));
+  // The first rows of a matrix are another factor.
+  const Tensor<float> top = w.input.tensor().slice(0, 0, 2);
+  Tape<float> plain(false), packed(false);
+  packed.use(&packs);
+  const Tensor<float> pair = w.table.tensor().slice(1, 0, 2);
+  EXPECT_EQ(linear(packed, pair, top).data[0], linear(plain, pair, top).data[0]);
   Tape<float> tape(false);
   tape.use(&packs);
   const Tensor<float> x = tape.make({1, kHidden});
