@@ -63,8 +63,7 @@ Mlp::Mlp(Parameters& parameters, const std::string& name, std::int64_t width, st
 
 template <class T>
 Tensor<T> Mlp::operator()(Graph<T>& graph, const Tensor<T>& x) const {
-  const Tensor<T> inner = activate(graph.tape, activation_, first_(graph, x));
-  return second_(graph, graph.dropout(inner, dropout_));
+  return second_(graph, graph.dropout(first_.activated(graph, x, activation_), dropout_));
 }
 
 #define RAPT_INSTANTIATE(T)                                                                      \

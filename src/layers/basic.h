@@ -14,6 +14,11 @@ class Linear {
 
   template <class T>
   Tensor<T> operator()(Graph<T>& graph, const Tensor<T>& x) const;
+  // What an activation makes of it.
+  template <class T>
+  Tensor<T> activated(Graph<T>& graph, const Tensor<T>& x, Activation kind) const {
+    return linear_activated(graph.tape, x, graph.get(weight_), bias_ ? graph.get(bias_) : Tensor<T>{}, kind);
+  }
   // x [heads, rows, in / heads]: the same numbers with the heads apart.
   template <class T>
   Tensor<T> of_heads(Graph<T>& graph, const Tensor<T>& x) const {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "layers/graph.h"
+#include "tensor/pack_cache.h"
 
 namespace rapt::inline v1::models {
 

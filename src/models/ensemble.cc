@@ -106,9 +106,16 @@ std::int64_t Ensemble::longest_target(std::int64_t source) const {
   return longest;
 }
 
-std::unique_ptr<Decoder<float>> Ensemble::decoder(const Batch& sources) const {
+std::shared_ptr<PackCache<float>> Ensemble::packs() const {
+  const auto packs = std::make_shared<PackCache<float>>();
+  for (const Member& one : members_) one.model->add_constants(one.values, *packs);
+  return packs;
+}
+
+std::unique_ptr<Decoder<float>> Ensemble::decoder(const Batch& sources,
+                                                  const std::shared_ptr<PackCache<float>>& packs) const {
   std::vector<std::unique_ptr<Decoder<float>>> decoders;
-  for (const Member& one : members_) decoders.push_back(one.model->decoder(one.values, sources));
+  for (const Member& one : members_) decoders.push_back(one.model->decoder(one.values, sources, packs));
   if (decoders.size() == 1) return std::move(decoders.front());
   return std::make_unique<EnsembleDecoder>(std::move(decoders));
 }

@@ -19,7 +19,9 @@ class Ensemble {
   // The longest target that search may give, end excluded, and whether models end there.
   std::int64_t longest_target(std::int64_t source) const;
 
-  std::unique_ptr<Decoder<float>> decoder(const Batch& sources) const;
+  // The packed weights of decoders; they are not to outlive the values.
+  std::shared_ptr<PackCache<float>> packs() const;
+  std::unique_ptr<Decoder<float>> decoder(const Batch& sources, const std::shared_ptr<PackCache<float>>& packs) const;
   // The logits of the batch, [target_steps, batch, symbols]; for several models log probabilities. The tape owns the
   // memory.
   Tensor<float> logits(Tape<float>& tape, const Batch& batch) const;

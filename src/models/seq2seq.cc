@@ -88,7 +88,7 @@ Tensor<T> Seq2seq::attend(Graph<T>& graph, const Encoded<T>& source, const Tenso
   for (std::int64_t t = 0; rows && t < count; ++t)
     for (std::int64_t b = 0; b < batch; ++b, weights += keys) std::copy_n(rows + (b * count + t) * keys, keys, weights);
   const std::array<Tensor<T>, 2> parts{context, queries};
-  return activate(graph.tape, Activation::tanh, combine_(graph, concatenate<T>(graph.tape, parts)));
+  return combine_.activated(graph, concatenate<T>(graph.tape, parts), Activation::tanh);
 }
 
 template <class T>
@@ -156,11 +156,17 @@ Tensor<T> Seq2seq::logits(Graph<T>& graph, const Batch& batch, Alignment<T>* ali
 template <class T>
 class Seq2seqDecoder final : public Decoder<T> {
  public:
-  Seq2seqDecoder(const Seq2seq& model, const layers::Parameters& parameters, const T* values, const Batch& sources)
-      : model_(model), parameters_(parameters), values_(values), lengths_(sources.source_lengths) {
+  Seq2seqDecoder(const Seq2seq& model, const layers::Parameters& parameters, const T* values, const Batch& sources,
+                 std::shared_ptr<PackCache<T>> packs)
+      : model_(model),
+        parameters_(parameters),
+        values_(values),
+        packs_(std::move(packs)),
+        lengths_(sources.source_lengths) {
+    encoding_.use(packs_.get());
+    tape_.use(packs_.get());
     Graph<T> graph(encoding_, parameters, values, nullptr);
     encoded_ = model.encode(graph, sources);
-    tape_.use(&packs_);
     // A source takes at least a few steps.
     if (model.feeds_symbols_only() && model.table_pays(graph, symbols(), 8 * sources.size))
       encoded_.tables = model.decoder_.tables(graph, model.target_embedding_.table(graph));
@@ -251,8 +257,8 @@ class Seq2seqDecoder final : public Decoder<T> {
   const Seq2seq& model_;
   const layers::Parameters& parameters_;
   const T* values_;
+  std::shared_ptr<PackCache<T>> packs_;
   Tape<T> encoding_{false};
-  PackCache<T> packs_;
   Tape<T> tape_{false};
   Seq2seq::Encoded<T> encoded_;
   std::vector<std::int64_t> lengths_, gathered_lengths_;
@@ -264,13 +270,14 @@ class Seq2seqDecoder final : public Decoder<T> {
 
 template <class T>
 std::unique_ptr<Decoder<T>> Seq2seq::decoder(const layers::Parameters& parameters, const T* values,
-                                             const Batch& sources) const {
-  return std::make_unique<Seq2seqDecoder<T>>(*this, parameters, values, sources);
+                                             const Batch& sources, std::shared_ptr<PackCache<T>> packs) const {
+  return std::make_unique<Seq2seqDecoder<T>>(*this, parameters, values, sources, std::move(packs));
 }
 
-#define RAPT_INSTANTIATE(T)                                                         \
-  template Tensor<T> Seq2seq::logits(Graph<T>&, const Batch&, Alignment<T>*) const; \
-  template std::unique_ptr<Decoder<T>> Seq2seq::decoder(const layers::Parameters&, const T*, const Batch&) const;
+#define RAPT_INSTANTIATE(T)                                                                                \
+  template Tensor<T> Seq2seq::logits(Graph<T>&, const Batch&, Alignment<T>*) const;                        \
+  template std::unique_ptr<Decoder<T>> Seq2seq::decoder(const layers::Parameters&, const T*, const Batch&, \
+                                                        std::shared_ptr<PackCache<T>>) const;
 RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)
 #undef RAPT_INSTANTIATE

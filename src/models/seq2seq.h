@@ -24,8 +24,8 @@ class Seq2seq {
   Tensor<T> logits(layers::Graph<T>& graph, const Batch& batch, Alignment<T>* alignment = nullptr) const;
 
   template <class T>
-  std::unique_ptr<Decoder<T>> decoder(const layers::Parameters& parameters, const T* values,
-                                      const Batch& sources) const;
+  std::unique_ptr<Decoder<T>> decoder(const layers::Parameters& parameters, const T* values, const Batch& sources,
+                                      std::shared_ptr<PackCache<T>> packs) const;
 
  private:
   template <class T>

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "models/seq2seq.h"
@@ -30,9 +31,21 @@ class SequenceModel {
   Tensor<T> logits(layers::Graph<T>& graph, const Batch& batch, Alignment<T>* alignment = nullptr) const {
     return std::visit([&](const auto& model) { return model.logits(graph, batch, alignment); }, model_);
   }
+  // Decoders of the same values share their packed weights if they are given one cache.
   template <class T>
-  std::unique_ptr<Decoder<T>> decoder(const T* values, const Batch& sources) const {
-    return std::visit([&](const auto& model) { return model.decoder(parameters_, values, sources); }, model_);
+  std::unique_ptr<Decoder<T>> decoder(const T* values, const Batch& sources,
+                                      std::shared_ptr<PackCache<T>> packs = nullptr) const {
+    if (!packs) {
+      packs = std::make_shared<PackCache<T>>();
+      add_constants(values, *packs);
+    }
+    return std::visit([&](const auto& model) { return model.decoder(parameters_, values, sources, std::move(packs)); },
+                      model_);
+  }
+  // Lets the cache pack these parameters, which do not change while decoders use it.
+  template <class T>
+  void add_constants(const T* values, PackCache<T>& packs) const {
+    packs.add({values, static_cast<std::size_t>(parameters_.size())});
   }
 
  private:

@@ -28,8 +28,8 @@ class Transformer {
 
   // Step by step, keeping the keys and values of earlier steps: the same bits as logits().
   template <class T>
-  std::unique_ptr<Decoder<T>> decoder(const layers::Parameters& parameters, const T* values,
-                                      const Batch& sources) const;
+  std::unique_ptr<Decoder<T>> decoder(const layers::Parameters& parameters, const T* values, const Batch& sources,
+                                      std::shared_ptr<PackCache<T>> packs) const;
 
  private:
   template <class T>

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "models/transformer.h"
 #include "tensor/pack_cache.h"
@@ -7,43 +9,58 @@ namespace rapt::inline v1::models {
 
 using layers::Graph;
 
-// Rows of earlier steps, [steps, hypotheses, width], reordered as hypotheses branch and end.
+// Rows of earlier steps, reordered as hypotheses branch and end.
 template <class T>
 class StepCache {
  public:
   void reorder(std::span<const int> parents) {
-    if (rows_.empty()) return;
-    const std::int64_t kept = steps();
-    const auto next = static_cast<std::int64_t>(parents.size());
-    moved_.resize(static_cast<std::size_t>(kept * next * width_));
-    for (std::int64_t t = 0; t < kept; ++t)
-      for (std::int64_t n = 0; n < next; ++n)
-        std::copy_n(rows_.begin() + (t * count_ + parents[static_cast<std::size_t>(n)]) * width_, width_,
-                    moved_.begin() + (t * next + n) * width_);
-    rows_.swap(moved_);
-    count_ = next;
+    if (steps_ == 0) return;
+    move(static_cast<std::int64_t>(parents.size()), capacity_,
+         [&](std::int64_t n) { return parents[static_cast<std::size_t>(n)]; });
   }
 
   // Adds one step, [1, hypotheses, width].
   void push(const Tensor<T>& step) {
-    count_ = step.size(1);
     width_ = step.size(2);
-    rows_.insert(rows_.end(), step.data, step.data + step.count());
+    if (steps_ == capacity_)
+      move(step.size(1), std::max(kFirstCapacity, 2 * capacity_), [](std::int64_t n) { return n; });
+    std::copy_n(step.data, count_ * width_, rows_ + steps_ * stride());
+    ++steps_;
   }
 
-  Tensor<T> all() {
+  // [steps, hypotheses, width]
+  Tensor<T> all() const {
     Tensor<T> t;
-    t.data = rows_.data();
+    t.data = rows_;
     t.rank = 3;
-    t.shape = {steps(), count_, width_, 0};
-    t.strides = {count_ * width_, width_, 1, 0};
+    t.shape = {steps_, count_, width_, 0};
+    t.strides = {stride(), width_, 1, 0};
     return t;
   }
-  std::int64_t steps() const { return rows_.empty() ? 0 : static_cast<std::int64_t>(rows_.size()) / (count_ * width_); }
 
  private:
-  std::int64_t count_ = 0, width_ = 0;
-  std::vector<T> rows_, moved_;
+  static constexpr std::int64_t kFirstCapacity = 32;
+
+  // Numbers of one step.
+  std::int64_t stride() const { return count_ * width_; }
+
+  template <class F>
+  void move(std::int64_t count, std::int64_t capacity, F&& from) {
+    const T* rows = rows_;
+    const std::int64_t before = stride();
+    count_ = count, capacity_ = capacity;
+    Arena64& memory = memory_[current_ ^= 1];
+    memory.reset();
+    rows_ = static_cast<T*>(memory.take(static_cast<std::size_t>(capacity * stride()) * sizeof(T)));
+    for (std::int64_t t = 0; t < steps_; ++t)
+      for (std::int64_t n = 0; n < count; ++n)
+        std::copy_n(rows + t * before + from(n) * width_, width_, rows_ + t * stride() + n * width_);
+  }
+
+  T* rows_ = nullptr;  // [capacity, hypotheses, width]
+  std::int64_t count_ = 0, capacity_ = 0, steps_ = 0, width_ = 0;
+  std::array<Arena64, 2> memory_;
+  std::size_t current_ = 0;
 };
 
 // One query at a time, at its own position, with the bits of the full pass.
@@ -51,11 +68,16 @@ template <class T>
 class TransformerDecoder final : public Decoder<T> {
  public:
   TransformerDecoder(const Transformer& model, const layers::Parameters& parameters, const T* values,
-                     const Batch& sources)
-      : model_(model), parameters_(parameters), values_(values), lengths_(sources.source_lengths) {
+                     const Batch& sources, std::shared_ptr<PackCache<T>> packs)
+      : model_(model),
+        parameters_(parameters),
+        values_(values),
+        lengths_(sources.source_lengths),
+        packs_(std::move(packs)) {
+    encoding_.use(packs_.get());
+    tape_.use(packs_.get());
     Graph<T> graph(encoding_, parameters, values, nullptr);
     const Tensor<T> memory = model.encode(graph, sources);
-    tape_.use(&packs_);
     blocks_.resize(model.decoder_.size());
     for (std::size_t l = 0; l < blocks_.size(); ++l)
       blocks_[l].source = model.decoder_[l].cross.keys_values(graph, memory, 0);
@@ -79,6 +101,7 @@ class TransformerDecoder final : public Decoder<T> {
     for (std::size_t l = 0; l < blocks_.size(); ++l) {
       const Transformer::DecoderBlock& block = model_.decoder_[l];
       BlockState& state = blocks_[l];
+      const auto before = tape_.mark();
       x = model_.residual(graph, block.self_norm, x, [&](const Tensor<T>& in) {
         const layers::KeysValues<T> fresh = block.self.keys_values(graph, in, steps_);
         state.keys.push(fresh.k);
@@ -89,6 +112,7 @@ class TransformerDecoder final : public Decoder<T> {
         return ask(graph, block.cross, in, lengths_now_.empty() ? state.source : state.source_now, known);
       });
       x = model_.residual(graph, block.inner_norm, x, [&](const Tensor<T>& in) { return block.inner(graph, in); });
+      x = tape_.keep_only(before, x);
     }
     ++steps_;
     return model_.output(graph, x).data;
@@ -137,9 +161,9 @@ class TransformerDecoder final : public Decoder<T> {
   const layers::Parameters& parameters_;
   const T* values_;
   std::vector<std::int64_t> lengths_, lengths_now_;
+  std::shared_ptr<PackCache<T>> packs_;
   Tape<T> encoding_{false};
   Tape<T> sources_now_{false};
-  PackCache<T> packs_;
   Tape<T> tape_{false};
   std::vector<BlockState> blocks_;
   std::vector<int> source_of_;
@@ -148,13 +172,13 @@ class TransformerDecoder final : public Decoder<T> {
 
 template <class T>
 std::unique_ptr<Decoder<T>> Transformer::decoder(const layers::Parameters& parameters, const T* values,
-                                                 const Batch& sources) const {
-  return std::make_unique<TransformerDecoder<T>>(*this, parameters, values, sources);
+                                                 const Batch& sources, std::shared_ptr<PackCache<T>> packs) const {
+  return std::make_unique<TransformerDecoder<T>>(*this, parameters, values, sources, std::move(packs));
 }
 
-template std::unique_ptr<Decoder<float>> Transformer::decoder(const layers::Parameters&, const float*,
-                                                              const Batch&) const;
-template std::unique_ptr<Decoder<double>> Transformer::decoder(const layers::Parameters&, const double*,
-                                                               const Batch&) const;
+template std::unique_ptr<Decoder<float>> Transformer::decoder(const layers::Parameters&, const float*, const Batch&,
+                                                              std::shared_ptr<PackCache<float>>) const;
+template std::unique_ptr<Decoder<double>> Transformer::decoder(const layers::Parameters&, const double*, const Batch&,
+                                                               std::shared_ptr<PackCache<double>>) const;
 
 }  // namespace rapt::inline v1::models

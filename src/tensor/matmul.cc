@@ -27,16 +27,19 @@ T* packing_buffer(std::int64_t count) {
 }
 
 template <class T>
-MatmulArgs<T> arguments(const Factor<T>& a, T* c, std::int64_t c_stride, bool accumulate) {
+MatmulArgs<T> arguments(const Factor<T>& a, const Product<T>& c) {
   MatmulArgs<T> args;
   args.m = a.rows;
   args.k = a.cols;
   args.a = a.data;
   args.a_row = a.row_stride;
   args.a_col = a.col_stride;
-  args.c = c;
-  args.c_row = c_stride;
-  args.accumulate = accumulate;
+  args.c = c.data;
+  args.c_row = c.stride;
+  args.accumulate = c.accumulate;
+  args.bias = c.bias;
+  args.activates = c.activation.has_value();
+  args.activation = c.activation.value_or(Activation::relu);
   return args;
 }
 
@@ -58,9 +61,9 @@ void check(std::int64_t a_cols, std::int64_t b_rows) {
 }  // namespace
 
 template <class T>
-void multiply(const Factor<T>& a, const Factor<T>& b, T* c, std::int64_t c_stride, bool accumulate) {
+void multiply(const Factor<T>& a, const Factor<T>& b, const Product<T>& c) {
   check(a.cols, b.rows);
-  MatmulArgs<T> args = arguments(a, c, c_stride, accumulate);
+  MatmulArgs<T> args = arguments(a, c);
   set_right(args, b);
   const TensorKernels<T>& kernels = tensor_kernels<T>();
   args.packed = packing_buffer<T>(kernels.packed_size(b.cols, b.rows));
@@ -81,16 +84,16 @@ Packed<T>::Packed(const Factor<T>& b, T* memory) : rows_(b.rows), cols_(b.cols),
 }
 
 template <class T>
-void Packed<T>::multiply(const Factor<T>& a, T* c, std::int64_t c_stride, bool accumulate) const {
+void Packed<T>::multiply(const Factor<T>& a, const Product<T>& c) const {
   check(a.cols, rows_);
-  MatmulArgs<T> args = arguments(a, c, c_stride, accumulate);
+  MatmulArgs<T> args = arguments(a, c);
   args.n = cols_;
   args.packed = memory_;
   tensor_kernels<T>().matmul(args);
 }
 
-template void multiply(const Factor<float>&, const Factor<float>&, float*, std::int64_t, bool);
-template void multiply(const Factor<double>&, const Factor<double>&, double*, std::int64_t, bool);
+template void multiply(const Factor<float>&, const Factor<float>&, const Product<float>&);
+template void multiply(const Factor<double>&, const Factor<double>&, const Product<double>&);
 template class Packed<float>;
 template class Packed<double>;
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tensor/simd/table.h"
 #include "tensor/tensor.h"
 
@@ -25,9 +27,24 @@ Factor<T> grad_factor(const Matrix<T>& m) {
   return {m.grad, m.rows, m.cols, m.stride, 1};
 }
 
-// C (+)= A·B on the calling thread; the rows of C are c_stride apart.
+// Where a product goes: rows that are `stride` apart.
 template <class T>
-void multiply(const Factor<T>& a, const Factor<T>& b, T* c, std::int64_t c_stride, bool accumulate);
+struct Product {
+  T* data = nullptr;
+  std::int64_t stride = 0;
+  bool accumulate = false;
+  // Instead of `accumulate`: added to every row, and what the sums go through.
+  const T* bias = nullptr;
+  std::optional<Activation> activation = {};
+};
+
+// C (+)= A·B (+ bias) on the calling thread.
+template <class T>
+void multiply(const Factor<T>& a, const Factor<T>& b, const Product<T>& c);
+template <class T>
+void multiply(const Factor<T>& a, const Factor<T>& b, T* c, std::int64_t c_stride, bool accumulate) {
+  multiply(a, b, {c, c_stride, accumulate});
+}
 
 // A right factor of many products, packed once.
 template <class T>
@@ -37,7 +54,10 @@ class Packed {
   Packed(const Factor<T>& b, T* memory);
   static std::int64_t size(const Factor<T>& b);
 
-  void multiply(const Factor<T>& a, T* c, std::int64_t c_stride, bool accumulate) const;
+  void multiply(const Factor<T>& a, const Product<T>& c) const;
+  void multiply(const Factor<T>& a, T* c, std::int64_t c_stride, bool accumulate) const {
+    multiply(a, {c, c_stride, accumulate});
+  }
 
  private:
   std::int64_t rows_, cols_;

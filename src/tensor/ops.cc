@@ -31,9 +31,10 @@ void add_column_sums(const Matrix<T>& y, T* sums) {
   for (std::int64_t r = 0; r < y.rows; ++r) tensor_kernels<T>().add(y.grad_row(r), sums, y.cols);
 }
 
-// y = x·W + b with W as a factor; the gradient of W goes to `of_weight`, in the same orientation.
+// y = f(x·W + b) with W as a factor. f, where there is one, is such that its slope follows from y if the tape records.
 template <class T>
-Tensor<T> affine(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias, bool transposed) {
+Tensor<T> affine(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias, bool transposed,
+                 std::optional<Activation> kind = {}) {
   const Matrix<T> w = as_matrix(weight);
   const std::int64_t in = transposed ? w.cols : w.rows;
   const std::int64_t out = transposed ? w.rows : w.cols;
@@ -42,14 +43,11 @@ Tensor<T> affine(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, con
   const Tensor<T> y = make_with_width(tape, x, out);
   const Matrix<T> xm = as_matrix(x);
   const Matrix<T> ym = as_matrix(y);
-  if (bias)
-    for (std::int64_t r = 0; r < ym.rows; ++r)
-      std::memcpy(ym.row(r), bias.data, static_cast<std::size_t>(out) * sizeof(T));
   const Factor<T> right = transposed ? factor(w).transposed() : factor(w);
-  if (PackCache<T>* packs = tape.packs())
-    packs->get(right).multiply(factor(xm), ym.data, ym.stride, static_cast<bool>(bias));
-  else multiply(factor(xm), right, ym.data, ym.stride, static_cast<bool>(bias));
+  multiply(tape, factor(xm), right, {ym.data, ym.stride, false, bias.data, kind});
   tape.record([=] {
+    // From here on the gradient is that of the sum; nothing else reads it.
+    if (kind) tensor_kernels<T>().multiply_by_slope(*kind, ym.data, ym.grad, ym.rows * ym.cols);
     if (xm.grad) multiply(grad_factor(ym), transposed ? factor(w) : factor(w).transposed(), xm.grad, xm.stride, true);
     if (w.grad) {
       if (transposed) multiply(grad_factor(ym).transposed(), factor(xm), w.grad, w.stride, true);
@@ -97,6 +95,14 @@ Tensor<T> linear(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, con
 template <class T>
 Tensor<T> linear_transposed(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias) {
   return affine(tape, x, weight, bias, true);
+}
+
+template <class T>
+Tensor<T> linear_activated(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias,
+                           Activation kind) {
+  // gelu's slope follows from the sum alone.
+  if (kind == Activation::gelu && tape.recording()) return activate(tape, kind, linear(tape, x, weight, bias));
+  return affine(tape, x, weight, bias, false, kind);
 }
 
 template <class T>
@@ -343,18 +349,19 @@ LossSums cross_entropy(Tape<T>& tape, const Tensor<T>& logits, std::span<const i
   return sums;
 }
 
-#define RAPT_INSTANTIATE(T)                                                                             \
-  template Tensor<T> linear(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);            \
-  template Tensor<T> linear_transposed(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&); \
-  template Tensor<T> linear_of_heads(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);   \
-  template Tensor<T> add(Tape<T>&, const Tensor<T>&, const Tensor<T>&);                                 \
-  template Tensor<T> scale(Tape<T>&, const Tensor<T>&, T);                                              \
-  template Tensor<T> activate(Tape<T>&, Activation, const Tensor<T>&);                                  \
-  template Tensor<T> concatenate(Tape<T>&, std::span<const Tensor<T>>);                                 \
-  template Tensor<T> embed(Tape<T>&, const Tensor<T>&, std::span<const int>, std::int64_t);             \
-  template Tensor<T> layer_norm(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&, T);     \
-  template Tensor<T> dropout(Tape<T>&, const Tensor<T>&, T, std::uint64_t);                             \
-  template Tensor<T> rotate(Tape<T>&, const Tensor<T>&, std::int64_t, std::int64_t);                    \
+#define RAPT_INSTANTIATE(T)                                                                                        \
+  template Tensor<T> linear(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);                       \
+  template Tensor<T> linear_transposed(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);            \
+  template Tensor<T> linear_activated(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&, Activation); \
+  template Tensor<T> linear_of_heads(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&);              \
+  template Tensor<T> add(Tape<T>&, const Tensor<T>&, const Tensor<T>&);                                            \
+  template Tensor<T> scale(Tape<T>&, const Tensor<T>&, T);                                                         \
+  template Tensor<T> activate(Tape<T>&, Activation, const Tensor<T>&);                                             \
+  template Tensor<T> concatenate(Tape<T>&, std::span<const Tensor<T>>);                                            \
+  template Tensor<T> embed(Tape<T>&, const Tensor<T>&, std::span<const int>, std::int64_t);                        \
+  template Tensor<T> layer_norm(Tape<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&, T);                \
+  template Tensor<T> dropout(Tape<T>&, const Tensor<T>&, T, std::uint64_t);                                        \
+  template Tensor<T> rotate(Tape<T>&, const Tensor<T>&, std::int64_t, std::int64_t);                               \
   template LossSums cross_entropy(Tape<T>&, const Tensor<T>&, std::span<const int>, int, T, T);
 RAPT_INSTANTIATE(float)
 RAPT_INSTANTIATE(double)

@@ -12,6 +12,11 @@ namespace rapt::inline v1 {
 template <class T>
 Tensor<T> linear(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias = {});
 
+// The activation of x·W (+ b), in one pass.
+template <class T>
+Tensor<T> linear_activated(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias,
+                           Activation kind);
+
 // x·Wᵀ: x [.., in], W [out, in]. For an output layer that shares the embedding's matrix.
 template <class T>
 Tensor<T> linear_transposed(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias = {});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "attend/counted.h"
@@ -82,11 +83,8 @@ void forward(Tape<T>& tape, Run<T>& run) {
   const std::int64_t rows = run.steps * run.batch;
   run.gates = tape.scratch(rows * run.width);
   if (run.x) {
-    fill_rows(run.weights.bias, rows, run.width, run.gates);
-    const Factor<T> input = factor(as_matrix(run.weights.input));
-    if (PackCache<T>* packs = tape.packs())
-      packs->get(input).multiply(factor(as_matrix(run.x)), run.gates, run.width, true);
-    else multiply(factor(as_matrix(run.x)), input, run.gates, run.width, true);
+    multiply(tape, factor(as_matrix(run.x)), factor(as_matrix(run.weights.input)),
+             {run.gates, run.width, false, run.weights.bias.data});
   } else {
     for (std::int64_t r = 0; r < rows; ++r)
       std::memcpy(run.gates + r * run.width, run.table.data + run.ids[static_cast<std::size_t>(r)] * run.width,
@@ -98,8 +96,8 @@ void forward(Tape<T>& tape, Run<T>& run) {
   }
   if (run.cell == Cell::lstm) run.c_tanh = tape.scratch(run.steps * run.state_size());
   const Factor<T> matrix = factor(as_matrix(run.weights.recurrent));
-  const Packed<T> packed =
-      tape.packs() ? tape.packs()->get(matrix) : Packed<T>(matrix, tape.scratch(Packed<T>::size(matrix)));
+  const std::optional<Packed<T>> kept = tape.packs() ? tape.packs()->get(matrix) : std::nullopt;
+  const Packed<T> packed = kept ? *kept : Packed<T>(matrix, tape.scratch(Packed<T>::size(matrix)));
   T* sums = run.cell == Cell::gru ? run.hidden_part : run.gates;
   for (std::int64_t n = 0; n < run.steps; ++n) {
     if (n > 0 || run.initial.h)

@@ -35,6 +35,7 @@ std::vector<std::vector<Hypothesis>> translate(const Ensemble& models, std::span
   for (std::size_t n = 0; n < sources.size(); ++n)
     if (sources[n].empty()) results[n].push_back({});
   const std::vector<std::vector<std::size_t>> blocks = blocks_by_length(sources);
+  const auto packs = models.packs();
   parallel_for(static_cast<std::int64_t>(blocks.size()), threads, [&](std::int64_t b, int) {
     if (stop && stop()) return;
     const std::vector<std::size_t>& block = blocks[static_cast<std::size_t>(b)];
@@ -46,7 +47,7 @@ std::vector<std::vector<Hypothesis>> translate(const Ensemble& models, std::span
     }
     Batch batch;
     make_batch(examples, batch);
-    const auto decoder = models.decoder(batch);
+    const auto decoder = models.decoder(batch, packs);
     std::vector<std::vector<Hypothesis>> found = models::search(*decoder, most, options);
     for (std::size_t n = 0; n < block.size(); ++n) results[block[n]] = std::move(found[n]);
   });

@@ -1,6 +1,8 @@
 #include "tensor/ops.h"
 
+#include <array>
 #include <cmath>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -123,6 +125,48 @@ TEST(Operations, Activations) {
       for (const double x : inputs[0].values) y.push_back(activated(kind, x));
       check_operation(inputs, [&](auto& tape, const auto& x) { return std::vector{activate(tape, kind, x[0])}; }, {y});
     }
+}
+
+// The bits of both operations one after the other: sizes that fill panels, blocks of panels and depths, and that do not.
+template <class T>
+std::vector<T> linear_and_activation(Activation kind, std::span<const Input> inputs, bool biased, bool recorded,
+                                     bool in_one_pass) {
+  support::Held<T> x(inputs[0]), w(inputs[1]), b(inputs[2]);
+  Tape<T> tape(recorded);
+  const Tensor<T> bias = biased ? b.tensor() : Tensor<T>{};
+  const Tensor<T> y = in_one_pass ? linear_activated(tape, x.tensor(), w.tensor(), bias, kind)
+                                  : activate(tape, kind, linear(tape, x.tensor(), w.tensor(), bias));
+  std::vector<T> all(y.data, y.data + y.count());
+  if (recorded)
+    for (int64_t n = 0; n < y.count(); ++n) y.grad[n] = static_cast<T>(std::sin(static_cast<double>(n)));
+  tape.backward();
+  for (const auto* held : {&x, &w, &b}) all.insert(all.end(), held->gradients.begin(), held->gradients.end());
+  return all;
+}
+
+template <class T>
+void activated_in_one_pass() {
+  const support::IsaScope scope;
+  Random random(16);
+  const std::vector<std::array<int64_t, 3>> shapes{{1, 3, 1}, {9, 17, 40}, {3, 300, 33}, {20, 257, 330}};
+  for (const Isa isa : available_isas()) {
+    set_isa(isa);
+    for (const Activation kind : {Activation::tanh, Activation::sigmoid, Activation::relu, Activation::gelu})
+      for (const std::array<int64_t, 3>& shape : shapes) {
+        const std::vector<Input> inputs{random_input("x", {shape[0], shape[1]}, random),
+                                        random_input("w", {shape[1], shape[2]}, random),
+                                        random_input("b", {shape[2]}, random)};
+        for (const bool biased : {false, true})
+          for (const bool recorded : {false, true})
+            EXPECT_EQ(linear_and_activation<T>(kind, inputs, biased, recorded, true),
+                      linear_and_activation<T>(kind, inputs, biased, recorded, false))
+                << rapt::name_of(isa) << ' ' << shape[0] << ' ' << biased << recorded;
+      }
+  }
+}
+TEST(Operations, LinearAndItsActivationInOnePass) {
+  activated_in_one_pass<float>();
+  activated_in_one_pass<double>();
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 // The shortcuts for decoding and small vocabularies give the results of the general code.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -108,6 +109,7 @@ TEST(RecurrentSymbols, BadInputIsAnError) {
 TEST(PackCacheOf, SameBitsWithWeightsPackedOnce) {
   Weights<float> w(Cell::lstm);
   PackCache<float> packs;
+  for (const auto* held : {&w.table, &w.input, &w.recurrent}) packs.add(held->values);
   Tape<float> plain(false), packed(false);
   packed.use(&packs);
   for (int round = 0; round < 2; ++round) {
@@ -119,6 +121,28 @@ TEST(PackCacheOf, SameBitsWithWeightsPackedOnce) {
     const auto numbers = [](const Tensor<float>& t) { return std::vector<float>(t.data, t.data + t.count()); };
     EXPECT_EQ(numbers(linear(packed, x, square)), numbers(linear(plain, x, square)));
     EXPECT_EQ(numbers(linear_transposed(packed, x, square)), numbers(linear_transposed(plain, x, square)));
+  }
+}
+
+TEST(PackCacheOf, WhatMayChangeIsNotKept) {
+  Weights<float> w(Cell::lstm);
+  PackCache<float> packs;
+  packs.add(w.input.values);
+  EXPECT_TRUE(packs.get(factor(as_matrix(w.input.tensor()))));
+  EXPECT_FALSE(packs.get(factor(as_matrix(w.recurrent.tensor()))));
+  // The first rows of a matrix are another factor.
+  const Tensor<float> top = w.input.tensor().slice(0, 0, 2);
+  Tape<float> plain(false), packed(false);
+  packed.use(&packs);
+  const Tensor<float> pair = w.table.tensor().slice(1, 0, 2);
+  EXPECT_EQ(linear(packed, pair, top).data[0], linear(plain, pair, top).data[0]);
+  Tape<float> tape(false);
+  tape.use(&packs);
+  const Tensor<float> x = tape.make({1, kHidden});
+  std::fill_n(x.data, kHidden, 1.0F);
+  for (const float value : {1.0F, 2.0F}) {
+    std::ranges::fill(w.recurrent.values, value);
+    EXPECT_EQ(linear(tape, x, w.recurrent.tensor()).data[0], value * kHidden);
   }
 }
 

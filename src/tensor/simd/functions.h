@@ -1,8 +1,9 @@
 #pragma once
 
 #include "backends/cpu/simd/lane.h"
+#include "tensor/simd/table.h"
 
-// Exponentials as training needs them: accurate to a few units in the last place, on whole vectors.
+// Exponentials and activations as training needs them: accurate to a few units in the last place, on whole vectors.
 namespace rapt::inline v1::RAPT_TARGET {
 
 template <class T>
@@ -28,6 +29,23 @@ RAPT_FN Vec<T> sigmoid(Vec<T> x) {
 template <class T>
 RAPT_FN Vec<T> tanh_of(Vec<T> x) {
   return tanh(Lane<T>(x)).v;
+}
+
+inline constexpr double kGeluScale = 0.7978845608028654;  // √(2/π)
+inline constexpr double kGeluCubic = 0.044715;
+
+template <class T>
+RAPT_FN Vec<T> activated(Activation kind, Vec<T> x) {
+  const Tag<T> tag;
+  switch (kind) {
+    case Activation::tanh: return tanh_of<T>(x);
+    case Activation::sigmoid: return sigmoid<T>(x);
+    case Activation::relu: return hn::Max(x, hn::Zero(tag));
+    case Activation::gelu: break;
+  }
+  // ½x(1 + tanh(√(2/π)(x + c·x³))) = x·sigmoid(2·…)
+  const Vec<T> cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(tag, T(kGeluCubic)), x);
+  return hn::Mul(x, sigmoid<T>(hn::Mul(cubic, hn::Set(tag, T(2 * kGeluScale)))));
 }
 
 // Calls f(index, lanes) for whole vectors and then for the rest.

@@ -1,5 +1,6 @@
 #include "backends/cpu/simd/rows.h"
 #include "tensor/simd/entry.h"
+#include "tensor/simd/functions.h"
 
 // Products of matrices of any shape, on the same block kernel as attention. B is packed into panels of two vectors; one
 // panel of kDepth rows and eight rows of A stay in the L1 cache, kPanels panels in L2.
@@ -89,6 +90,22 @@ void edge_of_panel(ProductArgs<T> panel, std::int64_t width) {
     }
 }
 
+// A block of C, while it is in the cache.
+template <class T>
+void fill_block(const ProductArgs<T>& panel, const T* row, std::int64_t width) {
+  for (std::int64_t m = 0; m < panel.m; ++m)
+    if (width == panel_width<T>()) __builtin_memcpy(panel.c + m * panel.c_row, row, panel_width<T>() * sizeof(T));
+    else
+      for (std::int64_t n = 0; n < width; ++n) panel.c[m * panel.c_row + n] = row[n];
+}
+
+template <class T>
+void activate(Activation kind, T* x, std::int64_t count) {
+  for_vectors<T>(count, [&](std::int64_t n, std::int64_t lanes) {
+    store<T>(activated<T>(kind, load<T>(x + n, lanes)), x + n, lanes);
+  });
+}
+
 template <class T>
 void matmul(const MatmulArgs<T>& args) {
   constexpr std::int64_t kWidth = panel_width<T>();
@@ -96,8 +113,11 @@ void matmul(const MatmulArgs<T>& args) {
       args.b && args.b_col == 1 && (args.m <= kFewRows || (args.m <= kFewRowsOfSmall && args.n * args.k <= kSmall));
   if (args.b && !in_place) pack(args);
   if (args.k == 0 && !args.accumulate)
-    for (std::int64_t m = 0; m < args.m; ++m)
-      for (std::int64_t n = 0; n < args.n; ++n) args.c[m * args.c_row + n] = 0;
+    for (std::int64_t m = 0; m < args.m; ++m) {
+      T* c = args.c + m * args.c_row;
+      for (std::int64_t n = 0; n < args.n; ++n) c[n] = args.bias ? args.bias[n] : T(0);
+      if (args.activates) activate(args.activation, c, args.n);
+    }
   const std::int64_t padded_n = round_up(args.n, kWidth);
   const bool packs_rows = args.a_row == 1 && args.a_col != 1 && args.n > kWidth;
   T rows_of_a[kProductRows * kDepth];
@@ -113,7 +133,7 @@ void matmul(const MatmulArgs<T>& args) {
         panel.a_row = args.a_row;
         panel.a_col = args.a_col;
         panel.c_row = args.c_row;
-        panel.accumulate = args.accumulate || k > 0;
+        panel.accumulate = args.accumulate || args.bias || k > 0;
         if (packs_rows) {
           pack_rows(panel, rows_of_a);
           panel.a = rows_of_a;
@@ -123,6 +143,7 @@ void matmul(const MatmulArgs<T>& args) {
         for (std::int64_t n = block; n < end; n += kWidth) {
           const std::int64_t width = smaller(kWidth, args.n - n);
           panel.c = args.c + m * args.c_row + n;
+          if (args.bias && k == 0) fill_block(panel, args.bias + n, width);
           if (in_place && width == kWidth) {
             panel.b = args.b + k * args.b_row + n;
             panel.b_row = args.b_row;
@@ -135,6 +156,9 @@ void matmul(const MatmulArgs<T>& args) {
           if (width == kWidth) product_columns<T, 2>(panel, 0);
           else edge_of_panel(panel, width);
         }
+        if (args.activates && k + depth == args.k)
+          for (std::int64_t r = 0; r < panel.m; ++r)
+            activate(args.activation, args.c + (m + r) * args.c_row + block, end - block);
       }
   }
 }

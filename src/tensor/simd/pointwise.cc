@@ -7,23 +7,6 @@
 namespace rapt::inline v1::RAPT_TARGET {
 namespace {
 
-constexpr double kGeluScale = 0.7978845608028654;  // √(2/π)
-constexpr double kGeluCubic = 0.044715;
-
-template <class T>
-RAPT_FN Vec<T> activated(Activation kind, Vec<T> x) {
-  const Tag<T> tag;
-  switch (kind) {
-    case Activation::tanh: return tanh_of<T>(x);
-    case Activation::sigmoid: return sigmoid<T>(x);
-    case Activation::relu: return hn::Max(x, hn::Zero(tag));
-    case Activation::gelu: break;
-  }
-  // ½x(1 + tanh(√(2/π)(x + c·x³))) = x·sigmoid(2·…)
-  const Vec<T> cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(tag, T(kGeluCubic)), x);
-  return hn::Mul(x, sigmoid<T>(hn::Mul(cubic, hn::Set(tag, T(2 * kGeluScale)))));
-}
-
 template <class T>
 RAPT_FN Vec<T> slope(Activation kind, Vec<T> x, Vec<T> y) {
   const Tag<T> tag;
@@ -54,6 +37,14 @@ void activate_backward(Activation kind, const T* x, const T* y, const T* dy, T* 
   for_vectors<T>(count, [&](std::int64_t n, std::int64_t lanes) {
     const Vec<T> d = slope<T>(kind, load<T>(x + n, lanes), load<T>(y + n, lanes));
     store<T>(hn::MulAdd(load<T>(dy + n, lanes), d, load<T>(dx + n, lanes)), dx + n, lanes);
+  });
+}
+
+template <class T>
+void multiply_by_slope(Activation kind, const T* y, T* dy, std::int64_t count) {
+  for_vectors<T>(count, [&](std::int64_t n, std::int64_t lanes) {
+    const Vec<T> of_y = load<T>(y + n, lanes);
+    store<T>(hn::Mul(load<T>(dy + n, lanes), slope<T>(kind, of_y, of_y)), dy + n, lanes);
   });
 }
 
@@ -135,6 +126,7 @@ template <class T>
 void fill_pointwise(TensorKernels<T>& kernels) {
   kernels.activate = activate<T>;
   kernels.activate_backward = activate_backward<T>;
+  kernels.multiply_by_slope = multiply_by_slope<T>;
   kernels.add = add<T>;
   kernels.add_scaled = add_scaled<T>;
   kernels.dropout = dropout<T>;

@@ -6,8 +6,10 @@
 // The functions of tensors that are compiled once for each SIMD target. Plain structs only, as in backends/cpu/simd/kernels.h.
 namespace rapt::inline v1 {
 
-// C = A·B, or C += A·B. A and B lie at any strides; the rows of C are contiguous. Every element of C is one chain of
-// multiply-adds over k, in order: a row has the same bits whatever rows are computed beside it.
+enum class Activation : std::uint8_t { tanh, sigmoid, relu, gelu };
+
+// C = f(A·B + bias), or C += A·B. A and B lie at any strides; the rows of C are contiguous. Every element of C is one chain
+// of multiply-adds over k, in order: a row has the same bits whatever rows are computed beside it.
 template <class T>
 struct MatmulArgs {
   std::int64_t m = 0, n = 0, k = 0;
@@ -18,10 +20,12 @@ struct MatmulArgs {
   T* c = nullptr;
   std::ptrdiff_t c_row = 0;
   bool accumulate = false;
+  // Not with `accumulate`:
+  const T* bias = nullptr;  // [n], or none
+  bool activates = false;
+  Activation activation = Activation::relu;
   T* packed = nullptr;  // packed_size(n, k) numbers: where B is packed, or lies packed
 };
-
-enum class Activation : std::uint8_t { tanh, sigmoid, relu, gelu };
 
 // One step of a recurrent cell for `rows` sequences. Gates lie as [rows][gates·hidden].
 template <class T>
@@ -76,6 +80,8 @@ struct TensorKernels {
   void (*activate)(Activation, const T* x, T* y, std::int64_t count) = nullptr;
   // dx += dy · derivative
   void (*activate_backward)(Activation, const T* x, const T* y, const T* dy, T* dx, std::int64_t count) = nullptr;
+  // dy *= derivative, of an activation whose derivative follows from y: all but gelu
+  void (*multiply_by_slope)(Activation, const T* y, T* dy, std::int64_t count) = nullptr;
   void (*add)(const T* x, T* y, std::int64_t count) = nullptr;                   // y += x
   void (*add_scaled)(T factor, const T* x, T* y, std::int64_t count) = nullptr;  // y += factor·x
   // y = x · keep, where keep is 0 or 1/(1−rate), by a hash of the key and the place
