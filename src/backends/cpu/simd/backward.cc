@@ -387,7 +387,7 @@ class BackwardChunk {
       pairs.grad_keys = dk;
       pairs.grad_key_stride = dk_stride_;
       pairs.grad_weights = task_.pair_weight_grads;
-      (head_.fast ? head_.program->fast_raw_backward : head_.program->raw_backward)(pairs);
+      scores_.pairs_backward(pairs, grad_tile_);
       return;
     }
     if (head_.bf16 && block_finite_) {
