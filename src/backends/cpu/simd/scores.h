@@ -446,16 +446,13 @@ class Scores {
     const Vec<T> cap = hn::Set(tag, head_.softcap);
     for (std::int64_t n = 0; n < count; n += kLanes<T>) {
       const Lane<T> x(hn::Div(hn::LoadU(tag, scores + n), cap));
-      Vec<T> t;
-      if constexpr (std::is_same_v<T, float>) {
-        const TanhAndSlope both = tanh_and_slope(x);
-        t = both.value.v;
-        if (slopes_) hn::StoreU(both.slope.v, tag, slopes_ + n);
+      if (slopes_) {
+        const ValueAndSlope<Lane<T>> t = tanh_and_slope(x);
+        hn::StoreU(t.slope.v, tag, slopes_ + n);
+        hn::StoreU(hn::Mul(t.value.v, cap), tag, scores + n);
       } else {
-        t = tanh(x).v;
-        if (slopes_) hn::StoreU(hn::NegMulAdd(t, t, hn::Set(tag, T(1))), tag, slopes_ + n);
+        hn::StoreU(hn::Mul(tanh(x).v, cap), tag, scores + n);
       }
-      hn::StoreU(hn::Mul(t, cap), tag, scores + n);
     }
   }
 
