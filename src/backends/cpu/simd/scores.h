@@ -141,7 +141,8 @@ class Scores {
       }
     for (int s = 0; s < head_.slots; ++s)
       if (head_.relative[s].table)
-        slots_[s].set_queries(first_query_ + head_.query_shift, r_rows_, r_columns_, query_row_, query_col_);
+        slots_[s].set_queries(first_query_ + head_.query_shift, first_key_, last_key_, r_rows_, r_columns_, query_row_,
+                              query_col_);
   }
 
   // load_queries() does it but for bf16 products, which do not read them.
