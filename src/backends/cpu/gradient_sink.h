@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 
 #include "backends/cpu/buffer.h"
 #include "backends/cpu/parallel.h"
@@ -35,9 +34,7 @@ class Sink {
   // Clears the sums. Not needed if every row is written before it is added to.
   void clear() {
     if (!wanted() || converts_) return;
-    for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) {
-      std::memset(row, 0, static_cast<std::size_t>(operand_.dim) * sizeof(T));
-    });
+    for_each_row([&](std::int64_t, std::int64_t, std::int64_t, T* row) { std::fill_n(row, operand_.dim, T(0)); });
   }
 
   bool wanted() const { return static_cast<bool>(view_); }
