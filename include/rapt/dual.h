@@ -145,8 +145,8 @@ RAPT_FN Dual<N, K> log(const Dual<N, K>& x) {
 }
 template <class N, int K>
 RAPT_FN Dual<N, K> tanh(const Dual<N, K>& x) {
-  const N t = tanh(x.value);
-  return x.chain(t, N(1) - t * t);
+  const ValueAndSlope<N> t = tanh_and_slope(x.value);
+  return x.chain(t.value, t.slope);
 }
 template <class N, int K>
 RAPT_FN Dual<N, K> floor(const Dual<N, K>& x) {

@@ -241,6 +241,24 @@ RAPT_FN Number<T> where(bool condition, Number<T> a, Number<T> b) {
   return condition ? a : b;
 }
 
+template <class N>
+struct ValueAndSlope {
+  N value, slope;
+};
+
+// 1 − tanh² has no digits left where tanh is near 1: with e = e^(−2|x|) the slope is 4e/(1 + e)². SIMD vectors of f32 have
+// their own; on a GPU, which has no f64, the exponential would cost more than it is worth.
+template <class N>
+RAPT_FN ValueAndSlope<N> tanh_and_slope(N x) {
+  const N t = tanh(x);
+#if defined(__CUDACC__)
+  return {t, N(1) - t * t};
+#else
+  const N e = exp(abs(x) * N(-2)), r = N(1) / (N(1) + e);
+  return {t, N(4) * e * r * r};
+#endif
+}
+
 // The type of constants beside a number X of hooks, X::Base: Number<T> itself; for a dual number, the number it is
 // made of.
 template <class X> concept HookNumber = requires { typename X::Base; };

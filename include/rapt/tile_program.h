@@ -229,6 +229,57 @@ void fast_prepare(typename Lanes<V>::Scalar* values, std::int64_t count) {
   for (; n < count; ++n) values[n] = M{}.fast_prepare(Number(values[n])).value;
 }
 
+// Of one row, in lanes: how large its numbers are, and sums weighted by the squares of the weights.
+template <class V>
+struct RowSums {
+  V most = V(0), weight = V(0), linear = V(0), square = V(0), capped = V(0);
+
+  RAPT_FN void add(V x, V w) {
+    const V own = w * w, size = x * x;
+    most = max(most, abs(x));
+    weight = weight + own;
+    linear = mul_add(own, x, linear);
+    square = mul_add(own, size, square);
+    capped = mul_add(own, min(size, V(1)), capped);
+  }
+};
+
+// Rows beyond fast_limit have no fast form. In the others it loses digits where the sum of a query and a key is small in
+// nearly all dimensions: where both are small, or about equally far from two numbers that cancel.
+template <class M, class V>
+void fast_centers(const FastRows<typename Lanes<V>::Scalar>& rows) {
+  using T = typename Lanes<V>::Scalar;
+  constexpr int kLanes = Lanes<V>::count;
+  const T limit(M::fast_limit);
+  T least(0);
+  // In f64 the loss is nothing beside what is promised.
+  if constexpr (sizeof(T) == 4 && requires { M::fast_least; }) least = T(M::fast_least);
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    const T* row = rows.rows + r * rows.stride;
+    RowSums<V> lanes;
+    RowSums<Number<T>> rest;
+    int d = 0;
+    for (; d + kLanes <= rows.dim; d += kLanes)
+      lanes.add(Lanes<V>::load(row + d), rows.weights ? Lanes<V>::load(rows.weights + d) : V(1));
+    for (; d < rows.dim; ++d) rest.add(row[d], rows.weights ? rows.weights[d] : T(1));
+    const auto sum = [](V part, Number<T> more) { return Lanes<V>::sum(part) + more.value; };
+    T& center = rows.centers[r];
+    if (!(sum(where(lanes.most <= V(limit), V(0), V(1)), rest.most <= Number<T>(limit) ? T(0) : T(1)) == 0)) {
+      center = std::numeric_limits<T>::quiet_NaN();
+      continue;
+    }
+    center = std::numeric_limits<T>::infinity();
+    if (least == 0) continue;
+    const T linear = sum(lanes.linear, rest.linear), square = sum(lanes.square, rest.square);
+    const T all = sum(lanes.weight, rest.weight), mean = linear / all;
+    const T most = least * least * all;
+    // Far from 0 a plain sum of numbers that cancel is exact, so that more is lost beside it.
+    const T spread = -1 < mean && mean < 1 ? most : 4 * most;
+    if (square - mean * linear <= spread) center = mean / least;
+    else if (sum(lanes.capped, rest.capped) <= most) center = T(0);
+  }
+}
+
 // The hooks of M over the lane type V.
 template <class M, class V>
 void fill_program(TileProgram<typename Lanes<V>::Scalar>& program) {
@@ -251,6 +302,7 @@ void fill_program(TileProgram<typename Lanes<V>::Scalar>& program) {
     program.fast_raw = &M::template fast_raw<V>;
     program.fast_raw_backward = &M::template fast_raw_backward<V>;
     program.fast_prepare = &fast_prepare<M, V>;
+    program.fast_centers = &fast_centers<M, V>;
   }
 }
 
@@ -264,7 +316,6 @@ void fill_definition(MechanismDefinition& definition) {
   definition.grid = has_grid<M>();
   if constexpr (requires { M::unit_rows; }) definition.unit_rows = M::unit_rows;
   if constexpr (requires { M::fast_limit; }) definition.fast_limit = M::fast_limit;
-  if constexpr (requires { M::fast_least; }) definition.fast_least = M::fast_least;
   fill_program<M, Number<float>>(definition.scalar.f32);
   fill_program<M, Number<double>>(definition.scalar.f64);
   if constexpr (HasIndex<M>) {

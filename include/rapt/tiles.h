@@ -92,6 +92,18 @@ struct PairTile {
   std::ptrdiff_t grad_key_stride = 0;
 };
 
+// Rows of queries or keys that may be prepared for fast_raw, and what tells which form a pair takes: its plain one unless
+// |a + b| > 1 of the centers a and b of its two rows.
+template <class T>
+struct FastRows {
+  const T* rows = nullptr;     // [count][stride]
+  const T* weights = nullptr;  // [dim], or null: all 1
+  T* centers = nullptr;        // [count], written; NaN: all its pairs are plain, +∞: none but with such a row
+  std::int64_t count = 0;
+  std::ptrdiff_t stride = 0;
+  int dim = 0;
+};
+
 // The hooks of one mechanism compiled for one number type and one instruction set. Null: the engine's default.
 template <class T>
 struct TileProgram {
@@ -104,6 +116,7 @@ struct TileProgram {
   void (*fast_raw)(const PairTile<T>&) = nullptr;  // the same from prepared rows, see fast_limit
   void (*fast_raw_backward)(const PairTile<T>&) = nullptr;
   void (*fast_prepare)(T* values, std::int64_t count) = nullptr;
+  void (*fast_centers)(const FastRows<T>&) = nullptr;
 };
 
 struct Programs {
@@ -131,7 +144,6 @@ struct MechanismDefinition {
   bool unit_rows = false;
   bool has_index = false;
   double fast_limit = 0;                 // |q| and |k| up to which the fast path is exact; 0: there is none
-  double fast_least = 0;                 // the fast path is inexact where all of them are smaller
   Programs scalar;                       // plain C++: for the reference, and for custom mechanisms
   const RegistryEntry* entry = nullptr;  // of built-in mechanisms: the programs of each SIMD target
 

@@ -359,6 +359,7 @@ void take_pair(TileProgram<T>& program, const TileProgram<T>& compiled) {
   program.fast_raw = compiled.fast_raw;
   program.fast_raw_backward = compiled.fast_raw_backward;
   program.fast_prepare = compiled.fast_prepare;
+  program.fast_centers = compiled.fast_centers;
 }
 
 }  // namespace
@@ -404,10 +405,7 @@ void Formula::define() {
   const bool plain_score = is_scaled_raw(graph_, score_) || graph_[score_].op == Op::raw;
   fill_plain(d.scalar.f32, !plain_score, visible_ != kNone, pair_ != kNone);
   fill_plain(d.scalar.f64, !plain_score, visible_ != kNone, pair_ != kNone);
-  if (compiled_pair_) {
-    d.fast_limit = compiled_pair_->definition().fast_limit;
-    d.fast_least = compiled_pair_->definition().fast_least;
-  }
+  if (compiled_pair_) d.fast_limit = compiled_pair_->definition().fast_limit;
   d.entry = &entry_;
   entry_.info = &info_;
   entry_.object = &programs_;

@@ -22,8 +22,8 @@ struct Additive {
   // Up to here e^{2a}·e^{2b} stays finite in f32; up to shared_limit the product of two denominators does too.
   static constexpr double fast_limit = 21;
   static constexpr double shared_limit = 10.5;
-  // Where all numbers are smaller, 1 − 2/(1+x) has few digits of a tanh that is small itself.
-  static constexpr double fast_least = 1;
+  // Root of the mean square below which rows are small: 1 − 2/(1+x) has few digits of a tanh that is small itself.
+  static constexpr double fast_least = 0.35;
 
   template <class V>
   constexpr V fast_prepare(V x) const {
@@ -186,13 +186,24 @@ struct Additive {
     }
   }
 
-  // Whether every number of the tile is small enough for two denominators to be multiplied.
+  // Whether every number of the tile is small enough for two denominators to be multiplied; rows without a gradient, which may
+  // be hidden, have no say.
   template <class V>
   static bool shares_reciprocals(const PairTile<typename Lanes<V>::Scalar>& tile) {
-    for (int c = 0; c < tile.columns; c += Lanes<V>::count)
-      if (Lanes<V>::sum(large_queries<V>(tile, c)) > 0) return false;
-    for (int j = 0; j < tile.keys; ++j)
-      if (!is_small<V>(tile.key_rows + j * tile.key_stride, tile.dim)) return false;
+    const auto grad = [&](int j, int c) {
+      return Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
+    };
+    for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
+      const V large = large_queries<V>(tile, c);
+      if (Lanes<V>::sum(large) == 0) continue;
+      for (int j = 0; j < tile.keys; ++j)
+        if (Lanes<V>::sum(where(grad(j, c) == V(0), V(0), large)) > 0) return false;
+    }
+    for (int j = 0; j < tile.keys; ++j) {
+      if (is_small<V>(tile.key_rows + j * tile.key_stride, tile.dim)) continue;
+      for (int c = 0; c < tile.columns; c += Lanes<V>::count)
+        if (Lanes<V>::sum(where(grad(j, c) == V(0), V(0), V(1))) > 0) return false;
+    }
     return true;
   }
 

@@ -72,6 +72,10 @@ void Trainer::resume() {
     throw Error((directory_ / "state.safetensors").string() + ": expected at most " +
                 counted(objective_->batches(), "batch") + " in an epoch, as the data has, got " +
                 std::to_string(progress_.batch));
+  // Fewer would be said of weights that were trained for more.
+  if (const std::int64_t begun = progress_.epoch + (progress_.batch > 0 ? 1 : 0); options_.epochs < begun)
+    throw Error(directory_.string() + ": epochs: expected at least " + std::to_string(begun) +
+                ", as many as were begun, got " + std::to_string(options_.epochs));
   reload_metrics();
 }
 

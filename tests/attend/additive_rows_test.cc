@@ -1,4 +1,4 @@
-// Additive scores have a fast form for rows of small numbers. Which form a pair takes must follow from its own two rows: a row's
+// Additive scores have a fast form for rows of ordinary numbers. Which form a pair takes must follow from its own two rows: a row's
 // bits do not depend on what other rows hold, and a decoding step is the row of the whole pass.
 
 #include <gtest/gtest.h>
@@ -87,6 +87,70 @@ TYPED_TEST(AdditiveRows, AreDecodingSteps) {
       const std::vector<TypeParam> whole = some.rows(0, kLength);
       for (std::int64_t t = 0; t < kLength; ++t)
         ASSERT_TRUE(same_row(some.rows(t, 1), 0, whole, t)) << rapt::name_of(isa) << ", " << large << ", step " << t;
+    }
+  }
+}
+
+// Small rows, rows that cancel, and rows that are neither, each beside all others.
+TYPED_TEST(AdditiveRows, OfAnySizeAreDecodingSteps) {
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const support::IsaScope scope(isa);
+    Additive<TypeParam> some;
+    for (std::int64_t n = 0; n < kLength * kDim; ++n) {
+      const auto scale = static_cast<TypeParam>(n / kDim % 7 < 4 ? 0.02 : n / kDim % 5 / 4.0);
+      const auto offset = static_cast<TypeParam>(n / kDim % 11 < 3 ? 2 : 0);
+      some.q[n] = some.q[n] * scale + offset;
+      some.k[n] = some.k[n] * scale - offset;
+    }
+    const std::vector<TypeParam> whole = some.rows(0, kLength);
+    for (std::int64_t t = 0; t < kLength; ++t)
+      ASSERT_TRUE(same_row(some.rows(t, 1), 0, whole, t)) << rapt::name_of(isa) << ", step " << t;
+  }
+}
+
+// Neither what a hidden row holds nor the form it would take changes a bit of the others' gradients.
+TYPED_TEST(AdditiveRows, GradientsDoNotDependOnHiddenOnes) {
+  const auto hides = [](std::int64_t row) { return row % 5 == 2; };
+  std::vector<std::uint8_t> mask(kLength * kLength);
+  for (std::int64_t n = 0; n < kLength * kLength; ++n) mask[n] = !hides(n / kLength) && !hides(n % kLength);
+  const auto gradients = [&](const Additive<TypeParam>& numbers) {
+    rapt::AttendOptions options;
+    options.score = {.mechanism = &rapt::builtin::additive(),
+                     .parameters = {{"w", rapt::view(numbers.w.data(), {kDim})}}};
+    const rapt::Shape shape{1, 1, kLength, kLength};
+    options.mask.dense = {mask.data(), shape, rapt::contiguous_strides(shape)};
+    std::vector<TypeParam> out(numbers.q.size()), all(3 * out.size() + kDim);
+    const auto rows = [](auto* x) { return rapt::view(x, {kLength, kDim}); };
+    const rapt::Inputs inputs{rows(numbers.q.data()), rows(numbers.k.data()), {rows(numbers.v.data())}};
+    rapt::Saved saved;
+    rapt::attend(inputs, {.out = {rows(out.data())}, .saved = &saved}, options);
+    TypeParam* to = all.data();
+    rapt::Gradients wanted;
+    wanted.q = rows(to);
+    wanted.k = rows(to + out.size());
+    wanted.v = {rows(to + 2 * out.size())};
+    wanted.parameters = {{"w", rapt::view(to + 3 * out.size(), {kDim})}};
+    rapt::attend_backward(inputs, {rows(out.data())}, {rows(numbers.v.data())}, &saved, wanted, options);
+    return all;
+  };
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const support::IsaScope scope(isa);
+    // Beside rows that are small, ordinary, or one after the other.
+    for (const int small_rows : {0, 1, 2}) {
+      std::vector<TypeParam> first;
+      for (const double hidden : {0.01, 1.0, 3.0, 12.0, 30.0, 1e30, std::numeric_limits<double>::quiet_NaN()}) {
+        Additive<TypeParam> numbers;
+        for (std::int64_t row = 0; row < kLength; ++row)
+          for (std::int64_t n = row * kDim; n < (row + 1) * kDim; ++n)
+            for (std::vector<TypeParam>* x : {&numbers.q, &numbers.k}) {
+              if (small_rows == 1 || (small_rows == 2 && row % 3 == 0)) (*x)[n] *= TypeParam(0.02);
+              if (hides(row)) (*x)[n] = static_cast<TypeParam>(n % 2 ? hidden : -hidden);
+            }
+        const std::vector<TypeParam> got = gradients(numbers);
+        if (first.empty()) first = got;
+        EXPECT_EQ(std::memcmp(first.data(), got.data(), got.size() * sizeof(TypeParam)), 0)
+            << rapt::name_of(isa) << ", " << hidden << " beside " << small_rows;
+      }
     }
   }
 }

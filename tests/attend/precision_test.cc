@@ -82,6 +82,36 @@ TEST_P(Precision, SlopesThatGrowWithDistance) {
   }
 }
 
+// Where the softcap lets next to nothing through, what it lets through is exact: 1 − tanh² would have no digits.
+TEST_P(Precision, GradientsThroughASaturatedSoftcap) {
+  for (const double cap : {0.5, 0.3, 0.2, 0.12}) {
+    SCOPED_TRACE(cap);
+    CaseSpec s;
+    s.softcap = cap;
+    s.mask = support::MaskKind::top_left;
+    Case c = case_of(s);
+    for (Array* x : {&c.problem.q, &c.problem.k})
+      for (double& e : x->data) e = support::round_to(GetParam(), 1 + e / 16);
+    const oracle::Gradients exact = oracle::backward(c.problem, c.grad_out);
+    for (rapt::Path path : {rapt::Path::automatic, rapt::Path::generic, rapt::Path::reference}) {
+      SCOPED_TRACE(testing::Message() << "path " << static_cast<int>(path));
+      Call call(c);
+      call.options.path = path;
+      const oracle::Gradients got = call.backward().gradients;
+      const auto check = [](const Array& x, const Array& want) {
+        const double most = support::largest(want);
+        double bound = 1e-4 * most + 0x1p-126;
+        if (GetParam() == rapt::Dtype::f64) bound = 1e-11 * most;
+        else if (GetParam() != rapt::Dtype::f32) bound += 2 * support::half_step(GetParam(), most);
+        EXPECT_GT(most, 0);
+        EXPECT_LE(support::largest_difference(x, want), bound) << most;
+      };
+      check(got.q, exact.q);
+      check(got.k, exact.k);
+    }
+  }
+}
+
 // Flat and steep, centred on the query, between positions, and far outside the grid.
 TEST_P(Precision, GridMechanismsFarFromTheirCentre) {
   for (const char* mechanism : {"quadratic", "gaussian"})

@@ -61,7 +61,8 @@ TEST(CliList, PrintsAlignedTables) {
   for (const char* text : {"scaled_dot", "q·k / √Dk", "W [H?,Dq,Dk]", "softmax", "--window L,R", "max_distance=128"})
     EXPECT_NE(done.out.find(text), std::string::npos) << text;
   const CliResult json = run_cli({"list", "--json"});
-  for (const Json& entry : Json::parse(json.out)["mechanisms"])
+  const Json listed = Json::parse(json.out);  // a range-for does not keep what a temporary holds
+  for (const Json& entry : listed.at("mechanisms"))
     EXPECT_NE(done.out.find("\n" + entry["name"].get<std::string>() + " "), std::string::npos) << entry["name"];
   for (const NormalizerInfo& info : all_normalizers()) {
     EXPECT_NE(done.out.find("\n" + std::string(info.name) + " "), std::string::npos) << info.name;

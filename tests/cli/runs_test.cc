@@ -38,6 +38,13 @@ TEST(Runs, OneCommandStartsARunAndGoesOnWithIt) {
   EXPECT_TRUE(has(more.out, "epoch   3")) << more.out;
   EXPECT_FALSE(has(more.out, "epoch   2 ")) << more.out;
   ASSERT_EQ(run_cli(small_run(dir / "run", {"--resume", "--epochs", "4"})).status, 0);
+  // Fewer epochs than were trained: nothing is written, and the run stays what it was.
+  const std::string config = text_of(dir / "run/config.json"), metrics = text_of(dir / "run/metrics.jsonl");
+  expect_refused(run_cli({"train", "--resume", "--epochs", "3", "--out", dir / "run"}),
+                 {dir / "run", "epochs: expected at least 4", "got 3"});
+  EXPECT_EQ(text_of(dir / "run/config.json"), config);
+  EXPECT_EQ(text_of(dir / "run/metrics.jsonl"), metrics);
+  ASSERT_EQ(run_cli({"train", "--resume", "--out", dir / "run"}).status, 0);
   // A setting that differs is named, with both values.
   expect_refused(run_cli(small_run(dir / "run", {"--resume", "--hidden", "16"})),
                  {"--hidden", "expected 8", "got 16", "keeps its settings"});

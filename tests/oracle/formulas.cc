@@ -91,7 +91,7 @@ class Additive : public Formula<T> {
     const T gs = g * this->head_.scale;
     for (Int d = 0; d < a_.cols; ++d) {
       const T t = std::tanh(a_.at(i, d) + b_.at(j, d));
-      const T slope = gs * w[d] * (T(1) - t * t);
+      const T slope = gs * w[d] * tanh_slope(a_.at(i, d) + b_.at(j, d));
       da_.at(i, d) += slope;
       db_.at(j, d) += slope;
       dw[d] += gs * t;

@@ -12,8 +12,8 @@ namespace oracle {
 // One row of one head: what is between the formula and the weights.
 template <class T>
 struct Row {
-  std::vector<T> capped;  // after the softcap, before the bias; its slope needs it
-  std::vector<T> scores;  // −inf where hidden
+  std::vector<T> cap_slopes;  // of the softcap
+  std::vector<T> scores;      // −inf where hidden
   std::vector<T> weights;
   std::vector<T> slopes;  // u of ∂s = u∘(∂w − Σ u·∂w/Σu)
   T lse = -std::numeric_limits<T>::infinity();

@@ -74,18 +74,20 @@ Row<T> evaluate_row(const Problem& p, const Formula<T>& formula, const Rule<T>& 
   Row<T> row;
   for (Int j = 0; j < p.keys(); ++j) {
     T s = -std::numeric_limits<T>::infinity();
-    T capped(0);
+    T cap_slope(1);
     if (visible(p, b, h, i, j)) {
       s = formula.score(i, j);
-      if (p.softcap > 0) s = T(p.softcap) * std::tanh(s / T(p.softcap));
-      capped = s;
+      if (p.softcap > 0) {
+        cap_slope = tanh_slope(s / T(p.softcap));
+        s = T(p.softcap) * std::tanh(s / T(p.softcap));
+      }
       if (!p.bias.empty()) {
         // −inf in the bias hides whatever the score is, NaN too.
         const T bias = T(p.bias.data[std::size_t(bias_place(p, b, h, i, j))]);
         s = bias == -std::numeric_limits<T>::infinity() ? bias : s + bias;
       }
     }
-    row.capped.push_back(capped);
+    row.cap_slopes.push_back(cap_slope);
     row.scores.push_back(s);
   }
   normalize(rule, row);
@@ -249,10 +251,8 @@ Gradients run_backward(const Problem& p, const std::vector<Array>& grad_out, con
           T d_score = d_row.scores[std::size_t(j)];
           if (row.slopes[std::size_t(j)] == T(0)) continue;
           if (!p.bias.empty()) add_number(g.bias.data[std::size_t(bias_place(p, b, h, i, j))], d_score);
-          if (p.softcap > 0) {
-            const T t = row.capped[std::size_t(j)] / T(p.softcap);
-            d_score *= sizes ? T(1) + t * t : T(1) - t * t;
-          }
+          const T cap_slope = row.cap_slopes[std::size_t(j)];
+          d_score *= sizes && p.softcap > 0 ? T(2) - cap_slope : cap_slope;  // the size of 1 − tanh² is 1 + tanh²
           formula->reverse(i, j, rounded(d_score, digits));
         }
       }

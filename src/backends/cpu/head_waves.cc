@@ -27,13 +27,6 @@ bool too_small_for_bf16(const Problem& p, const Bf16Kernels& kernels, bool backw
   return (p.queries <= kShort && p.keys <= kShort) || (backward && std::min(p.queries, p.keys) < fewest);
 }
 
-template <class T>
-bool all_within(const T* values, std::int64_t count, T bound) {
-  bool all = true;
-  for (std::int64_t i = 0; i < count; ++i) all = all && std::abs(values[i]) <= bound;
-  return all;
-}
-
 }  // namespace
 
 template <class T>
@@ -63,8 +56,6 @@ HeadWaves<T>::HeadWaves(const Problem& problem, const Kernels<T>& kernels, bool 
   // Its error is one of weights relative to their row; other normalisers would show it whole.
   fast_ = problem.path == Path::automatic && problem.is_softmax() && problem.mechanism->definition().fast_limit > 0 &&
           programs_ != nullptr;
-  // Gradients of small numbers want the exact formula. A forward pass keeps to one, whatever rows it is given at a time.
-  if (backward) fast_least_ = problem.mechanism->definition().fast_least;
   const bool unit = problem.mechanism->unit_rows();
   if (problem.uses_content) {
     maps_q_ = fast_ || unit || problem.find(Role::query_map) || problem.find(Role::query_shift);
@@ -158,7 +149,7 @@ HeadTask<T> HeadWaves<T>::prototype() const {
   task.program = &(programs_ ? *programs_ : p.mechanism->definition().scalar).template get<T>();
   task.object = p.object;
   task.content = p.uses_content;
-  task.checks_rows = fast_ && !backward_;
+  task.fast = fast_;
   task.scale = static_cast<T>(p.scale);
   task.slots = p.mechanism->definition().slots;
   task.grid = p.mechanism->grid();
@@ -296,43 +287,48 @@ void HeadWaves<T>::map_rows(const Head<T>& head, std::int64_t first, std::int64_
       for (std::int64_t d = 0; d < p.inner; ++d) to[r * inner_pad_ + d] += shift->template head<T>(head.h)[d];
 }
 
-// A forward pass takes the fast path for every pair whose two rows are within the limit; a backward pass for a head when all
-// its rows are, and not all of them are small.
+// Every pair takes the fast form or the plain one, as the centers of its own two rows say.
 template <class T>
 void HeadWaves<T>::prepare_fast(std::span<Head<T>> heads) const {
-  const std::int64_t q_count = problem_.queries * inner_pad_;
-  const std::int64_t k_count = problem_.keys * inner_pad_;
-  const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
-  const T least = static_cast<T>(fast_least_);
   parallel_for(static_cast<std::int64_t>(heads.size()), problem_.threads, [&](std::int64_t n, int) {
     Head<T>& head = heads[static_cast<std::size_t>(n)];
-    const auto is_within = [&](T bound) {
-      return all_within(head.mapped_q, q_count, bound) && all_within(head.mapped_k, k_count, bound);
+    HeadTask<T>& task = head.task;
+    const auto find = [&](const T* rows, std::int64_t count, std::vector<T>& centers) {
+      centers.resize(static_cast<std::size_t>(count));
+      task.program->fast_centers({.rows = rows,
+                                  .weights = task.pair_weights,
+                                  .centers = centers.data(),
+                                  .count = count,
+                                  .stride = inner_pad_,
+                                  .dim = static_cast<int>(problem_.inner)});
     };
-    const bool inside = is_within(limit);
-    head.task.fast = !backward_ || (inside && !(least > 0 && is_within(least)));
-    head.task.plain_q = head.task.plain_k = {};
-    if (!backward_ && !inside) keep_outside(head);
-    if (!head.task.fast) return;
-    head.task.program->fast_prepare(head.mapped_q, q_count);
-    head.task.program->fast_prepare(head.mapped_k, k_count);
+    find(head.mapped_q, problem_.queries, head.q_centers);
+    find(head.mapped_k, problem_.keys, head.k_centers);
+    const auto none = [](T x) { return std::isnan(x); };
+    const auto small = [](T x) { return std::isfinite(x); };
+    const bool plain = std::ranges::any_of(head.q_centers, none) || std::ranges::any_of(head.k_centers, none) ||
+                       (std::ranges::any_of(head.q_centers, small) && std::ranges::any_of(head.k_centers, small));
+    task.plain_q = task.plain_k = {};
+    if (plain) keep_plain(head);
+    task.program->fast_prepare(head.mapped_q, problem_.queries * inner_pad_);
+    task.program->fast_prepare(head.mapped_k, problem_.keys * inner_pad_);
   });
 }
 
 template <class T>
-void HeadWaves<T>::keep_outside(Head<T>& head) const {
-  const T limit = static_cast<T>(problem_.mechanism->definition().fast_limit);
-  const auto keep = [&](const T* mapped, std::int64_t rows, std::vector<T>& plain, std::vector<char>& outside) {
+void HeadWaves<T>::keep_plain(Head<T>& head) const {
+  const auto keep = [&](T* mapped, const std::vector<T>& centers, std::vector<T>& plain) {
+    const auto rows = static_cast<std::int64_t>(centers.size());
     plain.assign(mapped, mapped + rows * inner_pad_);
-    outside.resize(static_cast<std::size_t>(rows));
+    // Exponentials of rows beyond the limit might be infinite, which times 0 is NaN.
     for (std::int64_t r = 0; r < rows; ++r)
-      outside[static_cast<std::size_t>(r)] = all_within(mapped + r * inner_pad_, problem_.inner, limit) ? 0 : 1;
+      if (std::isnan(centers[static_cast<std::size_t>(r)])) std::fill_n(mapped + r * inner_pad_, inner_pad_, T(0));
     return MatrixRef{plain.data(), dtype_of<T>(), inner_pad_};
   };
-  head.task.plain_q = keep(head.mapped_q, problem_.queries, head.plain_q, head.outside_q);
-  head.task.plain_k = keep(head.mapped_k, problem_.keys, head.plain_k, head.outside_k);
-  head.task.outside_q = head.outside_q.data();
-  head.task.outside_k = head.outside_k.data();
+  head.task.plain_q = keep(head.mapped_q, head.q_centers, head.plain_q);
+  head.task.plain_k = keep(head.mapped_k, head.k_centers, head.plain_k);
+  head.task.q_centers = head.q_centers.data();
+  head.task.k_centers = head.k_centers.data();
 }
 
 // One more head of the wave, with its memory from `mapped` on. Returns what follows it.

@@ -23,8 +23,8 @@ struct Head {
   T* mapped_relative = nullptr;                    // [queries][relative_pad]
   std::vector<T*> converted_v;                     // [sets]: [keys][padded dim]; null: read as they lie
   std::vector<const std::uint16_t*> transposed_v;  // as HeadTask has it
-  std::vector<T> plain_q, plain_k;                 // copies of the mapped rows, where some are outside fast_limit
-  std::vector<char> outside_q, outside_k;          // which ones
+  std::vector<T> plain_q, plain_k;                 // copies of the mapped rows, where some pairs are plain
+  std::vector<T> q_centers, k_centers;             // what tells which, see FastRows
 };
 
 // Prepares heads in waves, so that mapped rows take bounded memory for any number of heads.
@@ -63,7 +63,7 @@ class HeadWaves {
   bool takes_bf16(bool backward) const;
   void map_rows(const Head<T>& head, std::int64_t first, std::int64_t rows, bool keys, T* scratch) const;
   void prepare_fast(std::span<Head<T>> heads) const;
-  void keep_outside(Head<T>& head) const;
+  void keep_plain(Head<T>& head) const;
 
   const Problem& problem_;
   const Kernels<T>& kernels_;
@@ -75,7 +75,6 @@ class HeadWaves {
   const Bf16Kernels* bf16_ = nullptr;
   bool maps_q_ = false, maps_k_ = false, maps_relative_ = false, fast_ = false, has_vectors_ = false;
   bool backward_ = false;
-  double fast_least_ = 0;
   std::int64_t inner_pad_ = 0, relative_pad_ = 0, relative_dim_ = 0;
   std::int64_t wave_size_ = 0;
   Buffer mapped_;

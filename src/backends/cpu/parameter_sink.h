@@ -87,13 +87,13 @@ class ParameterSink {
     }
     if (role() == Role::table) {
       const Buffer& part = scratch_[static_cast<std::size_t>(worker)];
-      std::memset(part.template as<char>(), 0, part.size());
+      std::fill_n(part.template as<char>(), part.size(), '\0');
       head.score_tile.tables[value_.table].grad = part.template as<double>();
       return;
     }
     if (role() == Role::relative_output) {
       const Buffer& part = scratch_[static_cast<std::size_t>(worker)];
-      std::memset(part.template as<char>(), 0, part.size());
+      std::fill_n(part.template as<char>(), part.size(), '\0');
       head.output_table.grad = part.template as<T>();
       return;
     }
@@ -106,7 +106,7 @@ class ParameterSink {
       return;
     }
     const Buffer& scratch = scratch_[static_cast<std::size_t>(worker)];
-    std::memset(scratch.template as<char>(), 0, scratch.size());
+    std::fill_n(scratch.template as<char>(), scratch.size(), '\0');
     if (is_vectors()) relative.grad = scratch.template as<T>();
     else if (role() == Role::relative_value) relative.value_grad = scratch.template as<double>();
     else task.pair_weight_grads = scratch.template as<double>();

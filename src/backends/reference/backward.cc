@@ -200,8 +200,7 @@ class HeadBackward {
     if (!(cap > 0)) return;
     for (std::size_t n = 0; n < pairs_.data.size(); ++n) {
       if (pairs_.data[n] == T(0)) continue;
-      const T t = std::tanh(head_.scores.data[n] / cap);
-      pairs_.data[n] *= T(1) - t * t;
+      pairs_.data[n] *= tanh_and_slope(head_.scores.data[n] / cap).slope;
     }
   }
 

@@ -462,7 +462,7 @@ class BackwardChunk {
       pairs.grad_keys = dk.at;
       pairs.grad_key_stride = dk.stride;
       pairs.grad_weights = task_.pair_weight_grads;
-      (head_.fast ? head_.program->fast_raw_backward : head_.program->raw_backward)(pairs);
+      scores_.pairs_backward(pairs, grad_tile_);
       if (rows_.writes_dk()) rows_.store_dk(offset, keys, T(1));
       return;
     }

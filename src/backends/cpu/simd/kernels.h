@@ -95,14 +95,12 @@ struct HeadTask {
 
   const TileProgram<T>* program = nullptr;
   const void* object = nullptr;
-  ScoreTile<T> score_tile;  // what all its tiles have in common
-  bool content = true;      // raw scores are computed
-  bool fast = false;        // q and k are prepared for fast_raw
-  // Forward: pairs of a row outside fast_limit are scored by raw, so that no other row's bits depend on it.
-  bool checks_rows = false;
-  MatrixRef plain_q, plain_k;  // as they were before they were prepared; data null: all rows are within the limit
-  const char* outside_q = nullptr;
-  const char* outside_k = nullptr;
+  ScoreTile<T> score_tile;       // what all its tiles have in common
+  bool content = true;           // raw scores are computed
+  bool fast = false;             // q and k are prepared for fast_raw
+  MatrixRef plain_q, plain_k;    // as they were before they were prepared; data null: no pair is plain
+  const T* q_centers = nullptr;  // what tells which pairs are, see FastRows
+  const T* k_centers = nullptr;
   T scale = 1;
   const T* pair_weights = nullptr;
   T values[kMaxSlots] = {};

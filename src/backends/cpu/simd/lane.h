@@ -238,11 +238,9 @@ RAPT_FN Lane<float> reciprocal(Lane<float> x) {
 }
 RAPT_FN Lane<double> reciprocal(Lane<double> x) { return Lane<double>(1) / x; }
 
-// tanh and its slope, each within two units in its own last place: 1 − tanh² has no digits left where tanh is near 1.
-struct TanhAndSlope {
-  Lane<float> value, slope;
-};
-RAPT_FN TanhAndSlope tanh_and_slope(Lane<float> x) {
+using rapt::tanh_and_slope;
+// Each within two units in its own last place.
+RAPT_FN ValueAndSlope<Lane<float>> tanh_and_slope(Lane<float> x) {
   const Tag<float> tag;
   const Vec<float> one = hn::Set(tag, 1.0F), size = hn::Abs(x.v);
   // x + x³·P(x²).

@@ -93,14 +93,18 @@ class RelativeSlot {
     }
   }
 
-  // q_rows [columns][dim_pad] and transposed [dim][columns]; query_coordinate of each column on this slot's axis.
-  void set_queries(std::int64_t first, const T* q_rows, const T* q_columns, const T* query_row, const T* query_col) {
+  // q_rows [columns][dim_pad] and transposed [dim][columns]; query_coordinate of each column on this slot's axis. The block
+  // sees no keys but first_key … last_key − 1.
+  void set_queries(std::int64_t first, std::int64_t first_key, std::int64_t last_key, const T* q_rows,
+                   const T* q_columns, const T* query_row, const T* query_col) {
     first_query_ = first;
     q_rows_ = q_rows;
     q_columns_ = q_columns;
     axis_ = table_->along == Along::grid_row ? query_row : query_col;
     made_until_ = kNothing;
-    if (table_->along != Along::position) fill_grid();
+    if (table_->along == Along::position) return;
+    find_spans(first_key, last_key);
+    fill_grid();
   }
 
   void fill(std::int64_t first_key, int keys, const std::int32_t* key_coordinate, RelativeRows<T>& out) {
@@ -174,9 +178,14 @@ class RelativeSlot {
   void clear_grads(bool block) {
     if (block) waiting_ = 0;
     if (!grads_ || block != (table_->along != Along::position)) return;
+    if (table_->along != Along::position) {
+      each_coordinate([&](std::int64_t u) {
+        for (int c = 0; c < columns_; ++c) grads_[u * columns_ + c] = 0;
+      });
+      return;
+    }
     std::int64_t count = keys_ + columns_ - 1;
-    if (table_->along != Along::position) count = coordinates() * columns_;
-    else if (table_->role == Role::relative_vector)
+    if (table_->role == Role::relative_vector)
       count = constant_ ? columns_ : static_cast<std::int64_t>(keys_) * columns_;
     for (std::int64_t n = 0; n < count; ++n) grads_[n] = 0;
   }
@@ -217,13 +226,13 @@ class RelativeSlot {
       return;
     }
     for (int c = 0; c < count; ++c)
-      for (std::int64_t u = 0; u < coordinates(); ++u) {
+      each_coordinate([&](std::int64_t u) {
         const T g = grads_[u * columns_ + c];
-        if (g == T(0)) continue;
+        if (g == T(0)) return;
         const std::int64_t row = row_of(u - static_cast<std::int64_t>(axis_[c]));
         if (table_->role == Role::relative_value) {
           if (table_->value_grad) table_->value_grad[row] += static_cast<double>(g);
-          continue;
+          return;
         }
         const T* vector = table_->table + row * head_->relative_dim;
         const T* q = q_rows_ + c * dim_pad_;
@@ -233,7 +242,7 @@ class RelativeSlot {
           T* target = table_->grad + row * head_->relative_dim;
           for (int d = 0; d < head_->relative_dim; ++d) target[d] += g * q[d];
         }
-      }
+      });
   }
 
  private:
@@ -328,15 +337,39 @@ class RelativeSlot {
     return gathered_;
   }
 
-  // On a grid a query meets few coordinates: its numbers for all of them are made once a block.
+  // The coordinates of the keys of all tiles that have a key which the block sees: under a mask not all, as their number
+  // would make the time grow with the grid's side.
+  void find_spans(std::int64_t first_key, std::int64_t last_key) {
+    for (auto& span : spans_) span = {0, 0};
+    if (first_key >= last_key) return;
+    const std::int64_t from = first_key < kTileKeys ? 0 : first_key - kTileKeys + 1;
+    const std::int64_t to = last_key + kTileKeys - 1 < head_->keys ? last_key + kTileKeys - 1 : head_->keys;
+    const std::int64_t begin = head_->first_key + from, last = head_->first_key + to - 1;
+    const std::int64_t cols = head_->grid_cols;
+    if (table_->along == Along::grid_row) spans_[0] = {begin / cols, last / cols + 1};
+    else if (last - begin + 1 >= cols) spans_[0] = {0, cols};
+    else if (begin % cols <= last % cols) spans_[0] = {begin % cols, last % cols + 1};
+    else {
+      spans_[0] = {0, last % cols + 1};
+      spans_[1] = {begin % cols, cols};
+    }
+  }
+
+  template <class F>
+  void each_coordinate(F&& f) const {
+    for (const Span& span : spans_)
+      for (std::int64_t u = span.begin; u < span.end; ++u) f(u);
+  }
+
+  // On a grid a query meets few coordinates: its numbers for them are made once a block.
   void fill_grid() {
     const Tag<T> tag;
     for (int c = 0; c < columns_; ++c)
-      for (std::int64_t u = 0; u < coordinates(); ++u) {
+      each_coordinate([&](std::int64_t u) {
         const std::int64_t row = row_of(u - static_cast<std::int64_t>(axis_[c]));
         if (table_->role == Role::relative_value) {
           values_[u * columns_ + c] = table_->table[row];
-          continue;
+          return;
         }
         const T* a = table_->table + row * head_->relative_dim;
         const T* b = q_rows_ + c * dim_pad_;
@@ -347,7 +380,7 @@ class RelativeSlot {
         T rest = hn::GetLane(hn::SumOfLanes(tag, sum));
         for (; d < head_->relative_dim; ++d) rest += a[d] * b[d];
         values_[u * columns_ + c] = rest;
-      }
+      });
   }
 
   const HeadTask<T>* head_ = nullptr;
@@ -364,6 +397,10 @@ class RelativeSlot {
   const T* q_rows_ = nullptr;
   const T* q_columns_ = nullptr;
   const T* axis_ = nullptr;
+  struct Span {
+    std::int64_t begin, end;
+  };
+  Span spans_[2] = {};     // coordinates on a grid
   T* values_ = nullptr;    // what the score reads
   T* grads_ = nullptr;     // the same shape
   T* products_ = nullptr;  // [offsets][columns]: queries times the table's vectors

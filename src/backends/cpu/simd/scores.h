@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/cpu/simd/few_queries.h"
+#include "backends/cpu/simd/pair_forms.h"
 #include "backends/cpu/simd/relative.h"
 #include "backends/cpu/simd/score_bias.h"
 
@@ -41,10 +42,7 @@ class Scores {
     relative_pad_ = padded<T>(head.relative_dim);
     q_rows_ = arena.take<T>(columns_ * dim_pad_);
     q_columns_ = arena.take<T>(head.dim * columns_);
-    if (head.checks_rows) {
-      plain_columns_ = arena.take<T>(head.dim * columns_);
-      plain_scores_ = arena.take<T>(columns_);
-    }
+    if (head.fast) forms_.allocate(arena, head, columns_);
     if (head.queries <= kNarrow) few_rows_ = arena.take<T>(kLanes<T> * dim_pad_);
     if (head.bf16) {
       bf16_dim_ = round_up(head.dim, 32);
@@ -123,7 +121,8 @@ class Scores {
     } else {
       if (head_.plain_q.data) {
         load_q_rows(head_.plain_q);
-        transpose(q_rows_, dim_pad_, columns_, head_.dim, plain_columns_, columns_);
+        transpose(q_rows_, dim_pad_, columns_, head_.dim, forms_.columns(), columns_);
+        forms_.set_queries(first_query_, count_);
       }
       fill_q_rows();
       transpose(q_rows_, dim_pad_, columns_, head_.dim, q_columns_, columns_);
@@ -142,7 +141,8 @@ class Scores {
       }
     for (int s = 0; s < head_.slots; ++s)
       if (head_.relative[s].table)
-        slots_[s].set_queries(first_query_ + head_.query_shift, r_rows_, r_columns_, query_row_, query_col_);
+        slots_[s].set_queries(first_query_ + head_.query_shift, first_key_, last_key_, r_rows_, r_columns_, query_row_,
+                              query_col_);
   }
 
   // load_queries() does it but for bf16 products, which do not read them.
@@ -220,8 +220,8 @@ class Scores {
     } else if (head_.program->raw) {
       PairTile<T> pairs = pair_tile(keys, key_rows, key_stride);
       pairs.scores = scores;
-      (head_.fast ? head_.program->fast_raw : head_.program->raw)(pairs);
-      if (head_.plain_q.data) score_outside(first, keys, scores);
+      if (head_.fast) forms_.score(pairs, first);
+      else head_.program->raw(pairs);
     } else if (head_.bf16 && bf16_rows.data) {
       bf16_scores(keys, bf16_rows, scores);
     } else if (head_.queries <= kNarrow) {
@@ -277,6 +277,12 @@ class Scores {
       if (head_.relative[s].table) slots_[s].finish_tile(dr_rows);
   }
 
+  // Of the raw scores, whose gradients may be changed on the way.
+  void pairs_backward(const PairTile<T>& pairs, T* grads) {
+    if (head_.fast) forms_.backward(pairs, grads, tile_first_);
+    else head_.program->raw_backward(pairs);
+  }
+
   void begin_block_backward(std::int64_t first_key, std::int64_t keys) {
     for (int s = 0; s < head_.slots; ++s)
       if (head_.relative[s].table) slots_[s].begin_block(first_key, keys);
@@ -325,25 +331,6 @@ class Scores {
   void load_q_rows(const MatrixRef& q) {
     load_rows(q, first_query_, count_, head_.dim, q_rows_, dim_pad_);
     clear_rows(q_rows_, dim_pad_);
-  }
-
-  // The pairs of rows that fast_raw is not for.
-  void score_outside(std::int64_t first, int keys, T* scores) {
-    const char* query = head_.outside_q + first_query_;
-    bool some_query = false;
-    for (int c = 0; c < count_; ++c) some_query = some_query || query[c];
-    for (int j = 0; j < keys; ++j) {
-      const bool outside = head_.outside_k[first + j] != 0;
-      if (!outside && !some_query) continue;
-      PairTile<T> pairs = pair_tile(1, static_cast<const T*>(head_.plain_k.data) + (first + j) * head_.plain_k.stride,
-                                    head_.plain_k.stride);
-      T* row = scores + static_cast<std::ptrdiff_t>(j) * columns_;
-      pairs.queries = plain_columns_;
-      pairs.scores = plain_scores_;
-      head_.program->raw(pairs);
-      for (int c = 0; c < count_; ++c)
-        if (outside || query[c]) row[c] = plain_scores_[c];
-    }
   }
 
   // A formula may have no number for the padding's queries: NaN there would spread to the gradients of keys.
@@ -461,16 +448,13 @@ class Scores {
     const Vec<T> cap = hn::Set(tag, head_.softcap);
     for (std::int64_t n = 0; n < count; n += kLanes<T>) {
       const Lane<T> x(hn::Div(hn::LoadU(tag, scores + n), cap));
-      Vec<T> t;
-      if constexpr (std::is_same_v<T, float>) {
-        const TanhAndSlope both = tanh_and_slope(x);
-        t = both.value.v;
-        if (slopes_) hn::StoreU(both.slope.v, tag, slopes_ + n);
+      if (slopes_) {
+        const ValueAndSlope<Lane<T>> t = tanh_and_slope(x);
+        hn::StoreU(t.slope.v, tag, slopes_ + n);
+        hn::StoreU(hn::Mul(t.value.v, cap), tag, scores + n);
       } else {
-        t = tanh(x).v;
-        if (slopes_) hn::StoreU(hn::NegMulAdd(t, t, hn::Set(tag, T(1))), tag, slopes_ + n);
+        hn::StoreU(hn::Mul(tanh(x).v, cap), tag, scores + n);
       }
-      hn::StoreU(hn::Mul(t, cap), tag, scores + n);
     }
   }
 
@@ -529,12 +513,10 @@ class Scores {
   int tile_keys_ = 0;
   Visible visible_ = Visible::some;
   std::int64_t grid_first_ = -1;
-  T query_factor_ = 1;          // what the queries are multiplied by
-  T* q_rows_ = nullptr;         // [columns][dim_pad]
-  T* q_columns_ = nullptr;      // [dim][columns]
-  T* plain_columns_ = nullptr;  // the same of rows as they were before they were prepared
-  T* plain_scores_ = nullptr;   // [columns]
-  T* few_rows_ = nullptr;       // [kLanes][dim_pad]: fewer keys than lanes
+  T query_factor_ = 1;      // what the queries are multiplied by
+  T* q_rows_ = nullptr;     // [columns][dim_pad]
+  T* q_columns_ = nullptr;  // [dim][columns]
+  T* few_rows_ = nullptr;   // [kLanes][dim_pad]: fewer keys than lanes
   std::int64_t bf16_dim_ = 0;
   T bf16_scale_ = 1;
   Bf16Rows q16_;                       // the caller's, or the copy that follows
@@ -554,6 +536,7 @@ class Scores {
   T* key_col_ = nullptr;
   std::int32_t* key_row_index_ = nullptr;
   std::int32_t* key_col_index_ = nullptr;
+  PairForms<T> forms_;
   ScoreBias<T> bias_;
   RelativeSlot<T> slots_[kMaxSlots];
   RelativeRows<T> rows_[kMaxSlots];
