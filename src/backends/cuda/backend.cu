@@ -82,7 +82,8 @@ class Pass final : public ForwardPass {
     }
     FastPass fast = plan_fast(programs, prepared.call, to, workspace);
     // What rounding took is kept where the backward pass reads it: under softmax, from arrays of one type.
-    const bool fast_keeps = fast.takes && !fast.joins && problem_.is_softmax() && to.out[0].dtype == prepared.call.q.dtype,
+    const bool fast_keeps =
+                   fast.takes && !fast.joins && problem_.is_softmax() && to.out[0].dtype == prepared.call.q.dtype,
                keeps = fast_keeps || prepared.pairs_keep_remainder(to.out[0]);
     if (outputs_.saved) {
       to.rows = device_rows(*outputs_.saved->rows(), keeps ? to.out[0].dim : 0);

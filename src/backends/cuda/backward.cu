@@ -631,7 +631,7 @@ class Backward {
   const Call& call_;
   const Programs& programs_;
   BackwardArguments arguments_;
-  Call fast_call_;          // with the value sets joined
+  Call fast_call_;  // with the value sets joined
   // What the kernels of element-wise scores have computed, of every batch and head apart.
   struct Pairs {
     bool run = false;
