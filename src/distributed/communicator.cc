@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backends/cuda/device.h"
+#include "distributed/kept_memory.h"
 
 namespace rapt::inline v1 {
 namespace {
@@ -71,7 +72,7 @@ void Communicator::exchange(std::span<const Message> messages, const Device& dev
       else std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   } catch (...) {
-    [[maybe_unused]] auto* leaked = kept.release();
+    distributed::keep_for_messages(std::move(kept));
     throw;
   }
   for (std::size_t n = 0; n < messages.size() && copies; ++n)

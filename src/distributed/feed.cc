@@ -2,7 +2,9 @@
 
 #include <cstring>
 #include <exception>
-#include <new>
+#include <memory>
+
+#include "distributed/kept_memory.h"
 
 namespace rapt::inline v1::distributed {
 namespace {
@@ -37,7 +39,6 @@ Feed::Feed(const Call& call) : call_(call), arrays_{call.inputs.k} {
   for (const ConstView& v : call.inputs.v) arrays_.push_back(v);
 }
 
-// Messages may still read the buffers, after a failed call perhaps forever, so they are leaked.
 Feed::~Feed() {
   bool failed = std::uncaught_exceptions() > 0;
   try {
@@ -46,8 +47,7 @@ Feed::~Feed() {
   } catch (...) {
     failed = true;
   }
-  if (failed) [[maybe_unused]]
-    auto* kept = new (std::nothrow) std::array<Buffer, kBuffers>(std::move(buffers_));
+  if (failed) keep_for_messages(std::make_shared<std::array<Buffer, kBuffers>>(std::move(buffers_)));
 }
 
 std::size_t Feed::bytes_of(std::int64_t unit) const {

@@ -2,10 +2,10 @@
 #include <cstring>
 #include <exception>
 #include <limits>
-#include <new>
 
 #include "backends/host/storage.h"
 #include "distributed/device_site.h"
+#include "distributed/kept_memory.h"
 #include "distributed/row_sums.h"
 #include "rapt/error.h"
 
@@ -18,8 +18,8 @@ class HostSite final : public Site {
   HostSite() = default;
   // As for Feed: after a failure messages keep their memory.
   ~HostSite() override {
-    if (std::uncaught_exceptions() > exceptions_) [[maybe_unused]]
-      auto* kept = new (std::nothrow) std::vector<std::shared_ptr<void>>(std::move(pieces_));
+    if (std::uncaught_exceptions() > exceptions_)
+      for (std::shared_ptr<void>& piece : pieces_) keep_for_messages(std::move(piece));
   }
   HostSite(const HostSite&) = delete;
   HostSite& operator=(const HostSite&) = delete;
@@ -31,7 +31,10 @@ class HostSite final : public Site {
     return {take(bytes), take(bytes), rows};
   }
   void* remainder_of(const RowSums&) override { return nullptr; }
-  void clear(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
+  void clear(void* data, std::size_t bytes) override {
+    // No bytes may have no address.
+    if (bytes > 0) std::memset(data, 0, bytes);
+  }
   void clear(const View& view) override { store_zeros(view); }
 
   void store(const ConstView& from, const View& to) override {
@@ -39,6 +42,7 @@ class HostSite final : public Site {
     const std::int64_t dim = from.shape[3];
     const bool rows = (from.strides[3] == 1 && to.strides[3] == 1) || dim == 1;
     const auto one = [&](const ConstView& source, const View& target, std::int64_t count) {
+      if (count == 0) return;
       for_each_row(source.shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
         const MatrixRef in = matrix_of(source, b, h), out = matrix_of(target, b, h);
         if (from.dtype == to.dtype) {

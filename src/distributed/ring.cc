@@ -8,6 +8,7 @@
 #include "backends/host/storage.h"
 #include "distributed/feed.h"
 #include "distributed/forward.h"
+#include "distributed/kept_memory.h"
 #include "distributed/totals.h"
 #include "distributed/ways.h"
 #include "distributed/whole_rows.h"
@@ -35,9 +36,9 @@ class Relay {
   // As for Feed: after a failure messages keep their memory.
   ~Relay() {
     if (std::uncaught_exceptions() == 0) return;
-    for (auto& sums : sent_) [[maybe_unused]] auto* kept = sums.release();
+    for (auto& sums : sent_) keep_for_messages(std::move(sums));
     for (auto* list : {&arriving_, &results_})
-      for (auto& [sums, message] : *list) [[maybe_unused]] auto* kept = sums.release();
+      for (auto& [sums, message] : *list) keep_for_messages(std::move(sums));
   }
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
