@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
@@ -109,9 +110,16 @@ const std::unordered_map<std::string_view, double (*)(const Operands&)> kOperati
 };
 
 double applied(const std::string& name, const Operands& x, const Pair& p) {
-  const auto place = [&](std::size_t n) { return static_cast<std::int64_t>(std::floor(x[n])); };
-  if (name == "t") return p.parameters->at(name).at(p.head, place(0), 0);
-  if (name == "u") return p.parameters->at(name).at(p.head, place(0), place(1));
+  if (name == "t" || name == "u") {
+    const Numbers& table = p.parameters->at(name);
+    std::int64_t place[2] = {};
+    for (std::size_t n = 0; n < table.sizes.size(); ++n) {
+      // Only an index that is moved by its error is outside.
+      if (!(x[n] >= 0 && x[n] < static_cast<double>(table.sizes[n]))) return std::numeric_limits<double>::infinity();
+      place[n] = static_cast<std::int64_t>(x[n]);
+    }
+    return table.at(p.head, place[0], place[1]);
+  }
   const auto found = kOperations.find(name);
   if (found == kOperations.end()) throw std::logic_error("no such operation: " + name);
   return found->second(x);
