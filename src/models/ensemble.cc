@@ -107,7 +107,7 @@ std::int64_t Ensemble::longest_target(std::int64_t source) const {
 }
 
 std::shared_ptr<PackCache<float>> Ensemble::packs() const {
-  const auto packs = std::make_shared<PackCache<float>>();
+  auto packs = std::make_shared<PackCache<float>>();
   for (const Member& one : members_) one.model->add_constants(one.values, *packs);
   return packs;
 }
