@@ -107,17 +107,20 @@ struct Additive {
       for (int c = 0; c < tile.columns; c += Lanes<V>::count)
         grad_sum.add(Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c));
     const double total = grad_sum.total();
-    const int paired = shares_reciprocals<V>(tile) ? tile.dim / 2 * 2 : 0;
+    bool some_large;
+    const int paired = shares_reciprocals<V>(tile, some_large) ? tile.dim / 2 * 2 : 0;
     for (int d = 0; d < tile.dim; d += d < paired ? 2 : 1) {
       const int dims = d < paired ? 2 : 1;
       double weight_sums[2] = {};
       int c = 0;
       for (; c + kVectors * Lanes<V>::count <= tile.columns; c += kVectors * Lanes<V>::count) {
-        if (dims == 2) backward_columns<V, kVectors, 2>(tile, d, c, weight_sums);
+        if (dims == 2 && some_large) backward_columns<V, kVectors, 2, true>(tile, d, c, weight_sums);
+        else if (dims == 2) backward_columns<V, kVectors, 2>(tile, d, c, weight_sums);
         else backward_columns<V, kVectors, 1>(tile, d, c, weight_sums);
       }
       for (; c < tile.columns; c += Lanes<V>::count) {
-        if (dims == 2) backward_columns<V, 1, 2>(tile, d, c, weight_sums);
+        if (dims == 2 && some_large) backward_columns<V, 1, 2, true>(tile, d, c, weight_sums);
+        else if (dims == 2) backward_columns<V, 1, 2>(tile, d, c, weight_sums);
         else backward_columns<V, 1, 1>(tile, d, c, weight_sums);
       }
       for (int n = 0; n < dims && tile.grad_weights; ++n) tile.grad_weights[d + n] += total - 2 * weight_sums[n];
@@ -130,6 +133,7 @@ struct Additive {
   static constexpr int kVectors = 4;
   static constexpr int kColumns = 8;
   static constexpr double kSharedLimit = 1.3e9;  // e^{2·shared_limit}
+  static constexpr double kMostProduct = 1e37;   // more than two denominators within it have
 
   // 1 where a query of the columns from c on has a number above the limit, or NaN; else 0.
   template <class V>
@@ -187,29 +191,33 @@ struct Additive {
   }
 
   // Whether every number of the tile is small enough for two denominators to be multiplied; rows without a gradient, which may
-  // be hidden, have no say.
+  // be hidden, have no say. `some_large`: one of them is not.
   template <class V>
-  static bool shares_reciprocals(const PairTile<typename Lanes<V>::Scalar>& tile) {
+  static bool shares_reciprocals(const PairTile<typename Lanes<V>::Scalar>& tile, bool& some_large) {
+    some_large = false;
     const auto grad = [&](int j, int c) {
       return Lanes<V>::load(tile.grad + static_cast<std::ptrdiff_t>(j) * tile.stride + c);
     };
     for (int c = 0; c < tile.columns; c += Lanes<V>::count) {
       const V large = large_queries<V>(tile, c);
       if (Lanes<V>::sum(large) == 0) continue;
+      some_large = true;
       for (int j = 0; j < tile.keys; ++j)
         if (Lanes<V>::sum(where(grad(j, c) == V(0), V(0), large)) > 0) return false;
     }
     for (int j = 0; j < tile.keys; ++j) {
       if (is_small<V>(tile.key_rows + j * tile.key_stride, tile.dim)) continue;
+      some_large = true;
       for (int c = 0; c < tile.columns; c += Lanes<V>::count)
         if (Lanes<V>::sum(where(grad(j, c) == V(0), V(0), V(1))) > 0) return false;
     }
     return true;
   }
 
+  // kGuarded: some rows have no gradient but numbers with an infinite product, of which 0 would become NaN.
   // Dimensions d … d+kDims−1 of the columns from c on. What all pairs share, 4·w, is multiplied in at the end, and so is the
   // factor of x that all pairs of a sum have.
-  template <class V, int kCount, int kDims>
+  template <class V, int kCount, int kDims, bool kGuarded = false>
   static void backward_columns(const PairTile<typename Lanes<V>::Scalar>& tile, int d, int c, double* weight_sums) {
     using T = typename Lanes<V>::Scalar;
     constexpr int kLanes = Lanes<V>::count;
@@ -239,7 +247,9 @@ struct Additive {
         if constexpr (kDims == 2) {
           const V x = mul_add(q[0][v], k[0], V(1));
           const V y = mul_add(q[1][v], k[1], V(1));
-          const V inverse = reciprocal(x * y);
+          V product = x * y;
+          if constexpr (kGuarded) product = where(product < V(T(kMostProduct)), product, V(T(kMostProduct)));
+          const V inverse = reciprocal(product);
           r[0] = y * inverse;
           r[1] = x * inverse;
         } else {

@@ -138,19 +138,47 @@ TYPED_TEST(AdditiveRows, GradientsDoNotDependOnHiddenOnes) {
     // Beside rows that are small, ordinary, or one after the other.
     for (const int small_rows : {0, 1, 2}) {
       std::vector<TypeParam> first;
-      for (const double hidden : {0.01, 1.0, 3.0, 12.0, 30.0, 1e30, std::numeric_limits<double>::quiet_NaN()}) {
-        Additive<TypeParam> numbers;
-        for (std::int64_t row = 0; row < kLength; ++row)
-          for (std::int64_t n = row * kDim; n < (row + 1) * kDim; ++n)
-            for (std::vector<TypeParam>* x : {&numbers.q, &numbers.k}) {
-              if (small_rows == 1 || (small_rows == 2 && row % 3 == 0)) (*x)[n] *= TypeParam(0.02);
-              if (hides(row)) (*x)[n] = static_cast<TypeParam>(n % 2 ? hidden : -hidden);
-            }
-        const std::vector<TypeParam> got = gradients(numbers);
-        if (first.empty()) first = got;
-        EXPECT_EQ(std::memcmp(first.data(), got.data(), got.size() * sizeof(TypeParam)), 0)
-            << rapt::name_of(isa) << ", " << hidden << " beside " << small_rows;
-      }
+      for (const double hidden : {0.01, 1.0, 3.0, 12.0, 20.0, 30.0, 1e30, std::numeric_limits<double>::quiet_NaN()})
+        for (const bool one_sign : {false, true}) {
+          Additive<TypeParam> numbers;
+          for (std::int64_t row = 0; row < kLength; ++row)
+            for (std::int64_t n = row * kDim; n < (row + 1) * kDim; ++n)
+              for (std::vector<TypeParam>* x : {&numbers.q, &numbers.k}) {
+                if (small_rows == 1 || (small_rows == 2 && row % 3 == 0)) (*x)[n] *= TypeParam(0.02);
+                if (hides(row)) (*x)[n] = static_cast<TypeParam>(one_sign || n % 2 ? hidden : -hidden);
+              }
+          const std::vector<TypeParam> got = gradients(numbers);
+          if (first.empty()) first = got;
+          EXPECT_EQ(std::memcmp(first.data(), got.data(), got.size() * sizeof(TypeParam)), 0)
+              << rapt::name_of(isa) << ", " << hidden << " beside " << small_rows;
+        }
+    }
+  }
+}
+
+// A row whose dO is 0, beside numbers of the same sign: its pairs have no gradient, however large their exponentials are.
+TYPED_TEST(AdditiveRows, WithoutAGradientGiveNoneToOthers) {
+  const std::vector<TypeParam> q{15, 15, 0.5, 1.5}, k{8, 8, 9, 8.5, -6, -8.5}, v{1, 2, -1}, grad{0, 2}, w{1, 0.5};
+  for (const rapt::Isa isa : rapt::available_isas()) {
+    const support::IsaScope scope(isa);
+    std::vector<TypeParam> want;
+    for (const rapt::Path path : {rapt::Path::reference, rapt::Path::automatic}) {
+      rapt::AttendOptions options;
+      options.path = path;
+      options.score = {.mechanism = &rapt::builtin::additive(), .parameters = {{"w", rapt::view(w.data(), {2})}}};
+      const rapt::Inputs inputs{
+          rapt::view(q.data(), {2, 2}), rapt::view(k.data(), {3, 2}), {rapt::view(v.data(), {3, 1})}};
+      std::vector<TypeParam> out(2), got(12);
+      rapt::attend(inputs, {.out = {rapt::view(out.data(), {2, 1})}}, options);
+      rapt::Gradients wanted;
+      wanted.q = rapt::view(got.data(), {2, 2});
+      wanted.k = rapt::view(got.data() + 4, {3, 2});
+      wanted.parameters = {{"w", rapt::view(got.data() + 10, {2})}};
+      rapt::attend_backward(inputs, {rapt::view(std::as_const(out).data(), {2, 1})}, {rapt::view(grad.data(), {2, 1})},
+                            nullptr, wanted, options);
+      if (want.empty()) want = got;
+      for (std::size_t n = 0; n < got.size(); ++n)
+        EXPECT_NEAR(got[n], want[n], 1e-5) << rapt::name_of(isa) << ", " << n;
     }
   }
 }

@@ -395,8 +395,7 @@ class ShortBackward {
   // For products of bf16 pairs.
   HeadTask<T> head_;  // of which they read sizes and rows
   BackwardBf16<T> bf16_;
-  std::int64_t* value_dim_ = nullptr;  // [sets], as those that follow
-  MatrixRef* values_ = nullptr;
+  MatrixRef* values_ = nullptr;  // [sets], as those that follow
   MatrixRef* grad_matrices_ = nullptr;
 };
 
