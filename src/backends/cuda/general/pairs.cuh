@@ -60,7 +60,7 @@ RAPT_DEVICE void add_fast_span(const Shared& s, float offset, int d, int end, fl
   for (int r = 0; r < 4; ++r)
 #pragma unroll
     for (int c = 0; c < 4; ++c) raw[r][c] += offset;
-#pragma unroll 2
+#pragma unroll 1
   for (; d < end; d += 2) {
     const FourNumbers q0 = load_four(&s.a[d][thread_row()]), q1 = load_four(&s.a[d + 1][thread_row()]),
                       k0 = load_four(&s.b[d][thread_column()]), k1 = load_four(&s.b[d + 1][thread_column()]);
