@@ -173,7 +173,7 @@ class Backward : private BackwardCall {
   }
 
   // δ from the ∂weights that the gradients are computed from, not from the output, which is rounded: what they all have in
-  // common then cancels, and a row of one key has a gradient of exactly 0.
+  // common then cancels. With weights of 16 bits the kept remainder does instead.
   void find_delta() {
     if (problem_.normalizer->threshold == Threshold::none) return;
     float* delta = delta_ ? delta_ : workspace_.take<float>(row_count());
@@ -196,8 +196,8 @@ class Backward : private BackwardCall {
   // Whether an element-wise score's forward pass kept what rounding took from its output, so that δ follows from both.
   bool has_pair_remainder() const {
     const Array &out = array_of(request_.out[0]), &grad = arguments_.grad_out[0];
-    return request_.saved && device_remainder(*request_.saved) && prepared_.pairs_keep_remainder(out) &&
-           grad.dtype == out.dtype && is_aligned(grad);
+    return pairs_are_low() && request_.saved && device_remainder(*request_.saved) &&
+           prepared_.pairs_keep_remainder(out) && grad.dtype == out.dtype && is_aligned(grad);
   }
 
   // From the outputs that were given, with what rounding took from them where it was kept.

@@ -309,7 +309,7 @@ class TileSums {
     else add_exact_gradients<M>(call_, arrays_, s_, b, h, i, j);
   }
 
-  // Gradients of small numbers want the exact formula.
+  // Among small rows alone the gradients of the weights have no digits in the fast form.
   RAPT_DEVICE bool takes_fast(int b, int h, int query_tile, int key_tile) const {
     const PairTiles &q = call_.q_tiles, &k = call_.k_tiles;
     if (outside_rows(q, b, h, query_tile).any() || outside_rows(k, b, h, key_tile).any()) return false;
