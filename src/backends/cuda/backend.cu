@@ -116,9 +116,9 @@ class Pass final : public ForwardPass {
     FastPass fast;
     if (problem_.path != Path::automatic || !programs.fast) return fast;
     // Weights and statistics are computed by the general kernels, whose scores are rounded in another order: beside partial
-    // results, a bias or a mask, the rows' maxima and sums then come from them too.
+    // results, a bias or a mask, the rows' maxima and sums then come from them too, and so does the key of argmax.
     const bool plain = !call.bias.data && !call.mask.data && !to.row_max.data && !to.row_sum.data && call.sets == 1;
-    if (asks_weights() && problem_.is_softmax() && !plain) return fast;
+    if (asks_weights() && (is_hard() || (problem_.is_softmax() && !plain))) return fast;
     const auto is_wanted = [](const Array& out) { return out.data != nullptr; };
     fast.joins = !is_hard() && can_join(call) && std::all_of(to.out, to.out + call.sets, is_wanted);
     fast.call = fast.joins ? join_values(call, workspace) : call;

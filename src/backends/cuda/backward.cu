@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "backends/cuda/backward_call.h"
 #include "backends/cuda/dense.h"
 #include "backends/cuda/factorized/factorized.h"
 #include "backends/cuda/joined_values.h"
 #include "backends/cuda/largest_rows.h"
-#include "backends/cuda/prepared_call.h"
 #include "backends/cuda/runtime/kernels.h"
 #include "backends/cuda/saved_rows.h"
 #include "rapt/tiles.h"
@@ -15,17 +15,9 @@ namespace rapt::inline v1::cuda {
 namespace {
 
 // The gradients of one call, kind by kind, in stream order.
-class Backward {
+class Backward : private BackwardCall {
  public:
-  Backward(const Problem& problem, const BackwardRequest& request, Workspace& workspace)
-      : problem_(problem),
-        request_(request),
-        wanted_(request.gradients),
-        workspace_(workspace),
-        stream_(workspace.stream()),
-        prepared_(problem, workspace),
-        call_(prepared_.call),
-        programs_(*programs_of(problem)) {}
+  using BackwardCall::BackwardCall;
 
   void run() {
     for (std::size_t n = 0; n < problem_.v.size(); ++n) arguments_.grad_out[n] = array_of(request_.grad_out[n]);
@@ -48,18 +40,6 @@ class Backward {
   }
 
  private:
-  std::int64_t row_count() const { return problem_.row_count(); }
-
-  const View* gradient_of(const ParameterValue& value) const {
-    for (const NamedGradient& g : wanted_.parameters)
-      if (g.name == value.spec->name) return &g.value;
-    return nullptr;
-  }
-  const ParameterValue* wanted_parameter(Role role) const {
-    const ParameterValue* value = problem_.find(role);
-    return value && gradient_of(*value) ? value : nullptr;
-  }
-
   // In two passes over a grid. What follows then only runs where a number was not finite.
   bool run_factorized() {
     if (of_more_keys() || !factorized::takes_gradients(problem_, request_)) return false;
@@ -163,39 +143,6 @@ class Backward {
     return {rows, rows};
   }
 
-  // The array of a gradient of k or v, whose heads several of q may share.
-  Array shared_by_heads(const View& view) const {
-    Array a = array_of(view);
-    a.group = static_cast<std::int32_t>(problem_.heads / view.shape[1]);
-    return a;
-  }
-
-  // Rows that see keys outside the call: their statistics and δ cannot be computed from it.
-  bool of_more_keys() const { return request_.saved && request_.saved->of_more_keys; }
-
-  bool wants_values() const {
-    for (const ParameterValue& value : problem_.parameters)
-      if (value.given && value.spec->role == Role::value && gradient_of(value)) return true;
-    return false;
-  }
-
-  bool wants_normalizer() const {
-    for (const ParameterValue& value : problem_.normalizer_parameters)
-      if (value.given && gradient_of(value) && !problem_.is_softmax()) return true;
-    return false;
-  }
-
-  bool wants_tables() const {
-    for (const ParameterValue& value : problem_.parameters)
-      if (value.given && is_table(value.spec->role) && gradient_of(value)) return true;
-    return false;
-  }
-
-  bool wants_sink() const {
-    return problem_.is_softmax() && !problem_.normalizer_parameters.empty() &&
-           problem_.normalizer_parameters[0].given && gradient_of(problem_.normalizer_parameters[0]);
-  }
-
   // The output, its remainder and the statistics of rows, where the forward pass did not keep them.
   bool forward_again(const FastPrograms& fast, Array& out, const void*& remainder) {
     const std::int64_t dim = fast_call_.v[0].dim, count = row_count() * dim;
@@ -226,7 +173,7 @@ class Backward {
   }
 
   // δ from the ∂weights that the gradients are computed from, not from the output, which is rounded: what they all have in
-  // common then cancels, and a row of one key has a gradient of exactly 0.
+  // common then cancels. With weights of 16 bits the kept remainder does instead.
   void find_delta() {
     if (problem_.normalizer->threshold == Threshold::none) return;
     float* delta = delta_ ? delta_ : workspace_.take<float>(row_count());
@@ -249,8 +196,8 @@ class Backward {
   // Whether an element-wise score's forward pass kept what rounding took from its output, so that δ follows from both.
   bool has_pair_remainder() const {
     const Array &out = array_of(request_.out[0]), &grad = arguments_.grad_out[0];
-    return request_.saved && device_remainder(*request_.saved) && prepared_.pairs_keep_remainder(out) &&
-           grad.dtype == out.dtype && is_aligned(grad);
+    return pairs_are_low() && request_.saved && device_remainder(*request_.saved) &&
+           prepared_.pairs_keep_remainder(out) && grad.dtype == out.dtype && is_aligned(grad);
   }
 
   // From the outputs that were given, with what rounding took from them where it was kept.
@@ -279,25 +226,6 @@ class Backward {
                .per_head = value.per_head,
                .gate = arguments_.gate},
               *gradient_of(value), stream_);
-  }
-
-  // A gradient of every batch and head apart, in f32.
-  Array apart(std::int64_t rows, std::int64_t dim, float*& data) {
-    data = workspace_.take<float>(problem_.batch * problem_.heads * rows * dim);
-    return contiguous_array(data, problem_.batch, problem_.heads, rows, dim);
-  }
-
-  // Whether each batch and head of the problem has rows of its own there.
-  bool is_apart(const View& view) const { return view.shape[0] == problem_.batch && view.shape[1] == problem_.heads; }
-
-  // Whether all that is given and wanted has 16 bits, so that weights may be rounded to them.
-  bool pairs_are_low() const {
-    bool low = true;
-    const auto has_storage = [&](const View& view) {
-      return !view || (view.dtype == call_.storage && is_aligned(array_of(view)));
-    };
-    for (const View& view : wanted_.v) low = low && has_storage(view);
-    return low && has_storage(wanted_.q) && has_storage(wanted_.k);
   }
 
   // All gradients of an element-wise score at once, of every batch and head apart; queries() and keys() then only pass them
@@ -330,23 +258,6 @@ class Backward {
     if (weight) a.pair_weight_grads = pairs_.weights = workspace_.take<float>(heads * pairs_.parts * problem_.inner);
     programs_.pairs->gradients(call_, a, groups, pairs_are_low(), stream_);
     check(cudaGetLastError(), "gradients");
-  }
-
-  // As many groups of keys as fill an H200, two blocks a multiprocessor, with the least time lost at their ends. The sums'
-  // order follows from it, so that it is counted from sizes alone.
-  int pair_groups(std::int64_t heads) const {
-    constexpr std::int64_t kBlocks = 264, kMost = 64;
-    const auto tiles = [](std::int64_t rows) { return (rows + kTile - 1) / kTile; };
-    const std::int64_t most = std::min({tiles(problem_.queries), tiles(problem_.keys), kMost});
-    std::int64_t best = 1, least = 0;
-    for (std::int64_t groups = 1; groups <= most; ++groups) {
-      const auto each = [&](std::int64_t rows) { return (tiles(rows) + groups - 1) / groups; };
-      const std::int64_t waves = (heads * groups + kBlocks - 1) / kBlocks;
-      // In eighths of a tile's time; a launch costs about one.
-      const std::int64_t time = groups * (8 * waves * each(problem_.queries) * each(problem_.keys) + 1);
-      if (groups == 1 || time < least) best = groups, least = time;
-    }
-    return static_cast<int>(best);
   }
 
   void queries() {
@@ -393,20 +304,6 @@ class Backward {
       if (value.given && !problem_.is_softmax())
         store_sum(sums, a.normalizer_grads, kMaxSlots, value.first_slot, 1, value);
     if (!direct) query_rows(dq, dq_relative, map, shift, relative_shift);
-  }
-
-  void store_sum(PartSums sums, const float* parts, std::int64_t stride, std::int64_t first, std::int64_t size,
-                 const ParameterValue& value) {
-    const View* target = gradient_of(value);
-    if (!target) return;
-    if (!parts) return store_zeros(*target, stream_);
-    sums.parts = parts;
-    sums.stride = stride;
-    sums.first = first;
-    sums.size = size;
-    sums.per_head = value.per_head;
-    sums.gate = arguments_.gate;
-    sum_parts(sums, *target, stream_);
   }
 
   void query_rows(float* dq, float* dq_relative, const ParameterValue* map, const ParameterValue* shift,
@@ -499,16 +396,6 @@ class Backward {
     if (!wanted_.bias) return;
     programs_.backward_bias(call_, arguments_, bias_gradient(), stream_);
     check(cudaGetLastError(), "gradient of the bias");
-  }
-
-  BiasGradient bias_gradient() const {
-    const View& target = wanted_.bias;
-    BiasGradient gradient;
-    gradient.out = array_of(target);
-    gradient.batches = static_cast<std::int32_t>(target.shape[0]);
-    gradient.heads = static_cast<std::int32_t>(target.shape[1]);
-    gradient.rows = static_cast<std::int32_t>(target.shape[2]);
-    return gradient;
   }
 
   void table(const ParameterValue& value) {
@@ -622,15 +509,6 @@ class Backward {
       if (value.given && gradient_of(value)) store_zeros(*gradient_of(value), stream_);
   }
 
-  const Problem& problem_;
-  const BackwardRequest& request_;
-  const Gradients& wanted_;
-  Workspace& workspace_;
-  cudaStream_t stream_;
-  PreparedCall prepared_;
-  const Call& call_;
-  const Programs& programs_;
-  BackwardArguments arguments_;
   Call fast_call_;  // with the value sets joined
   // What the kernels of element-wise scores have computed, of every batch and head apart.
   struct Pairs {

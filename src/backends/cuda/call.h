@@ -71,8 +71,7 @@ inline constexpr int kMaxFreeTables = 8;
 // The rows of q or k of an element-wise score, 64 at a time, dimensions before rows; zeros past the ends.
 struct PairTiles {
   const float* numbers = nullptr;  // [batches][heads][tiles][dims][64]; null: not prepared
-  // [batches][heads][tiles][2]: bit r is set where row r is outside the limit of the fast form, or has a number that reaches
-  // the least one for gradients.
+  // [batches][heads][tiles][2]: bit r is set where row r is outside the limit of the fast form, or is not small.
   const std::uint32_t* outside = nullptr;
   const std::uint32_t* large = nullptr;
   std::int32_t batches = 1, heads = 1, tiles = 1, dims = 1;

@@ -94,7 +94,8 @@ bool join_gradients(Call& call, const Array* grad_out, const Array* dv, FastGrad
   bool any = false;
   for (int n = 0; n < sets; ++n) {
     if (!grad_out[n].data || grad_out[n].dtype != call.q.dtype) return false;
-    if (dv[n].data && (dv[n].group != call.v[n].group || dv[n].batches != call.batch)) return false;
+    if (dv[n].data && (dv[n].group != call.v[n].group || dv[n].batches != call.batch || dv[n].dtype != call.q.dtype))
+      return false;
     parts[n] = dv[n];
     parts[n].group = call.v[n].group;
     any = any || dv[n].data;

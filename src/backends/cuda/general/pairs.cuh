@@ -27,17 +27,34 @@ struct Quick {
 // M has the terms of its raw score from prepared rows; see src/mechanisms/additive.h.
 template <class M> concept HasFastTerms = requires(Quick x) { M::fast_terms(x, x, x, x, x, x, x); };
 
-// The rows of a tile that are outside the limit of the fast form.
-struct OutsideRows {
+// Some of the rows of a tile.
+struct RowSet {
   std::uint32_t low, high;
 
   RAPT_DEVICE bool any() const { return (low | high) != 0; }
   RAPT_DEVICE bool has(int row) const { return ((row < 32 ? low >> row : high >> (row - 32)) & 1) != 0; }
 };
-RAPT_DEVICE OutsideRows outside_rows(const PairTiles& tiles, int b, int h, int tile) {
+// Those outside the limit of the fast form.
+RAPT_DEVICE RowSet outside_rows(const PairTiles& tiles, int b, int h, int tile) {
   const std::uint32_t* rows = tiles.outside + 2 * tiles.index(b, h, tile);
   return {rows[0], rows[1]};
 }
+// Those of the first `count` that are small.
+RAPT_DEVICE RowSet small_rows(const PairTiles& tiles, int b, int h, int tile, int count) {
+  const std::uint32_t* rows = tiles.large + 2 * tiles.index(b, h, tile);
+  const auto first = [](int n) { return n >= 32 ? ~0u : (n <= 0 ? 0u : (1u << n) - 1); };
+  return {~rows[0] & first(count), ~rows[1] & first(count - 32)};
+}
+
+// The pairs of a tile that get pair(), whatever else is in it: of a row outside the limit, or of two small ones.
+struct PlainPairs {
+  RowSet outside_q, outside_k, small_q, small_k;
+
+  RAPT_DEVICE bool any() const { return outside_q.any() || outside_k.any() || (small_q.any() && small_k.any()); }
+  RAPT_DEVICE bool has(int row, int column) const {
+    return outside_q.has(row) || outside_k.has(column) || (small_q.has(row) && small_k.has(column));
+  }
+};
 
 // Dimensions of a tile of rows → shared memory.
 RAPT_DEVICE void load_dims(float (*to)[kPitch], const float* from, int dims) {
@@ -60,7 +77,7 @@ RAPT_DEVICE void add_fast_span(const Shared& s, float offset, int d, int end, fl
   for (int r = 0; r < 4; ++r)
 #pragma unroll
     for (int c = 0; c < 4; ++c) raw[r][c] += offset;
-#pragma unroll 2
+#pragma unroll 1
   for (; d < end; d += 2) {
     const FourNumbers q0 = load_four(&s.a[d][thread_row()]), q1 = load_four(&s.a[d + 1][thread_row()]),
                       k0 = load_four(&s.b[d][thread_column()]), k1 = load_four(&s.b[d + 1][thread_column()]);

@@ -344,6 +344,12 @@ struct Scores {
     return is_relative(n) ? relative[relative_place(n)][r][c] : values[n];
   }
 
+  RAPT_DEVICE PlainPairs plain_pairs() const {
+    const int q = i / kTile, k = j / kTile;
+    return {outside_rows(call.q_tiles, b, h, q), outside_rows(call.k_tiles, b, h, k),
+            small_rows(call.q_tiles, b, h, q, call.queries - i), small_rows(call.k_tiles, b, h, k, call.keys - j)};
+  }
+
   RAPT_DEVICE void compute_raw() {
     const RowLoader queries(call.q, b, h, i, call.queries), keys(call.k, b, h, j, call.keys);
     if constexpr (detail::HasPair<M>) {
@@ -351,13 +357,9 @@ struct Scores {
         add_prepared_pairs<M>(s, call, b, h, i / kTile, j / kTile, raw);
         if constexpr (!HasFastTerms<M>) return;
       }
-      // A pair of which a row is outside the limit of the fast form gets pair(), whatever else is in the tile.
-      OutsideRows rows_q{~0u, ~0u}, rows_k{};
       if constexpr (HasFastTerms<M>)
         if (call.q_tiles.numbers) {
-          rows_q = outside_rows(call.q_tiles, b, h, i / kTile);
-          rows_k = outside_rows(call.k_tiles, b, h, j / kTile);
-          if (!rows_q.any() && !rows_k.any()) return;
+          if (!plain_pairs().any()) return;
           store_by_row(s.u, raw);
 #pragma unroll
           for (int r = 0; r < 4; ++r)
@@ -368,12 +370,16 @@ struct Scores {
       for_pairs(s, raw, call.inner, queries, keys, [&](float sum, float x, float y, int d) {
         return sum + M{}.pair(V(x), V(y), V(weights ? weights[d] : 1.f)).value;
       });
+      if constexpr (HasFastTerms<M>)
+        if (call.q_tiles.numbers) {
+          const PlainPairs plain = plain_pairs();
 #pragma unroll
-      for (int r = 0; r < 4; ++r)
+          for (int r = 0; r < 4; ++r)
 #pragma unroll
-        for (int c = 0; c < 4; ++c)
-          if (!rows_q.has(thread_row() + r) && !rows_k.has(thread_column() + c))
-            raw[r][c] = s.u[thread_row() + r][thread_column() + c];
+            for (int c = 0; c < 4; ++c)
+              if (!plain.has(thread_row() + r, thread_column() + c))
+                raw[r][c] = s.u[thread_row() + r][thread_column() + c];
+        }
     } else {
       multiply(s, raw, call.inner, queries, keys);
     }

@@ -223,8 +223,8 @@ class Forward {
 };
 
 template <class M, class T>
-__global__ __launch_bounds__(kThreads, 2) void forward_kernel(const __grid_constant__ Call call,
-                                                              const __grid_constant__ ForwardOutputs outputs) {
+__global__ __launch_bounds__(kThreads, kBlocks<T>) void forward_kernel(const __grid_constant__ Call call,
+                                                                       const __grid_constant__ ForwardOutputs outputs) {
   extern __shared__ float4 memory[];
   const int b = static_cast<int>(blockIdx.x) / call.heads, h = static_cast<int>(blockIdx.x) % call.heads;
   Forward<M, T>(call, outputs, *reinterpret_cast<ForwardShared*>(memory), b, h, static_cast<int>(blockIdx.y) * kTile,

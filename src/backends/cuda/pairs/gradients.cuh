@@ -81,7 +81,8 @@ struct Tile {
 
 // δ of 64 queries: Σ p·dp less ∂lse.
 template <class M, class T>
-__global__ __launch_bounds__(kThreads, 2) void means_kernel(const __grid_constant__ GradientArguments arguments) {
+__global__ __launch_bounds__(kThreads,
+                             kBlocks<T>) void means_kernel(const __grid_constant__ GradientArguments arguments) {
   extern __shared__ float4 memory[];
   const Call& call = arguments.call;
   const int b = static_cast<int>(blockIdx.x) / call.heads, h = static_cast<int>(blockIdx.x) % call.heads;
@@ -308,7 +309,7 @@ class TileSums {
     else add_exact_gradients<M>(call_, arrays_, s_, b, h, i, j);
   }
 
-  // Gradients of small numbers want the exact formula.
+  // Among small rows alone the gradients of the weights have no digits in the fast form.
   RAPT_DEVICE bool takes_fast(int b, int h, int query_tile, int key_tile) const {
     const PairTiles &q = call_.q_tiles, &k = call_.k_tiles;
     if (outside_rows(q, b, h, query_tile).any() || outside_rows(k, b, h, key_tile).any()) return false;
@@ -377,7 +378,8 @@ __device__ __noinline__ void store_sums(const GradientArguments& arguments,
 }
 
 template <class M, class T>
-__global__ __launch_bounds__(kThreads, 2) void gradients_kernel(const __grid_constant__ GradientArguments arguments) {
+__global__ __launch_bounds__(kThreads,
+                             kBlocks<T>) void gradients_kernel(const __grid_constant__ GradientArguments arguments) {
   extern __shared__ float4 memory[];
   auto& s = *reinterpret_cast<GradientShared*>(memory);
   constexpr int kSlots = Scores<M>::kSlots;

@@ -6,6 +6,10 @@
 // Products of 64 × 64 numbers of 16 bits by the eight warps of a block.
 namespace rapt::inline v1::cuda::pairs {
 
+// Blocks that share a multiprocessor's registers: sums of values in f32 leave none for a second.
+template <class T>
+inline constexpr int kBlocks = std::is_same_v<T, float> ? 1 : 2;
+
 // The pitch keeps eight rows apart in the banks.
 struct alignas(16) HalfTile {
   std::uint16_t x[kTile][kTile + 8];

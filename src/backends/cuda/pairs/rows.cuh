@@ -17,12 +17,13 @@ __global__ void tiles_kernel(const __grid_constant__ Array from, int rows, int i
                              const __grid_constant__ PairTiles to) {
   constexpr bool kFast = has_fast<M>();
   __shared__ float s[kTile][kTile + 1];
-  const int thread = static_cast<int>(threadIdx.x), row = thread % kTile, first = static_cast<int>(blockIdx.x) * kTile,
-            b = static_cast<int>(blockIdx.y) / to.heads, h = static_cast<int>(blockIdx.y) % to.heads;
+  const int thread = static_cast<int>(threadIdx.x), row = thread % kTile, first = static_cast<int>(blockIdx.y) * kTile,
+            b = static_cast<int>(blockIdx.x) / to.heads, h = static_cast<int>(blockIdx.x) % to.heads;
   const RowLoader load_row(from, b, h, first, rows);
-  const std::int64_t tile = static_cast<std::int64_t>(blockIdx.y) * to.tiles + blockIdx.x;
+  const std::int64_t tile = static_cast<std::int64_t>(blockIdx.x) * to.tiles + blockIdx.y;
   auto* numbers = const_cast<float*>(to.numbers) + tile * to.dims * kTile;
-  bool outside = false, large = false;
+  bool outside = false;
+  float square = 0;
   for (int begin = 0; begin < to.dims; begin += kTile) {
     __syncthreads();
     for (int n = thread; n < kTile * kTile; n += kThreads) {
@@ -34,13 +35,21 @@ __global__ void tiles_kernel(const __grid_constant__ Array from, int rows, int i
       float x = s[row][d];
       if constexpr (kFast) {
         outside = outside || !(fabsf(x) <= static_cast<float>(M::fast_pair_limit));
-        large = large || fabsf(x) >= static_cast<float>(M::fast_least);
+        square += x * x;
         x = first + row < rows && begin + d < inner ? M{}.fast_prepare(Number<float>(x)).value : 0.f;
       }
       numbers[(begin + d) * kTile + row] = x;
     }
   }
   if constexpr (kFast) {
+    __shared__ float squares[kThreads / kTile][kTile];
+    squares[thread / kTile][row] = square;
+    __syncthreads();
+    float sum = 0;
+    for (int n = 0; n < kThreads / kTile; ++n) sum += squares[n][row];
+    // NaN is not small.
+    constexpr auto kLeast = static_cast<float>(M::fast_least * M::fast_least);
+    const bool large = !(sum < kLeast * static_cast<float>(inner));
     __shared__ std::uint32_t of_warps[2][kThreads / 32];
     const std::uint32_t bit = 1u << (thread % 32);
     const std::uint32_t is_outside = __reduce_or_sync(~0u, outside ? bit : 0u),
@@ -71,7 +80,7 @@ __global__ void weights_kernel(const float* from, int inner, int dims, float* we
 
 template <class M>
 void prepare_tiles(const Array& from, int rows, int inner, const PairTiles& to, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(to.tiles), static_cast<unsigned>(to.batches * to.heads));
+  const dim3 grid(static_cast<unsigned>(to.batches * to.heads), static_cast<unsigned>(to.tiles));
   tiles_kernel<M><<<grid, kThreads, 0, stream>>>(from, rows, inner, to);
 }
 
