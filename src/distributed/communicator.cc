@@ -49,7 +49,7 @@ std::vector<std::byte> Communicator::all_gather(const void* data, std::size_t by
 void Communicator::exchange(std::span<const Message> messages, const Device& device, void* stream) {
   const bool copies = device.kind == Device::Kind::cuda;
   // After a failure messages on their way keep their memory.
-  auto kept = std::make_unique<std::vector<std::vector<std::byte>>>(messages.size());
+  const auto kept = std::make_shared<std::vector<std::vector<std::byte>>>(messages.size());
   std::vector<std::vector<std::byte>>& own = *kept;
   std::vector<int> started;
   if (copies) cuda::synchronize(device.index, stream);
@@ -72,7 +72,7 @@ void Communicator::exchange(std::span<const Message> messages, const Device& dev
       else std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   } catch (...) {
-    distributed::keep_for_messages(std::move(kept));
+    distributed::keep_for_messages(kept);
     throw;
   }
   for (std::size_t n = 0; n < messages.size() && copies; ++n)

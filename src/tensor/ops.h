@@ -12,7 +12,7 @@ namespace rapt::inline v1 {
 template <class T>
 Tensor<T> linear(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias = {});
 
-// The activation of x·W (+ b), in one pass.
+// The activation of x·W (+ b), applied to each block of the product (gelu that is recorded: afterwards).
 template <class T>
 Tensor<T> linear_activated(Tape<T>& tape, const Tensor<T>& x, const Tensor<T>& weight, const Tensor<T>& bias,
                            Activation kind);

@@ -12,7 +12,7 @@
 
 namespace rapt::inline v1 {
 
-// Right factors that decoders multiply by at every step, packed at the first. Any number of threads may share them.
+// Right factors that decoders multiply by at every step, packed at the first. Once all are added, threads may share them.
 template <class T>
 class PackCache {
  public:
