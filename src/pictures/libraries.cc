@@ -45,9 +45,3 @@ const Libraries& libraries() {
 }
 
 }  // namespace rapt::pictures
-
-#if defined(__SANITIZE_ADDRESS__)
-// fontconfig keeps what it has read of the system's fonts to the end of the process.
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the sanitizer's name
-extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions() { return "leak:libfontconfig\n"; }
-#endif
