@@ -8,7 +8,7 @@
 
 #ifdef __SANITIZE_ADDRESS__
 // fontconfig keeps its cache until the process ends; the leak checker cannot see that.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }
+extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }
 #endif
 
 namespace rapt::pictures {
